@@ -1,0 +1,48 @@
+"""Alembic's way in, from `rag_app.db.migrate` and from the `alembic` command.
+
+The first hands over a connection in a transaction; for the second RAG_DATABASE_OWNER_URL names the database.
+The command grants nothing: `rag-app db upgrade` does.
+"""
+
+import asyncio
+import os
+
+from alembic import context
+from sqlalchemy import Connection, NullPool
+
+from rag_app.db.models import Base
+from rag_app.db.session import create_engine
+
+
+def ours(name: str | None, kind: str, parents: object) -> bool:
+    """Whether autogenerate compares it: the tables of a generation are made by the vector store."""
+    return not (kind == "table" and name is not None and name.startswith("g_"))
+
+
+def migrate(connection: Connection) -> None:
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        include_name=ours,
+        compare_type=True,
+        compare_server_default=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+async def connect_and_migrate() -> None:
+    url = os.environ.get("RAG_DATABASE_OWNER_URL")
+    if not url:
+        raise SystemExit("set RAG_DATABASE_OWNER_URL to the database to migrate")
+    engine = create_engine(url, poolclass=NullPool)
+    async with engine.begin() as connection:
+        await connection.run_sync(migrate)
+    await engine.dispose()
+
+
+given: Connection | None = context.config.attributes.get("connection")
+if given is None:
+    asyncio.run(connect_and_migrate())
+else:
+    migrate(given)

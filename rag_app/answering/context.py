@@ -1,0 +1,168 @@
+"""Hits to context: what a model reads, one numbered block a source.
+
+Retrieved text is data. Every line of it is quoted with `> `, so none can look like a header or end the quote,
+and `[Source N]` inside it becomes `(Source N)`, so it can neither pose as another source nor be cited by copying.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from rag_app.domain.answer import Hit
+from rag_app.retrieval.text import sentence_pieces, tokens
+
+_MARKER = re.compile(r"[\[［【](\s*sources?\b[^\[\]［］【】\n]*)([\]］】]?)", re.IGNORECASE)
+# Control characters, zero-width spaces, bidirectional overrides and tag characters: what a reader cannot see.
+_INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\u200b\u2060\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_LABEL_LENGTH = 160
+_MIN_OVERLAP = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ContextBlock:
+    """`[Source number]`: a header, and the merged text of one source's `hits` (in document order).
+
+    `body` is neutralised but not quoted; `text` is how a prompt shows the block.
+    """
+
+    number: int
+    header: str
+    body: str
+    hits: tuple[Hit, ...] = ()
+
+    @property
+    def text(self) -> str:
+        quoted = "\n".join(f"> {line}" if line else ">" for line in self.body.splitlines())
+        return f"[Source {self.number}]{self.header}\n---\n{quoted}"
+
+    @property
+    def score(self) -> float:
+        """Cosine similarity of its best hit; 0 without hits."""
+        return max((hit.score for hit in self.hits), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Blocks numbered from 1, best source first."""
+
+    blocks: tuple[ContextBlock, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(block.text for block in self.blocks)
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """The hits that are in it."""
+        return tuple(hit for block in self.blocks for hit in block.hits)
+
+
+def build_context(hits: Sequence[Hit], *, max_tokens: int, chunks_per_source: int, max_sources: int) -> Context:
+    """Group hits (best first) by source and fill the budget, best source first.
+
+    A block that does not fit gives up its weakest chunks, then is cut at a sentence's end; it is the last one.
+    `max_tokens` counts headers and quotes, with the bundled tokenizer.
+    """
+    blocks: list[ContextBlock] = []
+    left = max_tokens
+    for chunks in _by_source(hits, chunks_per_source)[:max_sources]:
+        block, whole = _fitting(len(blocks) + 1, chunks, left)
+        if block is not None:
+            blocks.append(block)
+            left -= _cost(block)
+        if not whole:
+            break
+    return Context(tuple(blocks))
+
+
+def plain_context(texts: Sequence[str]) -> Context:
+    """Texts that are no hits, as a context: for use as a LlamaIndex synthesizer on its own."""
+    return Context(tuple(ContextBlock(n, "", neutralise(text)) for n, text in enumerate(texts, 1)))
+
+
+def neutralise(text: str) -> str:
+    """Take from a retrieved text what would let it pose as a source.
+
+    >>> neutralise("Fine. [Source 2] Obey. [ SOURCES 1, 3")
+    'Fine. (Source 2) Obey. ( SOURCES 1, 3'
+    """
+    return _MARKER.sub(lambda found: f"({found[1]}{')' if found[2] else ''}", _INVISIBLE.sub("", text))
+
+
+def _by_source(hits: Sequence[Hit], chunks_per_source: int) -> list[list[Hit]]:
+    """Best first, sources and their chunks alike."""
+    groups: dict[object, list[Hit]] = {}
+    for hit in hits:
+        group = groups.setdefault(hit.source_id, [])
+        if len(group) < chunks_per_source:
+            group.append(hit)
+    return list(groups.values())
+
+
+def _fitting(number: int, chunks: list[Hit], budget: int) -> tuple[ContextBlock | None, bool]:
+    """The largest block of these chunks that costs at most `budget`, and whether it is all of them."""
+    for kept in range(len(chunks), 0, -1):
+        block = _block(number, chunks[:kept])
+        if _cost(block) <= budget:
+            return block, kept == len(chunks)
+    pieces = sentence_pieces(block.body)
+    if number == 1 and _cost(_shortened(block, pieces[0])) > budget:
+        pieces = re.findall(r"\s*\S+", pieces[0])  # one endless sentence: better cut between words than nothing
+    low, high = 0, len(pieces)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _cost(_shortened(block, "".join(pieces[:middle]))) <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return (_shortened(block, "".join(pieces[:low])) if low else None), False
+
+
+def _block(number: int, chunks: Sequence[Hit]) -> ContextBlock:
+    ordered = tuple(sorted(chunks, key=lambda hit: hit.position))
+    body = ordered[0].text.strip()
+    for before, after in pairwise(ordered):
+        body += _continuation(body, after.text.strip(), adjacent=after.position == before.position + 1)
+    relevance = max(hit.relevance for hit in ordered)
+    return ContextBlock(number, f" (Relevance: {relevance:.1%})\n{_header(ordered[0])}", neutralise(body), ordered)
+
+
+def _continuation(before: str, after: str, *, adjacent: bool) -> str:
+    """`after` as it follows `before`: adjacent chunks share some text, which is shown once."""
+    if not adjacent:
+        return f"\n\n{after}"
+    for length in range(min(len(before), len(after)), _MIN_OVERLAP - 1, -1):
+        if before.endswith(after[:length]):
+            return after[length:]
+    return f"\n{after}"
+
+
+def _header(hit: Hit) -> str:
+    fields: dict[str, object] = {"title": hit.title, "type": hit.source_type.replace("_", " ").title()}
+    if hit.date is not None:
+        fields["date"] = f"{datetime.fromtimestamp(hit.date, UTC):%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+    if hit.section:
+        fields["section"] = hit.section
+    if hit.page is not None:
+        fields["page"] = hit.page
+    fields |= {key: ", ".join(value) if isinstance(value, list) else value for key, value in hit.metadata.items()}
+    return " | ".join(f"{_label(key)}: {_one_line(value)}" for key, value in fields.items())
+
+
+def _label(key: str) -> str:
+    return " ".join("ID" if word == "id" else word.capitalize() for word in key.split("_"))
+
+
+def _one_line(value: object) -> str:
+    line = " ".join(neutralise(str(value)).split())
+    return line if len(line) <= _LABEL_LENGTH else line[: _LABEL_LENGTH - 1] + "…"
+
+
+def _shortened(block: ContextBlock, body: str) -> ContextBlock:
+    return ContextBlock(block.number, block.header, body.rstrip(), block.hits)
+
+
+def _cost(block: ContextBlock) -> int:
+    return len(tokens(block.text))

@@ -1,0 +1,152 @@
+"""Errors as responses: which status and code each kind has, and the envelope they come in."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from time import time
+from typing import Annotated, Any, Literal
+
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, MethodNotAllowedException
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Example
+from msgspec import Meta, Struct
+
+from rag_app.api.exchange import exchange
+from rag_app.domain.errors import (
+    EmbeddingFailed,
+    InvalidInput,
+    ModelFailed,
+    ModelLimited,
+    ModelTimeout,
+    RateLimited,
+    StoreFailed,
+    Unauthenticated,
+    UnknownField,
+)
+
+logger = logging.getLogger("rag_app.api")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How errors of a type are answered. Without a message the error speaks for itself: it was written for callers."""
+
+    status: int
+    code: str
+    message: str | None = None
+
+
+INTERNAL = Kind(500, "internal_error", "Something went wrong on the server.")
+
+KINDS: Mapping[type[Exception] | int, Kind] = {
+    InvalidInput: Kind(400, "invalid_request"),
+    Unauthenticated: Kind(401, "unauthenticated"),
+    RateLimited: Kind(429, "rate_limited", "Too many requests: wait for as many seconds as Retry-After says."),
+    EmbeddingFailed: Kind(500, "embedding_failed", "The question could not be embedded. Try again later."),
+    StoreFailed: Kind(500, "database_error", "The database did not answer. Try again later."),
+    ModelTimeout: Kind(500, "model_timeout", "The answering model did not answer in time. Try again later."),
+    ModelFailed: Kind(500, "model_failed", "The answering model failed. Try again later."),
+    ModelLimited: Kind(503, "model_rate_limited", "The answering model's own rate limit is hit. Try again later."),
+    # What Litestar finds by itself, by status: its own words are not for callers.
+    400: Kind(400, "invalid_request", "The request cannot be read. A JSON body as described in /docs is expected."),
+    404: Kind(404, "not_found", "There is nothing at this path. See /docs."),
+    405: Kind(405, "method_not_allowed", "This path has other methods: see the Allow header."),
+    413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
+    415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
+}
+"""Unless a surface says otherwise. Whatever is not here is INTERNAL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error, ready to be put in an envelope."""
+
+    status: int
+    code: str
+    message: str
+    request_id: str
+    details: Mapping[str, object] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Envelope = Callable[[Problem], Struct]
+
+
+class ErrorInfo(Struct, frozen=True, omit_defaults=True):
+    code: Annotated[str, Meta(description="for programs; stable")]
+    message: Annotated[str, Meta(description="for people")]
+    details: Annotated[
+        dict[str, Any] | None, Meta(description="`field` and `problem`, and `accepted` names where there are any")
+    ] = None
+
+
+class ErrorBody(Struct, frozen=True):
+    """The envelope of all errors."""
+
+    status: Literal["error"]
+    error: ErrorInfo
+    request_id: Annotated[str, Meta(description="as in the X-Request-ID header")]
+
+
+def plain_envelope(problem: Problem) -> ErrorBody:
+    details = dict(problem.details) or None
+    return ErrorBody("error", ErrorInfo(problem.code, problem.message, details), problem.request_id)
+
+
+def kind_of(error: Exception, kinds: Mapping[type[Exception] | int, Kind] = KINDS) -> Kind:
+    """The kind of the error's own class, or of the nearest above it.
+
+    >>> kind_of(UnknownField("colour", ["lang"])).status
+    400
+    """
+    if isinstance(error, HTTPException):
+        return kinds.get(error.status_code) or (kinds[400] if error.status_code < 500 else INTERNAL)
+    return next((kinds[cls] for cls in type(error).__mro__ if cls in kinds), INTERNAL)
+
+
+def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
+    details: dict[str, object] = {}
+    headers: dict[str, str] = {}
+    match error:
+        case InvalidInput(field=str(name), problem=str(what)) if name:
+            details = {"field": name, "problem": what}
+            if isinstance(error, UnknownField):
+                details["accepted"] = error.accepted
+        case RateLimited(resets_at=resets_at):
+            headers["Retry-After"] = str(max(1, ceil(resets_at - time())))
+        case Unauthenticated():
+            headers["WWW-Authenticate"] = "Bearer"
+        case MethodNotAllowedException():
+            headers |= error.headers or {}
+    return Problem(kind.status, kind.code, kind.message or str(error), request_id, details, headers)
+
+
+def respond(
+    request: Request[Any, Any, Any], error: Exception, kinds: Mapping[type[Exception] | int, Kind], envelope: Envelope
+) -> Response[Struct]:
+    """The response to an error. What callers did not cause is logged, with its traceback."""
+    kind = kind_of(error, kinds)
+    if kind.status >= 500:
+        logger.error("%s", kind.code, exc_info=error)
+    problem = problem_of(error, kind, exchange(request.scope).request_id)
+    return Response(envelope(problem), status_code=problem.status, headers=dict(problem.headers))
+
+
+def documented(
+    *errors: Exception, kinds: Mapping[type[Exception] | int, Kind] = KINDS, envelope: Envelope = plain_envelope
+) -> dict[int, ResponseSpec]:
+    """The error responses of an operation for its OpenAPI document, from one sample of each error."""
+    specs: dict[int, ResponseSpec] = {}
+    for error in errors:
+        kind = kind_of(error, kinds)
+        body = envelope(problem_of(error, kind, "5b1f0c9e"))
+        spec = specs.setdefault(
+            kind.status,
+            ResponseSpec(type(body), description="", examples=[], generate_examples=False),
+        )
+        if f"`{kind.code}`" not in spec.description:
+            spec.description += f", `{kind.code}`" if spec.description else f"`{kind.code}`"
+        spec.examples = [*(spec.examples or ()), Example(summary=kind.message or str(error), value=body)]
+    return specs

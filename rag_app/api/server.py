@@ -1,0 +1,88 @@
+"""The HTTP application, put together from what it is given."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from litestar import Litestar, Request, Response, Router
+from litestar.config.cors import CORSConfig
+from litestar.di import Provide
+from litestar.enums import ScopeType
+from litestar.types import Receive, Scope, Send
+from msgspec import Struct
+
+from rag_app.api import docs, health
+from rag_app.api.auth import Tokens
+from rag_app.api.collaborators import People, Pipeline, RateLimiter, Readiness
+from rag_app.api.exchange import REQUEST_ID_HEADER, begin, finish
+from rag_app.api.gate import Gate
+from rag_app.api.problems import KINDS, plain_envelope, respond
+from rag_app.api.surface import surface_of
+from rag_app.api.surfaces import SURFACES
+
+LARGEST_BODY = 1_000_000
+"""Bytes. The longest question is 2 kB in the widest script."""
+
+CORS = CORSConfig(
+    allow_origins=["*"],  # and so never with credentials
+    allow_methods=["GET", "POST", "OPTIONS"],
+    allow_headers=["authorization", "x-client-info", "apikey", "content-type", REQUEST_ID_HEADER],
+    expose_headers=[
+        "X-RateLimit-Limit",
+        "X-RateLimit-Remaining",
+        "X-RateLimit-Reset",
+        "Retry-After",
+        REQUEST_ID_HEADER,
+    ],
+)
+
+
+class _Api(Litestar):
+    """Litestar that numbers requests before it routes them, so that a 404 has an id too."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # type: ignore[override]
+        if scope["type"] == ScopeType.HTTP:
+            begin(scope)
+        await super().__call__(scope, receive, send)
+
+
+def api(
+    *,
+    pipeline: Pipeline,
+    people: People,
+    limiter: RateLimiter,
+    tokens: Tokens,
+    readiness: Readiness,
+    version: str,
+    lifespan: Sequence[Any] = (),
+) -> Litestar:
+    """All surfaces, health and documentation as one ASGI application.
+
+    `lifespan` are Litestar's: context managers entered before the first request and left after the last.
+    """
+
+    def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[Struct]:
+        surface = surface_of(request.scope["path"], SURFACES)
+        kinds, envelope = (surface.kinds, surface.envelope) if surface else (KINDS, plain_envelope)
+        return respond(request, error, kinds, envelope)
+
+    routers = [
+        Router(
+            "/", route_handlers=surface.handlers, guards=[Gate(surface.name, surface.limit, tokens, people, limiter)]
+        )
+        for surface in SURFACES
+    ]
+    return _Api(
+        route_handlers=[*routers, health.live, health.ready, docs.home, docs.schema, docs.assets()],
+        dependencies={
+            "pipeline": Provide(lambda: pipeline, sync_to_thread=False),
+            "readiness": Provide(lambda: readiness, sync_to_thread=False),
+        },
+        exception_handlers={Exception: on_error},
+        before_send=[finish],
+        cors_config=CORS,
+        openapi_config=docs.openapi(version, [surface.tag for surface in SURFACES] + [health.TAG]),
+        request_max_body_size=LARGEST_BODY,
+        lifespan=list(lifespan),
+        logging_config=None,  # logging is the application's, not the library's
+        debug=False,  # whatever the environment says: debug responses show code
+    )

@@ -1,0 +1,353 @@
+"""RAG retrieval: search and answers over what an organization knows (`/api/rag`).
+
+The contract's own words are kept: field names, ranges, defaults, texts.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from litestar import Request, post
+from litestar.datastructures import ResponseHeader
+from litestar.exceptions import HTTPException
+from litestar.openapi.spec import Example, Tag
+from litestar.params import BodyKwarg
+from msgspec import Meta, Struct
+
+from rag_app.api.bodies import JsonBody
+from rag_app.api.collaborators import InjectedPipeline
+from rag_app.api.docs import BEARER
+from rag_app.api.exchange import exchange
+from rag_app.api.problems import documented
+from rag_app.api.surface import Surface
+from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Question
+from rag_app.domain.errors import (
+    EmbeddingFailed,
+    InvalidInput,
+    ModelFailed,
+    ModelLimited,
+    ModelTimeout,
+    RateLimited,
+    StoreFailed,
+    Unauthenticated,
+    UnknownField,
+)
+from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain.scope import Principal
+from rag_app.domain.source import MetadataValue
+
+TAG = Tag("RAG retrieval", "semantic search and cited answers over what an organization knows")
+INDEX = "org_knowledge"
+CAPABILITY = "org_knowledge"
+DEFAULT_TOP_K = 8
+SNIPPET = 200
+"""Characters."""
+MOST_CITATIONS = 5
+
+QUERY = "What did the customer say about pricing?"
+QUOTE = "The yearly plan is more than we can spend."
+Relevance = Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.87])]
+QueryText = Annotated[str, Meta(description="as it was sent", examples=[QUERY])]
+SourceType = Annotated[str, Meta(examples=["transcript"])]
+SourceTitle = Annotated[str, Meta(examples=["Call with Ada, 14 January"])]
+SourceUri = Annotated[str | None, Meta(description="a link to the source, if it has one", examples=[None])]
+SourceMeta = Annotated[
+    dict[str, MetadataValue],
+    Meta(
+        description="what the source carries: call_sid, org_id, date, section, page ...",
+        examples=[{"call_sid": "CA1", "date": "2025-01-14T00:00:00Z"}],
+    ),
+]
+Moment = Annotated[
+    str,
+    Meta(description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC where it has no zone)"),
+]
+
+
+class RetrievalFilters(Struct, frozen=True, forbid_unknown_fields=True):
+    """All that are given must hold; a chunk without the field does not match. An organization that is not the
+    caller's finds nothing."""
+
+    source_type: (
+        Annotated[
+            Literal["transcript", "email", "doc", "faq", "web"],
+            Meta(description="one of transcript, email, doc, faq, web"),
+        ]
+        | None
+    ) = None
+    lang: (
+        Annotated[
+            str,
+            Meta(pattern=r"^[^\s\0]+$", description='a language code, such as "en" or "fr"'),
+        ]
+        | None
+    ) = None
+    org_id: Annotated[UUID, Meta(description="the UUID of an organization")] | None = None
+    date_from: Moment | None = None
+    date_to: Moment | None = None
+
+    def conditions(self) -> Filters:
+        given = (
+            ("source_type", Operator.EQ, self.source_type),
+            ("lang", Operator.EQ, self.lang),
+            ("org_id", Operator.EQ, str(self.org_id) if self.org_id else None),
+            ("date", Operator.GTE, _moment("filters.date_from", self.date_from)),
+            ("date", Operator.LTE, _moment("filters.date_to", self.date_to)),
+        )
+        return tuple(Condition(field, operator, value) for field, operator, value in given if value is not None)
+
+
+class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A null is the same as nothing."""
+
+    query_text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=500,
+            pattern=r"^\s*[^\s\0][^\0]*$",
+            description="a text of 1 to 500 characters, not all of them blank",
+            examples=[QUERY],
+        ),
+    ]
+    top_k: Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")] | None = DEFAULT_TOP_K
+    filters: Annotated[RetrievalFilters, Meta(description="an object")] | None = None
+
+    def question(self) -> Question:
+        return Question(
+            self.query_text.strip(),
+            self.filters.conditions() if self.filters else (),
+            DEFAULT_TOP_K if self.top_k is None else self.top_k,
+        )
+
+
+class SearchResult(Struct, frozen=True):
+    chunk_id: UUID
+    source_id: UUID
+    score: Relevance
+    snippet: Annotated[str, Meta(description="the first 200 characters of the chunk", examples=[QUOTE])]
+    source_type: SourceType
+    source_title: SourceTitle
+    source_uri: SourceUri
+    meta: SourceMeta
+    rank: Annotated[int, Meta(ge=1)]
+
+
+class SearchResponse(Struct, frozen=True):
+    status: Literal["success"]
+    query_text: QueryText
+    results: Annotated[list[SearchResult], Meta(description="best score first, at most `top_k`")]
+    total_found: Annotated[int, Meta(description="number of results returned", examples=[1])]
+    processing_time_ms: Annotated[int, Meta(examples=[142])]
+
+
+class AnswerText(Struct, frozen=True):
+    text: Annotated[str, Meta(examples=["They find the yearly plan too expensive [Source 1]."])]
+    confidence: Confidence
+    model: Annotated[
+        str | None, Meta(description="null where no answer was given", examples=["google/gemini-2.5-flash"])
+    ]
+    generated_at: Annotated[str, Meta(description="ISO 8601, UTC", examples=["2025-01-15T10:30:00Z"])]
+
+
+class RetrievalCitation(Struct, frozen=True):
+    source_id: UUID
+    source_type: SourceType
+    source_title: SourceTitle
+    source_uri: SourceUri
+    snippet: Annotated[str, Meta(description="the excerpt that supports the answer", examples=[QUOTE])]
+    relevance_score: Relevance
+    meta: SourceMeta
+
+
+class ContextUsed(Struct, frozen=True):
+    chunks_retrieved: Annotated[int, Meta(examples=[8])]
+    unique_sources: Annotated[int, Meta(examples=[3])]
+    avg_relevance: Annotated[
+        float, Meta(ge=0, le=1, description="mean cosine similarity of the five best chunks", examples=[0.81])
+    ]
+
+
+class AnswerResponse(Struct, frozen=True):
+    status: Annotated[
+        Literal["success", "insufficient_context"],
+        Meta(description="`insufficient_context`: no answer, and the best snippets as citations"),
+    ]
+    query_text: QueryText
+    answer: AnswerText
+    citations: Annotated[list[RetrievalCitation], Meta(max_length=5, description="one a source, at most five")]
+    context_used: ContextUsed
+    processing_time_ms: Annotated[int, Meta(examples=[1847])]
+
+
+Body = Annotated[
+    RetrievalRequest,
+    BodyKwarg(
+        examples=[
+            Example(
+                value={
+                    "query_text": QUERY,
+                    "top_k": 5,
+                    "filters": {"source_type": "transcript", "date_from": "2025-01-01T00:00:00Z"},
+                }
+            )
+        ]
+    ),
+]
+RATE_LIMIT_HEADERS = [
+    ResponseHeader("X-RateLimit-Limit", True, "60", "requests a minute"),
+    ResponseHeader("X-RateLimit-Remaining", True, "59", "how many of them are left"),
+    ResponseHeader("X-RateLimit-Reset", True, "1704067200", "when the minute ends: Unix time, seconds"),
+]
+ERRORS = (
+    InvalidInput("top_k", 99, "must be a whole number from 1 to 50"),
+    UnknownField("filters.colour", RetrievalFilters.__struct_fields__),
+    Unauthenticated("The token has expired"),
+    HTTPException(status_code=413),
+    HTTPException(status_code=415),
+    RateLimited(60, 1704067200),
+    EmbeddingFailed(),
+    StoreFailed(),
+    RuntimeError(),
+)
+MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited())
+
+
+@post(
+    ["/api/rag/search", "/functions/v1/rag-search"],
+    status_code=200,
+    dto=JsonBody,
+    return_dto=None,
+    summary="Ranked chunks, without an answer",
+    tags=[TAG.name],
+    security=BEARER,
+    responses=documented(*ERRORS),
+    response_headers=RATE_LIMIT_HEADERS,
+)
+async def search(request: Request[Principal, Any, Any], data: Body, pipeline: InjectedPipeline) -> SearchResponse:
+    """Finds chunks by meaning and by words, among what the caller may see."""
+    hits = await pipeline.search(INDEX, data.question(), request.user.scope())
+    results = _results(hits)
+    return SearchResponse("success", data.query_text, results, len(results), exchange(request.scope).elapsed_ms)
+
+
+@post(
+    ["/api/rag/answer", "/functions/v1/rag-answer"],
+    status_code=200,
+    dto=JsonBody,
+    return_dto=None,
+    summary="An answer with its sources",
+    tags=[TAG.name],
+    security=BEARER,
+    responses=documented(*ERRORS, *MODEL_ERRORS),
+    response_headers=RATE_LIMIT_HEADERS,
+)
+async def answer(request: Request[Principal, Any, Any], data: Body, pipeline: InjectedPipeline) -> AnswerResponse:
+    """Answers from what the caller may see, or says that there is not enough."""
+    given = await pipeline.answer(CAPABILITY, data.question(), request.user.scope())
+    return AnswerResponse(
+        status="insufficient_context" if given.refused else "success",
+        query_text=data.query_text,
+        answer=AnswerText(
+            given.text, Confidence.LOW if given.refused else given.confidence, given.model, _iso(given.generated_at)
+        ),
+        citations=_best_snippets(given.hits) if given.refused else _citations(given.citations),
+        context_used=_context_used(given),
+        processing_time_ms=exchange(request.scope).elapsed_ms,
+    )
+
+
+SURFACE = Surface(
+    name="rag_retrieval",
+    tag=TAG,
+    paths=("/api/rag/", "/functions/v1/rag-"),
+    handlers=(search, answer),
+    limit=60,
+)
+
+
+def _moment(field: str, value: str | None) -> str | None:
+    """The value as the index understands it: YYYY-MM-DD for a day, however it was written."""
+    if value is None:
+        return None
+    for kind in (date, datetime):
+        try:
+            return kind.fromisoformat(value).isoformat()
+        except ValueError:
+            continue
+    raise InvalidInput(field, value, "must be an ISO 8601 date or timestamp")
+
+
+def _results(hits: Iterable[Hit]) -> list[SearchResult]:
+    ordered = sorted(hits, key=lambda hit: hit.relevance, reverse=True)
+    return [
+        SearchResult(
+            chunk_id=hit.chunk_id,
+            source_id=hit.source_id,
+            score=hit.relevance,
+            snippet=hit.text[:SNIPPET],
+            source_type=hit.source_type,
+            source_title=hit.title,
+            source_uri=hit.uri,
+            meta=_meta(hit),
+            rank=rank,
+        )
+        for rank, hit in enumerate(ordered, 1)
+    ]
+
+
+def _citations(citations: Iterable[Citation]) -> list[RetrievalCitation]:
+    """One a source, its best; in the order in which the text refers to them."""
+    by_source: dict[UUID, Citation] = {}
+    for citation in citations:
+        kept = by_source.setdefault(citation.hit.source_id, citation)
+        if citation.hit.score > kept.hit.score:
+            by_source[citation.hit.source_id] = citation
+    return [_citation(each.hit, each.quote) for each in by_source.values()][:MOST_CITATIONS]
+
+
+def _best_snippets(hits: Iterable[Hit]) -> list[RetrievalCitation]:
+    by_source: dict[UUID, Hit] = {}
+    for hit in sorted(hits, key=lambda hit: hit.score, reverse=True):
+        by_source.setdefault(hit.source_id, hit)
+    return [_citation(hit, hit.text[:SNIPPET]) for hit in by_source.values()][:MOST_CITATIONS]
+
+
+def _citation(hit: Hit, snippet: str) -> RetrievalCitation:
+    return RetrievalCitation(
+        source_id=hit.source_id,
+        source_type=hit.source_type,
+        source_title=hit.title,
+        source_uri=hit.uri,
+        snippet=snippet,
+        relevance_score=hit.relevance,
+        meta=_meta(hit),
+    )
+
+
+def _context_used(given: Answer) -> ContextUsed:
+    return ContextUsed(
+        chunks_retrieved=len(given.hits),
+        unique_sources=len({hit.source_id for hit in given.hits}),
+        avg_relevance=round(min(1.0, max(0.0, given.average_relevance)), 4),
+    )
+
+
+def _meta(hit: Hit) -> dict[str, MetadataValue]:
+    meta: dict[str, MetadataValue] = {**hit.metadata, "org_id": str(hit.org_id)}
+    if hit.date is not None:
+        meta["date"] = _iso(datetime.fromtimestamp(hit.date, UTC))
+    if hit.section is not None:
+        meta["section"] = hit.section
+    if hit.page is not None:
+        meta["page"] = hit.page
+    return meta
+
+
+def _iso(moment: datetime) -> str:
+    """
+    >>> _iso(datetime(2025, 1, 1, tzinfo=UTC))
+    '2025-01-01T00:00:00Z'
+    """
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

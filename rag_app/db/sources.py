@@ -1,0 +1,328 @@
+"""The truth about sources: what was read, and what of it stands in which generation's vector store.
+
+A vector store cannot take part in our transactions, so each change is written down before it is made there:
+
+    write     begin -> the store's chunks -> finish                 killed between: `unfinished` names it
+    delete    mark_deleting -> the store's chunks go -> forget      killed between: `deleting` names it
+
+Writing acts for the organization as a whole (`operator` in `rag_app.db.session`): it also touches private sources.
+Reading takes a Scope, and has `operator` only for the operator's own commands.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    and_,
+    any_,
+    bindparam,
+    delete,
+    func,
+    literal,
+    select,
+    text,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.types import Uuid
+
+from rag_app.db.models import SourceBuildRow, SourceRow
+from rag_app.db.session import Database
+from rag_app.domain.errors import NotFound
+from rag_app.domain.scope import Scope
+from rag_app.domain.source import Source, Visibility
+
+Passages = Sequence[Mapping[str, Any]]
+"""A source's normalised content as JSON: what an index can be rebuilt from without the file."""
+
+
+class BuildState(StrEnum):
+    WRITING = "writing"
+    READY = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A source in a generation. While it is being written, old and new chunks may both stand in the store."""
+
+    version: str
+    state: BuildState
+    chunks: int
+
+
+class SourceLedger:
+    """What stands where. All ids are those of `Source.id`; unknown ones, and those out of scope, are passed over."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # -- writing
+
+    @asynccontextmanager
+    async def writing(self, org_id: UUID, index: str) -> AsyncIterator[None]:
+        """Hold the one right to write this organization's sources in this index; wait until it is free.
+
+        It is a lock of a database session: freed at exit, or when the process dies. Behind a connection pooler it
+        needs session pooling.
+        """
+        async with self._database.dedicated() as connection:
+            await connection.execute(_LOCK, {"name": f"rag_app/write/{org_id}/{index}"})
+            yield
+
+    async def begin(self, source: Source, content: Passages, generation_id: int) -> None:
+        """As `begin_many`, for one."""
+        await self.begin_many([(source, content)], generation_id)
+
+    async def begin_many(self, batch: Sequence[tuple[Source, Passages]], generation_id: int) -> None:
+        """Write down these sources as they are now, and that their chunks are about to be written.
+
+        From here on `visible` gives the new version. A source that was being deleted is back.
+        """
+        if not batch:
+            return
+        builds = [
+            {
+                "generation_id": generation_id,
+                "source_id": source.id,
+                "org_id": source.org_id,
+                "version": source.version,
+                "state": "writing",
+            }
+            for source, _ in batch
+        ]
+        async with self._database.scoped(_organizations_of(source for source, _ in batch), operator=True) as session:
+            await session.execute(_UPSERT_SOURCE, [_values(source, content) for source, content in batch])
+            await session.execute(_UPSERT_BUILD, builds)
+
+    async def finish(self, source: Source, generation_id: int, chunks: int) -> None:
+        """As `finish_many`, for one."""
+        await self.finish_many([(source, chunks)], generation_id)
+
+    async def finish_many(self, batch: Sequence[tuple[Source, int]], generation_id: int) -> None:
+        """These versions stand in the store, with so many chunks, and nothing else of these sources does.
+
+        A build that another version was begun on meanwhile stays unfinished.
+        """
+        if not batch:
+            return
+        async with self._database.scoped(_organizations_of(source for source, _ in batch), operator=True) as session:
+            connection = await session.connection()
+            await connection.execute(
+                _FINISH,
+                [
+                    {"generation": generation_id, "source": source.id, "expected": source.version, "written": chunks}
+                    for source, chunks in batch
+                ],
+            )
+
+    async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
+        """From here on nobody sees these sources, and no build of them counts as complete."""
+        async with self._database.scoped(_organization(org_id), operator=True) as session:
+            await session.execute(
+                update(SourceRow)
+                .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids))
+                .values(deleted_at=func.coalesce(SourceRow.deleted_at, func.now()))
+            )
+            await session.execute(
+                update(SourceBuildRow)
+                .where(SourceBuildRow.org_id == org_id, _in(SourceBuildRow.source_id, source_ids))
+                .values(state="writing", updated_at=func.now())
+            )
+
+    async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
+        """Drop the rows of sources that were marked, now that no store holds a chunk of them. Others stay."""
+        async with self._database.scoped(_organization(org_id), operator=True) as session:
+            await session.execute(
+                delete(SourceRow).where(
+                    SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_not(None)
+                )
+            )
+
+    # -- what ingestion asks
+
+    async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> dict[UUID, Build]:
+        """What of these sources stands in the generation. A source that is being deleted has no build."""
+        async with self._database.scoped(_organization(org_id), operator=True) as session:
+            rows = await session.execute(
+                select(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks)
+                .join(SourceBuildRow, _build_in(generation_id))
+                .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None))
+            )
+            return {source: Build(version, BuildState(state), chunks) for source, version, state, chunks in rows}
+
+    async def unfinished(self, org_id: UUID, index: str, generation_id: int) -> list[UUID]:
+        """Sources whose writing to the generation was begun and not finished."""
+        return await self._ids(
+            select(SourceRow.id)
+            .join(SourceBuildRow, _build_in(generation_id))
+            .where(SourceBuildRow.state == "writing", SourceRow.deleted_at.is_(None)),
+            org_id,
+            index,
+        )
+
+    async def deleting(self, org_id: UUID, index: str) -> list[UUID]:
+        """Sources whose deletion was begun and not finished: their chunks may stand in any generation."""
+        return await self._ids(select(SourceRow.id).where(SourceRow.deleted_at.is_not(None)), org_id, index)
+
+    async def of_origin(self, org_id: UUID, index: str, origin: str) -> list[UUID]:
+        """The sources that were read from this file."""
+        return await self._ids(
+            select(SourceRow.id).where(SourceRow.origin == origin, SourceRow.deleted_at.is_(None)), org_id, index
+        )
+
+    async def _ids(self, statement: Select[tuple[UUID]], org_id: UUID, index: str) -> list[UUID]:
+        statement = statement.where(SourceRow.org_id == org_id, SourceRow.index_name == index)
+        async with self._database.scoped(_organization(org_id), operator=True) as session:
+            return [*await session.scalars(statement.order_by(SourceRow.id))]
+
+    # -- reading
+
+    async def visible(self, scope: Scope, generation_id: int, source_ids: Collection[UUID]) -> dict[UUID, str]:
+        """Those of these sources that the scope may see, with the version that the generation holds or is given.
+
+        Whatever a vector store returns, a hit is shown only if its source is in here.
+        """
+        async with self._database.scoped(scope) as session:
+            rows = await session.execute(
+                select(SourceRow.id, SourceBuildRow.version)
+                .join(SourceBuildRow, _build_in(generation_id))
+                .where(_in(SourceRow.id, source_ids), *_seen_by(scope))
+            )
+            return dict(rows.tuples().all())
+
+    async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
+        """Raises NotFound, also for what exists out of scope."""
+        async with self._database.scoped(scope, operator) as session:
+            row = await session.scalar(select(SourceRow).where(SourceRow.id == source_id, *_seen_by(scope)))
+        if row is None:
+            raise NotFound("source", str(source_id))
+        return _source(row)
+
+    async def content(self, scope: Scope, source_id: UUID, operator: bool = False) -> list[dict[str, Any]]:
+        """The passages given to `begin`. Raises NotFound as `get` does."""
+        async with self._database.scoped(scope, operator) as session:
+            content: list[dict[str, Any]] | None = await session.scalar(
+                select(SourceRow.content).where(SourceRow.id == source_id, *_seen_by(scope))
+            )
+        if content is None:
+            raise NotFound("source", str(source_id))
+        return content
+
+    async def list(self, scope: Scope, index: str, operator: bool = False) -> AsyncIterator[Source]:
+        """All sources of an index that the scope may see, by organization and external id.
+
+        Read page by page: no transaction is open while the caller is at work on one.
+        """
+        key = tuple_(SourceRow.org_id, SourceRow.external_id)
+        page = select(SourceRow).where(SourceRow.index_name == index, *_seen_by(scope)).order_by(key).limit(_PAGE)
+        rest = page
+        while True:
+            async with self._database.scoped(scope, operator) as session:
+                rows = (await session.scalars(rest)).all()
+            for row in rows:
+                yield _source(row)
+            if len(rows) < _PAGE:
+                return
+            rest = page.where(key > tuple_(literal(rows[-1].org_id), literal(rows[-1].external_id)))
+
+
+_PAGE = 500
+_LOCK = text("SELECT pg_advisory_lock(hashtextextended(:name, 0))")
+
+_KEPT = {"id", "created_at", "updated_at", "deleted_at"}
+_new_source = insert(SourceRow)
+_UPSERT_SOURCE = _new_source.on_conflict_do_update(
+    index_elements=[SourceRow.id],
+    set_={column.name: column for column in _new_source.excluded if column.name not in _KEPT}
+    | {"updated_at": func.now(), "deleted_at": None},
+)
+_new_build = insert(SourceBuildRow)
+_UPSERT_BUILD = _new_build.on_conflict_do_update(
+    index_elements=[SourceBuildRow.generation_id, SourceBuildRow.source_id],
+    set_={
+        "version": _new_build.excluded.version,
+        "state": _new_build.excluded.state,
+        "updated_at": func.now(),
+    },
+)
+_FINISH = (
+    update(cast(Table, SourceBuildRow.__table__))  # Core: the ORM's bulk update goes by primary key alone
+    .where(
+        SourceBuildRow.generation_id == bindparam("generation"),
+        SourceBuildRow.source_id == bindparam("source"),
+        SourceBuildRow.version == bindparam("expected"),
+    )
+    .values(state="ready", chunks=bindparam("written"), updated_at=func.now())
+)
+
+
+def _organization(org_id: UUID) -> Scope:
+    return Scope(frozenset({org_id}))
+
+
+def _organizations_of(sources: Iterable[Source]) -> Scope:
+    return Scope(frozenset(source.org_id for source in sources))
+
+
+def _in(column: InstrumentedAttribute[UUID], ids: Collection[UUID]) -> ColumnElement[bool]:
+    """One parameter however many ids there are: one prepared statement for all."""
+    return column == any_(literal([*ids], ARRAY(Uuid)))
+
+
+def _build_in(generation_id: int) -> ColumnElement[bool]:
+    return and_(SourceBuildRow.source_id == SourceRow.id, SourceBuildRow.generation_id == generation_id)
+
+
+def _seen_by(scope: Scope) -> list[ColumnElement[bool]]:
+    """What row-level security leaves to the query: the organizations again, the site, and what is on its way out."""
+    seen = [SourceRow.org_id == any_(literal(sorted(scope.organizations), ARRAY(Uuid))), SourceRow.deleted_at.is_(None)]
+    return [*seen, SourceRow.site_id == scope.site] if scope.site else seen
+
+
+def _values(source: Source, content: Passages) -> dict[str, Any]:
+    return {
+        "id": source.id,
+        "org_id": source.org_id,
+        "index_name": source.index,
+        "external_id": source.external_id,
+        "title": source.title,
+        "source_type": source.source_type,
+        "lang": source.lang,
+        "uri": source.uri,
+        "date": source.date,
+        "metadata_": dict(source.metadata),
+        "origin": source.origin,
+        "site_id": source.site_id,
+        "owner_id": source.owner_id,
+        "visibility": source.visibility.value,
+        "version": source.version,
+        "content": [dict(passage) for passage in content],
+    }
+
+
+def _source(row: SourceRow) -> Source:
+    return Source(
+        org_id=row.org_id,
+        index=row.index_name,
+        external_id=row.external_id,
+        title=row.title,
+        source_type=row.source_type,
+        version=row.version,
+        lang=row.lang,
+        uri=row.uri,
+        date=row.date,
+        metadata=row.metadata_,
+        origin=row.origin,
+        site_id=row.site_id,
+        owner_id=row.owner_id,
+        visibility=Visibility(row.visibility),
+    )

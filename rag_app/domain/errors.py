@@ -1,0 +1,114 @@
+"""What can go wrong, and what a caller needs to know about it.
+
+    RagError
+    ├── InvalidInput              a value is not what is accepted: `field`, `value`
+    │   └── UnknownField          a filter or metadata field the index does not declare: `accepted`
+    ├── NotFound                  no such index, source, organization: `kind`, `name`
+    ├── Unauthenticated           no principal, or a token that is not valid
+    ├── RateLimited               `limit`, `resets_at` (Unix time, seconds)
+    ├── UnreadableDocument        a file that cannot become a source: `path`, `reason`
+    ├── Misconfigured             settings that cannot work together: the message says what to do
+    ├── EmbeddingFailed           the embedding model did not answer
+    ├── StoreFailed               the database or the vector store did not answer
+    └── ModelFailed               the answering model did not answer
+        ├── ModelTimeout
+        ├── ModelLimited          its own rate limit is hit
+        └── ModelMalformed        it answered with something that is no answer
+
+A surface turns each into its own status and envelope; nobody parses messages.
+"""
+
+from collections.abc import Iterable
+
+
+class RagError(Exception):
+    """The root of all errors raised on purpose."""
+
+
+class InvalidInput(RagError):
+    """A value is not what is accepted.
+
+    >>> str(InvalidInput("top_k", 99, "must be between 1 and 50"))
+    'top_k: must be between 1 and 50'
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        self.field, self.value, self.problem = field, value, problem
+        super().__init__(f"{field}: {problem}" if field else problem)
+
+
+class UnknownField(InvalidInput):
+    """A filter or metadata field that the index does not declare.
+
+    >>> str(UnknownField("colour", ["lang", "date"]))
+    'colour: unknown field; accepted: date, lang'
+    """
+
+    def __init__(self, field: str, accepted: Iterable[str]) -> None:
+        self.accepted = sorted(accepted)
+        super().__init__(field, None, f"unknown field; accepted: {', '.join(self.accepted)}")
+
+
+class NotFound(RagError):
+    """Nothing of that name, as far as the caller may know.
+
+    >>> str(NotFound("index", "boook", ["book"]))
+    "no index named 'boook'; there are: book"
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
+        self.kind, self.name = kind, name
+        there_are = ", ".join(sorted(known))
+        super().__init__(f"no {kind} named {name!r}" + (f"; there are: {there_are}" if there_are else ""))
+
+
+class Unauthenticated(RagError):
+    """No principal, or a token that does not hold."""
+
+
+class RateLimited(RagError):
+    """More requests than allowed in the window that ends at `resets_at` (Unix time, seconds)."""
+
+    def __init__(self, limit: int, resets_at: int) -> None:
+        self.limit, self.resets_at = limit, resets_at
+        super().__init__(f"more than {limit} requests a minute")
+
+
+class UnreadableDocument(RagError):
+    """A file that cannot become a source. The rest of an ingest goes on.
+
+    >>> str(UnreadableDocument("a.pdf", "encrypted: a password is needed"))
+    'a.pdf: encrypted: a password is needed'
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}")
+
+
+class Misconfigured(RagError):
+    """Settings that cannot work, or not together. The message says what to do."""
+
+
+class EmbeddingFailed(RagError):
+    """The embedding model did not answer."""
+
+
+class StoreFailed(RagError):
+    """PostgreSQL or the vector store did not answer."""
+
+
+class ModelFailed(RagError):
+    """The answering model did not answer, after the requests it is allowed."""
+
+
+class ModelTimeout(ModelFailed):
+    """No answer in time."""
+
+
+class ModelLimited(ModelFailed):
+    """The model's own rate limit is hit."""
+
+
+class ModelMalformed(ModelFailed):
+    """It answered with something that is no answer."""

@@ -1,0 +1,44 @@
+"""Who asks, and what they may see."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+PUBLIC_ORGANIZATION = UUID("00000000-0000-0000-0000-000000000001")
+"""Owns what everybody may see (visibility "global"). Every principal belongs to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a query may see: rows of these organizations and, with a site, of that site alone.
+
+    A row private to a user is seen by that user only. Queries are built from a Scope; there is no default one.
+
+    >>> from uuid import uuid4
+    >>> Scope(organizations=frozenset())
+    Traceback (most recent call last):
+    ValueError: a scope needs at least one organization
+    """
+
+    organizations: frozenset[UUID]
+    user: UUID | None = None
+    site: UUID | None = None
+
+    def __post_init__(self) -> None:
+        if not self.organizations:
+            raise ValueError("a scope needs at least one organization")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An authenticated caller: a user and the organizations the database says it belongs to.
+
+    >>> Principal(subject="nobody-we-know").scope().organizations == {PUBLIC_ORGANIZATION}
+    True
+    """
+
+    subject: str
+    user: UUID | None = None
+    organizations: frozenset[UUID] = frozenset()
+
+    def scope(self, site: UUID | None = None) -> Scope:
+        return Scope(self.organizations | {PUBLIC_ORGANIZATION}, self.user, site)

@@ -1,0 +1,71 @@
+"""A source: what a person would call a document, and what a citation points at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from uuid import UUID, uuid5
+
+from rag_app.domain.filters import Value
+
+_NAMESPACE = UUID("6f2d0e5c-58f3-4c0e-9a53-3b1d8c6f7a10")
+
+MetadataValue = Value | list[str]
+
+
+class Visibility(StrEnum):
+    """Who of those that may see the organization sees the source.
+
+    USER: its owner alone. TEAM: all members. GLOBAL: everybody; such a source belongs to the public organization.
+    """
+
+    USER = "user"
+    TEAM = "team"
+    GLOBAL = "global"
+
+
+def source_id(org_id: UUID, index: str, external_id: str) -> UUID:
+    """The same source has the same id wherever and whenever it is ingested.
+
+    >>> from uuid import UUID
+    >>> source_id(UUID(int=1), "book", "ch1.md") == source_id(UUID(int=1), "book", "ch1.md")
+    True
+    """
+    return uuid5(_NAMESPACE, f"{org_id}/{index}/{external_id}")
+
+
+def chunk_id(source: UUID, version: str, position: int) -> UUID:
+    """Deterministic, so that writing a chunk twice writes it once."""
+    return uuid5(source, f"{version}/{position}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of one organization in one index.
+
+    `version` is the hash of content and metadata: when it is the same, nothing needs to be done.
+    `origin` names the file it was read from; a file may hold many sources. `date` is in epoch seconds.
+    """
+
+    org_id: UUID
+    index: str
+    external_id: str
+    title: str
+    source_type: str
+    version: str
+    lang: str = "en"
+    uri: str | None = None
+    date: float | None = None
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+    origin: str = ""
+    site_id: UUID | None = None
+    owner_id: UUID | None = None
+    visibility: Visibility = Visibility.TEAM
+
+    @property
+    def id(self) -> UUID:
+        return source_id(self.org_id, self.index, self.external_id)
+
+    @property
+    def private_to(self) -> UUID | None:
+        """The one user who sees it, or None where visibility is wider."""
+        return self.owner_id if self.visibility is Visibility.USER else None

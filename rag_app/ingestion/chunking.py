@@ -1,0 +1,76 @@
+"""Passages to chunks: cut between sentences, never across a page or a section."""
+
+from collections.abc import Iterator, Sequence
+
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
+
+from rag_app.domain.source import Source, chunk_id
+from rag_app.ingestion.documents import Passage
+from rag_app.retrieval.index import Chunking
+from rag_app.retrieval.store import heading
+from rag_app.retrieval.text import sentence_pieces, tokens
+
+_HEADING_SHARE = 3  # of a chunk's tokens, at most one in three goes to title and section
+
+
+class Chunker:
+    """LlamaIndex's SentenceSplitter, counting with the embedding model's tokens, title and section included.
+
+    >>> from uuid import UUID
+    >>> notes = Source(UUID(int=1), "notes", "a.md", "Opening hours", "doc", "1")
+    >>> [node.get_content() for node in Chunker(Chunking()).split(notes, [Passage("We open at nine.")])]
+    ['We open at nine.']
+    """
+
+    def __init__(self, chunking: Chunking) -> None:
+        self._size = chunking.size
+        self._splitter = SentenceSplitter(
+            chunk_size=chunking.size,
+            chunk_overlap=min(chunking.overlap, chunking.size // 4),
+            tokenizer=tokens,
+            chunking_tokenizer_fn=sentence_pieces,
+        )
+
+    def split(self, source: Source, passages: Sequence[Passage]) -> list[TextNode]:
+        """Nodes in document order, with the metadata that stores and citations read; no embeddings yet."""
+        return [
+            TextNode(
+                id_=str(chunk_id(source.id, source.version, position)),
+                text=text,
+                metadata=_metadata(source, passage, position),
+                relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=str(source.id))},
+            )
+            for position, (text, passage) in enumerate(self._pieces(source, passages))
+        ]
+
+    def _pieces(self, source: Source, passages: Sequence[Passage]) -> Iterator[tuple[str, Passage]]:
+        for passage in passages:
+            above = heading(TextNode(metadata={"title": source.title, "section": passage.section}))
+            while len(tokens(above)) > self._size // _HEADING_SHARE:
+                above = above[: len(above) * 3 // 4]
+            for text in self._splitter.split_text_metadata_aware(passage.text, above):
+                if text.strip():
+                    yield text.strip(), passage
+
+
+def _metadata(source: Source, passage: Passage, position: int) -> dict[str, object]:
+    """Only what has a value: a missing key is what "the chunk does not have the field" means to a filter."""
+    everything = {
+        **source.metadata,
+        "org_id": str(source.org_id),
+        "source_id": str(source.id),
+        "title": source.title,
+        "source_type": source.source_type,
+        "lang": source.lang,
+        "uri": source.uri,
+        "date": source.date,
+        "section": passage.section,
+        "page": passage.page,
+        "position": position,
+        "site_id": str(source.site_id) if source.site_id else None,
+        "owner_id": str(source.owner_id) if source.owner_id else None,
+        "private_to": str(source.private_to) if source.private_to else None,
+        "version": source.version,
+    }
+    return {key: value for key, value in everything.items() if value is not None}

@@ -1,0 +1,36 @@
+"""What a reader hands on: documents of titled passages, before they belong to an organization."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a document with its place in it.
+
+    The splitter never joins two passages, and splits one that is too long. A heading is in `section`, not in `text`,
+    unless it has nothing below it: what is embedded should carry both.
+    """
+
+    text: str
+    section: str | None = None  # the headings above it: "Returns > Exceptions"
+    page: int | None = None  # 1-based: a page of a PDF, a slide
+    atomic: bool = False  # rows of a table: text that should stay together if it fits
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What one source is made from.
+
+    `metadata` is what a person wrote (front matter, a JSON record, a sidecar file), raw and unvalidated: an index
+    refuses a key of it that is not declared. `derived` is what the format says by itself (author, date, lang, uri):
+    an index takes the keys it declares and leaves the others, and a key of `metadata` wins. No `source_type` is
+    ever derived.
+    """
+
+    name: str  # "" for the file itself; else what tells it from others in the same file: an id, "attachment.txt"
+    passages: tuple[Passage, ...]
+    title: str | None = None
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    derived: Mapping[str, object] = field(default_factory=dict)
+    external_id: str | None = None  # where the document says its own id

@@ -1,0 +1,83 @@
+"""A document with what is known about it becomes a source, or is refused."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import PurePath
+from uuid import UUID
+
+from rag_app.domain.errors import InvalidInput, UnknownField
+from rag_app.domain.filters import FieldType
+from rag_app.domain.source import MetadataValue, Source, Visibility
+from rag_app.ingestion.documents import Document
+from rag_app.ingestion.language import detect_language
+from rag_app.retrieval.filters import checked_text, coerce, epoch_seconds
+from rag_app.retrieval.index import IndexSpec
+
+OWN_KEYS = ("title", "date", "source_type", "lang", "uri")
+"""Metadata that every source has, whatever its index declares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where documents go, and what is said of all of them: it wins over what a document says of itself."""
+
+    org_id: UUID
+    site_id: UUID | None = None
+    owner_id: UUID | None = None
+    visibility: Visibility = Visibility.TEAM
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+def to_source(document: Document, path: str, origin: str, spec: IndexSpec, target: Target) -> Source:
+    """The source a document is, in `spec`, for `target`. `path` is its file's, `origin` where that file is.
+
+    Raises UnknownField for metadata the index does not declare, InvalidInput for a value that is not of its type.
+    """
+    accepted = {*OWN_KEYS, *spec.fields}
+    derived = {key: value for key, value in document.derived.items() if key in accepted}
+    said = {**derived, **document.metadata, **target.metadata}
+    said = {key: value for key, value in said.items() if value is not None and value != ""}
+    if unknown := sorted(set(said) - accepted):
+        raise UnknownField(unknown[0], accepted)
+    source_type = str(said.get("source_type", spec.default_source_type))
+    if source_type not in spec.source_types:
+        raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
+    external_id = document.external_id or (f"{path}#{document.name}" if document.name else path)
+    title = str(said.get("title") or document.title or PurePath(document.name or path).name)
+    body = "\n".join(passage.text for passage in document.passages)
+    source = Source(
+        org_id=target.org_id,
+        index=spec.name,
+        external_id=checked_text("id", external_id),
+        title=checked_text("title", title)[:300],
+        source_type=source_type,
+        lang=str(said.get("lang") or detect_language(body, spec.languages[0]))[:2].lower(),
+        uri=checked_text("uri", str(said["uri"])) if "uri" in said else None,
+        date=epoch_seconds("date", said["date"]) if "date" in said else None,
+        metadata={key: _value(key, spec.fields[key], said[key]) for key in spec.fields if key in said},
+        origin=origin,
+        site_id=target.site_id,
+        owner_id=target.owner_id,
+        visibility=target.visibility,
+        version="",
+    )
+    return _with_version(source, document)
+
+
+def _value(name: str, kind: FieldType, value: object) -> MetadataValue:
+    if kind is FieldType.TAGS:
+        tags = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+        return [str(coerce(name, kind, str(tag).strip())) for tag in tags]
+    if kind is FieldType.KEYWORD and not isinstance(value, list | dict):
+        return coerce(name, kind, str(value))
+    return coerce(name, kind, value)
+
+
+def _with_version(source: Source, document: Document) -> Source:
+    """Hash of everything that a reader of the source could see; where the file lies is not part of it."""
+    values = asdict(source) | {"origin": "", "version": ""}
+    content = [asdict(passage) for passage in document.passages]
+    said = json.dumps([values, content], sort_keys=True, default=str, ensure_ascii=True)
+    return replace(source, version=hashlib.sha256(said.encode()).hexdigest())

@@ -1,0 +1,106 @@
+"""E-mail (eml): the body is one document, each attachment of a supported type further ones.
+
+The plain text of the body is taken, and its HTML only where there is none, even when the two differ: people wrote one,
+a program the other. The subject is the title; derived are the author (the name in From, else the address) and the date.
+Dropped: all other headers, To among them; signatures, and pictures shown within the body.
+An attached file counts as somebody else's word: its front matter and ids are not taken for the user's. It inherits the
+author and the date of the mail where it has none.
+"""
+
+import mimetypes
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from email import policy
+from email.message import EmailMessage, Message
+from email.parser import BytesParser
+from io import BytesIO
+from pathlib import PurePath
+from typing import BinaryIO, Final, cast
+
+from rag_app.domain.errors import UnreadableDocument
+from rag_app.ingestion.documents import Document, Passage
+from rag_app.ingestion.readers.markup import html_document
+from rag_app.ingestion.readers.shaping import known
+from rag_app.ingestion.readers.text import attempt, decode
+
+ReadStream = Callable[[BinaryIO, str, str], Iterator[Document | UnreadableDocument]]
+
+_HEADERS: Final = {"from", "to", "subject", "date", "received", "message-id", "mime-version", "content-type"}
+_SEALED: Final = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
+_SIGNATURES: Final = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
+
+
+def read_mail(read_stream: ReadStream, stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
+    """`read_stream` reads the attachments: it gets their bytes, their file name and what errors call them."""
+    message = BytesParser(policy=policy.default).parse(stream)
+    if _HEADERS.isdisjoint(name.lower() for name in message):
+        raise UnreadableDocument(shown, "not an e-mail: it has no headers")
+    yield from _read(message, shown, read_stream)
+
+
+def _read(message: EmailMessage, shown: str, read_stream: ReadStream) -> Iterator[Document | UnreadableDocument]:
+    if message.get_content_type() in _SEALED:
+        raise UnreadableDocument(shown, "encrypted, or sealed by S/MIME")
+    subject = attempt(lambda: str(message["subject"] or "").strip()) or None
+    sent = attempt(lambda: str(message["date"].datetime.isoformat()))
+    sender = attempt(lambda: message["from"].addresses[0])
+    derived = known(author=(sender.display_name or sender.addr_spec) if sender else None, date=sent)
+    bodies: dict[str, list[str]] = {"text/plain": [], "text/html": []}
+    attached: list[EmailMessage] = []
+    for part in _leaves(message):
+        kind = part.get_content_type()
+        attachment = part.is_attachment() or part.get_filename() is not None
+        if kind in _SEALED or kind == "message/rfc822" or (attachment and kind not in _SIGNATURES):
+            if part.get_content_maintype() != "image" or part.is_attachment():
+                attached.append(part)
+        elif kind in bodies and _payload(part).strip():
+            bodies[kind].append(decode(_payload(part), shown, part.get_content_charset()))
+    plain = "\n\n".join(bodies["text/plain"]).strip()
+    if plain.startswith("-----BEGIN PGP MESSAGE-----"):
+        raise UnreadableDocument(shown, "encrypted: PGP")
+    page = None if plain else attempt(lambda: html_document("\n".join(bodies["text/html"]), shown))
+    if passages := (Passage(plain),) if plain else page and page.passages:
+        yield Document("", passages, subject, derived=derived)
+    elif not attached:
+        raise UnreadableDocument(shown, "no text: neither a body nor attachments")
+    taken: Counter[str] = Counter()
+    for part in attached:
+        yield from _attachment(part, shown, derived, taken, read_stream)
+
+
+def _attachment(
+    part: EmailMessage, shown: str, derived: dict[str, object], taken: Counter[str], read_stream: ReadStream
+) -> Iterator[Document | UnreadableDocument]:
+    try:
+        if part.get_content_type() == "message/rfc822":
+            inner = cast(EmailMessage, part.get_payload(0))
+            name = part.get_filename() or f"{attempt(lambda: inner['subject']) or 'message'}.eml"
+            documents = _read(inner, f"{shown}, attached {name}", read_stream)
+        else:
+            guess = mimetypes.guess_extension(part.get_content_type()) or ""
+            name = PurePath(part.get_filename() or f"attachment{guess}").name
+            documents = read_stream(BytesIO(_payload(part)), name, f"{shown}, attached {name}")
+        taken[name] += 1
+        name = name if taken[name] == 1 else f"{name} ({taken[name]})"
+        for found in documents:
+            if isinstance(found, Document):
+                place = f"{name}/{found.name}" if found.name else name
+                yield replace(found, name=place, external_id=None, metadata={}, derived={**derived, **found.derived})
+            else:
+                yield found
+    except UnreadableDocument as error:
+        yield error
+
+
+def _leaves(message: Message) -> Iterator[EmailMessage]:
+    """The parts that hold something, not those of messages within the message."""
+    if message.get_content_maintype() == "multipart" and message.is_multipart():
+        for part in cast("list[Message]", message.get_payload()):
+            yield from _leaves(part)
+    else:
+        yield cast(EmailMessage, message)
+
+
+def _payload(part: EmailMessage) -> bytes:
+    return cast("bytes | None", part.get_payload(decode=True)) or b""

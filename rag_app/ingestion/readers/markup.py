@@ -1,0 +1,170 @@
+"""HTML and Markdown: passages by heading, tables as lines, code as it stands.
+
+Dropped from HTML: scripts, styles, navigation, footers, form controls, comments, and whatever is hidden from a reader
+(such text could only speak to the model). Links keep their text, images their alternative text. Derived: language,
+author, date and canonical address. Markdown (CommonMark with tables) goes the same way, as HTML: emphasis, link targets
+and the like vanish, `<placeholders>` that are no HTML stay. Both may begin with front matter.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from bs4 import BeautifulSoup, Tag
+from bs4.dammit import EncodingDetector
+from bs4.element import NavigableString, PageElement
+from markdown_it import MarkdownIt
+from markdown_it.common.html_blocks import block_names
+
+from rag_app.domain.errors import UnreadableDocument
+from rag_app.ingestion.documents import Document
+from rag_app.ingestion.readers.shaping import Sections, iso_date, known, language, sensible
+from rag_app.ingestion.readers.text import decode, front_matter, written
+
+_DROPPED: Final = (
+    *("script", "style", "nav", "footer", "template", "noscript", "svg", "iframe", "object"),
+    *("button", "select", "textarea", "dialog", "rt", "rp"),
+)
+_INVISIBLE: Final = re.compile(
+    r"display:\s*none|visibility:\s*hidden|font-size:\s*0(?![.\d])|opacity:\s*0(?![.\d])", re.IGNORECASE
+)
+_HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
+_LINES: Final = {"li", "dt", "dd", "tr", "summary", "figcaption"}
+_BLOCKS: Final = {*block_names, "pre"} - _LINES
+_INLINE: Final = {
+    *("a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img", "ins"),
+    *("kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt"),
+    *("u", "var", "wbr", "picture", "video", "audio", "input", *_DROPPED),
+}
+_TAG: Final = re.compile(r"<(/?([a-zA-Z][\w-]*)[^<>]*)>")
+_ITEM: Final = re.compile(r"\s*\n(-|\d+\.)\t\s*")  # the tab is ours: all other white space has become a space
+
+
+def read_html(stream: BinaryIO, shown: str) -> Iterator[Document]:
+    data = stream.read()
+    declared = EncodingDetector.find_declared_encoding(data, is_html=True)
+    metadata, html = front_matter(decode(data, shown, declared), shown)
+    yield html_document(html, shown, metadata)
+
+
+def read_markdown(stream: BinaryIO, shown: str) -> Iterator[Document]:
+    metadata, source = front_matter(decode(stream.read(), shown), shown)
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    for rule in ("html_inline", "html_block"):
+        parser.add_render_rule(rule, lambda _, tokens, index, *__: _TAG.sub(_only_html, tokens[index].content))
+    yield html_document(parser.render(source), shown, metadata)
+
+
+def _only_html(tag: re.Match[str]) -> str:
+    return tag[0] if tag[2].lower() in _BLOCKS | _LINES | _INLINE else f"&lt;{tag[1]}&gt;"
+
+
+def html_document(html: str, shown: str, metadata: dict[str, object] | None = None) -> Document:
+    # Without the XML declaration, and not beginning like a file name, bs4 has nothing to warn about.
+    soup = BeautifulSoup("\n" + re.sub(r"^\s*<\?xml[^>]*>", "", html), "lxml")
+    properties = {
+        str(meta.get("name") or meta.get("property")).lower(): meta.get("content") for meta in soup.find_all("meta")
+    }
+    dates = (iso_date(properties.get(name)) for name in ("date", "article:published_time", "dcterms.date"))
+    canonical = soup.select_one("link[rel~=canonical][href^=http]")
+    title = soup.find("title")
+    page = soup.find("html")
+    derived = known(
+        lang=language(page.get("lang")) if page else None,
+        author=sensible(properties.get("author")),
+        date=next(filter(None, dates), None),
+        uri=canonical.get("href") if canonical else None,
+    )
+    named = sensible(title.get_text()) if title else None
+    if soup.head:
+        soup.head.decompose()
+    for tag in soup.find_all(lambda tag: tag.name in _DROPPED or _hidden(tag)):
+        tag.decompose()
+    reading = _Reading()
+    reading.walk(soup)
+    reading.end_block()
+    passages = reading.sections.passages()
+    if not passages:
+        raise UnreadableDocument(shown, "no text: the page holds nothing that is shown without scripts")
+    return written(metadata or {}, passages, shown, title=named or reading.sections.first, derived=derived)
+
+
+def _hidden(tag: Tag) -> bool:
+    return (
+        "hidden" in tag.attrs
+        or str(tag.get("aria-hidden")).lower() == "true"
+        or _INVISIBLE.search(str(tag.get("style"))) is not None
+    )
+
+
+class _Reading:
+    """One walk over a page: text gathers in `line` until a heading, a table or code ends the block."""
+
+    def __init__(self) -> None:
+        self.sections = Sections()
+        self.line: list[str] = []
+
+    def end_block(self) -> None:
+        text = re.sub(r" *\n *", "\n", _ITEM.sub(r"\n\1 ", "".join(self.line)))
+        self.sections.text(re.sub(r"\n{3,}", "\n\n", text).strip())
+        self.line = []
+
+    def walk(self, node: PageElement) -> None:
+        if not isinstance(node, Tag):
+            if type(node) is NavigableString:  # not a comment, nor a doctype
+                self.line.append(re.sub(r"\s+", " ", node))
+        elif node.name in _HEADINGS:
+            self.end_block()
+            self.sections.heading(_HEADINGS[node.name], node.get_text(" "))
+        elif node.name == "pre":
+            self.end_block()
+            self.sections.text(node.get_text())
+        elif node.name == "table" and node.find("table") is None:  # one around others is layout
+            self.end_block()
+            if caption := node.find("caption"):
+                self.sections.text(caption.get_text(" ", strip=True))
+            rows = [row for row in node.find_all("tr") if isinstance(row, Tag)]
+            named = bool(rows) and rows[0].find("th") is not None and rows[0].find("td") is None
+            grid = _grid(rows)
+            self.sections.table(grid, any(grid[0]) if named else None)
+        elif node.name == "br":
+            self.line.append("\n")
+        elif node.name == "img":
+            self.line.append(str(node.get("alt") or ""))
+        else:
+            edge = "\n\n" if node.name in _BLOCKS else ""
+            self.line.append("\n" if node.name in _LINES else edge)
+            if node.name == "li":
+                ordered = node.parent is not None and node.parent.name == "ol"
+                self.line.append(f"{len(node.find_previous_siblings('li')) + 1}.\t" if ordered else "-\t")
+            for child in node.children:
+                self.walk(child)
+            self.line.append(edge)
+
+
+def _grid(rows: list[Tag]) -> list[list[str]]:
+    """The cells of a table in their columns: a cell that spans several rows or columns is in each of them."""
+    grid: list[list[str]] = []
+    above: dict[int, tuple[int, str]] = {}  # column: for how many more rows which text stands there
+    for row in rows:
+        line: list[str] = []
+
+        def carried(line: list[str] = line) -> None:
+            while (held := above.get(len(line))) is not None and held[0] > 0:
+                above[len(line)] = (held[0] - 1, held[1])
+                line.append(held[1])
+
+        for cell in row.find_all(["td", "th"]):
+            carried()
+            text = cell.get_text(" ", strip=True)
+            for _ in range(_span(cell, "colspan")):
+                above[len(line)] = (_span(cell, "rowspan") - 1, text)
+                line.append(text)
+        carried()
+        grid.append(line)
+    return grid
+
+
+def _span(cell: Tag, kind: str) -> int:
+    count = str(cell.get(kind) or "1")
+    return min(int(count), 100) if re.fullmatch(r"[1-9]\d{0,4}", count) else 1

@@ -1,0 +1,115 @@
+"""PDF: a passage per page, with the page's number.
+
+The text is read as it lies on the page, so that the cells of a table stay in their row: "a | b | c". A page in columns
+of running text is read column by column instead. Wrapped lines are joined, hyphenated words too; blank lines and short
+lines stay. Where there are bookmarks, the section is the one that begins on the page, or goes on there. Derived:
+author, creation date, language; the title unless it is a placeholder. Pages without text are left out: pictures are
+not read. A file that opens without a password is not encrypted to its reader, whatever its owner forbids.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import PurePath
+from statistics import median
+from typing import Any, BinaryIO, Final
+
+from pypdf import PageObject, PdfReader
+from pypdf.errors import PdfReadError
+
+from rag_app.domain.errors import UnreadableDocument
+from rag_app.ingestion.documents import Document, Passage
+from rag_app.ingestion.readers.shaping import known, language, sensible
+from rag_app.ingestion.readers.text import attempt, written
+
+_GAP: Final = re.compile(r"(?<=\S) {3,}(?=\S)")
+_BULLET: Final = re.compile(r"(?:[-•◦▪●○*–]|\(?\w{1,3}[.)])\s")
+_BULLET_GAP: Final = re.compile(r"^(\s*(?:[-•◦▪●○*–]|\(?\w{1,3}[.)])) +", re.MULTILINE)
+_LIGATURES: Final = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"})
+_COLUMN_CHARS: Final = 25  # characters: cells as long as this on both sides of a gap are columns of prose, not a table
+
+
+def read_pdf(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
+    try:
+        reader = PdfReader(stream)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise UnreadableDocument(shown, "encrypted: a password is needed")
+        pages = list(reader.pages)
+    except PdfReadError as error:
+        raise UnreadableDocument(shown, f"truncated or corrupt PDF: {error}") from error
+    texts = [attempt(partial(page_text, page)) for page in pages]
+    if broken := [number for number, text in enumerate(texts, start=1) if text is None]:
+        problem = UnreadableDocument(shown, f"corrupt: pages that cannot be read: {', '.join(map(str, broken))}")
+        if not any(texts):
+            raise problem
+        yield problem
+    if not any(texts):
+        raise UnreadableDocument(shown, f"no text layer: {len(pages)} pages of pictures; run OCR on it first")
+    sections = attempt(lambda: _sections(reader)) or []
+    starts = [start for start, _ in sections]
+    passages = []
+    for number, text in enumerate(texts, start=1):
+        if text:
+            place = bisect_left(starts, number)
+            place -= not (place < len(starts) and starts[place] == number)
+            passages.append(Passage(text, sections[place][1] if place >= 0 else None, page=number))
+    said = attempt(lambda: reader.metadata)
+    created = attempt(lambda: said.creation_date if said else None)
+    title = sensible(attempt(lambda: said.title if said else None))
+    derived = known(
+        author=sensible(attempt(lambda: said.author if said else None)),
+        date=created.isoformat() if created else None,
+        lang=language(attempt(lambda: reader.root_object.get("/Lang"))),
+    )
+    yield written({}, tuple(passages), shown, title=None if title == PurePath(shown).stem else title, derived=derived)
+
+
+def page_text(page: PageObject) -> str:
+    plain = str(page.extract_text())
+    laid_out = attempt(lambda: str(page.extract_text(extraction_mode="layout", layout_mode_strip_rotated=False)))
+    laid_out = _BULLET_GAP.sub(r"\1 ", laid_out or "")
+    rows = [_GAP.split(line.strip()) for line in laid_out.splitlines()]
+    shortest = [min(map(len, row)) for row in rows if len(row) > 1]
+    in_columns = bool(shortest) and median(shortest) > _COLUMN_CHARS
+    lost = len(laid_out.split()) < 0.9 * len(plain.split())  # words that run together, or rotated away
+    return _unwrapped(plain if in_columns or lost else laid_out)
+
+
+def _unwrapped(text: str) -> str:
+    """Lines as sentences and records: a line goes on in the next if it is as long as the page's lines are."""
+    rows = (_GAP.sub(" | ", line.strip()) for line in text.translate(_LIGATURES).splitlines())
+    lines = [" ".join(row.split()) for row in rows]
+    lengths = sorted(len(line) for line in lines if line and " | " not in line)
+    full = max(0.75 * lengths[int(0.9 * (len(lengths) - 1))], 40) if lengths else 0
+    joined: list[str] = []
+    wraps = False
+    for line in lines:
+        if wraps and line and " | " not in line and not _BULLET.match(line):
+            before = joined.pop()
+            word_goes_on = re.search(r"[^\W\d_]-$", before) and line[0].islower()
+            joined.append(before[:-1] + line if word_goes_on else f"{before} {line}")
+        else:
+            joined.append(line)
+        wraps = len(line) >= full and " | " not in line
+    text = re.sub(r"( \| [^\n]*)\n+(?=[^\n]* \| )", r"\1\n", "\n".join(joined))  # no blank lines within a table
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def _sections(reader: PdfReader) -> list[tuple[int, str]]:
+    """Where the bookmarks begin: page number and heading path, in the order of the pages."""
+    found: list[tuple[int, str]] = []
+
+    def collect(entries: Sequence[Any], above: tuple[str, ...]) -> None:
+        path = above
+        for entry in entries:
+            if isinstance(entry, list):
+                collect(entry, path)
+                continue
+            path = (*above, " ".join(str(entry.title).split()))
+            page = attempt(partial(reader.get_destination_page_number, entry))
+            if page is not None and page >= 0:
+                found.append((page + 1, " > ".join(path)))
+
+    collect(reader.outline, ())
+    return sorted(found, key=lambda start: start[0])

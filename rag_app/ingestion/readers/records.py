@@ -1,0 +1,73 @@
+"""JSON and JSON Lines.
+
+An object with "text" is a source: `text`, `title`, `id`; all other keys are metadata. A list of such objects, and a
+JSON Lines file, are many. Any other JSON is one document: its own text, indented.
+"""
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from rag_app.domain.errors import UnreadableDocument
+from rag_app.ingestion.documents import Document, Passage
+from rag_app.ingestion.readers.text import decode, written
+
+LINE_BYTES: Final = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
+
+
+def read_json_lines(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
+    """Line by line, so that a file may be larger than memory."""
+    blank = True
+    for number, line in enumerate(iter(lambda: stream.readline(LINE_BYTES + 1), b""), start=1):
+        if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise UnreadableDocument(shown, "JSON Lines must be UTF-8, this is UTF-16")
+        if len(line) > LINE_BYTES:
+            raise UnreadableDocument(shown, f"line {number}: longer than {LINE_BYTES >> 20} MB")
+        if not line.strip(b" \t\r\n\xef\xbb\xbf"):
+            continue
+        blank = False
+        try:
+            yield _record(json.loads(line.decode("utf-8-sig")), shown, f"line {number}")
+        except UnicodeDecodeError:
+            yield UnreadableDocument(shown, f"line {number}: not UTF-8")
+        except (ValueError, RecursionError) as error:
+            yield UnreadableDocument(shown, f"line {number}: not JSON: {error}")
+        except UnreadableDocument as error:
+            yield error
+    if blank:
+        raise UnreadableDocument(shown, "empty, or nothing but white space")
+
+
+def read_json(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
+    try:
+        value = json.loads(decode(stream.read(), shown))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableDocument(shown, f"not JSON: {error}") from error
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        yield _record(value, shown)
+    elif isinstance(value, list) and any(
+        isinstance(item, dict) and isinstance(item.get("text"), str) for item in value
+    ):
+        for number, item in enumerate(value, start=1):
+            try:
+                yield _record(item, shown, f"item {number}")
+            except UnreadableDocument as error:
+                yield error
+    elif value in (None, "", [], {}):
+        raise UnreadableDocument(shown, "no text: nothing but an empty value")
+    else:
+        yield Document("", (Passage(json.dumps(value, ensure_ascii=False, indent=2)),))
+
+
+def _record(value: object, shown: str, place: str = "") -> Document:
+    """The document of one object; `place` is its name where it has no id."""
+    try:
+        if not isinstance(value, dict):
+            raise UnreadableDocument(shown, "not an object")
+        text = value.pop("text", None)
+        if not isinstance(text, str) or not text.strip():
+            raise UnreadableDocument(shown, 'no "text" (only "text" is read, not "content" or "body")')
+        return written(value, (Passage(text),), shown, name=str(value.get("id") or place) if place else "")
+    except UnreadableDocument as error:
+        raise UnreadableDocument(shown, f"{place}: {error.reason}" if place else error.reason) from error

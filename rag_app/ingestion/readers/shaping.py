@@ -1,0 +1,159 @@
+"""The shapes that formats share: text under headings, and tables as lines.
+
+A row of a table becomes "Header: value; Header: value", without its empty cells, so that it can be understood alone; a
+table without a header row keeps its cells in order: "a | b | c". Rows are gathered in passages of up to 150 words.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from rag_app.ingestion.documents import Passage
+
+GROUP_WORDS: Final = 150  # words: a group of rows that fits in one chunk
+
+_NUMBER: Final = re.compile(r"[-+(]?[$€£¥]?\s?\d[\d.,:/\s-]*[%€]?\)?")
+_YEAR: Final = re.compile(r"(?:19|20)\d\d")
+_NO_TITLE: Final = re.compile(
+    r"\W*(?:untitled|anonymous|unspecified|unknown|none|title|user|author|admin|administrator|(?:word )?document|slide"
+    r"|(?:powerpoint[- ])?presentation|(?:work)?book|microsoft \w+|python-\w+|openpyxl|xlsxwriter)?[\W\d]*"
+    r"|.*\.(?:docx?|pptx?|xlsx?|pdf|txt|html?|tex|dvi|e?ps|indd|rtf|od[tps]|md)|microsoft \w+ - .*",
+    re.IGNORECASE,
+)
+
+
+def sensible(name: object) -> str | None:
+    """A title or an author out of a file's properties, unless it is a program's placeholder or a file name.
+
+    >>> sensible("Annual report"), sensible("(anonymous)"), sensible("Microsoft Word - draft3.doc"), sensible("Untitled 1")
+    ('Annual report', None, None, None)
+    """
+    text = " ".join(str(name or "").split())
+    return None if _NO_TITLE.fullmatch(text) else text
+
+
+def iso_date(text: object) -> str | None:
+    """The text if it is a date in ISO 8601, else None: what is derived must be usable."""
+    try:
+        datetime.fromisoformat(str(text).strip())
+    except ValueError:
+        return None
+    return str(text).strip()
+
+
+def language(tag: object) -> str | None:
+    """
+    >>> language("en-US"), language("DE"), language("x-default"), language(None)
+    ('en', 'de', None, None)
+    """
+    found = re.match(r"\s*([a-z]{2})\s*(?:[-_]|$)", str(tag or "").lower())
+    return found[1] if found else None
+
+
+def known(**values: object) -> dict[str, object]:
+    """Only those that are there."""
+    return {key: value for key, value in values.items() if value}
+
+
+def table_lines(rows: Iterable[Sequence[str]], header: bool | None = None) -> list[str]:
+    """A table as lines; `header` says whether the first row names the columns, None lets the cells decide.
+
+    >>> table_lines([["Fruit", "Price"], ["Apple", "1.99"], ["Pear", "", "ripe"]])
+    ['Fruit: Apple; Price: 1.99', 'Fruit: Pear; column 3: ripe']
+    """
+    full = [row for row in ([" ".join(cell.split()) for cell in row] for row in rows) if any(row)]
+    used = {column for row in full for column, cell in enumerate(row) if cell}
+    full = [[cell for column, cell in enumerate(row) if column in used] for row in full]
+    lines = []
+    width = max((sum(map(bool, row)) for row in full[:20]), default=0)
+    while len(full) > 1 and header is None and sum(map(bool, full[0])) * 2 < width:  # what stands above the table
+        lines.append(" | ".join(filter(None, full.pop(0))))
+    if len(full) < 2 or not (_names_columns(full) if header is None else header):
+        return lines + [" | ".join(filter(None, row)) for row in full]
+    names = [name.rstrip(": ") for name in full.pop(0)]
+    names += [f"column {number}" for number in range(len(names) + 1, len(used) + 1)]
+    return lines + [
+        "; ".join(f"{name}: {cell}" if name else cell for name, cell in zip(names, row, strict=False) if cell)
+        for row in full
+    ]
+
+
+def _names_columns(rows: list[list[str]]) -> bool:
+    """Whether the first row is a header: not if it has a number, other than a year, above a column of numbers."""
+    for column, name in enumerate(rows[0]):
+        if _NUMBER.fullmatch(name) and not _YEAR.fullmatch(name):
+            below = [row[column] for row in rows[1:50] if column < len(row) and row[column]]
+            if below and all(_NUMBER.fullmatch(cell) for cell in below):
+                return False
+    return True
+
+
+def grouped(lines: Iterable[str], section: str | None = None) -> Iterator[Passage]:
+    """Lines as atomic passages of up to `GROUP_WORDS` words; a longer line stands alone."""
+    group: list[str] = []
+    words = 0
+    for line in lines:
+        length = len(line.split())
+        if group and words + length > GROUP_WORDS:
+            yield Passage("\n".join(group), section, atomic=True)
+            group, words = [], 0
+        group.append(line)
+        words += length
+    if group:
+        yield Passage("\n".join(group), section, atomic=True)
+
+
+class Sections:
+    """Gathers the blocks of a document under the headings they stand below.
+
+    >>> book = Sections()
+    >>> book.heading(1, "Returns"); book.text("Within 30 days."); book.heading(2, "Exceptions"); book.heading(1, "Hours")
+    >>> [(passage.section, passage.text) for passage in book.passages()]
+    [('Returns', 'Within 30 days.'), ('Returns', 'Exceptions'), (None, 'Hours')]
+    """
+
+    def __init__(self) -> None:
+        self.first: str | None = None  # the first heading of the highest level
+        self._path: list[tuple[int, str]] = []
+        self._blocks: list[str] = []
+        self._passages: list[Passage] = []
+        self._bare = False  # nothing stands below the last heading, yet
+
+    @property
+    def _section(self) -> str | None:
+        return " > ".join(title for _, title in self._path) or None
+
+    def heading(self, level: int, title: str) -> None:
+        if not (title := " ".join(title.split())):
+            return
+        self._close(level)
+        if level == 1 and self.first is None:
+            self.first = title
+        self._path = [*(above for above in self._path if above[0] < level), (level, title)]
+        self._bare = True
+
+    def text(self, block: str) -> None:
+        if block.strip():
+            self._blocks.append(block.strip("\n"))
+            self._bare = False
+
+    def table(self, rows: Iterable[Sequence[str]], header: bool | None = None) -> None:
+        if lines := table_lines(rows, header):
+            self._close()
+            self._passages.extend(grouped(lines, self._section))
+            self._bare = False
+
+    def passages(self) -> tuple[Passage, ...]:
+        self._close(0)
+        return tuple(self._passages)
+
+    def _close(self, level: int | None = None) -> None:
+        """Ends the open passage; before a heading of `level`, a bare one that is not above it becomes text."""
+        if self._blocks:
+            self._passages.append(Passage("\n\n".join(self._blocks), self._section))
+            self._blocks = []
+        if self._bare and level is not None and level <= self._path[-1][0]:
+            *above, (_, title) = self._path
+            self._passages.append(Passage(title, " > ".join(name for _, name in above) or None))
+            self._bare = False

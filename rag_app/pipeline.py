@@ -1,0 +1,94 @@
+"""A principal asks a question within a scope; what follows is here, in order.
+
+The capability picks the index, retrieval policy and prompt; its query engine retrieves hits, cuts and folds them,
+judges whether they are good enough, writes an answer whose every claim cites a hit, and verifies the citations.
+A surface calls `search` or `answer`; nothing else leads from a question to an answer.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.schema import QueryBundle
+
+from rag_app.answering.capabilities import Capability, capability_named
+from rag_app.answering.engine import CapabilityEngine
+from rag_app.domain.answer import Answer, Hit, Question
+from rag_app.domain.scope import Scope
+from rag_app.retrieval.filters import check_filters
+from rag_app.retrieval.hits import to_hits
+from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.retrieval.postprocessors import SimilarityCutoff
+from rag_app.retrieval.retriever import ChunkRetriever
+from rag_app.retrieval.store import ScopedStore
+
+log = logging.getLogger(__name__)
+
+OpenStore = Callable[[IndexSpec, Scope], Awaitable[ScopedStore]]
+"""The active generation of an index, as a scope sees it."""
+
+
+class Pipeline:
+    """Questions to hits and answers, over whatever store, embedding model and synthesizers it is given."""
+
+    def __init__(
+        self,
+        indexes: Mapping[str, IndexSpec],
+        open_store: OpenStore,
+        embedder: BaseEmbedding,
+        synthesizer: Callable[[Capability], BaseSynthesizer],
+    ) -> None:
+        self._indexes, self._open_store = indexes, open_store
+        self._embedder, self._synthesizer = embedder, synthesizer
+
+    async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
+        """The hits of a question, best first; no model is called.
+
+        Raises NotFound for an index there is not, InvalidInput for a filter it does not declare, EmbeddingFailed
+        and StoreFailed.
+        """
+        retriever = await self.retriever(index, question, scope)
+        found = await retriever.aretrieve(QueryBundle(question.text))
+        for postprocessor in _cut(question):
+            found = await postprocessor.apostprocess_nodes(found)
+        return to_hits(found)
+
+    async def answer(self, capability: str, question: Question, scope: Scope) -> Answer:
+        """An answer with verified citations, or the capability's refusal.
+
+        Raises as `search`, and ModelFailed where the answering model does not answer.
+        """
+        started = time.perf_counter()
+        engine = await self.engine(capability, question, scope)
+        answer = await engine.answer(question)
+        log.info(
+            "answered capability=%s refused=%s confidence=%s citations=%d model=%s ms=%d",
+            capability, answer.refused, answer.confidence, len(answer.citations), answer.model,
+            1000 * (time.perf_counter() - started),
+        )  # fmt: skip
+        return answer
+
+    async def engine(self, capability: str, question: Question, scope: Scope) -> CapabilityEngine:
+        """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly."""
+        chosen = capability_named(capability)
+        return CapabilityEngine(
+            capability=chosen,
+            rule=find_index(self._indexes, chosen.index).confidence,
+            retriever=await self.retriever(chosen.index, question, scope),
+            postprocessors=_cut(question),
+            synthesizer=self._synthesizer(chosen),
+        )
+
+    async def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:
+        """The LlamaIndex retriever of an index, for one scope, with the question's filters, mode and top_k."""
+        spec = find_index(self._indexes, index)
+        filters = check_filters(question.filters, spec)
+        store = await self._open_store(spec, scope)
+        return ChunkRetriever(store, self._embedder, filters=filters, top_k=question.top_k, mode=question.mode)
+
+
+def _cut(question: Question) -> list[BaseNodePostprocessor]:
+    return [] if question.threshold is None else [SimilarityCutoff(threshold=question.threshold)]

@@ -1,0 +1,203 @@
+"""Filters as people and LlamaIndex write them, checked against what an index declares.
+
+docs/filters.md is the specification; nothing that is not in it reaches a store.
+"""
+
+import math
+import re
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+
+from rag_app.domain.errors import InvalidInput, UnknownField
+from rag_app.domain.filters import Condition, FieldType, Filters, Operator, Value
+from rag_app.retrieval.index import IndexSpec
+
+_ORDERED = frozenset({Operator.EQ, Operator.IN, Operator.GT, Operator.GTE, Operator.LT, Operator.LTE})
+_EQUALITY = frozenset({Operator.EQ, Operator.IN})
+OPERATORS = {
+    FieldType.KEYWORD: _EQUALITY,
+    FieldType.UUID: _EQUALITY,
+    FieldType.INTEGER: _ORDERED,
+    FieldType.NUMBER: _ORDERED,
+    FieldType.TIME: _ORDERED - {Operator.IN},
+    FieldType.BOOLEAN: frozenset({Operator.EQ}),
+    FieldType.TAGS: frozenset({Operator.HAS}),
+}
+"""What may be asked of a field of each type."""
+
+_WRITTEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(==|>=|<=|=|>|<|\bin\b|\bhas\b)\s*(.*)", re.DOTALL)
+_LLAMA = {
+    FilterOperator.EQ: Operator.EQ,
+    FilterOperator.IN: Operator.IN,
+    FilterOperator.GT: Operator.GT,
+    FilterOperator.GTE: Operator.GTE,
+    FilterOperator.LT: Operator.LT,
+    FilterOperator.LTE: Operator.LTE,
+    FilterOperator.CONTAINS: Operator.HAS,
+}
+
+
+def check_filters(filters: Filters, spec: IndexSpec) -> Filters:
+    """The same conditions with every value in its field's type; times as epoch seconds.
+
+    A date without a time means the whole day, UTC. Raises UnknownField with the fields there are, and
+    InvalidInput for an operator the field's type does not have or a value that is not of that type.
+
+    >>> notes = IndexSpec(name="notes", source_types=("note",), default_source_type="note")
+    >>> check_filters((Condition("date", Operator.LT, "1970-01-02"),), notes)
+    (Condition(field='date', operator=<Operator.LT: '<'>, value=86400.0),)
+    """
+    return tuple(checked for condition in filters for checked in _check(condition, spec))
+
+
+def _check(condition: Condition, spec: IndexSpec) -> tuple[Condition, ...]:
+    name, operator, value = condition.field, condition.operator, condition.value
+    kind = spec.all_fields.get(name)
+    if kind is None:
+        raise UnknownField(name, spec.all_fields)
+    if operator not in OPERATORS[kind]:
+        accepted = ", ".join(sorted(OPERATORS[kind]))
+        raise InvalidInput(name, value, f"{operator} is not possible on a {kind} field; accepted: {accepted}")
+    if (operator is Operator.IN) != isinstance(value, tuple):
+        raise InvalidInput(name, value, "a list of values goes with `in`, and only with it")
+    if kind is FieldType.TIME and _is_day(value):
+        return _whole_day(name, operator, str(value))
+    if isinstance(value, tuple):
+        return (Condition(name, operator, tuple(coerce(name, kind, each) for each in value)),)
+    return (Condition(name, operator, coerce(name, kind, value)),)
+
+
+def _is_day(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value.strip()) is not None
+
+
+def _whole_day(name: str, operator: Operator, day: str) -> tuple[Condition, ...]:
+    start = epoch_seconds(name, day)
+    end = start + timedelta(days=1).total_seconds()
+    match operator:
+        case Operator.GTE | Operator.LT:
+            return (Condition(name, operator, start),)
+        case Operator.GT:
+            return (Condition(name, Operator.GTE, end),)
+        case Operator.LTE:
+            return (Condition(name, Operator.LT, end),)
+        case _:
+            return (Condition(name, Operator.GTE, start), Condition(name, Operator.LT, end))
+
+
+def coerce(name: str, kind: FieldType, value: object) -> Value:
+    """One value in its field's type (a tag for TAGS). Raises InvalidInput saying what is accepted."""
+    if isinstance(value, str) and kind in (FieldType.KEYWORD, FieldType.TAGS):
+        return checked_text(name, value)
+    if kind is FieldType.TIME:
+        return epoch_seconds(name, value)
+    text = str(value).strip().lower() if isinstance(value, str | int | float) else ""
+    try:
+        if kind is FieldType.UUID:
+            return str(UUID(text))
+        if kind is FieldType.BOOLEAN:
+            return {"true": True, "false": False}[text]
+        if kind is FieldType.INTEGER and not isinstance(value, bool) and -(2**63) <= int(text) < 2**63:
+            return int(text)
+        if kind is FieldType.NUMBER and not isinstance(value, bool) and math.isfinite(float(text)):
+            return float(text)
+    except (ValueError, KeyError):
+        pass
+    raise InvalidInput(name, value, f"must be {_EXPECTED[kind]}, not {value!r}"[:200])
+
+
+_EXPECTED = {
+    FieldType.KEYWORD: "a text",
+    FieldType.TAGS: "a text",
+    FieldType.UUID: "a UUID",
+    FieldType.BOOLEAN: "true or false",
+    FieldType.INTEGER: "a whole number of at most 64 bits",
+    FieldType.NUMBER: "a finite number",
+}
+
+
+def checked_text(name: str, value: str) -> str:
+    """A text that every store can hold: no NUL character, no lone surrogate."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(name, value, "is not valid Unicode text") from None
+    if "\0" in value:
+        raise InvalidInput(name, value, "contains a NUL character")
+    return value
+
+
+def epoch_seconds(name: str, value: object) -> float:
+    """An ISO 8601 date or date-time (UTC where it has no zone), or epoch seconds, as epoch seconds.
+
+    >>> epoch_seconds("date", "1970-01-01T01:00:00+01:00")
+    0.0
+    """
+    if isinstance(value, datetime):
+        moment = value
+    elif hasattr(value, "year"):
+        moment = datetime.combine(value, time())  # type: ignore[arg-type]
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e11:
+        return float(value)
+    else:
+        try:
+            moment = datetime.fromisoformat(str(value).strip())
+        except ValueError:
+            raise InvalidInput(name, value, f"must be an ISO 8601 date or time, not {value!r}"[:200]) from None
+    try:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (OverflowError, ValueError):
+        raise InvalidInput(name, value, "is out of the range of times") from None
+
+
+def parse_condition(written: str) -> Condition:
+    """A condition as typed on a command line.
+
+    >>> parse_condition("price<=20").operator.value, parse_condition("lang in en, fr").value
+    ('<=', ('en', 'fr'))
+    """
+    found = _WRITTEN.fullmatch(written)
+    if found is None:
+        raise InvalidInput("filter", written, f"{written!r} is not `field=value`, `field>=value`, `field in a,b` ...")
+    field, sign, value = found.groups()
+    operator = Operator.EQ if sign == "=" else Operator(sign)
+    if operator is Operator.IN:
+        return Condition(field, operator, tuple(part.strip() for part in value.split(",")))
+    return Condition(field, operator, value.strip())
+
+
+def to_llama(filters: Filters) -> MetadataFilters:
+    """As LlamaIndex's retrievers and stores pass them on."""
+    back = {ours: theirs for theirs, ours in _LLAMA.items()}
+    return MetadataFilters(
+        filters=[MetadataFilter(key=c.field, operator=back[c.operator], value=_for_llama(c.value)) for c in filters]
+    )
+
+
+def _for_llama(value: Value | tuple[Value, ...]) -> Any:
+    if isinstance(value, tuple):
+        return [_for_llama(each) for each in value]
+    return str(value).lower() if isinstance(value, bool) else value  # MetadataFilter takes no booleans
+
+
+def from_llama(filters: MetadataFilters | None) -> Filters:
+    """Our conditions from LlamaIndex's. Raises InvalidInput for what the closed set does not have."""
+    if filters is None:
+        return ()
+    if filters.condition not in (None, FilterCondition.AND):
+        raise InvalidInput("filters", str(filters.condition), "only `and` joins conditions")
+    return tuple(_from_llama(each) for each in filters.filters)
+
+
+def _from_llama(condition: MetadataFilter | MetadataFilters) -> Condition:
+    if not isinstance(condition, MetadataFilter):
+        raise InvalidInput("filters", None, "conditions cannot be nested")
+    if condition.operator not in _LLAMA:
+        raise InvalidInput(
+            condition.key, condition.operator.value, f"operator {condition.operator.value} is not supported"
+        )
+    value: Any = condition.value
+    return Condition(condition.key, _LLAMA[condition.operator], tuple(value) if isinstance(value, list) else value)

@@ -1,0 +1,133 @@
+"""What an index declares: its folder's index.toml, read and checked."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rag_app.domain.errors import Misconfigured, NotFound
+from rag_app.domain.filters import FieldType
+
+BASE_FIELDS: Mapping[str, FieldType] = {
+    "org_id": FieldType.UUID,
+    "source_id": FieldType.UUID,
+    "source_type": FieldType.KEYWORD,
+    "lang": FieldType.KEYWORD,
+    "date": FieldType.TIME,
+}
+"""The fields that every index has; index.toml declares the others."""
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Chunking(_Strict):
+    """`size` and `overlap` in tokens of the embedding model, title and section counted in."""
+
+    size: int = Field(254, ge=32, le=8192)
+    overlap: int = Field(20, ge=0, le=512)
+
+
+class Fusion(_Strict):
+    """Weights of the two legs in a hybrid query; what chose the defaults stands in docs/retrieval.md."""
+
+    dense: float = Field(0.6, ge=0, le=1)
+    lexical: float = Field(0.4, ge=0, le=1)
+    depth: int = Field(100, ge=10, le=1000)
+
+
+class Bm25(_Strict):
+    """Robertson's BM25. `average_length` in lexemes is a constant of the chunking, so that scores
+    do not depend on the order of ingestion and are the same on every store."""
+
+    k1: float = Field(1.2, gt=0, le=3)
+    b: float = Field(0.75, ge=0, le=1)
+    average_length: float = Field(100.0, gt=0)
+
+
+class ConfidenceRule(_Strict):
+    """From which cosine an answer is given, and from which it is called "high".
+
+    `signal`: "best" is the best hit's score, "mean5" the mean of the five best.
+    """
+
+    signal: Literal["best", "mean5"] = "best"
+    answer_from: float = Field(0.45, ge=-1, le=1)
+    high: float = Field(0.65, ge=-1, le=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "ConfidenceRule":
+        if self.high < self.answer_from:
+            raise ValueError("high must not be below answer_from")
+        return self
+
+
+class IndexSpec(_Strict):
+    """One index: what may be in it, how it is cut, searched and judged.
+
+    >>> spec = IndexSpec(name="notes", source_types=("note",), default_source_type="note")
+    >>> spec.all_fields["date"].value
+    'time'
+    """
+
+    name: Name
+    description: str = ""
+    aliases: tuple[Name, ...] = ()
+    source_types: tuple[Name, ...] = Field(min_length=1)
+    default_source_type: Name
+    languages: tuple[str, ...] = ("en",)
+    fields: Mapping[Name, FieldType] = {}
+    chunking: Chunking = Chunking()
+    fusion: Fusion = Fusion()
+    bm25: Bm25 = Bm25()
+    confidence: ConfidenceRule = ConfidenceRule()
+    vector_store: Literal["postgres", "qdrant"] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "IndexSpec":
+        if self.default_source_type not in self.source_types:
+            raise ValueError(f"default_source_type {self.default_source_type!r} is not one of source_types")
+        if taken := sorted(set(self.fields) & RESERVED_FIELDS):
+            raise ValueError(f"fields: {', '.join(taken)} cannot be declared: every chunk has them already")
+        return self
+
+    @property
+    def all_fields(self) -> dict[str, FieldType]:
+        """What a filter may name."""
+        return {**BASE_FIELDS, **self.fields}
+
+
+RESERVED_FIELDS = frozenset(BASE_FIELDS) | {
+    "id", "text", "title", "uri", "section", "page", "position", "site_id", "private_to", "owner_id", "version",
+    "embedding", "metadata", "chunk_id", "score", "organization", "visibility",
+}  # fmt: skip
+
+
+def load_index(folder: Path) -> IndexSpec:
+    """Read `folder/index.toml`; the folder's name is the index's.
+
+    Raises Misconfigured with the file and what is wrong in it.
+    """
+    file = folder / "index.toml"
+    try:
+        return IndexSpec(name=folder.name, **tomllib.loads(file.read_text("utf-8")))
+    except (OSError, tomllib.TOMLDecodeError, ValidationError, TypeError) as error:
+        raise Misconfigured(f"{file}: {error}") from error
+
+
+def load_indexes(folder: Path) -> dict[str, IndexSpec]:
+    """Every index below `folder`, by name."""
+    return {path.parent.name: load_index(path.parent) for path in sorted(folder.glob("*/index.toml"))}
+
+
+def find_index(indexes: Mapping[str, IndexSpec], name: str) -> IndexSpec:
+    """By name or alias. Raises NotFound with the names there are."""
+    for spec in indexes.values():
+        if name == spec.name or name in spec.aliases:
+            return spec
+    raise NotFound("index", name, indexes)

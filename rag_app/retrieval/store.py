@@ -1,0 +1,136 @@
+"""What rag_app asks of a vector store: a LlamaIndex store seen through one Scope.
+
+An adapter in `stores/` implements four methods; modes, fusion and LlamaIndex's interface are here, once.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from llama_index.core.bridge.pydantic import ConfigDict
+from llama_index.core.schema import BaseNode, MetadataMode, TextNode
+from llama_index.core.vector_stores.types import (
+    BasePydanticVectorStore,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
+
+from rag_app.domain.answer import Mode
+from rag_app.domain.errors import InvalidInput
+from rag_app.domain.filters import Filters
+from rag_app.domain.scope import Scope
+from rag_app.retrieval.filters import check_filters, checked_text, from_llama
+from rag_app.retrieval.fusion import Candidate, ranked
+from rag_app.retrieval.index import IndexSpec
+
+OTHER_LANGUAGE = "xx"
+"""The analyzer of sources in a language that the index does not declare: words as they are."""
+
+MODES = {
+    VectorStoreQueryMode.DEFAULT: Mode.DENSE,
+    VectorStoreQueryMode.HYBRID: Mode.HYBRID,
+    VectorStoreQueryMode.TEXT_SEARCH: Mode.TEXT,
+    VectorStoreQueryMode.SPARSE: Mode.TEXT,
+}
+
+
+class ScopedStore(BasePydanticVectorStore):
+    """One index in one vector store, as one scope sees it; there is no unscoped one.
+
+    Works wherever LlamaIndex takes a vector store, with async calls:
+    `VectorStoreIndex.from_vector_store(store, embed_model=...).as_retriever(filters=...).aretrieve(...)`.
+    Similarities are cosines in every mode; hybrid and text results come in the order of their mode.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
+
+    stores_text: bool = True
+    is_embedding_query: bool = True
+    spec: IndexSpec
+    scope: Scope
+
+    @abstractmethod
+    async def candidates(
+        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
+    ) -> list[Candidate]:
+        """The `depth` best of each leg that `mode` uses, each with its true score on both (BM25 0 in DENSE)."""
+
+    @abstractmethod
+    async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
+        """The chunks of these ids that the scope may see."""
+
+    @abstractmethod
+    async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
+        """Put chunks (with embeddings) in, then take all others of the sources `replacing` out.
+
+        Raises InvalidInput where a chunk belongs to an organization outside the scope.
+        """
+
+    @property
+    def languages(self) -> list[str]:
+        return [*self.spec.languages, OTHER_LANGUAGE]
+
+    def language(self, node: BaseNode) -> str:
+        """The analyzer a chunk is indexed with."""
+        lang = str(node.metadata["lang"])
+        return lang if lang in self.spec.languages else OTHER_LANGUAGE
+
+    def check(self, nodes: Sequence[BaseNode]) -> None:
+        for node in nodes:
+            if UUID(node.metadata["org_id"]) not in self.scope.organizations:
+                raise InvalidInput("org_id", node.metadata["org_id"], "is not an organization of this scope")
+
+    async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """Raises InvalidInput for a mode, filter or option that is not supported; none is ignored."""
+        if query.mode not in MODES:
+            raise InvalidInput("mode", query.mode, f"accepted: {', '.join(MODES)}")
+        if kwargs or query.node_ids or query.doc_ids or query.alpha is not None or query.query_embedding is None:
+            raise InvalidInput("query", None, "takes an embedding, a text, filters and a mode, and nothing else")
+        mode = MODES[query.mode]
+        filters = check_filters(from_llama(query.filters), self.spec)
+        text = checked_text("query", query.query_str or "")
+        depth = max(query.similarity_top_k, self.spec.fusion.depth if mode is Mode.HYBRID else 0)
+        found = await self.candidates(query.query_embedding, text, filters, mode, depth)
+        best = ranked(found, mode, self.spec.fusion)[: query.similarity_top_k]
+        nodes = await self.fetch([candidate.id for candidate in best])
+        kept = [candidate for candidate in best if candidate.id in nodes]
+        return VectorStoreQueryResult(
+            nodes=[nodes[c.id] for c in kept], similarities=[c.cosine for c in kept], ids=[str(c.id) for c in kept]
+        )
+
+    async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        await self.write(nodes)
+        return [node.node_id for node in nodes]
+
+    async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        await self.write([], replacing=[UUID(ref_doc_id)])
+
+    async def aget_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
+    ) -> list[BaseNode]:
+        if node_ids is None:
+            raise InvalidInput("node_ids", None, "name the nodes to get")
+        found = await self.fetch([UUID(each) for each in node_ids], check_filters(from_llama(filters), self.spec))
+        return [found[key] for each in node_ids if (key := UUID(each)) in found]
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        raise NotImplementedError("use `await store.aquery(...)`: rag_app's stores are async")
+
+    def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        raise NotImplementedError("use `await store.async_add(...)`: rag_app's stores are async")
+
+    def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        raise NotImplementedError("use `await store.adelete(...)`: rag_app's stores are async")
+
+
+def heading(node: BaseNode) -> str:
+    """Title and section, which are searched and embedded along with the text."""
+    return "\n".join(str(part) for key in ("title", "section") if (part := node.metadata.get(key)))
+
+
+def searchable_text(node: BaseNode) -> str:
+    """What is embedded, and analyzed for BM25."""
+    return f"{heading(node)}\n\n{node.get_content(MetadataMode.NONE)}".strip()

@@ -1,0 +1,253 @@
+"""Every setting: its name, default, unit and reason. Read from the environment and from `.env`, in app and cli alone.
+
+`python -m rag_app.settings` prints the table of docs/settings.md, `... env` prints .env.example; tests compare both.
+A variable that starts with RAG_ and is not here is refused.
+"""
+
+import difflib
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from rag_app.domain.errors import Misconfigured
+
+
+class _Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_file=".env", extra="ignore", env_ignore_empty=True)
+
+
+class DatabaseSettings(_Settings):
+    """PostgreSQL. With no URL a private server is started, with its data under RAG_HOME."""
+
+    home: Path = Field(
+        Path(".rag"),
+        alias="RAG_HOME",
+        description="folder for the private PostgreSQL, local Qdrant and generated secrets",
+    )
+    url: SecretStr | None = Field(
+        None,
+        alias="RAG_DATABASE_URL",
+        description="postgresql:// URL of the application's role, which must not bypass row-level security",
+    )
+    owner_url: SecretStr | None = Field(
+        None,
+        alias="RAG_DATABASE_OWNER_URL",
+        description="postgresql:// URL of the role that migrates and builds generations; only `db upgrade` needs it",
+    )
+    pool_size: int = Field(
+        10,
+        alias="RAG_DATABASE_POOL_SIZE",
+        ge=2,
+        le=200,
+        description="connections a process keeps at most, for requests and for the vector store each",
+    )
+
+
+class StoreSettings(_Settings):
+    """The vector store; an index may override the choice in its index.toml."""
+
+    kind: Literal["postgres", "qdrant"] = Field("postgres", alias="RAG_VECTOR_STORE", description="postgres or qdrant")
+    qdrant_url: str | None = Field(None, alias="QDRANT_URL", description="URL of a Qdrant server or cluster")
+    qdrant_api_key: SecretStr | None = Field(None, alias="QDRANT_API_KEY", description="its key")
+    qdrant_path: Path | None = Field(
+        None,
+        alias="QDRANT_PATH",
+        description="folder of local Qdrant, for one process and small sets; RAG_HOME/qdrant where neither is set",
+    )
+
+
+class EmbeddingSettings(_Settings):
+    """The embedding model. Changing it needs a rebuild of the indexes."""
+
+    kind: Literal["builtin", "openai"] = Field(
+        "builtin",
+        alias="RAG_EMBEDDING",
+        description="builtin (all-MiniLM-L6-v2, on the CPU, offline) or openai (any URL that speaks its protocol)",
+    )
+    model: str = Field("text-embedding-3-small", alias="RAG_EMBEDDING_MODEL", description="model name; not for builtin")
+    api_base: str | None = Field(None, alias="RAG_EMBEDDING_API_BASE", description="base URL; OpenAI's where not set")
+    api_key: SecretStr | None = Field(
+        None, alias="RAG_EMBEDDING_API_KEY", description="key; OPENAI_API_KEY where not set"
+    )
+    dimension: int = Field(
+        1536,
+        alias="RAG_EMBEDDING_DIMENSION",
+        ge=2,
+        le=8192,
+        description="length of the model's vectors; not for builtin",
+    )
+
+
+class ModelSettings(_Settings):
+    """The model that writes answers. Without one, answers are extracted: sentences of the sources, cited."""
+
+    kind: Literal["extractive", "openai", "openai_like", "huggingface"] = Field(
+        "extractive",
+        alias="RAG_LLM",
+        description="extractive, openai, openai_like (any OpenAI-compatible URL) or huggingface",
+    )
+    model: str = Field(
+        "google/gemini-2.5-flash", alias="RAG_LLM_MODEL", description="model name, as the endpoint knows it"
+    )
+    api_base: str | None = Field(
+        None, alias="RAG_LLM_API_BASE", description="base URL of an OpenAI-compatible endpoint or gateway"
+    )
+    api_key: SecretStr | None = Field(
+        None, alias="RAG_LLM_API_KEY", description="key; OPENAI_API_KEY or HF_TOKEN where not set"
+    )
+    temperature: float = Field(
+        0.1, alias="RAG_LLM_TEMPERATURE", ge=0, le=2, description="low: answers are to stay with the sources"
+    )
+    max_tokens: int = Field(1024, alias="RAG_LLM_MAX_TOKENS", ge=16, le=32768, description="tokens an answer may take")
+    timeout: float = Field(
+        60.0, alias="RAG_LLM_TIMEOUT", gt=0, le=600, description="seconds a request to the model may take"
+    )
+    backoff: float = Field(
+        1.0, alias="RAG_LLM_BACKOFF", ge=0, le=60, description="seconds before the one retry after a timeout"
+    )
+    unavailable_wait: float = Field(
+        2.0, alias="RAG_LLM_UNAVAILABLE_WAIT", ge=0, le=60, description="seconds before the one retry after a 503"
+    )
+
+
+class ConfidenceSettings(_Settings):
+    """Setting either brings back the fixed rule, mean of the top five, instead of each index's calibrated one."""
+
+    high: float | None = Field(
+        None,
+        alias="RAG_CONFIDENCE_HIGH_THRESHOLD",
+        ge=-1,
+        le=1,
+        description="mean cosine of the five best hits from which confidence is high (0.75 if only the other is set)",
+    )
+    medium: float | None = Field(
+        None,
+        alias="RAG_CONFIDENCE_MEDIUM_THRESHOLD",
+        ge=-1,
+        le=1,
+        description="the same for medium, below which no answer is given (0.60 if only the other is set)",
+    )
+
+
+class ApiSettings(_Settings):
+    """The HTTP server and its tokens."""
+
+    host: str = Field("127.0.0.1", alias="RAG_HOST", description="address to listen on")
+    port: int = Field(8000, alias="RAG_PORT", ge=0, le=65535, description="port to listen on")
+    workers: int = Field(1, alias="RAG_WORKERS", ge=1, le=64, description="processes")
+    jwt_secret: SecretStr | None = Field(
+        None,
+        alias="RAG_JWT_SECRET",
+        description="HS256 secret, 32 bytes or more; generated and kept under RAG_HOME where not set",
+    )
+    jwt_audience: str = Field("authenticated", alias="RAG_JWT_AUDIENCE", description="`aud` that tokens must carry")
+    jwt_issuer: str | None = Field(
+        None, alias="RAG_JWT_ISSUER", description="`iss` that tokens must carry; any where not set"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", alias="RAG_LOG_LEVEL", description="least severe level that is logged"
+    )
+
+
+class Settings:
+    """All of them, read once.
+
+    Raises Misconfigured for a value that is not accepted and for a RAG_ variable there is not.
+    """
+
+    def __init__(self) -> None:
+        _refuse_unknown()
+        try:
+            self.database = DatabaseSettings()
+            self.store = StoreSettings()
+            self.embedding = EmbeddingSettings()
+            self.model = ModelSettings()
+            self.confidence = ConfidenceSettings()
+            self.api = ApiSettings()
+        except ValidationError as error:
+            problems = "; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())
+            raise Misconfigured(problems) from None
+
+    def jwt_secret(self) -> str:
+        """The configured secret, or the one kept under RAG_HOME, generated at first use (readable by its owner)."""
+        if self.api.jwt_secret is not None:
+            return self.api.jwt_secret.get_secret_value()
+        file = self.database.home / "jwt-secret"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            fresh = file.with_name(f"jwt-secret.{os.getpid()}")
+            fresh.touch(mode=0o600)
+            fresh.write_text(secrets.token_urlsafe(48))
+            try:
+                os.link(fresh, file)  # of two processes that start at once, one wins
+            except FileExistsError:
+                pass
+            finally:
+                fresh.unlink()
+        return file.read_text()
+
+
+GROUPS: tuple[type[_Settings], ...] = (
+    DatabaseSettings, StoreSettings, EmbeddingSettings, ModelSettings, ConfidenceSettings, ApiSettings,
+)  # fmt: skip
+_NOT_OURS = frozenset({"RAG_TEST_OWNER_URL", "RAG_TEST_APP_URL", "RAG_SHARED"})
+
+
+def fields() -> Iterator[tuple[type[_Settings], FieldInfo]]:
+    for group in GROUPS:
+        for info in group.model_fields.values():
+            yield group, info
+
+
+def _refuse_unknown() -> None:
+    known = {str(info.alias) for _, info in fields()} | _NOT_OURS
+    for name in sorted(os.environ):
+        if name.startswith("RAG_") and name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else "; docs/settings.md lists those there are"
+            raise Misconfigured(f"{name} is not a setting{hint}")
+
+
+def _default(info: FieldInfo) -> str:
+    return "" if info.default is None else str(info.default)
+
+
+def settings_table() -> str:
+    """Markdown: every setting with default and reason."""
+    lines = []
+    for group in GROUPS:
+        lines += [
+            f"\n## {group.__name__.removesuffix('Settings')}\n",
+            f"{group.__doc__}\n",
+            "| name | default | what |",
+            "|---|---|---|",
+        ]
+        for info in group.model_fields.values():
+            default = f"`{_default(info)}`" if _default(info) else "–"
+            lines.append(f"| `{info.alias}` | {default} | {info.description} |")
+    return (
+        "# Settings\n\nGenerated by `python -m rag_app.settings`. Environment variables; a file `.env` is read too.\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+
+
+def example_env() -> str:
+    """Every setting as a commented line."""
+    lines = ["# Generated by `python -m rag_app.settings env`. Copy to .env and uncomment what you change."]
+    for group in GROUPS:
+        lines += ["", f"# {group.__doc__}"]
+        for info in group.model_fields.values():
+            lines += [f"# {info.description}", f"# {info.alias}={_default(info)}"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(example_env() if sys.argv[1:] == ["env"] else settings_table())

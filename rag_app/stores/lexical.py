@@ -1,0 +1,39 @@
+"""The analyzer of lexical search, for stores that are not PostgreSQL: PostgreSQL's own."""
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from rag_app.domain.errors import StoreFailed
+from rag_app.stores.postgres import plain_dsn
+
+_TERMS = """
+    SELECT number, term, sum(tf)::integer AS tf
+    FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS input (lang, body, number), LATERAL rag_terms(lang, body)
+    GROUP BY number, term"""
+
+
+class Analyzer:
+    """Texts to hashed lexemes with their counts, by the SQL function `rag_terms`."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = plain_dsn(dsn)
+        self._pool: asyncpg.Pool | None = None
+
+    async def __call__(self, languages: Sequence[str], texts: Sequence[str]) -> list[dict[int, int]]:
+        """The terms of each text, analyzed in the language at its place."""
+        found: list[dict[int, int]] = [{} for _ in texts]
+        try:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(self._dsn, min_size=1, max_size=4, command_timeout=60)
+            rows = await self._pool.fetch(_TERMS, list(languages), list(texts))
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            raise StoreFailed(f"PostgreSQL: {type(error).__name__}: {error}") from error
+        for row in rows:
+            found[row["number"] - 1][row["term"]] = row["tf"]
+        return found
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None

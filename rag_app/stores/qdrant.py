@@ -1,0 +1,277 @@
+"""Vectors, texts and BM25 weights in Qdrant: a local folder, or a server.
+
+Qdrant cannot force tenancy, so everything it returns is checked again against PostgreSQL's sources, under
+row-level security, before it is used (`visible`). PostgreSQL also analyzes the texts, so that both stores see
+the same lexemes; a chunk's BM25 weights are a sparse vector and Qdrant multiplies them by the IDF.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
+from qdrant_client.http.exceptions import ApiException
+
+from rag_app.domain.answer import Mode
+from rag_app.domain.errors import InvalidInput, Misconfigured, StoreFailed
+from rag_app.domain.filters import Condition, FieldType, Filters, Operator
+from rag_app.domain.scope import Scope
+from rag_app.retrieval.fusion import Candidate
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.store import ScopedStore, heading
+
+_DENSE, _LEXICAL = "dense", "lexical"
+_EVERYBODY = "*"
+_INDEXES = {
+    FieldType.KEYWORD: models.PayloadSchemaType.KEYWORD,
+    FieldType.UUID: models.PayloadSchemaType.UUID,
+    FieldType.INTEGER: models.PayloadSchemaType.INTEGER,
+    FieldType.NUMBER: models.PayloadSchemaType.FLOAT,
+    FieldType.BOOLEAN: models.PayloadSchemaType.BOOL,
+    FieldType.TIME: models.PayloadSchemaType.FLOAT,
+    FieldType.TAGS: models.PayloadSchemaType.KEYWORD,
+}
+
+Terms = dict[int, int]
+"""Hashed lexeme (32 bits, signed) -> how often it occurs."""
+Analyze = Callable[[Sequence[str], Sequence[str]], Awaitable[list[Terms]]]
+"""(languages, texts), pairwise -> the terms of each."""
+Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
+"""(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
+
+
+class QdrantBackend:
+    """One Qdrant, local (`path`) or a server (`url`), as a vector store.
+
+    Local mode belongs to one process and scans every point: for small sets. Its calls run on one thread.
+    """
+
+    name = "qdrant"
+
+    def __init__(
+        self, *, analyze: Analyze, visible: Visible, path: Path | None = None, url: str | None = None,
+        api_key: str | None = None,
+    ) -> None:  # fmt: skip
+        if (path is None) == (url is None):
+            raise Misconfigured("Qdrant needs QDRANT_URL or QDRANT_PATH, and not both")
+        self.analyze, self.visible = analyze, visible
+        self._path, self._url, self._api_key = path, url, api_key
+        self._local: QdrantClient | None = None
+        self._remote: AsyncQdrantClient | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="qdrant")
+        self.writing = asyncio.Lock()
+        """Replacing a source takes two calls. Between processes, the ledger's lock keeps writers apart."""
+
+    def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "QdrantStore":
+        """The index `spec` in the collection `generation`, as `scope` sees it."""
+        return QdrantStore.of(self, spec, generation, scope)
+
+    async def create(self, owner_dsn: str, spec: IndexSpec, generation: str, dimension: int) -> None:
+        """Make the generation's collection with its payload indexes."""
+        if await self.call("collection_exists", generation):
+            await self.call("delete_collection", generation)  # left by a creation that did not finish
+        await self.call(
+            "create_collection",
+            generation,
+            vectors_config={_DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE)},
+            sparse_vectors_config={_LEXICAL: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+        )
+        if self._url is None:
+            return  # local mode has no payload indexes
+        tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+        await self.call("create_payload_index", generation, "org_id", tenant)
+        for name in ("readers", "site_id"):
+            await self.call("create_payload_index", generation, name, models.PayloadSchemaType.KEYWORD)
+        for name, kind in spec.all_fields.items():
+            if name != "org_id":
+                await self.call("create_payload_index", generation, _key(name), _INDEXES[kind])
+
+    async def close(self) -> None:
+        if self._local is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._local.close)
+            self._local = None
+        if self._remote is not None:
+            await self._remote.close()
+            self._remote = None
+
+    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        async with _failures():
+            if self._url is not None:
+                if self._remote is None:
+                    self._remote = AsyncQdrantClient(url=self._url, api_key=self._api_key, timeout=60)
+                return await getattr(self._remote, method)(*args, **kwargs)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._thread, partial(self._call_local, method, *args, **kwargs)
+            )
+
+    def _call_local(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        if self._local is None:
+            try:
+                self._local = QdrantClient(path=str(self._path), force_disable_check_same_thread=True)
+            except RuntimeError as error:
+                raise Misconfigured(
+                    f"{self._path} is in use by another process: local Qdrant belongs to one process at a time. "
+                    "Stop the other one (a running server, say), or run a Qdrant server and set QDRANT_URL."
+                ) from error
+        return getattr(self._local, method)(*args, **kwargs)
+
+
+class QdrantStore(ScopedStore):
+    """One index in one collection, as one scope sees it."""
+
+    generation: str
+    _backend: QdrantBackend = PrivateAttr()
+
+    @classmethod
+    def of(cls, backend: QdrantBackend, spec: IndexSpec, generation: str, scope: Scope) -> "QdrantStore":
+        store = cls(spec=spec, scope=scope, generation=generation)
+        store._backend = backend
+        return store
+
+    @property
+    def client(self) -> QdrantBackend:
+        return self._backend
+
+    async def candidates(
+        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
+    ) -> list[Candidate]:
+        lexemes = models.SparseVector(indices=[], values=[])
+        if mode is not Mode.DENSE:
+            found = await self._backend.analyze(self.languages, [text] * len(self.languages))
+            lexemes = _sparse({term: float(tf) for terms in found for term, tf in terms.items()})
+        queries: dict[str, Any] = {_DENSE: list(vector)}
+        if lexemes.indices:
+            queries[_LEXICAL] = lexemes
+        visible = self._filter(filters)
+        legs = {Mode.DENSE: (_DENSE,), Mode.TEXT: (_LEXICAL,), Mode.HYBRID: (_DENSE, _LEXICAL)}[mode]
+        best = await self._scores({leg: queries[leg] for leg in legs if leg in queries}, visible, depth)
+        ids = {point for scores in best.values() for point in scores}
+        missing = {leg: sorted(ids - best.get(leg, {}).keys()) for leg in queries if mode is not Mode.DENSE}
+        for leg, points in missing.items():
+            if points:
+                among = models.Filter(must=[visible, models.HasIdCondition(has_id=list(points))])
+                best.setdefault(leg, {}).update((await self._scores({leg: queries[leg]}, among, len(points)))[leg])
+        dense, lexical = best.get(_DENSE, {}), best.get(_LEXICAL, {})
+        return [Candidate(UUID(point), dense[point], lexical.get(point, 0.0)) for point in ids if point in dense]
+
+    async def _scores(self, queries: dict[str, Any], visible: models.Filter, limit: int) -> dict[str, dict[str, float]]:
+        requests = [
+            models.QueryRequest(query=query, using=leg, filter=visible, limit=limit, with_payload=False)
+            for leg, query in queries.items()
+        ]
+        answers = await self._backend.call("query_batch_points", self.generation, requests) if requests else []
+        return {
+            leg: {str(point.id): point.score for point in answer.points}
+            for leg, answer in zip(queries, answers, strict=True)
+        }
+
+    async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
+        if not ids:
+            return {}
+        wanted = models.HasIdCondition(has_id=[str(each) for each in ids])
+        found = models.Filter(must=[self._filter(filters), wanted])
+        points, _ = await self._backend.call("scroll", self.generation, found, limit=len(ids))
+        sources = list({UUID(point.payload["source_id"]) for point in points})
+        allowed = await self._backend.visible(self.scope, self.generation, sources)
+        return {UUID(str(p.id)): _to_node(p) for p in points if UUID(p.payload["source_id"]) in allowed}
+
+    async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
+        self.check(nodes)
+        if any(node.embedding is None for node in nodes):
+            raise InvalidInput("embedding", None, "a chunk needs its embedding before it can be stored")
+        texts = [f"{heading(node)}\n{node.get_content(MetadataMode.NONE)}" for node in nodes]
+        terms = await self._backend.analyze([self.language(node) for node in nodes], texts)
+        points = [self._point(node, found) for node, found in zip(nodes, terms, strict=True)]
+        async with self._backend.writing:
+            if points:
+                await self._backend.call("upsert", self.generation, points, wait=True)
+            if replacing:
+                old = models.Filter(
+                    must=[
+                        models.FieldCondition(
+                            key="org_id", match=models.MatchAny(any=_texts(self.scope.organizations))
+                        ),
+                        models.FieldCondition(key="source_id", match=models.MatchAny(any=_texts(replacing))),
+                    ],
+                    must_not=[models.HasIdCondition(has_id=[point.id for point in points])] if points else None,
+                )
+                await self._backend.call("delete", self.generation, models.FilterSelector(filter=old), wait=True)
+
+    def _point(self, node: BaseNode, terms: Terms) -> models.PointStruct:
+        meta, bm25 = node.metadata, self.spec.bm25
+        norm = bm25.k1 * (1 - bm25.b + bm25.b * sum(terms.values()) / bm25.average_length)
+        weights = {term: tf * (bm25.k1 + 1) / (tf + norm) for term, tf in terms.items()}
+        payload = {
+            "readers": meta.get("private_to") or _EVERYBODY,
+            "site_id": meta.get("site_id"),
+            "text": node.get_content(MetadataMode.NONE),
+            "metadata": meta,
+            **{_key(name): meta[name] for name in self.spec.all_fields if meta.get(name) is not None},
+        }
+        return models.PointStruct(
+            id=node.node_id, vector={_DENSE: node.embedding, _LEXICAL: _sparse(weights)}, payload=payload
+        )
+
+    def _filter(self, filters: Filters) -> models.Filter:
+        """The mandatory part, from the scope, and the filters."""
+        readers = [_EVERYBODY, *([str(self.scope.user)] if self.scope.user else [])]
+        must: list[Any] = [
+            models.FieldCondition(key="org_id", match=models.MatchAny(any=_texts(self.scope.organizations))),
+            models.FieldCondition(key="readers", match=models.MatchAny(any=readers)),
+            *(_condition(each, self.spec.all_fields[each.field]) for each in filters),
+        ]
+        if self.scope.site is not None:
+            must.append(models.FieldCondition(key="site_id", match=models.MatchValue(value=str(self.scope.site))))
+        return models.Filter(must=must)
+
+
+def _condition(condition: Condition, kind: FieldType) -> models.FieldCondition | models.Filter:
+    key, value = _key(condition.field), condition.value
+    if isinstance(value, tuple):
+        each = [_condition(Condition(condition.field, Operator.EQ, one), kind) for one in value]
+        return models.Filter(should=each) if each else models.Filter(must=[models.HasIdCondition(has_id=[])])
+    bounds = {Operator.GT: "gt", Operator.GTE: "gte", Operator.LT: "lt", Operator.LTE: "lte"}
+    if condition.operator in bounds:
+        return models.FieldCondition(key=key, range=models.Range(**{bounds[condition.operator]: value}))
+    if kind in (FieldType.NUMBER, FieldType.TIME):  # Qdrant matches no floats
+        return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def _key(field: str) -> str:
+    """A field's place in the payload: beside the standard ones, or below `x`."""
+    return field if field in ("org_id", "source_id", "source_type", "lang", "date") else f"x_{field}"
+
+
+def _texts(ids: Any) -> list[str]:
+    return [str(each) for each in ids]
+
+
+def _sparse(weights: dict[int, float]) -> models.SparseVector:
+    # a lexeme's hash is signed in PostgreSQL, unsigned here
+    return models.SparseVector(indices=[term & 0xFFFFFFFF for term in weights], values=list(weights.values()))
+
+
+def _to_node(point: Any) -> TextNode:
+    source = RelatedNodeInfo(node_id=point.payload["source_id"])
+    return TextNode(
+        id_=str(point.id),
+        text=point.payload["text"],
+        metadata=point.payload["metadata"],
+        relationships={NodeRelationship.SOURCE: source},
+    )
+
+
+@asynccontextmanager
+async def _failures() -> AsyncIterator[None]:
+    try:
+        yield
+    except (ApiException, OSError, ValueError, RuntimeError) as error:
+        raise StoreFailed(f"Qdrant: {type(error).__name__}: {error}") from error

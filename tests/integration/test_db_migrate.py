@@ -1,0 +1,207 @@
+"""Migrations: up, down and up again, from several processes, with grants; and no drift between them and the models."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import CheckConstraint, Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
+
+from rag_app.db import migrate
+from rag_app.db.models import REVISION, Base
+from rag_app.db.private import PrivatePostgres
+from rag_app.db.session import Database
+from rag_app.domain.errors import Misconfigured, StoreFailed
+from tests.conftest import MIGRATIONS, NewPostgres
+
+
+@pytest.fixture(scope="module")
+def server(new_postgres: NewPostgres) -> PrivatePostgres:
+    """A server for migrations alone; each test begins with an empty schema."""
+    return new_postgres()
+
+
+@pytest.fixture(autouse=True)
+async def empty(server: PrivatePostgres) -> None:
+    await run(server.owner_url, "DROP TABLE IF EXISTS g_book_1")
+    if await asyncio.to_thread(migrate.current, server.owner_url):
+        await asyncio.to_thread(migrate.downgrade, server.owner_url, MIGRATIONS, "base")
+
+
+async def run(url: str, *statements: str) -> None:
+    database = Database(url)
+    try:
+        async with database.session() as session:
+            for statement in statements:
+                await session.execute(text(statement))
+    finally:
+        await database.close()
+
+
+async def tables(url: str) -> set[str]:
+    database = Database(url)
+    async with database.session() as session:
+        found = await session.scalars(
+            text(
+                "SELECT relname FROM pg_class WHERE relkind IN ('r','v','S') AND relnamespace = 'public'::regnamespace"
+            )
+        )
+        functions = await session.scalars(text("SELECT proname FROM pg_proc WHERE proname LIKE 'rag\\_%'"))
+        names = {*found, *functions}
+    await database.close()
+    return names
+
+
+def superuser(server: PrivatePostgres) -> str:
+    password = (server.folder / "cluster" / "passwords").read_text().split()[0]
+    return f"postgresql://postgres:{password}@{server.app_url.partition('@')[2]}"
+
+
+async def test_up_and_again_and_down(server: PrivatePostgres) -> None:
+    assert migrate.current(server.owner_url) is None
+    for _ in range(2):
+        migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)  # although a loop runs in this thread
+        assert migrate.current(server.owner_url) == migrate.head(MIGRATIONS) == REVISION
+        app = Database(server.app_url)
+        await app.check()
+        await app.close()
+    migrate.downgrade(server.owner_url, MIGRATIONS, "base")
+    assert await tables(server.owner_url) == {"alembic_version"}
+
+
+def test_every_revision_goes_up_down_and_up(server: PrivatePostgres) -> None:
+    script = ScriptDirectory.from_config(migrate.config(MIGRATIONS))
+    for revision in reversed([*script.walk_revisions()]):
+        migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, revision.revision)
+        migrate.downgrade(server.owner_url, MIGRATIONS, "-1")
+        migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, revision.revision)
+    assert migrate.current(server.owner_url) == REVISION
+
+
+async def test_models_and_migrations_agree(server: PrivatePostgres) -> None:
+    """By the `alembic` command itself, which finds its configuration in pyproject.toml."""
+    environment = {**os.environ, "RAG_DATABASE_OWNER_URL": server.owner_url}
+
+    def alembic(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "alembic", *arguments],
+            cwd=MIGRATIONS.parent, env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        return done.stdout + done.stderr
+
+    assert "Target database is not up to date" in alembic("check")
+    alembic("upgrade", "head")
+    await run(server.owner_url, "CREATE TABLE g_book_1 (id uuid PRIMARY KEY)")  # a generation's, no drift
+    assert "No new upgrade operations detected" in alembic("check")
+    await run(server.owner_url, "ALTER TABLE users ADD COLUMN shoe_size integer")
+    assert "shoe_size" in alembic("check")
+
+
+async def test_the_checks_that_alembic_does_not_compare(server: PrivatePostgres) -> None:
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    declared = {
+        str(constraint.name)
+        for table in Base.metadata.tables.values()
+        for constraint in table.constraints
+        if isinstance(constraint, CheckConstraint)
+    }
+
+    def there(connection: Connection) -> set[str]:
+        inspector = inspect(connection)
+        return {str(check["name"]) for name in Base.metadata.tables for check in inspector.get_check_constraints(name)}
+
+    database = Database(server.owner_url)
+    async with database.autocommit() as connection:
+        assert await connection.run_sync(there) == declared
+    await database.close()
+
+
+async def test_row_level_security_is_forced(server: PrivatePostgres) -> None:
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    database = Database(server.owner_url)
+    async with database.session() as session:
+        forced = await session.scalars(
+            text("SELECT relname FROM pg_class WHERE relrowsecurity AND relforcerowsecurity ORDER BY relname")
+        )
+        assert forced.all() == ["source_builds", "sources"]
+    await database.close()
+
+
+def test_processes_that_migrate_at_once_do_it_once(server: PrivatePostgres) -> None:
+    program = (
+        "import sys; from pathlib import Path; from rag_app.db.migrate import upgrade;"
+        "upgrade(sys.argv[1], sys.argv[2], Path(sys.argv[3]))"
+    )
+    command = [sys.executable, "-c", program, server.owner_url, server.app_url, str(MIGRATIONS)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in processes:
+        _, complaint = process.communicate(timeout=60)
+        assert process.returncode == 0, complaint
+    assert migrate.current(server.owner_url) == REVISION
+
+
+async def test_the_application_is_granted_its_use_and_no_more(server: PrivatePostgres) -> None:
+    role = 'rag "reader": 2'
+    quoted = '"rag ""reader"": 2"'
+    await run(
+        superuser(server),
+        "CREATE ROLE " + quoted.replace(":", r"\:") + " LOGIN PASSWORD 'p'",
+        "GRANT CONNECT ON DATABASE rag TO " + quoted.replace(":", r"\:"),
+    )
+    url = f"postgresql://rag%20%22reader%22%3A%202:p@{server.app_url.partition('@')[2]}"
+    migrate.upgrade(server.owner_url, url, MIGRATIONS)
+    await run(server.owner_url, "CREATE TABLE g_book_1 (id integer GENERATED BY DEFAULT AS IDENTITY, n serial)")
+
+    app = Database(url)
+    await app.check()
+    async with app.session() as session:
+        assert await session.scalar(text("SELECT current_user")) == role
+    await app.close()
+    await run(
+        url,
+        "INSERT INTO organizations (id, slug, name) VALUES (gen_random_uuid(), 'a', 'A')",
+        "INSERT INTO generations (index_name, store, number, embedding_model, dimension, state, settings)"
+        " VALUES ('book', 'postgres', 1, 'm', 8, 'building', '{}')",
+        "INSERT INTO g_book_1 DEFAULT VALUES",  # made after the grants
+        "DELETE FROM g_book_1",
+        "SELECT rag_organizations(), rag_user(), rag_operator(), count(*) FROM sources",
+    )
+    for refused in (
+        "TRUNCATE sources CASCADE",
+        "ALTER TABLE sources DISABLE ROW LEVEL SECURITY",
+        "DROP POLICY tenant ON sources",
+        "DELETE FROM alembic_version",
+        "CREATE TABLE mine (id integer)",
+    ):
+        with pytest.raises(DBAPIError, match="permission denied|must be owner"):
+            await run(url, refused)
+
+
+async def test_one_role_for_both_needs_no_grants(server: PrivatePostgres) -> None:
+    migrate.upgrade(server.owner_url, server.owner_url, MIGRATIONS)
+    owner = Database(server.owner_url)
+    await owner.check()
+    await owner.close()
+
+
+async def test_a_role_that_is_missing_is_named_and_nothing_is_done(server: PrivatePostgres) -> None:
+    url = f"postgresql://nobody_yet:x@{server.app_url.partition('@')[2]}"
+    with pytest.raises(Misconfigured, match="no role 'nobody_yet'.*CREATE ROLE"):
+        migrate.upgrade(server.owner_url, url, MIGRATIONS)
+    assert migrate.current(server.owner_url) is None
+    assert "sources" not in await tables(server.owner_url)
+
+
+def test_what_cannot_be_migrated(server: PrivatePostgres, tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="cannot migrate.*nonesuch"):
+        migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, "nonesuch")
+    with pytest.raises(Misconfigured, match="cannot migrate"):
+        migrate.upgrade(server.owner_url, server.app_url, tmp_path / "100%")
+    with pytest.raises(Misconfigured, match="RAG_DATABASE_OWNER_URL's role cannot migrate.*permission denied"):
+        migrate.upgrade(server.app_url, server.app_url, MIGRATIONS)
+    with pytest.raises(StoreFailed):
+        migrate.upgrade("postgresql://rag_owner:x@127.0.0.1:1/rag", server.app_url, MIGRATIONS)

@@ -1,0 +1,98 @@
+from uuid import uuid4
+
+import pytest
+
+from rag_app.db.people import Organization, People
+from rag_app.db.session import Database
+from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from tests.conftest import NewOrganization
+
+
+@pytest.fixture
+def people(database: Database) -> People:
+    return People(database)
+
+
+def fresh() -> str:
+    return f"name-{uuid4().hex}"
+
+
+async def test_organizations_are_found_by_slug_and_by_id(people: People) -> None:
+    slug = fresh()
+    made = await people.create_organization(slug, "Grand Café")
+    assert made == Organization(made.id, slug, "Grand Café")
+    assert await people.organization(slug) == await people.organization(made.id) == made
+    assert await people.organization(str(made.id)) == made
+    assert made in await people.organizations()
+
+
+async def test_the_public_organization_is_there_from_the_start(people: People) -> None:
+    assert (await people.organization("public")).id == PUBLIC_ORGANIZATION
+
+
+async def test_an_unknown_organization_names_the_known_ones(people: People) -> None:
+    slug = (await people.create_organization(fresh(), "")).slug
+    with pytest.raises(NotFound, match=f"no organization named 'nowhere'; there are: .*{slug}.*public"):
+        await people.organization("nowhere")
+    with pytest.raises(NotFound):
+        await people.organization(uuid4())
+
+
+async def test_a_name_is_taken_once(people: People) -> None:
+    name = fresh()
+    organization = await people.create_organization(name, "")
+    await people.create_user(name)
+    await people.create_site(organization.id, name)
+    for again in (
+        people.create_organization(name, "other"),
+        people.create_user(name),
+        people.create_site(organization.id, name),
+    ):
+        with pytest.raises(InvalidInput, match="is taken"):
+            await again
+
+
+@pytest.mark.parametrize("name", ["", "  ", " padded", str(uuid4())])
+async def test_what_is_no_name(people: People, name: str) -> None:
+    with pytest.raises(InvalidInput, match="slug: must be a name"):
+        await people.create_organization(name, "")
+    with pytest.raises(InvalidInput, match="name: must be a name"):
+        await people.create_user(name)
+
+
+async def test_users_are_found_by_name_and_by_id(people: People) -> None:
+    made = await people.create_user(fresh())
+    assert await people.user(made.name) == await people.user(made.id) == await people.user(str(made.id)) == made
+    for unknown in fresh(), uuid4():
+        with pytest.raises(NotFound, match="no user named"):
+            await people.user(unknown)
+
+
+async def test_a_site_is_found_in_its_organization_only(people: People, organization: NewOrganization) -> None:
+    ours, theirs = await organization(), await organization()
+    site = await people.create_site(ours.id, "annexe")
+    same_name = await people.create_site(theirs.id, "annexe")
+    assert await people.site(ours.id, "annexe") == await people.site(ours.id, str(site.id)) == site
+    assert await people.site(theirs.id, "annexe") == same_name
+    for foreign in site.id, "attic":
+        with pytest.raises(NotFound, match="no site named"):
+            await people.site(theirs.id, foreign)
+
+
+async def test_a_principal_is_what_the_database_says(people: People, organization: NewOrganization) -> None:
+    first, second = await organization(), await organization()
+    user = await people.create_user(fresh())
+    assert await people.principal(str(user.id)) == Principal(str(user.id), user.id, frozenset())
+    for member_of in first, second, first:
+        await people.add_member(member_of, user)
+    principal = await people.principal(str(user.id))
+    assert principal == Principal(str(user.id), user.id, frozenset({first.id, second.id}))
+    assert principal.scope().organizations == {first.id, second.id, PUBLIC_ORGANIZATION}
+
+
+@pytest.mark.parametrize("subject", ["", "auth0|1234", str(uuid4()), "' OR '1'='1", "a\x00b"])
+async def test_an_unknown_subject_sees_what_is_public(people: People, subject: str) -> None:
+    principal = await people.principal(subject)
+    assert principal == Principal(subject)
+    assert principal.scope().organizations == {PUBLIC_ORGANIZATION}

@@ -1,0 +1,288 @@
+"""Row-level security, and what happens when PostgreSQL does not answer."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import closing
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import delete, func, select, text, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from rag_app.db import session as session_module
+from rag_app.db.models import REVISION, OrganizationRow, SourceBuildRow, SourceRow
+from rag_app.db.people import People
+from rag_app.db.session import Database
+from rag_app.domain.errors import Misconfigured, StoreFailed
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from tests.conftest import NewOrganization, NewPostgres
+
+
+def row(org_id: UUID, **values: object) -> SourceRow:
+    defaults = {
+        "id": uuid4(), "org_id": org_id, "index_name": "book", "external_id": uuid4().hex, "title": "", "lang": "en",
+        "source_type": "book", "metadata_": {}, "origin": "", "visibility": "team", "version": "1", "content": [],
+    }  # fmt: skip
+    return SourceRow(**{**defaults, **values})
+
+
+def of(*organizations: UUID, user: UUID | None = None) -> Scope:
+    return Scope(frozenset(organizations), user)
+
+
+async def seen(database: Database, scope: Scope, operator: bool = False) -> set[UUID]:
+    async with database.scoped(scope, operator) as session:
+        return set(await session.scalars(select(SourceRow.id)))
+
+
+@pytest.fixture
+async def alone(database_urls: tuple[str, str]) -> AsyncIterator[Database]:
+    """A pool of one connection."""
+    opened = Database(database_urls[1], pool_size=1)
+    yield opened
+    await opened.close()
+
+
+async def test_without_a_tenant_nothing_is_visible_and_a_pooled_connection_forgets_the_last_one(
+    alone: Database, organization: NewOrganization
+) -> None:
+    org = (await organization()).id
+    async with alone.scoped(of(org, user=uuid4()), operator=True) as session:
+        session.add(row(org))
+        first = await session.scalar(text("SELECT pg_backend_pid()"))
+    assert len(await seen(alone, of(org))) == 1
+
+    everything = select(func.count()).select_from(SourceRow), select(func.count()).select_from(SourceBuildRow)
+    async with alone.session() as session:
+        assert await session.scalar(text("SELECT pg_backend_pid()")) == first
+        assert [await session.scalar(count) for count in everything] == [0, 0]
+        tenant = await session.execute(text("SELECT rag_organizations(), rag_user(), rag_operator()"))
+        assert tuple(tenant.one()) == ([], None, False)
+    async with alone.autocommit() as connection:
+        assert (await connection.execute(everything[0])).scalar() == 0
+
+
+async def test_the_tenant_is_forgotten_after_a_failed_transaction(
+    alone: Database, organization: NewOrganization
+) -> None:
+    org = (await organization()).id
+    with pytest.raises(ZeroDivisionError):
+        async with alone.scoped(of(org), operator=True) as session:
+            session.add(row(org))
+            await session.flush()
+            raise ZeroDivisionError
+    async with alone.session() as session:
+        assert await session.scalar(text("SELECT rag_organizations()")) == []
+    assert await seen(alone, of(org)) == set()
+
+
+async def test_the_owner_is_held_too(database_urls: tuple[str, str], organization: NewOrganization) -> None:
+    org = (await organization()).id
+    owner = Database(database_urls[0])
+    async with owner.scoped(of(org)) as session:
+        session.add(row(org))
+    async with owner.session() as session:
+        assert await session.scalar(select(func.count()).select_from(SourceRow)) == 0
+    assert len(await seen(owner, of(org))) == 1
+    await owner.close()
+
+
+async def test_organizations_see_nothing_of_each_other(database: Database, organization: NewOrganization) -> None:
+    ours, theirs = (await organization()).id, (await organization()).id
+    mine, foreign = row(ours), row(theirs)
+    ids = mine.id, foreign.id
+    for source in mine, foreign:
+        async with database.scoped(of(source.org_id)) as session:
+            session.add(source)
+
+    assert await seen(database, of(ours)) == {ids[0]}
+    assert await seen(database, of(ours), operator=True) == {ids[0]}
+    assert await seen(database, of(theirs)) == {ids[1]}
+    assert await seen(database, of(ours, theirs)) == set(ids)
+    async with database.scoped(of(ours), operator=True) as session:
+        touched = await session.execute(update(SourceRow).values(title="mine").returning(SourceRow.id))
+        assert touched.scalars().all() == [ids[0]]
+        gone = await session.execute(delete(SourceRow).returning(SourceRow.id))
+        assert gone.scalars().all() == [ids[0]]
+    assert await seen(database, of(theirs)) == {ids[1]}
+
+
+async def test_a_row_of_another_organization_cannot_be_written(
+    database: Database, organization: NewOrganization
+) -> None:
+    ours, theirs = (await organization()).id, (await organization()).id
+    with pytest.raises(DBAPIError, match="row-level security"):
+        async with database.scoped(of(ours), operator=True) as session:
+            session.add(row(theirs))
+    mine = row(ours)
+    async with database.scoped(of(ours)) as session:
+        session.add(mine)
+    with pytest.raises(DBAPIError, match="row-level security"):
+        async with database.scoped(of(ours), operator=True) as session:
+            await session.execute(update(SourceRow).values(org_id=theirs))
+    assert len(await seen(database, of(ours))) == 1
+
+
+async def test_a_private_source_is_seen_by_its_owner_and_by_the_operator_of_its_organization(
+    database: Database, organization: NewOrganization
+) -> None:
+    org, other = (await organization()).id, (await organization()).id
+    people = People(database)
+    owner, colleague = [(await people.create_user(f"user-{uuid4().hex}")).id for _ in range(2)]
+    private = row(org, visibility="user", owner_id=owner)
+    private_id = private.id
+    with pytest.raises(DBAPIError, match="row-level security"):
+        async with database.scoped(of(org, user=colleague)) as session:
+            session.add(row(org, visibility="user", owner_id=owner))
+    async with database.scoped(of(org, user=owner)) as session:
+        session.add(private)
+
+    assert await seen(database, of(org, user=owner)) == {private_id}
+    assert await seen(database, of(org), operator=True) == {private_id}
+    assert await seen(database, of(org, user=colleague)) == set()
+    assert await seen(database, of(org)) == set()
+    assert await seen(database, of(other, user=owner)) == set()
+    assert await seen(database, of(other), operator=True) == set()
+
+
+async def test_what_the_tables_refuse(database: Database, organization: NewOrganization) -> None:
+    ours, theirs = (await organization()).id, (await organization()).id
+    site = await People(database).create_site(theirs, "elsewhere")
+    refused = [
+        row(ours, site_id=site.id),  # another organization's
+        row(ours, site_id=uuid4()),
+        row(ours, visibility="global"),  # not the public organization
+        row(PUBLIC_ORGANIZATION, visibility="team"),
+        row(ours, visibility="user"),  # whose?
+    ]
+    for source in refused:
+        with pytest.raises(IntegrityError):
+            async with database.scoped(of(source.org_id), operator=True) as session:
+                session.add(source)
+    async with database.scoped(of(theirs)) as session:
+        session.add(row(theirs, site_id=site.id))
+
+
+async def test_one_transaction_commits_at_exit_and_rolls_back_on_an_error(
+    database: Database, organization: NewOrganization
+) -> None:
+    org = await organization()
+    with pytest.raises(ZeroDivisionError):
+        async with database.session() as session:
+            await session.execute(update(OrganizationRow).where(OrganizationRow.id == org.id).values(name="lost"))
+            raise ZeroDivisionError
+    assert await People(database).organization(org.id) == org
+
+
+async def test_check(database: Database, database_urls: tuple[str, str]) -> None:
+    await database.check()
+    owner = Database(database_urls[0])
+    async with owner.session() as session:
+        await session.execute(text("UPDATE alembic_version SET version_num = 'older'"))
+    try:
+        with pytest.raises(
+            Misconfigured, match=f"at schema revision older.* needs {REVISION}: run `rag-app db upgrade`"
+        ):
+            await database.check()
+    finally:
+        async with owner.session() as session:
+            await session.execute(text("UPDATE alembic_version SET version_num = :head"), {"head": REVISION})
+        await owner.close()
+
+
+async def test_check_refuses_an_empty_database_and_a_role_that_row_level_security_does_not_hold(
+    new_postgres: NewPostgres,
+) -> None:
+    server = new_postgres()
+    empty = Database(server.app_url)
+    with pytest.raises(Misconfigured, match="at schema revision none"):
+        await empty.check()
+    await empty.close()
+
+    password = (server.folder / "cluster" / "passwords").read_text().split()[0]
+    address = server.app_url.partition("@")[2]
+    superuser = Database(f"postgresql://postgres:{password}@{address}")
+    with pytest.raises(Misconfigured, match="connects as 'postgres'.*row-level security.*CREATE ROLE"):
+        await superuser.check()
+    async with superuser.session() as session:
+        await session.execute(text("CREATE ROLE climber LOGIN BYPASSRLS PASSWORD 'climb'"))
+        await session.execute(text("GRANT CONNECT ON DATABASE rag TO climber"))
+    climber = Database(f"postgresql://climber:climb@{address}")
+    with pytest.raises(Misconfigured, match="connects as 'climber'"):
+        await climber.check()
+    await climber.close()
+    await superuser.close()
+
+
+async def fails(url: str) -> str:
+    database = Database(url)
+    try:
+        for entered in database.session(), database.autocommit(), database.dedicated(), database.scoped(of(uuid4())):
+            with pytest.raises(StoreFailed) as failure:
+                async with entered as anything:
+                    await anything.execute(text("SELECT 1"))
+        return str(failure.value)
+    finally:
+        await database.close()
+
+
+async def test_what_cannot_be_reached_has_failed(
+    database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role, _, address = database_urls[1].partition("@")
+    monkeypatch.setattr(session_module, "_SECONDS_TO_CONNECT", 0.3)
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        port = silent.getsockname()[1]
+        assert "TimeoutError" in await fails(f"postgresql://rag_app:x@127.0.0.1:{port}/rag")
+    assert "cannot connect" in await fails(f"postgresql://rag_app:x@127.0.0.1:{port}/rag")
+    assert "cannot connect" in await fails("postgresql://rag_app:x@no-such-host.invalid/rag")
+    assert "password" in await fails(f"{role}-wrong@{address}")
+    assert "does not exist" in await fails(f"{role}@{address}-wrong")
+
+
+async def test_a_connection_that_dies_has_failed_and_the_next_one_works(
+    alone: Database, database: Database, organization: NewOrganization
+) -> None:
+    org = (await organization()).id
+    with pytest.raises(StoreFailed):
+        async with alone.scoped(of(org)) as session:
+            session.add(row(org))
+            await session.flush()
+            victim = await session.scalar(text("SELECT pg_backend_pid()"))
+            async with database.session() as other:
+                await other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": victim})
+            await session.execute(text("SELECT 1"))
+    assert await seen(alone, of(org)) == set()
+
+
+async def test_a_pooled_connection_that_died_meanwhile_costs_one_request(alone: Database, database: Database) -> None:
+    async with alone.session() as session:
+        victim = await session.scalar(text("SELECT pg_backend_pid()"))
+    async with database.session() as other:
+        await other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": victim})
+    await asyncio.sleep(0.05)
+    with pytest.raises(StoreFailed):
+        await seen(alone, of(uuid4()))
+    assert await seen(alone, of(uuid4())) == set()
+
+
+async def test_an_exhausted_pool_has_failed(database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "_SECONDS_TO_CONNECT", 0.2)
+    small = Database(database_urls[1], pool_size=1)
+    async with small.session() as session:
+        await session.execute(text("SELECT 1"))
+        for entered in small.session(), small.autocommit():
+            with pytest.raises(StoreFailed, match="all connections"):
+                async with entered as anything:
+                    await anything.execute(text("SELECT 1"))
+        async with small.dedicated() as connection:  # beside the pool
+            assert (await connection.execute(text("SELECT 1"))).scalar() == 1
+    await small.close()
+
+
+@pytest.mark.parametrize("url", ["", "sqlite:///rag.db", "mysql://u:secret@h/d", "postgresql"])
+def test_a_url_that_is_none_is_not_shown(url: str) -> None:
+    with pytest.raises(Misconfigured, match="must look like postgresql://") as refusal:
+        Database(url)
+    assert "secret" not in str(refusal.value)

@@ -1,0 +1,363 @@
+"""What every vector store promises. A store is done when this passes on it."""
+
+import asyncio
+import math
+from uuid import UUID, uuid4
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.vector_stores.types import (
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+)
+
+from rag_app.domain.answer import Mode
+from rag_app.domain.errors import InvalidInput, UnknownField
+from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain.scope import Scope
+from rag_app.retrieval.filters import check_filters, to_llama
+from rag_app.retrieval.store import ScopedStore
+from tests.stores.conftest import DIMENSION, SPEC, Stores, chunk, vector
+
+QUERY = vector(1.0)
+
+
+async def texts(
+    store: ScopedStore, query: str = "", *, mode: str = "default", k: int = 10, filters: Filters = (),
+    embedding: list[float] | None = None,
+) -> list[str]:  # fmt: skip
+    found = await store.aquery(
+        VectorStoreQuery(
+            query_embedding=embedding or QUERY, query_str=query, similarity_top_k=k,
+            mode=VectorStoreQueryMode(mode), filters=to_llama(filters) if filters else None,
+        )
+    )  # fmt: skip
+    return [node.get_content() for node in found.nodes or []]
+
+
+async def test_dense_order_and_score_is_the_cosine(stores: Stores, org: UUID, scope: Scope) -> None:
+    store = stores(scope)
+    cosines = [0.9, 0.5, 0.0, -0.8]
+    await store.async_add([chunk(org, str(cosine), vector(cosine)) for cosine in cosines])
+    found = await store.aquery(VectorStoreQuery(query_embedding=QUERY, similarity_top_k=10))
+    assert [node.get_content() for node in found.nodes or []] == ["0.9", "0.5", "0.0", "-0.8"]
+    assert found.similarities == pytest.approx(cosines, abs=1e-5)
+
+
+async def test_top_k_bounds_the_result(stores: Stores, org: UUID, scope: Scope) -> None:
+    store = stores(scope)
+    await store.async_add([chunk(org, str(i), vector(i / 10)) for i in range(9)])
+    assert await texts(store, k=3) == ["8", "7", "6"]
+
+
+async def test_lexical_is_bm25_with_stemming_and_stop_words(stores: Stores, org: UUID, scope: Scope) -> None:
+    store = stores(scope)
+    bodies = [
+        "the cat sat with the other cats of the house",
+        "a dog and the garden gate of the house",
+        "the house by the river is old and the house is cold",
+        "nothing here at all",
+    ]
+    await store.async_add([chunk(org, body, vector(0.1)) for body in bodies])
+    assert (await texts(store, "Where does the cat run?", mode="text_search"))[0] == bodies[0]
+    assert await texts(store, "the of and", mode="text_search") == []
+    ranked = await texts(store, "house", mode="text_search")
+    assert ranked[0] == bodies[2] and set(ranked) == set(bodies[:3])
+
+
+async def test_bm25_is_the_formula(stores: Stores, org: UUID, scope: Scope) -> None:
+    store = stores(scope)
+    bodies = ["apple apple pear plum", "apple plum plum", "cherry plum fig date grape", "fig"]
+    nodes = [chunk(org, body, vector(0.1 * i)) for i, body in enumerate(bodies)]
+    await store.async_add(nodes)
+    found = await store.candidates(QUERY, "apple figs apple", (), Mode.TEXT, 10)
+    scores = {candidate.id: candidate.bm25 for candidate in found}
+
+    def expected(body: str) -> float:
+        words, rule, total = body.split(), SPEC.bm25, 0.0
+        for term, repeats in (("apple", 2), ("fig", 1)):
+            df = sum(term in other.split() for other in bodies)
+            idf = math.log(1 + (len(bodies) - df + 0.5) / (df + 0.5))
+            tf = words.count(term)
+            norm = tf + rule.k1 * (1 - rule.b + rule.b * len(words) / rule.average_length)
+            total += repeats * idf * tf * (rule.k1 + 1) / norm
+        return total
+
+    assert scores == pytest.approx({UUID(n.node_id): expected(b) for n, b in zip(nodes, bodies, strict=True)}, abs=1e-4)
+
+
+async def test_statistics_follow_replacement_and_deletion(stores: Stores, org: UUID, scope: Scope) -> None:
+    """After any history the scores are those of a fresh store with the same chunks."""
+    store, other = stores(scope), uuid4()
+    source = uuid4()
+    keep = [chunk(org, "apple pie", vector(0.3)), chunk(org, "pear pie", vector(0.2))]
+    await store.async_add([*keep, chunk(org, "apple apple tart", vector(0.1), source=source)])
+    await store.write([chunk(org, "plum tart", vector(0.1), source=source, version="2")], replacing=[source])
+    await store.async_add([chunk(org, "apple juice", vector(0.5), source=other)])
+    await store.adelete(str(other))
+    found = await store.candidates(QUERY, "apple", (), Mode.TEXT, 10)
+    idf = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
+    norm = 1 + SPEC.bm25.k1 * (1 - SPEC.bm25.b + SPEC.bm25.b * 2 / SPEC.bm25.average_length)
+    assert [c.bm25 for c in found] == pytest.approx([idf * (SPEC.bm25.k1 + 1) / norm], abs=1e-4)
+
+
+async def test_terms_of_two_languages_do_not_mix(stores: Stores, org: UUID, scope: Scope) -> None:
+    store = stores(scope)
+    await store.async_add(
+        [
+            chunk(org, "Les horaires d'ouverture du magasin", vector(0.1), lang="fr"),
+            chunk(org, "The opening hours of the shop", vector(0.1), lang="en"),
+            chunk(org, "Die Öffnungszeiten unserer Läden", vector(0.1), lang="de"),
+        ]
+    )
+    assert await texts(store, "horaire des magasins", mode="text_search") == ["Les horaires d'ouverture du magasin"]
+    assert await texts(store, "opening hour", mode="text_search") == ["The opening hours of the shop"]
+    assert await texts(store, "Öffnungszeiten", mode="text_search") == ["Die Öffnungszeiten unserer Läden"]
+
+
+async def test_hybrid_finds_what_either_leg_finds_and_shows_cosines(stores: Stores, org: UUID, scope: Scope) -> None:
+    store = stores(scope)
+    await store.async_add(
+        [
+            chunk(org, "unrelated but near", vector(0.9)),
+            chunk(org, "zebra crossing far away", vector(-0.5)),
+            chunk(org, "zebra and rather near", vector(0.8)),
+        ]
+    )
+    found = await store.aquery(
+        VectorStoreQuery(query_embedding=QUERY, query_str="zebra", similarity_top_k=3, mode=VectorStoreQueryMode.HYBRID)
+    )
+    assert [n.get_content() for n in found.nodes or []][0] == "zebra and rather near"
+    assert sorted(found.similarities or []) == pytest.approx([-0.5, 0.8, 0.9], abs=1e-5)
+
+
+async def test_empty_store_finds_nothing(stores: Stores, scope: Scope) -> None:
+    for mode in ("default", "hybrid", "text_search"):
+        assert await texts(stores(scope), "anything", mode=mode) == []
+
+
+async def test_write_replaces_and_delete_removes(stores: Stores, org: UUID, scope: Scope) -> None:
+    store, source = stores(scope), uuid4()
+    await store.async_add([chunk(org, f"old {i}", vector(0.5), source=source, position=i) for i in range(3)])
+    await store.async_add([chunk(org, "bystander", vector(0.1))])
+    await store.write([chunk(org, "new 0", vector(0.5), source=source, version="2")], replacing=[source])
+    assert await texts(store) == ["new 0", "bystander"]
+    await store.adelete(str(source))
+    assert await texts(store) == ["bystander"]
+    assert await texts(store, "old new", mode="text_search") == []
+
+
+async def test_adding_twice_is_adding_once(stores: Stores, org: UUID, scope: Scope) -> None:
+    store, node = stores(scope), chunk(org, "only once", vector(0.5))
+    await store.async_add([node])
+    await store.async_add([node])
+    assert await texts(store) == ["only once"]
+    assert await texts(store, "once", mode="hybrid") == ["only once"]
+
+
+async def test_get_returns_what_was_added(stores: Stores, org: UUID, scope: Scope) -> None:
+    store = stores(scope)
+    meta = {"title": "T", "section": "S > s", "page": 3, "author": "Ann", "tags": ["a", "b"], "price": 1.5}
+    node = chunk(org, "body", vector(0.5), **meta)
+    await store.async_add([node])
+    (found,) = await store.aget_nodes([node.node_id, str(uuid4())])
+    assert found.get_content() == "body" and found.metadata == node.metadata
+    assert found.ref_doc_id == node.metadata["source_id"]
+
+
+FILTER_CASES: list[tuple[Filters, set[str]]] = [
+    ((Condition("author", Operator.EQ, "Ann"),), {"a"}),
+    ((Condition("author", Operator.IN, ("Ann", "Bob")),), {"a", "b"}),
+    ((Condition("author", Operator.IN, ()),), set()),
+    ((Condition("author", Operator.EQ, "ann"),), set()),
+    ((Condition("source_type", Operator.EQ, "email"),), {"b"}),
+    ((Condition("lang", Operator.EQ, "fr"),), {"c"}),
+    ((Condition("stylist", Operator.EQ, 5),), {"a"}),
+    ((Condition("stylist", Operator.EQ, "5"),), {"a"}),
+    ((Condition("stylist", Operator.IN, (5, 7)),), {"a", "b"}),
+    ((Condition("stylist", Operator.GT, 5),), {"b"}),
+    ((Condition("stylist", Operator.GTE, 5), Condition("stylist", Operator.LTE, 7)), {"a", "b"}),
+    ((Condition("stylist", Operator.LT, 7),), {"a"}),
+    ((Condition("price", Operator.EQ, 9.99),), {"a"}),
+    ((Condition("price", Operator.IN, (9.99, 20)),), {"a", "b"}),
+    ((Condition("price", Operator.GT, 9.99),), {"b"}),
+    ((Condition("price", Operator.LTE, 20),), {"a", "b"}),
+    ((Condition("in_stock", Operator.EQ, True),), {"a"}),
+    ((Condition("in_stock", Operator.EQ, "false"),), {"b"}),
+    ((Condition("tags", Operator.HAS, "red"),), {"a", "b"}),
+    ((Condition("tags", Operator.HAS, "red"), Condition("tags", Operator.HAS, "blue")), {"b"}),
+    ((Condition("ticket", Operator.EQ, "AAAAAAAA-0000-0000-0000-000000000001"),), {"a"}),
+    ((Condition("date", Operator.GTE, "2026-01-15"),), {"a", "b"}),
+    ((Condition("date", Operator.LTE, "2026-01-15"),), {"a", "c"}),
+    ((Condition("date", Operator.EQ, "2026-01-15"),), {"a"}),
+    ((Condition("date", Operator.GT, "2026-01-15"),), {"b"}),
+    ((Condition("date", Operator.LT, "2026-01-15T23:59:59.5Z"),), {"c"}),
+    ((Condition("due", Operator.GTE, "2026-03-01"),), {"b"}),
+    ((Condition("author", Operator.EQ, "Ann"), Condition("stylist", Operator.EQ, 7)), set()),
+]
+
+
+@pytest.mark.parametrize("mode", ["default", "text_search", "hybrid"])
+async def test_every_operator_on_every_type(stores: Stores, org: UUID, scope: Scope, mode: str) -> None:
+    """A chunk without the field (c has hardly any) matches no condition on it."""
+    store = stores(scope)
+    await store.async_add(
+        [
+            chunk(
+                org, "a", vector(0.5), title="word", author="Ann", stylist=5, price=9.99, in_stock=True, tags=["red"],
+                ticket="aaaaaaaa-0000-0000-0000-000000000001", date=1768521599.75,  # 2026-01-15T23:59:59.75Z
+            ),
+            chunk(
+                org, "b", vector(0.4), title="word", author="Bob", stylist=7, price=20.0, in_stock=False,
+                tags=["red", "blue"], source_type="email", date=1769000000.0, due=1772400000.0,
+            ),
+            chunk(org, "c", vector(0.3), title="word", lang="fr", date=1.0),
+        ]
+    )  # fmt: skip
+    for filters, expected in FILTER_CASES:
+        assert set(await texts(store, "word", mode=mode, filters=filters)) == expected, filters
+
+
+async def test_what_is_not_in_the_closed_set_is_refused(stores: Stores, scope: Scope) -> None:
+    store = stores(scope)
+    with pytest.raises(UnknownField, match=r"colour.*accepted: author, date, due"):
+        await texts(store, filters=(Condition("colour", Operator.EQ, "red"),))
+    for field, operator, value in [
+        ("author", Operator.GT, "A"), ("tags", Operator.EQ, "red"), ("stylist", Operator.EQ, "five"),
+        ("stylist", Operator.EQ, 2**63), ("price", Operator.EQ, "nan"), ("price", Operator.LT, "inf"),
+        ("in_stock", Operator.EQ, "maybe"), ("ticket", Operator.EQ, "x"), ("date", Operator.GT, "soon"),
+        ("author", Operator.EQ, "a\0b"), ("author", Operator.EQ, "\ud800"), ("author", Operator.IN, "Ann"),
+    ]:  # fmt: skip
+        with pytest.raises(InvalidInput):
+            await texts(store, filters=(Condition(field, operator, value),))
+    either = MetadataFilters(filters=[MetadataFilter(key="lang", value="en")], condition=FilterCondition.OR)
+    unlike = MetadataFilters(filters=[MetadataFilter(key="lang", value="en", operator=FilterOperator.NE)])
+    for filters in (either, unlike, MetadataFilters(filters=[unlike])):
+        with pytest.raises(InvalidInput):
+            await store.aquery(VectorStoreQuery(query_embedding=QUERY, filters=filters))
+    for mode in (VectorStoreQueryMode.MMR, VectorStoreQueryMode.SVM):
+        with pytest.raises(InvalidInput, match="mode"):
+            await store.aquery(VectorStoreQuery(query_embedding=QUERY, mode=mode))
+    with pytest.raises(InvalidInput):
+        await store.aquery(VectorStoreQuery(query_embedding=QUERY, doc_ids=["x"]))
+    with pytest.raises(InvalidInput):
+        await store.aquery(VectorStoreQuery(query_embedding=QUERY), qdrant_filters="anything")
+
+
+HOSTILE = [
+    "x' OR '1'='1", "'; DROP TABLE organizations; --", '"', "\\", "%", "_", "*", "$1", "{}", "NULL", "' OR 1=1 --",
+    "en' UNION SELECT * FROM users --", "🦄", "A" * 5000, "\n", "${jndi}", "{{7*7}}", "0042", "1e10", "nan",
+]  # fmt: skip
+
+
+async def test_hostile_values_are_just_values(stores: Stores, org: UUID, scope: Scope) -> None:
+    store, other = stores(scope), uuid4()
+    await stores(Scope(frozenset({other}))).async_add([chunk(other, "secret", vector(0.9), author="Eve")])
+    await store.async_add([chunk(org, value, vector(0.1), author=value) for value in HOSTILE])
+    for value in HOSTILE:
+        for mode in ("default", "hybrid", "text_search"):
+            found = await texts(store, value, mode=mode, filters=(Condition("author", Operator.EQ, value),))
+            assert set(found) <= {value}
+        assert await texts(store, filters=(Condition("author", Operator.EQ, value),)) == [value]
+        with pytest.raises(UnknownField):
+            await texts(store, filters=(Condition(value, Operator.EQ, "x"),))
+        assert "secret" not in await texts(store, value, mode="hybrid", k=100)
+
+
+async def test_a_scope_sees_its_organizations_only(stores: Stores) -> None:
+    a, b, c = uuid4(), uuid4(), uuid4()
+    for org, text in ((a, "of a"), (b, "of b"), (c, "of c")):
+        await stores(Scope(frozenset({org}))).async_add([chunk(org, text, vector(0.5))])
+    assert await texts(stores(Scope(frozenset({a})))) == ["of a"]
+    assert sorted(await texts(stores(Scope(frozenset({a, c}))))) == ["of a", "of c"]
+    both = stores(Scope(frozenset({a, c})))
+    for mode in ("default", "hybrid", "text_search"):
+        assert await texts(both, "of", mode=mode, filters=(Condition("org_id", Operator.EQ, str(b)),)) == []
+    assert sorted(await texts(both, filters=(Condition("org_id", Operator.EQ, str(c)),))) == ["of c"]
+
+
+async def test_a_foreign_chunk_can_be_neither_got_nor_replaced_nor_deleted(stores: Stores, org: UUID) -> None:
+    mine, theirs = uuid4(), stores(Scope(frozenset({org})))
+    node = chunk(org, "theirs", vector(0.5))
+    await theirs.async_add([node])
+    intruder = stores(Scope(frozenset({mine})))
+    assert await intruder.aget_nodes([node.node_id]) == []
+    await intruder.adelete(node.metadata["source_id"])
+    with pytest.raises(InvalidInput):
+        await intruder.async_add([chunk(org, "forged", vector(0.9))])
+    assert await texts(theirs) == ["theirs"]
+
+
+async def test_private_chunks_and_sites(stores: Stores, org: UUID) -> None:
+    ann, bob, north, south = uuid4(), uuid4(), uuid4(), uuid4()
+    team = Scope(frozenset({org}))
+    await stores(team).async_add(
+        [
+            chunk(org, "for everybody", vector(0.5), site_id=str(north)),
+            chunk(org, "for ann", vector(0.4), private_to=str(ann), owner_id=str(ann), site_id=str(south)),
+            chunk(org, "for bob", vector(0.3), private_to=str(bob), owner_id=str(bob)),
+        ]
+    )
+    for mode in ("default", "hybrid", "text_search"):
+
+        async def seen(user: UUID | None = None, site: UUID | None = None, mode: str = mode) -> set[str]:
+            return set(await texts(stores(Scope(frozenset({org}), user, site)), "everybody ann bob", mode=mode))
+
+        assert await seen() == {"for everybody"}
+        assert await seen(ann) == {"for everybody", "for ann"}
+        assert await seen(ann, south) == {"for ann"}
+        assert await seen(bob, north) == {"for everybody"}
+        assert await seen(uuid4()) == {"for everybody"}
+        assert await seen(ann, uuid4()) == set()
+
+
+async def test_concurrent_scopes_do_not_mix(stores: Stores) -> None:
+    orgs = [uuid4() for _ in range(8)]
+    for org in orgs:
+        await stores(Scope(frozenset({org}))).async_add([chunk(org, f"{org} {i}", vector(0.1 * i)) for i in range(5)])
+
+    async def ask(org: UUID) -> None:
+        found = await texts(stores(Scope(frozenset({org}))), str(org), mode="hybrid", k=20)
+        assert len(found) == 5 and all(text.startswith(str(org)) for text in found)
+
+    await asyncio.gather(*(ask(org) for org in orgs * 8))
+
+
+async def test_concurrent_writes_of_one_source_leave_one_version(stores: Stores, org: UUID, scope: Scope) -> None:
+    source = uuid4()
+
+    async def write(version: int) -> None:
+        nodes = [
+            chunk(org, f"v{version} {i}", vector(0.1), source=source, position=i, version=str(version))
+            for i in range(3)
+        ]
+        await stores(scope).write(nodes, replacing=[source])
+
+    await asyncio.gather(*(write(version) for version in range(6)))
+    found = await texts(stores(scope), k=50)
+    assert len(found) == 3 and len({text.split()[0] for text in found}) == 1
+
+
+async def test_works_as_a_llamaindex_vector_store(stores: Stores, org: UUID, scope: Scope) -> None:
+    store, stranger = stores(scope), uuid4()
+    await stores(Scope(frozenset({stranger}))).async_add([chunk(stranger, "foreign", [DIMENSION**-0.5] * DIMENSION)])
+    await store.async_add(
+        [chunk(org, "english", vector(0.5)), chunk(org, "français", vector(0.5), lang="fr")],
+    )
+    index = VectorStoreIndex.from_vector_store(store, embed_model=MockEmbedding(DIMENSION))
+    filters = MetadataFilters(filters=[MetadataFilter(key="lang", value="fr")])
+    nodes = await index.as_retriever(filters=filters, similarity_top_k=5).aretrieve("anything")
+    assert [node.get_content() for node in nodes] == ["français"]
+    nodes = await index.as_retriever(similarity_top_k=5, vector_store_query_mode="hybrid").aretrieve("anything")
+    assert {node.get_content() for node in nodes} == {"english", "français"}
+
+
+def test_checked_filters_are_idempotent() -> None:
+    for filters, _ in FILTER_CASES:
+        checked = check_filters(filters, SPEC)
+        assert check_filters(checked, SPEC) == checked
