@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import QueryBundle
 
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
+from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Hit, Question
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.filters import check_filters
@@ -39,7 +39,7 @@ class Pipeline:
         indexes: Mapping[str, IndexSpec],
         open_store: OpenStore,
         embedder: BaseEmbedding,
-        synthesizer: Callable[[Capability], BaseSynthesizer],
+        synthesizer: Callable[[Capability], Synthesizer],
     ) -> None:
         self._indexes, self._open_store = indexes, open_store
         self._embedder, self._synthesizer = embedder, synthesizer

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from rag_app.answering.context import Context
 from rag_app.domain.answer import Citation, Hit
@@ -12,19 +11,20 @@ from rag_app.retrieval.text import sentence_pieces, sentences
 QUOTE_LENGTH = 300
 """Characters of a quote, at most."""
 
-_LIST = r"#?[0-9]+(?:[\s,;&]*(?:\b(?:and|to)\b|[-–])?[\s]*(?:sources?\s*)?#?[0-9]+)*"
-_LOOSE = re.compile(rf"([ \t]*)\[\s*sources?[\s:]*({_LIST})\s*(?:[:|–-][^\[\]]*)?\]([ \t]*)", re.IGNORECASE)
-_RANGE = re.compile(r"([0-9]{1,3})\s*(?:[-–]|\bto\b)\s*(?:sources?\s*)?#?([0-9]{1,3})", re.IGNORECASE)
+_LOOSE = re.compile(r"\[\s*sources?[\s:#]*([0-9][^\[\]]*)\]", re.IGNORECASE)
+_LISTED = re.compile(r"(?:[0-9\s,;&#–-]|and\b|to\b|sources?\b)*", re.IGNORECASE)
+_RANGE = re.compile(r"([0-9]{1,3})\s*(?:[-–]|\bto\b)\s*(?:sources?\s*)?([0-9]{1,3})", re.IGNORECASE)
+_DROPPED = re.compile(r"[ \t]*(?:\0[ \t]*)+")
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
-_MARKERS = r"\[Source [0-9]+\](?: \[Source [0-9]+\])*"
-# "Claim. [Source 1] Next" -> "Claim [Source 1]. Next", unless the next word shows that "[Source 1]" is its subject.
-_BEHIND = re.compile(rf"([.!?]+)[ \t]*({_MARKERS})(?=[ \t]*(?:\n|$|[\"'“‘(*•–-]|[A-Z0-9]))")
-_BEFORE_PUNCTUATION = frozenset(".,;:!?)]")
+_BEHIND = re.compile(r"[ \t]*([.!?。！？]+[\"'”’)]*)[ \t]*(\[Source [0-9]+\](?:[ \t]*\[Source [0-9]+\])*)[.!?]*")
 _STOP_WORDS = frozenset(
-    """a about after all also an and any are as at be been but by can could did do does for from had has have he her
-    his how i if in into is it its may me my no not of on or our she should so such than that the their them then
-    there these they this those to up us was we were what when where which who whom why will with would you your
-    """.split()
+    re.findall(
+        r"\w+",
+        """a about after all also an and any are as at be been but by can could did do does for from had has have he
+        her his how i if in into is it its may me my no not of on or our she should so such than that the their them
+        then there these they this those to up us was we were what when where which who whom why will with would you
+        your""",
+    )
 )
 _ADMISSION = re.compile(
     r"\b(?:(?:do|does|did|is|are|was|were|can|could)(?: not|n['’]t)|cannot|unable to|not able to|no|not|insufficient|"
@@ -52,14 +52,14 @@ def check(text: str, known: int, *, max_sentences: int | None = None, max_words:
     >>> check("Open daily. [source 3, 9] Closed on Sunday [Source 7].", known=5)
     Checked(text='Open daily [Source 1]. Closed on Sunday.', blocks=(3,))
     """
-    written, before = text.strip(), None
-    while written != before:  # taking a citation out may leave another one: "[Source [Source 99]1]"
-        before = written
-        written = _LOOSE.sub(lambda found: _written(found, known), written).strip()
-    written, before = _bounded(_in_front(written), max_sentences, max_words), None
-    blocks = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(written)))
+    text, before = text.replace("\0", "").strip(), None
+    while text != before:  # taking one thing out may uncover another: "[Source [Source 99]1]"
+        before = text
+        text = _DROPPED.sub(_closed, _LOOSE.sub(lambda found: _written(found, known), text))
+        text = _bounded(_BEHIND.sub(_swapped, text), max_sentences, max_words).strip()
+    blocks = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
     order = {block: number for number, block in enumerate(blocks, 1)}
-    return Checked(_MARKER.sub(lambda found: f"[Source {order[int(found[1])]}]", written), blocks)
+    return Checked(_MARKER.sub(lambda found: f"[Source {order[int(found[1])]}]", text), blocks)
 
 
 def cite(checked: Checked, context: Context) -> tuple[Citation, ...]:
@@ -82,20 +82,19 @@ def quote(claims: Iterable[str], hits: Sequence[Hit]) -> tuple[Hit, str]:
     wanted = [words for claim in claims if (words := content_words(claim))]
     best, place = 0.0, (hits[0], 0)
     for hit in hits:
-        for index, sentence in enumerate(sentences(hit.text, hit.lang)):
+        for index, sentence in enumerate(sentence_pieces(hit.text)):
             words = content_words(sentence)
             score = max((2 * len(words & claim) / (len(words) + len(claim)) for claim in wanted), default=0.0)
             if score > best:
                 best, place = score, (hit, index)
     hit, index = place
-    quoted, *following = sentences(hit.text, hit.lang)[index:] or [hit.text.strip()]
-    if len(quoted) > QUOTE_LENGTH:
-        return hit, quoted[: QUOTE_LENGTH - 1].rsplit(maxsplit=1)[0] + "…"
-    for sentence in following if not best else ():
-        if len(quoted) + len(sentence) >= QUOTE_LENGTH:
+    quoted, *following = sentence_pieces(hit.text)[index:] or [""]
+    for piece in following if not best else ():
+        if len((quoted + piece).strip()) > QUOTE_LENGTH:
             break
-        quoted += f" {sentence}"
-    return hit, quoted
+        quoted += piece
+    quoted = quoted.strip()
+    return hit, quoted if len(quoted) <= QUOTE_LENGTH else quoted[: QUOTE_LENGTH - 1].rsplit(maxsplit=1)[0] + "…"
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -108,6 +107,17 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(word[:-1] if word.endswith("s") and len(word) > 3 else word for word in words) - _STOP_WORDS
 
 
+def without_unfinished(text: str) -> str:
+    """A text that a model was cut off in, up to the last finished sentence; as it is where there is none.
+
+    >>> without_unfinished("Open daily [Source 1]. Closed on")
+    'Open daily [Source 1].'
+    """
+    *finished, last = sentence_pieces(text) or [""]
+    whole = last.rstrip().endswith((".", "!", "?", "]", ")", '"'))
+    return text if whole or not finished else "".join(finished).rstrip()
+
+
 def admission(text: str) -> str | None:
     """The sentences in which a model says that it lacks the information, or None where it says nothing of the kind.
 
@@ -118,25 +128,24 @@ def admission(text: str) -> str | None:
 
 
 def _written(found: re.Match[str], known: int) -> str:
-    before, listed, after = found[1], found[2], found[3]
+    """A citation as it is written; a NUL where nothing of it is known."""
+    listed = (_LISTED.match(found[1]) or found)[0]
+    numbers = {int(digits) for digits in re.findall(r"[0-9]+", listed) if len(digits) < 7}
     for first, last in _RANGE.findall(listed):
-        listed += "," + ",".join(map(str, range(int(first), min(int(last), known) + 1)))
-    numbers = sorted({int(digits) for digits in re.findall(r"[0-9]+", listed) if len(digits) < 7})
-    kept = " ".join(f"[Source {number}]" for number in numbers if 1 <= number <= known)
-    if kept:
-        return f"{before}{kept}{after}"
-    left, right = found.string[: found.start()], found.string[found.end() :]
-    if not left or left.endswith("\n") or not right or right[0] in _BEFORE_PUNCTUATION or right[0] == "\n":
-        return ""
-    return " "
+        numbers.update(range(int(first), int(last)))
+    return " ".join(f"[Source {number}]" for number in sorted(numbers) if 1 <= number <= known) or "\0"
 
 
-def _in_front(text: str) -> str:
-    before = None
-    while text != before:
-        before = text
-        text = _BEHIND.sub(r" \2\1", text)
-    return text
+def _closed(gap: re.Match[str]) -> str:
+    """What stands where citations were taken out: nothing, or one space between words."""
+    left, right = gap.string[: gap.start()][-1:], gap.string[gap.end() :][:1]
+    return "" if left in ("", "\n") or right in ("", *"\n.,;:!?)") else " "
+
+
+def _swapped(found: re.Match[str]) -> str:
+    """Citations behind a full stop go before it, so that a sentence holds its own: "A. [Source 1]" -> "A [Source 1]."."""
+    next_word = found.string[found.end() :].lstrip(" \t")[:1]
+    return found[0] if next_word.islower() else f" {found[2]}{found[1]}"  # "[Source 2] says ..." is a subject
 
 
 def _bounded(text: str, max_sentences: int | None, max_words: int | None) -> str:
@@ -154,11 +163,12 @@ def _bounded(text: str, max_sentences: int | None, max_words: int | None) -> str
 
 
 def _words(text: str) -> list[re.Match[str]]:
-    return list(re.finditer(r"\S+", _MARKER.sub(lambda found: " " * len(found[0]), text)))
+    """Its words in place; citations are none."""
+    return list(re.finditer(r"\S*\w\S*", _MARKER.sub(lambda found: " " * len(found[0]), text)))
 
 
 def _cut(sentence: str, max_words: int) -> str:
     """Its first words; what it cites beyond them stays."""
     kept = sentence[: _words(sentence)[max_words - 1].end()]
-    lost = [found for found in _MARKER.findall(sentence[len(kept) :]) if f"[Source {found}]" not in kept]
-    return " ".join([f"{kept}…", *(f"[Source {number}]" for number in dict.fromkeys(lost))])
+    lost = dict.fromkeys(number for number in _MARKER.findall(sentence[len(kept) :]))
+    return " ".join([f"{kept}…", *(f"[Source {number}]" for number in lost if f"[Source {number}]" not in kept)])

@@ -32,6 +32,7 @@ def decode(of: type[T], body: bytes) -> T:
 
     Raises InvalidInput with the path of the field and its description, or UnknownField with those there are.
 
+    >>> from typing import Annotated
     >>> class Page(msgspec.Struct):
     ...     size: Annotated[int, msgspec.Meta(le=50, description="a whole number up to 50")]
     >>> decode(Page, b'{"size": 51}')
@@ -67,18 +68,22 @@ def _refused(of: type, message: str) -> InvalidInput:
 
 def _accepted(of: type, path: str) -> tuple[list[str], str]:
     """Of the field at `path` ("filters.lang"): the names of its own fields, and its description."""
-    found: inspect.Type = inspect.type_info(of)
-    fields: tuple[inspect.Field, ...] = ()
+    fields, description = _fields(inspect.type_info(of))
+    for name in filter(None, path.split(".")):
+        if name not in fields:  # an element of a list, or a name made up to look like a path
+            return list(fields), ""
+        fields, description = _fields(fields[name])
+    return list(fields), description
+
+
+def _fields(of: inspect.Type) -> tuple[dict[str, inspect.Type], str]:
     description = ""
-    for name in [None, *filter(None, path.split("."))]:
-        if name is not None:
-            found = next(field.type for field in fields if field.encode_name == name)
-        if isinstance(found, inspect.UnionType):
-            found = next(each for each in found.types if not isinstance(each, inspect.NoneType))
-        if isinstance(found, inspect.Metadata):
-            description, found = (found.extra_json_schema or {}).get("description", ""), found.type
-        fields = found.fields if isinstance(found, inspect.StructType) else ()
-    return [field.encode_name for field in fields], description
+    if isinstance(of, inspect.UnionType):
+        of = next(each for each in of.types if not isinstance(each, inspect.NoneType))
+    if isinstance(of, inspect.Metadata):
+        description, of = (of.extra_json_schema or {}).get("description", ""), of.type
+    fields = of.fields if isinstance(of, inspect.StructType) else ()
+    return {field.encode_name: field.type for field in fields}, description
 
 
 class JsonBody(AbstractDTO[Any]):

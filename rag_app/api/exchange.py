@@ -9,7 +9,7 @@ from typing import cast
 from urllib.parse import quote
 from uuid import uuid4
 
-from litestar.datastructures import Headers, MutableScopeHeaders
+from litestar.datastructures import Headers
 from litestar.enums import ScopeType
 from litestar.types import Message, Scope
 
@@ -51,7 +51,8 @@ async def finish(message: Message, scope: Scope) -> None:
     if message["type"] != "http.response.start" or scope["type"] != ScopeType.HTTP:
         return
     current = exchange(scope)
-    MutableScopeHeaders.from_message(message).update(current.headers)
+    added = ((name.lower().encode(), value.encode()) for name, value in current.headers.items())
+    message["headers"] = [*message.get("headers", ()), *added]
     path = quote(scope["path"])  # a line break in it would be a line of the log
     logger.info("%s %s %d in %d ms", scope["method"], path, message["status"], current.elapsed_ms)
 

@@ -1,6 +1,7 @@
 """The HTTP application, put together from what it is given."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from litestar import Litestar, Request, Response, Router
@@ -14,10 +15,12 @@ from rag_app.api import docs, health
 from rag_app.api.auth import Tokens
 from rag_app.api.collaborators import People, Pipeline, RateLimiter, Readiness
 from rag_app.api.exchange import REQUEST_ID_HEADER, begin, finish
-from rag_app.api.gate import Gate
+from rag_app.api.gate import gate
 from rag_app.api.problems import KINDS, plain_envelope, respond
 from rag_app.api.surface import surface_of
 from rag_app.api.surfaces import SURFACES
+
+Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
 
 LARGEST_BODY = 1_000_000
 """Bytes. The longest question is 2 kB in the widest script."""
@@ -53,11 +56,11 @@ def api(
     tokens: Tokens,
     readiness: Readiness,
     version: str,
-    lifespan: Sequence[Any] = (),
+    lifespan: Sequence[Lifespan] = (),
 ) -> Litestar:
     """All surfaces, health and documentation as one ASGI application.
 
-    `lifespan` are Litestar's: context managers entered before the first request and left after the last.
+    `lifespan`: makers of context managers, entered before the first request and left after the last.
     """
 
     def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[Struct]:
@@ -67,7 +70,7 @@ def api(
 
     routers = [
         Router(
-            "/", route_handlers=surface.handlers, guards=[Gate(surface.name, surface.limit, tokens, people, limiter)]
+            "/", route_handlers=surface.handlers, guards=[gate(surface.name, surface.limit, tokens, people, limiter)]
         )
         for surface in SURFACES
     ]

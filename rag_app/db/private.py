@@ -64,6 +64,7 @@ ALTER DEFAULT PRIVILEGES FOR ROLE rag_owner IN SCHEMA public GRANT SELECT, INSER
 ALTER DEFAULT PRIVILEGES FOR ROLE rag_owner IN SCHEMA public GRANT USAGE ON SEQUENCES TO rag_app;
 ALTER DEFAULT PRIVILEGES FOR ROLE rag_owner IN SCHEMA public GRANT EXECUTE ON FUNCTIONS TO rag_app;
 """
+_SSL_REQUEST = bytes.fromhex("00000008 04d2162f")  # the shortest message that PostgreSQL answers: with N, for no
 _PATIENCE = 120  # seconds for a start or a stop: crash recovery replays up to a gigabyte of log
 _INSTEAD = "set RAG_DATABASE_URL and RAG_DATABASE_OWNER_URL to a PostgreSQL of yours"
 
@@ -214,8 +215,9 @@ class _Cluster:
         with suppress(FileNotFoundError, ConnectionError, TimeoutError):
             lines = (self.home / "data" / "postmaster.pid").read_text().splitlines()
             if len(lines) > 7 and lines[7].strip() == "ready":
-                socket.create_connection(("127.0.0.1", int(lines[3])), timeout=1).close()
-                return int(lines[3])
+                with socket.create_connection(("127.0.0.1", int(lines[3])), timeout=1) as probe:
+                    probe.sendall(_SSL_REQUEST)  # a server that was just killed still accepts; only a live one answers
+                    return int(lines[3]) if probe.recv(1) else None
         return None
 
     @contextmanager

@@ -11,8 +11,8 @@ The last one is for acts on behalf of an organization as a whole: ingestion, del
 widens nothing across organizations, and no request of a principal sets it.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncpg
@@ -57,7 +57,12 @@ def asyncpg_url(url: str) -> URL:
 
 def create_engine(url: str, **options: Any) -> AsyncEngine:
     """An engine that says StoreFailed wherever the database cannot be reached, goes away or is out of order."""
-    engine = create_async_engine(asyncpg_url(url), connect_args={"timeout": _SECONDS_TO_CONNECT}, **options)
+    engine = create_async_engine(
+        asyncpg_url(url),
+        connect_args={"timeout": _SECONDS_TO_CONNECT},
+        hide_parameters=True,  # an error message goes to logs, what people wrote does not
+        **options,
+    )
     event.listen(engine.sync_engine, "do_connect", _connect)
     event.listen(engine.sync_engine, "handle_error", _store_failed)
     return engine
@@ -82,6 +87,14 @@ def _store_failed(context: ExceptionContext) -> BaseException | None:
     return None
 
 
+@contextmanager
+def _pool_has_room() -> Iterator[None]:
+    try:
+        yield
+    except PoolExhausted as error:
+        raise StoreFailed(f"all connections to PostgreSQL are in use: {error}") from error
+
+
 class Database:
     """A pool of at most `pool_size` connections to one PostgreSQL, made when they are first needed.
 
@@ -102,12 +115,9 @@ class Database:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
         """One transaction, committed at exit, for the tables without row-level security: in the others it sees nothing."""
-        with_pool = self._sessions.begin()
-        try:
-            async with with_pool as session:
+        with _pool_has_room():
+            async with self._sessions.begin() as session:
                 yield session
-        except PoolExhausted as error:
-            raise StoreFailed(f"all connections to PostgreSQL are in use: {error}") from error
 
     @asynccontextmanager
     async def scoped(self, scope: Scope, operator: bool = False) -> AsyncIterator[AsyncSession]:
@@ -122,11 +132,9 @@ class Database:
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[AsyncConnection]:
         """For one statement that is a transaction of its own: one round trip instead of three."""
-        try:
+        with _pool_has_room():
             async with self._autocommit.connect() as connection:
                 yield connection
-        except PoolExhausted as error:
-            raise StoreFailed(f"all connections to PostgreSQL are in use: {error}") from error
 
     @asynccontextmanager
     async def dedicated(self) -> AsyncIterator[AsyncConnection]:

@@ -32,12 +32,13 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.types import Uuid
 
 from rag_app.db.models import SourceBuildRow, SourceRow
 from rag_app.db.session import Database
-from rag_app.domain.errors import NotFound
+from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, Visibility
 
@@ -86,6 +87,9 @@ class SourceLedger:
         """Write down these sources as they are now, and that their chunks are about to be written.
 
         From here on `visible` gives the new version. A source that was being deleted is back.
+        All or nothing. Raises InvalidInput for a site of another organization, a private source without an owner,
+        an organization or owner that does not exist, text with a NUL in it; also where visibility "global" and the
+        public organization do not come together.
         """
         if not batch:
             return
@@ -99,9 +103,13 @@ class SourceLedger:
             }
             for source, _ in batch
         ]
-        async with self._database.scoped(_organizations_of(source for source, _ in batch), operator=True) as session:
-            await session.execute(_UPSERT_SOURCE, [_values(source, content) for source, content in batch])
-            await session.execute(_UPSERT_BUILD, builds)
+        scope = _organizations_of(source for source, _ in batch)
+        try:
+            async with self._database.scoped(scope, operator=True) as session:
+                await session.execute(_UPSERT_SOURCE, [_values(source, content) for source, content in batch])
+                await session.execute(_UPSERT_BUILD, builds)
+        except DBAPIError as error:
+            raise _refused(error) from error
 
     async def finish(self, source: Source, generation_id: int, chunks: int) -> None:
         """As `finish_many`, for one."""
@@ -265,6 +273,25 @@ _FINISH = (
 )
 
 
+_REFUSALS = {
+    "fk_sources_org_id": ("organization", "there is none of this id"),
+    "fk_sources_org_id_site_id": ("site", "the organization has none of this id"),
+    "fk_sources_owner_id": ("owner", "there is no user of this id"),
+    "fk_source_builds_generation_id": ("generation", "there is none of this id"),
+    "ck_sources_private_has_owner": ("visibility", "a source for its owner alone needs an owner"),
+    "ck_sources_global_is_public": ("visibility", "all sources of the public organization, and only those, are global"),
+}
+
+
+def _refused(error: DBAPIError) -> Exception:
+    """What was wrong with a source, from the constraint that refused it."""
+    cause = error.orig.__cause__ if error.orig else None
+    field, problem = _REFUSALS.get(getattr(cause, "constraint_name", None) or "", ("source", ""))
+    if not problem and (getattr(cause, "sqlstate", None) or "")[:2] == "22":  # data exception
+        problem = f"not a text for PostgreSQL: {cause}"
+    return InvalidInput(field, None, problem) if problem else error
+
+
 def _organization(org_id: UUID) -> Scope:
     return Scope(frozenset({org_id}))
 
@@ -284,7 +311,9 @@ def _build_in(generation_id: int) -> ColumnElement[bool]:
 
 def _seen_by(scope: Scope) -> list[ColumnElement[bool]]:
     """What row-level security leaves to the query: the organizations again, the site, and what is on its way out."""
-    seen = [SourceRow.org_id == any_(literal(sorted(scope.organizations), ARRAY(Uuid))), SourceRow.deleted_at.is_(None)]
+    # IS TRUE keeps it a filter: counted twice as an index condition, it would outbid the ids on a fresh table
+    ours = (SourceRow.org_id == any_(literal(sorted(scope.organizations), ARRAY(Uuid)))).is_(True)
+    seen: list[ColumnElement[bool]] = [ours, SourceRow.deleted_at.is_(None)]
     return [*seen, SourceRow.site_id == scope.site] if scope.site else seen
 
 

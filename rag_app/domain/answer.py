@@ -75,11 +75,20 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a model counted for one answer."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """An answer, or a refusal: `model` is None and `text` the refusal when no answer was given.
 
     `hits` are those the answer was made from (or, when refused, the best there were); `citations` the ones
-    its text refers to, numbered from 1 without gaps; `average_relevance` is the mean of the five best scores.
+    its text refers to, numbered from 1 without gaps (when refused, one a source); `average_relevance` is the mean
+    of the five best scores. `usage` is what a model was paid for, even where its answer was refused.
     """
 
     text: str
@@ -89,6 +98,7 @@ class Answer:
     hits: tuple[Hit, ...] = ()
     citations: tuple[Citation, ...] = ()
     average_relevance: float = 0.0
+    usage: Usage | None = None
 
     @property
     def refused(self) -> bool:

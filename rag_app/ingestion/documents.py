@@ -9,7 +9,7 @@ class Passage:
     """A piece of a document with its place in it.
 
     The splitter never joins two passages, and splits one that is too long. A heading is in `section`, not in `text`,
-    unless it has nothing below it: what is embedded should carry both.
+    unless it has nothing below it (a page of a PDF keeps its own): what is embedded should carry both.
     """
 
     text: str

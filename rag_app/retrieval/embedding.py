@@ -64,13 +64,13 @@ class MiniLM(BaseEmbedding):
         return mean / np.float32(np.linalg.norm(mean))
 
     def _get_text_embedding(self, text: str) -> list[float]:
-        return self.encode(text).tolist()
+        return _floats(self.encode(text))
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return [vector.tolist() for vector in self._pool.map(self.encode, texts)]
+        return [_floats(vector) for vector in self._pool.map(self.encode, texts)]
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
-        return (await asyncio.get_running_loop().run_in_executor(self._pool, self.encode, text)).tolist()
+        return _floats(await asyncio.get_running_loop().run_in_executor(self._pool, self.encode, text))
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return list(await asyncio.gather(*map(self._aget_text_embedding, texts)))
@@ -91,6 +91,11 @@ class MiniLM(BaseEmbedding):
         while len(self._cache) > self.cache_size:
             self._cache.popitem(last=False)
         return vector
+
+
+def _floats(vector: npt.NDArray[np.float32]) -> list[float]:
+    values: list[float] = vector.tolist()
+    return values
 
 
 def _openai(model: str, api_base: str | None, api_key: str | None) -> BaseEmbedding:

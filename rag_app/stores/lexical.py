@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from rag_app.domain.errors import StoreFailed
-from rag_app.stores.postgres import plain_dsn
+from rag_app.stores.postgres import plain_dsn, postgres_failures
 
 _TERMS = """
     SELECT number, term, sum(tf)::integer AS tf
@@ -23,12 +22,10 @@ class Analyzer:
     async def __call__(self, languages: Sequence[str], texts: Sequence[str]) -> list[dict[int, int]]:
         """The terms of each text, analyzed in the language at its place."""
         found: list[dict[int, int]] = [{} for _ in texts]
-        try:
+        with postgres_failures():
             if self._pool is None:
                 self._pool = await asyncpg.create_pool(self._dsn, min_size=1, max_size=4, command_timeout=60)
             rows = await self._pool.fetch(_TERMS, list(languages), list(texts))
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-            raise StoreFailed(f"PostgreSQL: {type(error).__name__}: {error}") from error
         for row in rows:
             found[row["number"] - 1][row["term"]] = row["tf"]
         return found

@@ -8,8 +8,8 @@ Row-level security is forced on everything that belongs to a tenant.
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -53,7 +53,7 @@ class PostgresBackend:
 
     async def create(self, owner_dsn: str, spec: IndexSpec, generation: str, dimension: int) -> None:
         """Make the generation's tables, as the role that owns the schema."""
-        with _failures():
+        with postgres_failures():
             owner = await asyncpg.connect(plain_dsn(owner_dsn))
             try:
                 async with owner.transaction():
@@ -72,7 +72,7 @@ class PostgresBackend:
 
         `operator`: sees private sources of its organizations too; for ingestion, never for a question.
         """
-        with _failures():
+        with postgres_failures():
             if self._pool is None:
                 self._pool = await asyncpg.create_pool(
                     self._dsn, min_size=1, max_size=self._connections, init=_prepare, command_timeout=60
@@ -339,11 +339,10 @@ async def _prepare(connection: asyncpg.Connection) -> None:
     await register_vector(connection)
 
 
-class _failures:
-    """Whatever the driver raises is a StoreFailed; a message never carries a value of a row."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError | TimeoutError):
-            raise StoreFailed(f"PostgreSQL: {type(error).__name__}: {error}") from error
+@contextmanager
+def postgres_failures() -> Iterator[None]:
+    """Whatever the driver raises is a StoreFailed."""
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        raise StoreFailed(f"PostgreSQL: {type(error).__name__}: {error}") from error

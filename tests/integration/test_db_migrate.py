@@ -87,10 +87,10 @@ async def test_models_and_migrations_agree(server: PrivatePostgres) -> None:
     environment = {**os.environ, "RAG_DATABASE_OWNER_URL": server.owner_url}
 
     def alembic(*arguments: str) -> str:
+        command = [sys.executable, "-m", "alembic", *arguments]
         done = subprocess.run(
-            [sys.executable, "-m", "alembic", *arguments],
-            cwd=MIGRATIONS.parent, env=environment, capture_output=True, text=True,
-        )  # fmt: skip
+            command, cwd=MIGRATIONS.parent, env=environment, capture_output=True, text=True, check=False
+        )
         return done.stdout + done.stderr
 
     assert "Target database is not up to date" in alembic("check")
@@ -137,7 +137,7 @@ def test_processes_that_migrate_at_once_do_it_once(server: PrivatePostgres) -> N
         "upgrade(sys.argv[1], sys.argv[2], Path(sys.argv[3]))"
     )
     command = [sys.executable, "-c", program, server.owner_url, server.app_url, str(MIGRATIONS)]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=MIGRATIONS.parent) for _ in range(3)]
     for process in processes:
         _, complaint = process.communicate(timeout=60)
         assert process.returncode == 0, complaint
@@ -177,8 +177,30 @@ async def test_the_application_is_granted_its_use_and_no_more(server: PrivatePos
         "DELETE FROM alembic_version",
         "CREATE TABLE mine (id integer)",
     ):
-        with pytest.raises(DBAPIError, match="permission denied|must be owner"):
+        with pytest.raises(DBAPIError, match=r"permission denied|must be owner"):
             await run(url, refused)
+
+
+async def test_a_server_does_not_start_on_an_empty_database_or_as_a_role_that_sees_everything(
+    server: PrivatePostgres,
+) -> None:
+    empty = Database(server.app_url)
+    with pytest.raises(Misconfigured, match=r"at schema revision none.* run `rag-app db upgrade`"):
+        await empty.check()
+    await empty.close()
+
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    await run(
+        superuser(server),
+        "CREATE ROLE climber LOGIN BYPASSRLS PASSWORD 'climb'",
+        "GRANT CONNECT ON DATABASE rag TO climber",
+    )
+    climber = f"postgresql://climber:climb@{server.app_url.partition('@')[2]}"
+    for url, role in (superuser(server), "postgres"), (climber, "climber"):
+        database = Database(url)
+        with pytest.raises(Misconfigured, match=rf"connects as '{role}'.*row-level security.*CREATE ROLE"):
+            await database.check()
+        await database.close()
 
 
 async def test_one_role_for_both_needs_no_grants(server: PrivatePostgres) -> None:
@@ -190,18 +212,18 @@ async def test_one_role_for_both_needs_no_grants(server: PrivatePostgres) -> Non
 
 async def test_a_role_that_is_missing_is_named_and_nothing_is_done(server: PrivatePostgres) -> None:
     url = f"postgresql://nobody_yet:x@{server.app_url.partition('@')[2]}"
-    with pytest.raises(Misconfigured, match="no role 'nobody_yet'.*CREATE ROLE"):
+    with pytest.raises(Misconfigured, match=r"no role 'nobody_yet'.*CREATE ROLE"):
         migrate.upgrade(server.owner_url, url, MIGRATIONS)
     assert migrate.current(server.owner_url) is None
     assert "sources" not in await tables(server.owner_url)
 
 
 def test_what_cannot_be_migrated(server: PrivatePostgres, tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="cannot migrate.*nonesuch"):
+    with pytest.raises(Misconfigured, match=r"cannot migrate.*nonesuch"):
         migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, "nonesuch")
     with pytest.raises(Misconfigured, match="cannot migrate"):
         migrate.upgrade(server.owner_url, server.app_url, tmp_path / "100%")
-    with pytest.raises(Misconfigured, match="RAG_DATABASE_OWNER_URL's role cannot migrate.*permission denied"):
+    with pytest.raises(Misconfigured, match=r"RAG_DATABASE_OWNER_URL's role cannot migrate.*permission denied"):
         migrate.upgrade(server.app_url, server.app_url, MIGRATIONS)
     with pytest.raises(StoreFailed):
         migrate.upgrade("postgresql://rag_owner:x@127.0.0.1:1/rag", server.app_url, MIGRATIONS)

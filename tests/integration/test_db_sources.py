@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -14,13 +15,16 @@ from rag_app.db.generations import Generations
 from rag_app.db.people import People
 from rag_app.db.session import Database
 from rag_app.db.sources import Build, BuildState, SourceLedger
-from rag_app.domain.errors import NotFound, StoreFailed
+from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility
-from tests.conftest import NewOrganization
+from tests.conftest import MIGRATIONS, NewOrganization
 
 INDEX = "book"
-PASSAGES = [{"text": "It was a dark and stormy night.", "page": 1}, {"text": "œuvre 🐈", "section": "II"}]
+PASSAGES: list[dict[str, Any]] = [
+    {"text": "It was a dark and stormy night.", "page": 1},
+    {"text": "œuvre 🐈", "section": "II"},
+]
 
 
 @pytest.fixture
@@ -110,9 +114,9 @@ async def test_generations_are_built_apart(
     other = (await Generations(database).create("other", "qdrant", "m", 8, {})).id
     await write(ledger, generation, source(org))
     await ledger.begin(source(org, version="v2"), [], other)
-    id = source(org).id
-    assert await ledger.visible(of(org), generation, [id]) == {id: "v1"}
-    assert await ledger.visible(of(org), other, [id]) == {id: "v2"}
+    same = source(org).id
+    assert await ledger.visible(of(org), generation, [same]) == {same: "v1"}
+    assert await ledger.visible(of(org), other, [same]) == {same: "v2"}
     assert await ledger.unfinished(org, INDEX, generation) == []
 
 
@@ -225,13 +229,39 @@ async def test_a_source_that_returns_while_it_is_deleted_is_written_again_everyw
     assert await ledger.visible(of(org), generation, [back.id]) == {back.id: "v1"}
 
 
-async def test_a_batch_is_written_whole_or_not_at_all(ledger: SourceLedger, org: UUID, generation: int) -> None:
-    foreign_site = source(org, "ch2.md", site_id=uuid4())
-    with pytest.raises(Exception, match="fk_sources_org_id_site_id"):
-        await ledger.begin_many([(source(org), []), (foreign_site, [])], generation)
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("site", {"site_id": uuid4()}),
+        ("owner", {"owner_id": uuid4()}),
+        ("organization", {"org_id": uuid4()}),
+        ("visibility", {"visibility": Visibility.USER}),
+        ("visibility", {"visibility": Visibility.GLOBAL}),
+        ("visibility", {"org_id": PUBLIC_ORGANIZATION}),
+        ("source", {"title": "a\x00b"}),
+        ("source", {"metadata": {"tag": "a\x00b"}}),
+    ],
+)
+async def test_a_batch_is_written_whole_or_not_at_all(
+    ledger: SourceLedger, org: UUID, generation: int, field: str, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        await ledger.begin_many([(source(org), []), (replace(source(org, "ch2.md"), **wrong), [])], generation)
+    assert refusal.value.field == field
     assert await listed(ledger, of(org)) == []
+
+
+async def test_a_generation_that_is_not_there(ledger: SourceLedger, org: UUID) -> None:
+    with pytest.raises(InvalidInput, match="generation: there is none"):
+        await ledger.begin(source(org), [], 2**31 - 1)
+
+
+async def test_an_empty_batch_is_nothing(ledger: SourceLedger, org: UUID, generation: int) -> None:
     await ledger.begin_many([], generation)
     await ledger.finish_many([], generation)
+    await ledger.mark_deleting(org, [])
+    await ledger.forget(org, [])
+    assert await ledger.visible(of(org), generation, []) == {}
 
 
 async def test_a_long_list_is_read_page_by_page(
@@ -309,7 +339,7 @@ asyncio.run(hold())
 
 async def test_a_killed_writer_leaves_no_lock(ledger: SourceLedger, database_urls: tuple[str, str], org: UUID) -> None:
     command = [sys.executable, "-c", textwrap.dedent(HOLDER), database_urls[1], str(org)]
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=MIGRATIONS.parent)
     try:
         assert holder.stdout is not None
         assert await asyncio.to_thread(holder.stdout.readline) == "held\n"

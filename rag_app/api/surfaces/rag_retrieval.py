@@ -39,7 +39,7 @@ from rag_app.domain.source import MetadataValue
 
 TAG = Tag("RAG retrieval", "semantic search and cited answers over what an organization knows")
 INDEX = "org_knowledge"
-CAPABILITY = "org_knowledge"
+CAPABILITY = "knowledge_answer"
 DEFAULT_TOP_K = 8
 SNIPPET = 200
 """Characters."""

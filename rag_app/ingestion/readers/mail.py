@@ -14,6 +14,7 @@ from dataclasses import replace
 from email import policy
 from email.message import EmailMessage, Message
 from email.parser import BytesParser
+from functools import partial
 from io import BytesIO
 from pathlib import PurePath
 from typing import BinaryIO, Final, cast
@@ -22,7 +23,7 @@ from rag_app.domain.errors import UnreadableDocument
 from rag_app.ingestion.documents import Document, Passage
 from rag_app.ingestion.readers.markup import html_document
 from rag_app.ingestion.readers.shaping import known
-from rag_app.ingestion.readers.text import attempt, decode
+from rag_app.ingestion.readers.text import attempt, clean, decode
 
 ReadStream = Callable[[BinaryIO, str, str], Iterator[Document | UnreadableDocument]]
 
@@ -54,9 +55,9 @@ def _read(message: EmailMessage, shown: str, read_stream: ReadStream) -> Iterato
         if kind in _SEALED or kind == "message/rfc822" or (attachment and kind not in _SIGNATURES):
             if part.get_content_maintype() != "image" or part.is_attachment():
                 attached.append(part)
-        elif kind in bodies and _payload(part).strip():
-            bodies[kind].append(decode(_payload(part), shown, part.get_content_charset()))
-    plain = "\n\n".join(bodies["text/plain"]).strip()
+        elif kind in bodies:  # one that is blank or garbled does not cost the attachments
+            bodies[kind].append(attempt(partial(decode, _payload(part), shown, part.get_content_charset())) or "")
+    plain = clean("\n\n".join(bodies["text/plain"]))
     if plain.startswith("-----BEGIN PGP MESSAGE-----"):
         raise UnreadableDocument(shown, "encrypted: PGP")
     page = None if plain else attempt(lambda: html_document("\n".join(bodies["text/html"]), shown))

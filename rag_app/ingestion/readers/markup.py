@@ -26,15 +26,15 @@ _DROPPED: Final = (
     *("button", "select", "textarea", "dialog", "rt", "rp"),
 )
 _INVISIBLE: Final = re.compile(
-    r"display:\s*none|visibility:\s*hidden|font-size:\s*0(?![.\d])|opacity:\s*0(?![.\d])", re.IGNORECASE
+    r"display\s*:\s*none|visibility\s*:\s*hidden|(?:font-size|opacity)\s*:\s*0(?![.\d])", re.IGNORECASE
 )
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
-_LINES: Final = {"li", "dt", "dd", "tr", "summary", "figcaption"}
-_BLOCKS: Final = {*block_names, "pre"} - _LINES
+_LINES: Final = {"dt", "dd", "tr", "summary", "figcaption"}
+_BLOCKS: Final = {*block_names, "pre"} - _LINES - {"li"}
 _INLINE: Final = {
     *("a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img", "ins"),
     *("kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt"),
-    *("u", "var", "wbr", "picture", "video", "audio", "input", *_DROPPED),
+    *("li", "u", "var", "wbr", "picture", "video", "audio", "input", *_DROPPED),
 }
 _TAG: Final = re.compile(r"<(/?([a-zA-Z][\w-]*)[^<>]*)>")
 _ITEM: Final = re.compile(r"\s*\n(-|\d+\.)\t\s*")  # the tab is ours: all other white space has become a space
@@ -49,7 +49,7 @@ def read_html(stream: BinaryIO, shown: str) -> Iterator[Document]:
 
 def read_markdown(stream: BinaryIO, shown: str) -> Iterator[Document]:
     metadata, source = front_matter(decode(stream.read(), shown), shown)
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
     for rule in ("html_inline", "html_block"):
         parser.add_render_rule(rule, lambda _, tokens, index, *__: _TAG.sub(_only_html, tokens[index].content))
     yield html_document(parser.render(source), shown, metadata)
@@ -85,7 +85,7 @@ def html_document(html: str, shown: str, metadata: dict[str, object] | None = No
     reading.end_block()
     passages = reading.sections.passages()
     if not passages:
-        raise UnreadableDocument(shown, "no text: the page holds nothing that is shown without scripts")
+        raise UnreadableDocument(shown, "no text that a reader would see")
     return written(metadata or {}, passages, shown, title=named or reading.sections.first, derived=derived)
 
 
@@ -134,10 +134,11 @@ class _Reading:
         else:
             edge = "\n\n" if node.name in _BLOCKS else ""
             self.line.append("\n" if node.name in _LINES else edge)
-            if node.name == "li":
-                ordered = node.parent is not None and node.parent.name == "ol"
-                self.line.append(f"{len(node.find_previous_siblings('li')) + 1}.\t" if ordered else "-\t")
+            item = 0
             for child in node.children:
+                if isinstance(child, Tag) and child.name == "li":
+                    item += 1
+                    self.line.append(f"\n{item}.\t" if node.name == "ol" else "\n-\t")
                 self.walk(child)
             self.line.append(edge)
 

@@ -1,7 +1,7 @@
 """Word, PowerPoint and Excel files (Office Open XML).
 
 Word: paragraphs under their headings, lists, tables, text boxes, insertions; footnotes and endnotes follow at the end,
-then the headers and footers, once. Dropped: comments, deletions, the table of contents.
+then the headers and footers, once. Dropped: comments, deletions, hidden text, the table of contents.
 PowerPoint: a passage per slide, with its number as the page and its title as the section, then "Notes: ..." of the
 speaker. Dropped: comments, charts, pictures, hidden slides, slide numbers and footers.
 Excel: rows as lines (see `shaping`), the sheet's name as the section; formulas as the value last computed; numbers and
@@ -30,9 +30,10 @@ from rag_app.ingestion.readers.shaping import Sections, grouped, iso_date, known
 from rag_app.ingestion.readers.text import LIMIT, attempt
 
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_NOT_SHOWN: Final = {qn("w:del"), qn("w:moveFrom"), qn("w:delText"), qn("w:instrText")}
-_NUMBERED: Final = f"{qn('w:pPr')}/{qn('w:numPr')}"
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_NOT_SHOWN: Final = {qn("w:del"), qn("w:moveFrom"), qn("w:instrText"), qn("w:pPr"), _FALLBACK}
+_HIDDEN: Final = f"{qn('w:rPr')}/{qn('w:vanish')}"
+_NUMBERED: Final = f"{qn('w:pPr')}/{qn('w:numPr')}"
 _SPACES: Final = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
 _FURNITURE: Final = {PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.HEADER}
 _ERRORS: Final = {"#N/A", "#REF!", "#DIV/0!", "#VALUE!", "#NAME?", "#NULL!", "#NUM!"}
@@ -98,7 +99,7 @@ def _text(element: Any) -> str:
     """All that is shown of a paragraph or a cell, which python-docx leaves out where it was inserted or boxed."""
     parts: list[str] = []
     for child in element:
-        if child.tag in _NOT_SHOWN or child.tag == _FALLBACK:
+        if child.tag in _NOT_SHOWN or child.find(_HIDDEN) is not None:
             continue
         if child.tag == qn("w:t"):
             parts.append(child.text or "")
@@ -115,7 +116,9 @@ def _style(paragraph: Paragraph) -> tuple[str, int | None]:
     """The style's name, and the level where it is a heading or made from one."""
     style = attempt(lambda: paragraph.style)
     name = (style.name or "").lower() if style is not None else ""
-    while style is not None:
+    for _ in range(10):  # a broken style may be based on itself
+        if style is None:
+            break
         if heading := re.fullmatch(r"heading (\d)", style.name or "", re.IGNORECASE):
             return name, int(heading[1])
         style = style.base_style
@@ -200,12 +203,9 @@ def cell_text(value: object, number_format: str | None = None) -> str:  # noqa: 
         case float():
             return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.15g}"
         case datetime():
-            whole_day = value.time() == time()
-            return (
-                value.date().isoformat()
-                if whole_day
-                else value.isoformat(" ", "seconds" if value.second else "minutes")
-            )
+            if value.time() == time():
+                return value.date().isoformat()
+            return value.isoformat(" ", "seconds" if value.second else "minutes")
         case date():
             return value.isoformat()
         case time():

@@ -1,14 +1,13 @@
-"""PDF: a passage per page, with the page's number.
+"""PDF: a passage per page, with the page's number, and per bookmark whose title stands on the page.
 
 The text is read as it lies on the page, so that the cells of a table stay in their row: "a | b | c". A page in columns
 of running text is read column by column instead. Wrapped lines are joined, hyphenated words too; blank lines and short
-lines stay. Where there are bookmarks, the section is the one that begins on the page, or goes on there. Derived:
-author, creation date, language; the title unless it is a placeholder. Pages without text are left out: pictures are
-not read. A file that opens without a password is not encrypted to its reader, whatever its owner forbids.
+lines stay. Bookmarks are the sections. Derived: author, creation date, language; the title unless it is a placeholder.
+Pages without text are left out: pictures are not read. A file that opens without a password is not encrypted to its
+reader, whatever its owner forbids.
 """
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -21,11 +20,12 @@ from pypdf.errors import PdfReadError
 from rag_app.domain.errors import UnreadableDocument
 from rag_app.ingestion.documents import Document, Passage
 from rag_app.ingestion.readers.shaping import known, language, sensible
-from rag_app.ingestion.readers.text import attempt, written
+from rag_app.ingestion.readers.text import attempt
 
 _GAP: Final = re.compile(r"(?<=\S) {3,}(?=\S)")
-_BULLET: Final = re.compile(r"(?:[-•◦▪●○*–]|\(?\w{1,3}[.)])\s")
-_BULLET_GAP: Final = re.compile(r"^(\s*(?:[-•◦▪●○*–]|\(?\w{1,3}[.)])) +", re.MULTILINE)
+_MARK: Final = r"(?:[-•◦▪●○*–]|\(?(?:\d{1,3}|[a-zA-Z])[.)])"
+_BULLET: Final = re.compile(rf"{_MARK}\s")
+_BULLET_GAP: Final = re.compile(rf"^(\s*{_MARK}) +", re.MULTILINE)
 _LIGATURES: Final = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"})
 _COLUMN_CHARS: Final = 25  # characters: cells as long as this on both sides of a gap are columns of prose, not a table
 
@@ -36,6 +36,8 @@ def read_pdf(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocu
         if reader.is_encrypted and not reader.decrypt(""):
             raise UnreadableDocument(shown, "encrypted: a password is needed")
         pages = list(reader.pages)
+    except NotImplementedError as error:  # by a certificate, for one
+        raise UnreadableDocument(shown, f"encrypted: {error}") from error
     except PdfReadError as error:
         raise UnreadableDocument(shown, f"truncated or corrupt PDF: {error}") from error
     texts = [attempt(partial(page_text, page)) for page in pages]
@@ -46,14 +48,7 @@ def read_pdf(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocu
         yield problem
     if not any(texts):
         raise UnreadableDocument(shown, f"no text layer: {len(pages)} pages of pictures; run OCR on it first")
-    sections = attempt(lambda: _sections(reader)) or []
-    starts = [start for start, _ in sections]
-    passages = []
-    for number, text in enumerate(texts, start=1):
-        if text:
-            place = bisect_left(starts, number)
-            place -= not (place < len(starts) and starts[place] == number)
-            passages.append(Passage(text, sections[place][1] if place >= 0 else None, page=number))
+    passages = tuple(_in_sections(texts, attempt(lambda: _bookmarks(reader)) or []))
     said = attempt(lambda: reader.metadata)
     created = attempt(lambda: said.creation_date if said else None)
     title = sensible(attempt(lambda: said.title if said else None))
@@ -62,7 +57,7 @@ def read_pdf(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocu
         date=created.isoformat() if created else None,
         lang=language(attempt(lambda: reader.root_object.get("/Lang"))),
     )
-    yield written({}, tuple(passages), shown, title=None if title == PurePath(shown).stem else title, derived=derived)
+    yield Document("", passages, None if title == PurePath(shown).stem else title, derived=derived)
 
 
 def page_text(page: PageObject) -> str:
@@ -96,9 +91,9 @@ def _unwrapped(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
-def _sections(reader: PdfReader) -> list[tuple[int, str]]:
-    """Where the bookmarks begin: page number and heading path, in the order of the pages."""
-    found: list[tuple[int, str]] = []
+def _bookmarks(reader: PdfReader) -> list[tuple[int, tuple[str, ...]]]:
+    """Where they point: page number and heading path, in the order of the pages."""
+    found: list[tuple[int, tuple[str, ...]]] = []
 
     def collect(entries: Sequence[Any], above: tuple[str, ...]) -> None:
         path = above
@@ -109,7 +104,21 @@ def _sections(reader: PdfReader) -> list[tuple[int, str]]:
             path = (*above, " ".join(str(entry.title).split()))
             page = attempt(partial(reader.get_destination_page_number, entry))
             if page is not None and page >= 0:
-                found.append((page + 1, " > ".join(path)))
+                found.append((page + 1, path))
 
     collect(reader.outline, ())
-    return sorted(found, key=lambda start: start[0])
+    return sorted(found, key=lambda bookmark: bookmark[0])
+
+
+def _in_sections(texts: Sequence[str | None], bookmarks: list[tuple[int, tuple[str, ...]]]) -> Iterator[Passage]:
+    """The pages, cut where a bookmark's title stands in a line of its own; one that is not found begins with the page."""
+    section = None
+    for number, text in enumerate(texts, start=1):
+        rest = text or ""
+        for path in (path for page, path in bookmarks if page == number):
+            title = r"\s+".join(map(re.escape, path[-1].split()))
+            if title and (heading := re.search(rf"^{title}\s*$", rest, re.MULTILINE | re.IGNORECASE)):
+                yield Passage(rest[: heading.start()], section, page=number)
+                rest = rest[heading.start() :]
+            section = " > ".join(path)
+        yield Passage(rest, section, page=number)

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 from rag_app.domain.errors import UnreadableDocument
 from rag_app.ingestion.documents import Document, Passage
-from rag_app.ingestion.readers.text import decode, written
+from rag_app.ingestion.readers.text import clean, decode, written
 
 LINE_BYTES: Final = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 
@@ -66,7 +66,7 @@ def _record(value: object, shown: str, place: str = "") -> Document:
         if not isinstance(value, dict):
             raise UnreadableDocument(shown, "not an object")
         text = value.pop("text", None)
-        if not isinstance(text, str) or not text.strip():
+        if not isinstance(text, str) or not clean(text):
             raise UnreadableDocument(shown, 'no "text" (only "text" is read, not "content" or "body")')
         return written(value, (Passage(text),), shown, name=str(value.get("id") or place) if place else "")
     except UnreadableDocument as error:

@@ -19,6 +19,7 @@ from rag_app.ingestion.documents import Document, Passage
 
 T = TypeVar("T")
 
+FRONT_MATTER_CHARS: Final = 20_000  # characters; what people write is shorter, and reading more of it takes seconds
 LIMIT: Final = 512 * 1024 * 1024  # bytes of a document once unpacked: it is held in memory, beside the models
 
 _MARKS: Final = {  # UTF-32 first: its little-endian mark starts with that of UTF-16
@@ -96,10 +97,10 @@ def _decoded(data: bytes, declared: str | None) -> str | None:
     for encoding in (declared, "utf-8") if b"\x1b" in data else ("utf-8", declared):  # ISO-2022-JP is valid UTF-8
         try:
             return data.decode(encoding)
-        except (UnicodeError, LookupError):
+        except (ValueError, LookupError):  # malformed bytes, or a malformed name of an encoding
             continue
     text = data.decode(errors="replace")
-    if text.count("\ufffd") * 10 <= sum(char > "\x7f" for char in text):  # UTF-8 with some damage
+    if text.count("\ufffd") * 10 <= len(text) - len(text.encode("ascii", "ignore")):  # UTF-8 with some damage
         return text
     matches = from_bytes(data, cp_isolation=_LEGACY)
     if (best := matches.best()) is None:
@@ -117,6 +118,10 @@ def front_matter(text: str, shown: str) -> tuple[dict[str, object], str]:
     if (match := _FRONT_MATTER.match(text)) is None:
         return {}, text
     try:
+        if len(match[1]) > FRONT_MATTER_CHARS:
+            raise yaml.YAMLError(f"longer than {FRONT_MATTER_CHARS} characters")
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(match[1])):
+            raise yaml.YAMLError("aliases are not allowed")  # nested, a few lines unfold to gigabytes
         found = yaml.safe_load(match[1])
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: 2024-13-45
         if _KEY.search(match[1]) is None:

@@ -1,0 +1,43 @@
+# Everything happens in .venv/ of this checkout; uv is brought when it is missing.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export UV_COMPILE_BYTECODE := 1
+export UV_PROJECT_ENVIRONMENT := .venv
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+RUN := .venv/bin
+
+.PHONY: help demo test lint types check docs wheel clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: .venv/.synced ## load the sample corpora, ask them questions, serve (CHECK=1: exit instead of serving)
+	@$(RUN)/rag-app demo $(if $(CHECK),--check)
+
+test: .venv/.synced ## run all tests, on a real PostgreSQL and both vector stores
+	$(RUN)/pytest $(PYTEST_ARGS)
+
+lint: .venv/.synced ## ruff and import contracts
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/lint-imports
+
+types: .venv/.synced ## mypy, strict
+	$(RUN)/mypy
+
+check: lint types test ## what CI runs
+
+docs: .venv/.synced ## regenerate what is generated: docs/settings.md, .env.example
+	$(RUN)/python -m rag_app.settings > docs/settings.md
+	$(RUN)/python -m rag_app.settings env > .env.example
+
+wheel: .venv/.synced ## build dist/*.whl
+	$(UV) build --wheel
+
+clean: ## remove the environment, the demo's database and caches
+	rm -rf .venv .tools .rag dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/.synced: pyproject.toml uv.lock
+	@if ! command -v "$(UV)" >/dev/null; then python3 -m venv .tools && .tools/bin/pip install --quiet uv; fi
+	$(UV) sync --frozen --quiet
+	@touch .venv/.synced

@@ -1,0 +1,192 @@
+"""The answer without a model: the sentences of the sources that answer the question, in their own words, cited.
+
+Ranking by cosine with the question, a little word overlap and the source's own relevance; measured on CLAP-NQ
+against the sentences that people selected (docs/answering.md).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llama_index.core.base.embeddings.base import BaseEmbedding
+
+from rag_app.answering.citations import content_words
+from rag_app.answering.context import Context
+from rag_app.answering.models import Draft
+from rag_app.answering.synthesizers import Synthesizer
+from rag_app.retrieval.embedding import embed_query, embed_texts
+from rag_app.retrieval.text import sentences
+
+MODEL = "extractive"
+MAX_RANKED = 40
+"""Sentences that are embedded for one answer; of more, those with the most words of the question."""
+MAX_CHOSEN = 3
+GAP = 0.35
+"""How far below the best score a second and third sentence may lie."""
+_OVERLAP_WEIGHT, _SOURCE_WEIGHT = 0.1, 0.5
+_SAME = 0.8
+_LONG, _LONGEST = 40, 80
+
+_OWN_LINE = re.compile(r"\s*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\||[^.!?:|]{1,40}:\s+\S)")
+_BULLET = re.compile(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
+_KEY_VALUE = re.compile(r"^[^.!?:|]{1,40}:\s+\S")
+_RULER = re.compile(r"^[\s|:=_*–-]*$")
+_ENDED = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
+_INNER_END = re.compile(r"(?<=[.!?])\s+(?=[\"'“‘(]*[A-Z])")
+_POINTS_BACK = re.compile(r"(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
+# Sentences that speak to whoever answers, not to the reader: quoting them would only pass an attack on.
+_TO_THE_ANSWERER = re.compile(
+    r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instruction|prompt|rule|context|above|previous|question)s?\b"
+    r"|\byour (?:answer|response|reply|output|final answer)\b|\bsystem prompt\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A sentence of block `block`, at `place` in it. `lead` is the question or heading it stands under."""
+
+    block: int
+    place: int
+    text: str
+    lead: str = ""
+
+
+class ExtractiveSynthesizer(Synthesizer):
+    """Picks one to three sentences; nothing is made up, and the model is called "extractive"."""
+
+    def __init__(self, embedder: BaseEmbedding) -> None:
+        super().__init__()
+        self._embedder = embedder
+
+    async def write(self, question: str, context: Context) -> Draft:
+        pool = [passage for number, block in enumerate(context.blocks) for passage in passages(block.body, number)]
+        relevance = [_SOURCE_WEIGHT * block.score for block in context.blocks]
+        wanted = content_words(question)
+        prior = [
+            _OVERLAP_WEIGHT * len(wanted & content_words(passage.text)) / max(1, len(wanted)) + relevance[passage.block]
+            for passage in pool
+        ]
+        ranked = sorted(range(len(pool)), key=lambda i: -prior[i])[:MAX_RANKED]
+        if not ranked:
+            return Draft("", MODEL)
+        asked = await embed_query(self._embedder, question)
+        vectors = await embed_texts(self._embedder, [f"{pool[i].lead} {pool[i].text}".strip() for i in ranked])
+        cosine = np.asarray(vectors) @ np.asarray(asked)
+        scored = sorted(
+            ((float(c) + prior[i], pool[i]) for c, i in zip(cosine, ranked, strict=True)), key=lambda each: -each[0]
+        )
+        return Draft(_written(_chosen(scored, pool)), MODEL)
+
+
+def passages(text: str, block: int = 0) -> list[Passage]:
+    """The sentences, list items, table rows and `key: value` lines of a text that can answer something.
+
+    Headings and questions are not among them, unless a text has only headings; what follows one carries it as its lead.
+
+    >>> [(each.lead, each.text) for each in passages("# Prices\\n\\nA cut is $40. Do you park? Yes, free of charge.")]
+    [('Prices', 'A cut is $40.'), ('Do you park?', 'Yes, free of charge.')]
+    """
+    units = [unit for unit in _units(text) if re.search(r"\w", unit) and not _TO_THE_ANSWERER.search(unit)]
+    found: list[Passage] = []
+    lead = ""
+    for place, unit in enumerate(units):
+        if unit.endswith("?") or _is_heading(unit):
+            lead = _BULLET.sub("", unit.lstrip("# "))
+            continue
+        words = unit.split()
+        shown = " ".join(words[:_LONGEST]) + ("…" if len(words) > _LONGEST else "")
+        found.append(Passage(block, place, _BULLET.sub("", shown), lead))
+        lead = ""
+    return found or [Passage(block, place, unit) for place, unit in enumerate(units) if not unit.endswith("?")]
+
+
+def _units(text: str) -> Iterator[str]:
+    """Sentences, and lines that stand for themselves."""
+    for line in _lines(text):
+        for sentence in sentences(line):
+            # Two apostrophes look like quotes, and what is between them like one sentence.
+            yield from _INNER_END.split(sentence) if len(sentence.split()) > _LONG else [sentence]
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Paragraphs, each in one line; list items, table rows and `key: value` lines are not joined with neighbours."""
+    lines = text.splitlines()
+    paragraph: list[str] = []
+    columns: list[str] = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        row = _cells(line)
+        columns = columns if row else []
+        if _OWN_LINE.match(line) or row or not line.strip():
+            yield " ".join(paragraph)
+            paragraph = []
+            if row and _RULER.match(following) and following.strip():
+                columns = row
+            elif not _RULER.match(line):
+                yield _row(row, columns) if row else line
+        else:
+            paragraph.append(line.strip())
+            if not _ENDED.search(line.strip()) and len(line) < 40 and following[:1].isupper():
+                yield " ".join(paragraph)  # a short line of its own, not a wrapped one
+                paragraph = []
+    yield " ".join(paragraph)
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a table's row; none where the line is no row."""
+    if line.strip().startswith("|") or line.count("|") > 1:
+        return [cell.strip() for cell in line.strip().strip("|").split("|")]
+    return [cell.strip() for cell in line.split("\t")] if "\t" in line.strip() else []
+
+
+def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
+    names = [f"{name}: " if name else "" for name in columns] if len(columns) == len(cells) else [""] * len(cells)
+    return ", ".join(f"{name}{cell}" for name, cell in zip(names, cells, strict=True) if cell)
+
+
+def _is_heading(unit: str) -> bool:
+    """A title, or too little to say anything."""
+    if unit.startswith("#"):
+        return True
+    if _ENDED.search(unit) or _BULLET.match(unit) or _KEY_VALUE.match(unit) or ", " in unit or re.search(r"\d", unit):
+        return False
+    return len(unit.split()) <= 8
+
+
+def _chosen(scored: Sequence[tuple[float, Passage]], pool: Sequence[Passage]) -> list[tuple[float, Passage]]:
+    """Up to three, best first, without near-duplicates; "It ..." brings the sentence before it along."""
+    before = {(passage.block, passage.place + 1): passage for passage in pool}
+    best = scored[0][0]
+    chosen: dict[Passage, float] = {}
+    for score, passage in scored:
+        if score < best - GAP or len(chosen) >= MAX_CHOSEN:
+            break
+        if any(_alike(passage.text, other.text) for other in chosen):
+            continue
+        chosen[passage] = score
+        previous = before.get((passage.block, passage.place))
+        if previous and _POINTS_BACK.match(passage.text) and previous not in chosen and len(chosen) < MAX_CHOSEN:
+            chosen[previous] = score
+    return [(score, passage) for passage, score in chosen.items()]
+
+
+def _alike(one: str, other: str) -> bool:
+    left, right = content_words(one), content_words(other)
+    return len(left & right) >= _SAME * max(1, len(left | right))
+
+
+def _written(chosen: Sequence[tuple[float, Passage]]) -> str:
+    """Best source first, each in reading order, each sentence with its citation before the full stop."""
+    sources = list(dict.fromkeys(passage.block for _, passage in chosen))
+    ordered = sorted((passage for _, passage in chosen), key=lambda each: (sources.index(each.block), each.place))
+    return " ".join(_cited(passage.text, passage.block + 1) for passage in ordered)
+
+
+def _cited(text: str, number: int) -> str:
+    """
+    >>> _cited("A cut is $40.", 2), _cited("Parking: free", 1)
+    ('A cut is $40 [Source 2].', 'Parking: free [Source 1].')
+    """
+    end = found[0] if (found := _ENDED.search(text)) else "."
+    return f"{text.removesuffix(end).rstrip()} [Source {number}]{end}"

@@ -1,0 +1,70 @@
+"""From a context to a draft: LlamaIndex response synthesizers that cite `[Source N]`."""
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.llms import ChatMessage
+from llama_index.core.prompts.mixin import PromptDictType
+from llama_index.core.response_synthesizers import BaseSynthesizer
+
+from rag_app.answering.context import Context, plain_context
+from rag_app.answering.models import ChatModel, Draft
+from rag_app.answering.prompts import Prompt
+from rag_app.domain.errors import Misconfigured
+
+
+class Synthesizer(BaseSynthesizer):
+    """Writes from numbered context blocks. An engine calls `write`; LlamaIndex may call `asynthesize`,
+    where the nodes are the sources, numbered in their order."""
+
+    def __init__(self) -> None:
+        # BaseSynthesizer.__init__ (llama-index-core 0.14.25, response_synthesizers/base.py:59) turns a missing LLM
+        # into Settings.llm, which is OpenAI, and builds prompt helpers. This is the rest of it, without an LLM.
+        self._llm = None  # type: ignore[assignment]
+        self._callback_manager = CallbackManager()
+        self._streaming = self._multimodal = False
+        self._output_cls = None
+        self._empty_response = ""
+
+    @abstractmethod
+    async def write(self, question: str, context: Context) -> Draft:
+        """Raises ModelFailed or EmbeddingFailed where the model behind it does."""
+
+    async def stream(self, question: str, context: Context) -> AsyncIterator[str]:
+        """The text of a draft as it is written."""
+        yield (await self.write(question, context)).text
+
+    async def aget_response(self, query_str: str, text_chunks: Sequence[str], **response_kwargs: Any) -> str:
+        return (await self.write(query_str, plain_context(text_chunks))).text
+
+    def get_response(self, query_str: str, text_chunks: Sequence[str], **response_kwargs: Any) -> str:
+        raise NotImplementedError("use `await synthesizer.asynthesize(...)`: rag_app's synthesizers are async")
+
+    def _get_prompts(self) -> PromptDictType:
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        raise Misconfigured("prompts are files: add a version to prompts/ and make it active in its manifest")
+
+
+class ModelSynthesizer(Synthesizer):
+    """Asks a model, with a prompt that takes `question` and `context`."""
+
+    def __init__(self, model: ChatModel, prompt: Prompt) -> None:
+        super().__init__()
+        self._model, self._prompt = model, prompt
+
+    async def write(self, question: str, context: Context) -> Draft:
+        return await self._model.chat(self._messages(question, context))
+
+    async def stream(self, question: str, context: Context) -> AsyncIterator[str]:
+        async for delta in self._model.stream(self._messages(question, context)):
+            yield delta
+
+    def _messages(self, question: str, context: Context) -> list[ChatMessage]:
+        return self._prompt.messages(question=question, context=context.text)
+
+    def _get_prompts(self) -> PromptDictType:
+        return {self._prompt.name: self._prompt.template}

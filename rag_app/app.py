@@ -1,0 +1,338 @@
+"""The only place where the parts are put together."""
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+
+from rag_app.answering.capabilities import Capability
+from rag_app.answering.extractive import ExtractiveSynthesizer
+from rag_app.answering.prompts import load_prompts
+from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
+from rag_app.db.generations import Generation, Generations
+from rag_app.db.limits import RateLimiter
+from rag_app.db.migrate import upgrade
+from rag_app.db.people import People
+from rag_app.db.private import private_postgres
+from rag_app.db.session import Database, asyncpg_url
+from rag_app.db.sources import SourceLedger
+from rag_app.domain.errors import Misconfigured, RagError
+from rag_app.domain.scope import Scope
+from rag_app.ingestion.ingest import Ingestor
+from rag_app.ingestion.metadata import Target
+from rag_app.pipeline import Pipeline
+from rag_app.resources import resource_folder
+from rag_app.retrieval.embedding import build_embedder
+from rag_app.retrieval.index import ConfidenceRule, IndexSpec, load_indexes
+from rag_app.retrieval.store import ScopedStore
+from rag_app.settings import Settings
+
+if TYPE_CHECKING:
+    from litestar import Litestar
+
+    from rag_app.stores.postgres import PostgresBackend
+    from rag_app.stores.qdrant import QdrantBackend
+
+_GENERATION_SECONDS = 2.0  # how long a process may go on with a generation after a switch
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrls:
+    """Of the application's role, and of the one that owns the schema (None: this process cannot migrate)."""
+
+    app: str
+    owner: str | None
+    private: bool
+
+
+@contextmanager
+def database_urls(settings: Settings) -> Iterator[DatabaseUrls]:
+    """The configured PostgreSQL; with none, the private one, running and migrated while this context lasts."""
+    chosen = settings.database
+    if chosen.url is not None:
+        owner = chosen.owner_url.get_secret_value() if chosen.owner_url else None
+        yield DatabaseUrls(chosen.url.get_secret_value(), owner, private=False)
+    elif chosen.owner_url is not None:
+        raise Misconfigured("RAG_DATABASE_OWNER_URL is set, RAG_DATABASE_URL is not: set both, or none of them")
+    else:
+        with private_postgres(chosen.home / "postgres") as server:
+            upgrade(server.owner_url, server.app_url, resource_folder("migrations"))
+            yield DatabaseUrls(server.app_url, server.owner_url, private=True)
+
+
+class Backends:
+    """The vector stores in use, each imported and opened when an index first needs it."""
+
+    def __init__(self, settings: Settings, urls: DatabaseUrls, ledger: SourceLedger, generations: Generations) -> None:
+        self._settings, self._urls, self._ledger, self._generations = settings, urls, ledger, generations
+        self._opened: dict[str, PostgresBackend | QdrantBackend] = {}
+        self._active: dict[tuple[str, str], tuple[float, Generation]] = {}
+
+    def kind(self, spec: IndexSpec) -> str:
+        return spec.vector_store or self._settings.store.kind
+
+    def of(self, spec: IndexSpec) -> "PostgresBackend | QdrantBackend":
+        kind = self.kind(spec)
+        if kind not in self._opened:
+            self._opened[kind] = self._open_qdrant() if kind == "qdrant" else self._open_postgres()
+        return self._opened[kind]
+
+    async def open(self, spec: IndexSpec, scope: Scope) -> ScopedStore:
+        """The index's active generation as `scope` sees it. Raises Misconfigured where there is none."""
+        generation = await self.active(spec)
+        return self.of(spec).scoped(spec, generation.table_prefix, scope)
+
+    async def active(self, spec: IndexSpec) -> Generation:
+        key, now = (spec.name, self.kind(spec)), time.monotonic()
+        looked_up, generation = self._active.get(key, (0.0, None))
+        if generation is None or now - looked_up > _GENERATION_SECONDS:
+            generation = await self._generations.active(*key)
+            if generation is None:
+                raise Misconfigured(f"index {spec.name} has not been built in {key[1]}: run `rag-app db upgrade`")
+            self._active[key] = now, generation
+        return generation
+
+    async def build_missing(self, specs: Sequence[IndexSpec], embedder: BaseEmbedding, dimension: int) -> list[str]:
+        """Make a first generation of each index that has none in its store; the names of those made."""
+        made = []
+        for spec in specs:
+            kind = self.kind(spec)
+            if await self._generations.active(spec.name, kind) is None:
+                if self._urls.owner is None:
+                    raise Misconfigured(
+                        "set RAG_DATABASE_OWNER_URL: building an index needs the role that owns the schema"
+                    )
+                generation = await self._generations.create(
+                    spec.name, kind, embedder.model_name, dimension, _built_with(spec)
+                )
+                owner = asyncpg_url(self._urls.owner).render_as_string(hide_password=False)
+                await self.of(spec).create(owner, spec, generation.table_prefix, dimension)
+                await self._generations.activate(generation.id)
+                made.append(spec.name)
+        return made
+
+    async def close(self) -> None:
+        for backend in self._opened.values():
+            await backend.close()
+
+    def _open_postgres(self) -> "PostgresBackend":
+        from rag_app.stores.postgres import PostgresBackend
+
+        return PostgresBackend(self._dsn(), connections=self._settings.database.pool_size)
+
+    def _open_qdrant(self) -> "QdrantBackend":
+        from rag_app.stores.lexical import Analyzer
+        from rag_app.stores.qdrant import QdrantBackend
+
+        chosen = self._settings.store
+        return QdrantBackend(
+            analyze=Analyzer(self._dsn()),
+            visible=self._visible,
+            url=chosen.qdrant_url,
+            path=None if chosen.qdrant_url else chosen.qdrant_path or self._settings.database.home / "qdrant",
+            api_key=chosen.qdrant_api_key.get_secret_value() if chosen.qdrant_api_key else None,
+        )
+
+    async def _visible(self, scope: Scope, generation: str, sources: Sequence[UUID]) -> set[UUID]:
+        known = next(each for _, each in self._active.values() if each.table_prefix == generation)
+        return set(await self._ledger.visible(scope, known.id, sources))
+
+    def _dsn(self) -> str:
+        return asyncpg_url(self._urls.app).render_as_string(hide_password=False)
+
+
+@dataclass(slots=True)
+class Application:
+    """Everything a command or a server works with, over one database."""
+
+    settings: Settings
+    urls: DatabaseUrls
+    indexes: Mapping[str, IndexSpec] = field(init=False)
+    database: Database = field(init=False)
+    people: People = field(init=False)
+    ledger: SourceLedger = field(init=False)
+    limiter: RateLimiter = field(init=False)
+    generations: Generations = field(init=False)
+    backends: Backends = field(init=False)
+    embedder: BaseEmbedding = field(init=False)
+    dimension: int = field(init=False)
+    pipeline: Pipeline = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.indexes = _indexes(self.settings)
+        self.database = Database(self.urls.app, self.settings.database.pool_size)
+        self.people, self.ledger = People(self.database), SourceLedger(self.database)
+        self.limiter, self.generations = RateLimiter(self.database), Generations(self.database)
+        self.backends = Backends(self.settings, self.urls, self.ledger, self.generations)
+        self.embedder, self.dimension = _embedder(self.settings)
+        self.pipeline = Pipeline(
+            self.indexes, self.backends.open, self.embedder, _synthesizers(self.settings, self.embedder)
+        )
+
+    async def start(self) -> None:
+        """Check that what is configured fits what is stored; the private database and new indexes are prepared.
+
+        Raises Misconfigured with what to do, StoreFailed where the database does not answer.
+        """
+        await self.database.check()
+        if self.urls.private:
+            await self.build_missing()
+        for spec in self.indexes.values():
+            await self._check_index(spec)
+
+    async def build_missing(self) -> list[str]:
+        """Make a first generation of each index that has none; the names of those made."""
+        return await self.backends.build_missing(list(self.indexes.values()), self.embedder, self.dimension)
+
+    async def close(self) -> None:
+        await self.backends.close()
+        await self.database.close()
+
+    async def ingestor(self, spec: IndexSpec, target: Target) -> Ingestor:
+        """What writes an organization's sources into an index."""
+        generation = await self.backends.active(spec)
+        store = await self.backends.open(spec, Scope(frozenset({target.org_id}), target.owner_id))
+        return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target)
+
+    async def finish_deletions(self) -> None:
+        """Complete the deletions of sources that a killed process began."""
+        for organization in await self.people.organizations():
+            for spec in self.indexes.values():
+                await (await self.ingestor(spec, Target(organization.id))).finish_deletions()
+
+    async def readiness(self) -> dict[str, str]:
+        """Each part that a request needs: "ok", or what is wrong with it."""
+        return {"database": await _state(self.database.check()), "vector_store": await _state(self._check_stores())}
+
+    async def problems(self) -> dict[str, str]:
+        """For the operator: the readiness of each part, and of each index whether it fits the settings."""
+        found = await self.readiness()
+        for spec in self.indexes.values():
+            found[spec.name] = await _state(self._check_index(spec))
+        return found
+
+    async def _check_index(self, spec: IndexSpec) -> None:
+        self._check_fits(spec, await self.backends.active(spec))
+
+    async def _check_stores(self) -> None:
+        for spec in self.indexes.values():
+            store = await self.backends.open(spec, Scope(frozenset({UUID(int=0)})))
+            await store.fetch([UUID(int=0)])
+
+    def _check_fits(self, spec: IndexSpec, generation: Generation) -> None:
+        was = (generation.embedding_model, generation.dimension)
+        if was != (self.embedder.model_name, self.dimension):
+            raise Misconfigured(
+                f"index {spec.name} was built with {was[0]} ({was[1]} dimensions), the settings say "
+                f"{self.embedder.model_name} ({self.dimension}): set RAG_EMBEDDING back, or ingest into another database"
+            )
+        if dict(generation.settings) != _built_with(spec):
+            raise Misconfigured(
+                f"index {spec.name} was built with other fields or chunking than {spec.name}/index.toml declares: "
+                "put that back, or ingest into another database"
+            )
+
+
+@asynccontextmanager
+async def open_application(settings: Settings, urls: DatabaseUrls) -> AsyncIterator[Application]:
+    """The application, checked and ready, for as long as the context lasts."""
+    application = Application(settings, urls)
+    try:
+        await application.start()
+        yield application
+    finally:
+        await application.close()
+
+
+def create_app() -> "Litestar":
+    """The HTTP application, for any ASGI server: `granian --interface asgi --factory rag_app.app:create_app`."""
+    from litestar import Litestar
+
+    from rag_app.api.auth import Tokens
+    from rag_app.api.server import api
+
+    settings = Settings()
+    resources = ExitStack()
+    application = Application(settings, resources.enter_context(database_urls(settings)))
+
+    @asynccontextmanager
+    async def lifespan(app: Litestar) -> AsyncIterator[None]:
+        with resources:
+            try:
+                await application.start()
+                yield
+            finally:
+                await application.close()
+
+    return api(
+        pipeline=application.pipeline,
+        people=application.people,
+        limiter=application.limiter,
+        tokens=Tokens(settings.jwt_secret(), settings.api.jwt_audience, settings.api.jwt_issuer),
+        readiness=application.readiness,
+        version=version("rag-app"),
+        lifespan=[lifespan],
+    )
+
+
+def _indexes(settings: Settings) -> dict[str, IndexSpec]:
+    """The declared indexes; a fixed confidence rule in the settings replaces theirs."""
+    high, medium = settings.confidence.high, settings.confidence.medium
+    specs = load_indexes(resource_folder("indexes"))
+    if high is None and medium is None:
+        return specs
+    high, medium = 0.75 if high is None else high, 0.60 if medium is None else medium
+    if high < medium:
+        raise Misconfigured("RAG_CONFIDENCE_HIGH_THRESHOLD is below RAG_CONFIDENCE_MEDIUM_THRESHOLD")
+    fixed = ConfidenceRule(signal="mean5", answer_from=medium, high=high)
+    return {name: spec.model_copy(update={"confidence": fixed}) for name, spec in specs.items()}
+
+
+def _embedder(settings: Settings) -> tuple[BaseEmbedding, int]:
+    chosen = settings.embedding
+    key = chosen.api_key.get_secret_value() if chosen.api_key else os.environ.get("OPENAI_API_KEY")
+    embedder = build_embedder(chosen.kind, chosen.model, chosen.api_base, key)
+    return embedder, getattr(embedder, "dimension", chosen.dimension)
+
+
+def _synthesizers(settings: Settings, embedder: BaseEmbedding) -> Callable[[Capability], Synthesizer]:
+    chosen = settings.model
+    if chosen.kind == "extractive":
+        extractive = ExtractiveSynthesizer(embedder)
+        return lambda capability: extractive
+    from rag_app.answering import models
+
+    variable = "HF_TOKEN" if chosen.kind == "huggingface" else "OPENAI_API_KEY"
+    limits = models.ModelSettings(
+        name=chosen.model,
+        kind=chosen.kind,
+        api_base=chosen.api_base,
+        api_key=chosen.api_key.get_secret_value() if chosen.api_key else os.environ.get(variable),
+        temperature=chosen.temperature,
+        max_tokens=chosen.max_tokens,
+        timeout_s=chosen.timeout,
+        backoff_s=chosen.backoff,
+        unavailable_wait_s=chosen.unavailable_wait,
+    )
+    model = models.ChatModel(models.build_llm(limits), limits)
+    prompts = load_prompts(resource_folder("prompts"))
+    return lambda capability: ModelSynthesizer(model, prompts[capability.prompt])
+
+
+def _built_with(spec: IndexSpec) -> dict[str, object]:
+    """What of a spec is baked into a generation."""
+    return spec.model_dump(mode="json", include={"chunking", "fields", "languages", "bm25"})
+
+
+async def _state(check: object) -> str:
+    try:
+        await check  # type: ignore[misc]
+    except RagError as error:
+        return str(error)
+    return "ok"

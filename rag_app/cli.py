@@ -1,0 +1,228 @@
+"""The `rag-app` command: what it takes. `rag_app.commands` does the work; heavy imports wait until a command runs."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    help="Questions over content that only some people may see, answered with verified citations.",
+)  # fmt: skip
+db = typer.Typer(no_args_is_help=True, help="The database schema.")
+sources = typer.Typer(no_args_is_help=True, help="What has been ingested.")
+orgs = typer.Typer(no_args_is_help=True, help="Organizations, their members and sites.")
+app.add_typer(db, name="db")
+app.add_typer(sources, name="sources")
+app.add_typer(orgs, name="orgs")
+
+Index = Annotated[str, typer.Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
+Org = Annotated[str, typer.Option("--org", "-o", metavar="O", help="organization: slug or id")]
+User = Annotated[str | None, typer.Option("--user", metavar="U", help="see what this user may see, too: name or id")]
+Site = Annotated[str | None, typer.Option("--site", metavar="S", help="a site of the organization, and nothing else")]
+TopK = Annotated[int | None, typer.Option("--top-k", "-k", min=1, max=1000, help="chunks to find")]
+Mode = Annotated[str, typer.Option("--mode", "-m", metavar="hybrid|dense|text", help="how to search")]
+Filter = Annotated[
+    list[str] | None,
+    typer.Option("--filter", "-f", metavar="F", help="e.g. lang=fr, 'date>=2026-01-01', 'source_type in faq,doc'"),
+]
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout, nothing else")]
+
+
+@app.command()
+def demo(
+    check: Annotated[bool, typer.Option("--check", help="do it all, then exit; non-zero if amiss")] = False,
+) -> None:
+    """Load the sample corpora, ask them questions, then serve the API."""
+    from rag_app.demo import run_demo
+
+    raise typer.Exit(run_demo(check=check))
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="address to listen on (RAG_HOST)")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="port to listen on (RAG_PORT)")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=64, help="processes (RAG_WORKERS)")] = None,
+) -> None:
+    """Serve the HTTP API."""
+    from rag_app.serving import serve as run
+
+    run(host, port, workers)
+
+
+@db.command("upgrade")
+def db_upgrade() -> None:
+    """Bring the schema to this version, and build what the indexes need. Safe to repeat."""
+    from rag_app import commands
+
+    print(commands.upgrade_database())
+
+
+@app.command()
+def ingest(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="files and folders")],
+    index: Index,
+    org: Org,
+    site: Annotated[str | None, typer.Option(metavar="S", help="a site of the organization")] = None,
+    source_type: Annotated[str | None, typer.Option(metavar="T", help="type of all of them")] = None,
+    lang: Annotated[str | None, typer.Option(metavar="L", help="language of all of them; detected otherwise")] = None,
+    meta: Annotated[list[str] | None, typer.Option(metavar="K=V", help="metadata of all of them; repeatable")] = None,
+    owner: Annotated[str | None, typer.Option(metavar="U", help="the user they belong to: name or id")] = None,
+    visibility: Annotated[
+        str | None, typer.Option(metavar="user|team|global", help="who sees them; team by default")
+    ] = None,
+    base: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="sources are named by path from here; default: .")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Read documents into an index. Safe to repeat; exit status 2 if some could not be read."""
+    from rag_app import commands
+
+    failed = commands.ingest(
+        paths, index=index, org=org, site=site, owner=owner, visibility=visibility, base=base, as_json=as_json,
+        said={"source_type": source_type, "lang": lang}, meta=meta or [],
+    )  # fmt: skip
+    if failed:
+        raise typer.Exit(2)
+
+
+@app.command()
+def search(
+    question: Annotated[str, typer.Argument(metavar="Q")], index: Index, org: Org, user: User = None, site: Site = None,
+    top_k: TopK = 8, mode: Mode = "hybrid", filters: Filter = None, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Find the chunks that fit a question; no model is called."""
+    from rag_app import commands
+
+    commands.search(question, index, org, user, site, top_k, mode, filters or [], as_json)
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(metavar="Q")], index: Index, org: Org, user: User = None, site: Site = None,
+    top_k: TopK = None, mode: Mode = "hybrid", filters: Filter = None, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Answer a question from an index, with citations, or say that it cannot be answered."""
+    from rag_app import commands
+
+    commands.ask(question, index, org, user, site, top_k, mode, filters or [], as_json)
+
+
+@sources.command("list")
+def sources_list(index: Index, org: Org, as_json: Json = False) -> None:
+    """Every source an organization has in an index."""
+    from rag_app import commands
+
+    commands.list_sources(index, org, as_json)
+
+
+@sources.command("show")
+def sources_show(
+    source: Annotated[str, typer.Argument(help="id or external id")], index: Index, org: Org, as_json: Json = False
+) -> None:
+    """One source: what is known about it, and its text."""
+    from rag_app import commands
+
+    commands.show_source(source, index, org, as_json)
+
+
+@sources.command("delete")
+def sources_delete(
+    names: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="ids or external ids")], index: Index, org: Org
+) -> None:
+    """Delete sources: they never answer again."""
+    from rag_app import commands
+
+    commands.delete_sources(names, index, org)
+
+
+@orgs.command("create")
+def orgs_create(
+    slug: Annotated[str, typer.Argument(help="short name, as in --org")],
+    name: Annotated[str | None, typer.Option(help="name for people; the slug by default")] = None,
+) -> None:
+    """Make an organization."""
+    from rag_app import commands
+
+    print(commands.create_organization(slug, name or slug))
+
+
+@orgs.command("list")
+def orgs_list(as_json: Json = False) -> None:
+    """All organizations."""
+    from rag_app import commands
+
+    commands.list_organizations(as_json)
+
+
+@orgs.command("add-member")
+def orgs_add_member(
+    org: Annotated[str, typer.Argument(help="slug or id")],
+    user: Annotated[str, typer.Argument(help="name (an e-mail address, say) or id; a new name makes a new user")],
+) -> None:
+    """Let a user see an organization's content."""
+    from rag_app import commands
+
+    print(commands.add_member(org, user))
+
+
+@orgs.command("add-site")
+def orgs_add_site(
+    org: Annotated[str, typer.Argument(help="slug or id")], site: Annotated[str, typer.Argument()]
+) -> None:
+    """Give an organization a site that sources can belong to."""
+    from rag_app import commands
+
+    print(commands.add_site(org, site))
+
+
+@app.command()
+def token(
+    user: Annotated[str, typer.Option(metavar="U", help="name or id")],
+    hours: Annotated[float, typer.Option(min=0.01, max=8760, help="how long it is valid")] = 24.0,
+) -> None:
+    """Print a token for a user: `Authorization: Bearer TOKEN`."""
+    from rag_app import commands
+
+    print(commands.token(user, hours))
+
+
+@app.command()
+def evaluate(
+    index: Index, org: Org,
+    queries: Annotated[Path | None, typer.Option(metavar="F", help="JSONL with `id` and `text`; the index's own judgments otherwise")] = None,
+    qrels: Annotated[Path | None, typer.Option(metavar="F", help="TREC judgments: query 0 external-id grade")] = None,
+    mode: Mode = "hybrid", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Measure retrieval: nDCG@10, P@k, R@k, MRR, hit rate."""
+    from rag_app import commands
+
+    commands.evaluate(index, org, queries, qrels, mode, as_json)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is configured, what is reachable, what does not fit, and what to do."""
+    from rag_app import commands
+
+    raise typer.Exit(0 if commands.doctor() else 1)
+
+
+def main() -> None:
+    """Every error is one line on stderr and a non-zero status: 1, or 2 for a command line that is not understood."""
+    try:
+        app()
+    except BrokenPipeError:
+        sys.exit(0)  # `rag-app ... | head`
+    except Exception as error:
+        from rag_app.domain.errors import RagError
+
+        if isinstance(error, RagError | OSError):
+            sys.exit(f"error: {error}")
+        if os.environ.get("RAG_LOG_LEVEL") == "debug":
+            raise
+        sys.exit(f"error: {type(error).__name__}: {error} (a defect: please report it; RAG_LOG_LEVEL=debug shows more)")

@@ -1,0 +1,389 @@
+"""What the `rag-app` commands do."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from rag_app.answering.capabilities import capability_for
+from rag_app.app import Application, database_urls, open_application
+from rag_app.db.migrate import upgrade
+from rag_app.domain.answer import Answer, Hit, Mode, Question
+from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.domain.source import Source, Visibility, source_id
+from rag_app.ingestion.ingest import Summary
+from rag_app.ingestion.metadata import Target
+from rag_app.ingestion.readers import documents_below
+from rag_app.printing import (
+    answer_json,
+    answer_text,
+    counting,
+    day,
+    hit_json,
+    hits_text,
+    print_json,
+    progress_bar,
+    source_json,
+    summary_json,
+    summary_text,
+)
+from rag_app.resources import resource_folder
+from rag_app.retrieval.filters import checked_text, parse_condition
+from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.settings import Settings
+
+if TYPE_CHECKING:
+    from rag_app.evaluation.judgments import Judgments
+    from rag_app.evaluation.report import Report
+
+T = TypeVar("T")
+
+
+def run(work: Callable[[Application], Awaitable[T]]) -> T:
+    """Open the application, do the work, close it."""
+
+    async def opened(settings: Settings) -> T:
+        async with open_application(settings, urls) as application:
+            return await work(application)
+
+    settings = Settings()
+    with database_urls(settings) as urls:
+        return asyncio.run(opened(settings))
+
+
+def upgrade_database() -> str:
+    """Migrate, then build the first generation of indexes that have none."""
+    settings = Settings()
+    with database_urls(settings) as urls:
+        if urls.owner is None:
+            raise Misconfigured("set RAG_DATABASE_OWNER_URL: migrating needs the role that owns the schema")
+        upgrade(urls.owner, urls.app, resource_folder("migrations"))
+
+        async def build() -> list[str]:
+            application = Application(settings, urls)
+            try:
+                return await application.build_missing()
+            finally:
+                await application.close()
+
+        made = asyncio.run(build())
+    return "the schema is up to date" + (f"; built: {', '.join(made)}" if made else "")
+
+
+async def target_of(
+    application: Application, org: str, site: str | None, owner: str | None, visibility: str | None,
+    metadata: Mapping[str, object],
+) -> Target:  # fmt: skip
+    """Where documents go, by names. Raises NotFound and InvalidInput."""
+    organization = await application.people.organization(org)
+    owner_id = (await application.people.user(owner)).id if owner else None
+    public = organization.id == PUBLIC_ORGANIZATION
+    accepted = [Visibility.GLOBAL] if public else [Visibility.TEAM, Visibility.USER]
+    chosen = visibility or str(accepted[0])
+    if chosen not in accepted:
+        belongs = "what is global belongs to the organization public, and nothing else does"
+        raise InvalidInput("visibility", chosen, f"accepted for {org}: {', '.join(accepted)} ({belongs})")
+    if chosen == Visibility.USER and owner_id is None:
+        raise InvalidInput("visibility", chosen, "needs --owner: the user who sees it")
+    return Target(
+        org_id=organization.id,
+        site_id=(await application.people.site(organization.id, site)).id if site else None,
+        owner_id=owner_id,
+        visibility=Visibility(chosen),
+        metadata=metadata,
+    )
+
+
+def ingest(
+    paths: list[Path], *, index: str, org: str, site: str | None, owner: str | None, visibility: str | None,
+    base: Path | None, said: Mapping[str, object], meta: list[str], as_json: bool,
+) -> bool:  # fmt: skip
+    """True if something could not be read."""
+    metadata = {key: value for key, value in said.items() if value is not None}
+    for pair in meta:
+        key, sign, value = pair.partition("=")
+        if not sign or not key.strip():
+            raise InvalidInput("--meta", pair, f"{pair!r} is not `key=value`")
+        metadata[key.strip()] = value.strip()
+    for path in paths:
+        if not path.exists():
+            raise NotFound("file or folder", str(path))
+
+    async def work(application: Application) -> Summary:
+        spec = find_index(application.indexes, index)
+        target = await target_of(application, org, site, owner, visibility, metadata)
+        total = sum(1 for path in paths for _ in documents_below(path))
+        ingestor = await application.ingestor(spec, target)
+        with progress_bar(f"{spec.name}/{org}", total) as progress:
+            return await ingestor.ingest(paths, base=base or Path.cwd(), progress=progress)
+
+    summary = run(work)
+    if as_json:
+        print_json(summary_json(summary))
+    else:
+        print(summary_text(summary))
+    return bool(summary.failed)
+
+
+async def scope_of(application: Application, org: str, user: str | None = None, site: str | None = None) -> Scope:
+    """What an organization's member sees: its content and what is public; a user's private sources if named."""
+    organization = await application.people.organization(org)
+    return Scope(
+        frozenset({organization.id, PUBLIC_ORGANIZATION}),
+        (await application.people.user(user)).id if user else None,
+        (await application.people.site(organization.id, site)).id if site else None,
+    )
+
+
+def question_of(text: str, top_k: int, mode: str, filters: list[str]) -> Question:
+    """Raises InvalidInput for what is not a question."""
+    if not text.strip():
+        raise InvalidInput("question", text, "is empty")
+    if mode not in list(Mode):
+        raise InvalidInput("--mode", mode, f"accepted: {', '.join(Mode)}")
+    return Question(checked_text("question", text), tuple(parse_condition(each) for each in filters), top_k, Mode(mode))
+
+
+def search(
+    text: str, index: str, org: str, user: str | None, site: str | None, top_k: int | None, mode: str,
+    filters: list[str], as_json: bool,
+) -> None:  # fmt: skip
+    question = question_of(text, top_k or 8, mode, filters)
+    hits = run(
+        lambda app: _then(scope_of(app, org, user, site), lambda scope: app.pipeline.search(index, question, scope))
+    )
+    if as_json:
+        print_json({"question": text, "hits": [hit_json(hit) for hit in hits]})
+    else:
+        print(hits_text(hits))
+
+
+def ask(
+    text: str, index: str, org: str, user: str | None, site: str | None, top_k: int | None, mode: str,
+    filters: list[str], as_json: bool,
+) -> None:  # fmt: skip
+    question = question_of(text, top_k or 8, mode, filters)
+
+    async def work(application: Application) -> Answer:
+        capability = capability_for(find_index(application.indexes, index).name)
+        asked = replace(question, top_k=top_k or capability.top_k)
+        return await application.pipeline.answer(capability.name, asked, await scope_of(application, org, user, site))
+
+    answer = run(work)
+    if as_json:
+        print_json({"question": text, **answer_json(answer)})
+    else:
+        print(answer_text(answer))
+
+
+def list_sources(index: str, org: str, as_json: bool) -> None:
+    async def work(application: Application) -> list[Source]:
+        spec, scope = await _operators(application, index, org)
+        return [source async for source in application.ledger.list(scope, spec.name, operator=True)]
+
+    found = run(work)
+    if as_json:
+        print_json([source_json(source) for source in found])
+        return
+    for source in found:
+        print(f"{source.external_id}\t{source.source_type}\t{source.lang}\t{day(source.date) or '-'}\t{source.title}")
+    print(f"{len(found)} sources", file=sys.stderr)
+
+
+def show_source(name: str, index: str, org: str, as_json: bool) -> None:
+    async def work(application: Application) -> tuple[Source, list[dict[str, object]]]:
+        spec, scope = await _operators(application, index, org)
+        wanted = _source_named(name, spec, scope)
+        return (
+            await application.ledger.get(scope, wanted, operator=True),
+            await application.ledger.content(scope, wanted, operator=True),
+        )
+
+    source, passages = run(work)
+    if as_json:
+        print_json({**source_json(source), "passages": passages})
+        return
+    for key, value in source_json(source).items():
+        if value not in (None, "", {}):
+            print(f"{key}: {value}")
+    for passage in passages:
+        where = ", ".join(str(part) for part in (passage["section"], passage["page"]) if part)
+        print(f"\n[{where}]" if where else "")
+        print(passage["text"])
+
+
+def delete_sources(names: list[str], index: str, org: str) -> None:
+    async def work(application: Application) -> int:
+        spec, scope = await _operators(application, index, org)
+        wanted = {_source_named(name, spec, scope) for name in names}
+        for each in wanted:
+            await application.ledger.get(scope, each, operator=True)  # all of them exist, or nothing is deleted
+        (org_id,) = scope.organizations
+        await (await application.ingestor(spec, Target(org_id))).delete(wanted)
+        return len(wanted)
+
+    print(f"{run(work)} deleted")
+
+
+def create_organization(slug: str, name: str) -> str:
+    made = run(lambda app: app.people.create_organization(slug, name))
+    return f"{made.slug}\t{made.id}"
+
+
+def list_organizations(as_json: bool) -> None:
+    found = run(lambda app: app.people.organizations())
+    if as_json:
+        print_json([{"id": str(each.id), "slug": each.slug, "name": each.name} for each in found])
+    else:
+        print("\n".join(f"{each.slug}\t{each.id}\t{each.name}" for each in found))
+
+
+def add_member(org: str, user: str) -> str:
+    async def work(application: Application) -> str:
+        organization = await application.people.organization(org)
+        try:
+            member = await application.people.user(user)
+        except NotFound:
+            member = await application.people.create_user(user)
+        await application.people.add_member(organization, member)
+        return f"{member.name}\t{member.id}\tmember of {organization.slug}"
+
+    return run(work)
+
+
+def add_site(org: str, site: str) -> str:
+    async def work(application: Application) -> str:
+        organization = await application.people.organization(org)
+        made = await application.people.create_site(organization.id, site)
+        return f"{organization.slug}/{made.name}\t{made.id}"
+
+    return run(work)
+
+
+def token(user: str, hours: float) -> str:
+    async def work(application: Application) -> str:
+        found = await application.people.user(user)
+        return issue(application.settings, found.id, hours)
+
+    return run(work)
+
+
+def issue(settings: Settings, user: UUID, hours: float) -> str:
+    """A token that this deployment accepts."""
+    from rag_app.api.auth import issue_token
+
+    return issue_token(
+        str(user),
+        settings.jwt_secret(),
+        audience=settings.api.jwt_audience,
+        issuer=settings.api.jwt_issuer,
+        lifetime=timedelta(hours=hours),
+    )
+
+
+def doctor() -> bool:
+    """Print what is configured, reachable and fitting; True if all is well."""
+    settings = Settings()
+    fine = True
+
+    def say(name: str, state: str, problem: bool = False) -> None:
+        nonlocal fine
+        fine = fine and not problem
+        print(f"{'!!' if problem else 'ok'}  {name:<16} {state}")
+
+    async def look(application: Application) -> None:
+        say("embedding", f"{application.embedder.model_name}, {application.dimension} dimensions")
+        for name, state in (await application.problems()).items():
+            say(name, state, problem=state != "ok")
+
+    try:
+        with database_urls(settings) as urls:
+            where = f"private, under {settings.database.home / 'postgres'}" if urls.private else "RAG_DATABASE_URL"
+            say("PostgreSQL", where)
+            application = Application(settings, urls)
+            say("vector store", ", ".join(sorted({application.backends.kind(s) for s in application.indexes.values()})))
+            say("answers", settings.model.kind if settings.model.kind == "extractive" else settings.model.model)
+
+            async def looked() -> None:
+                try:
+                    await look(application)
+                finally:
+                    await application.close()
+
+            asyncio.run(looked())
+    except RagError as error:
+        say("configuration", str(error), problem=True)
+    return fine
+
+
+def evaluate(
+    index: str, org: str, queries: Path | None, qrels: Path | None, mode: str, as_json: bool
+) -> None:  # fmt: skip
+    """Ask every judged question of an organization, as the user and on the site it is judged for, and score what comes."""
+    from rag_app.evaluation.judgments import Query, read_judgments, read_trec
+    from rag_app.evaluation.report import make_report, report_json, report_text
+    from rag_app.evaluation.run import run_retrieval, source_names
+
+    if (queries is None) != (qrels is None):
+        raise InvalidInput("--queries", queries, "and --qrels go together")
+    question_of("any", 1, mode, [])
+
+    async def work(application: Application) -> "Report":
+        spec = find_index(application.indexes, index)
+        organization = await application.people.organization(org)
+        if queries is not None and qrels is not None:
+            judgments = read_trec(queries, qrels)
+        else:
+            judgments = _of(
+                organization.slug, read_judgments(resource_folder("indexes") / spec.name / "judgments.jsonl")
+            )
+
+        async def search(query: Query, depth: int) -> tuple[Hit, ...]:
+            scope = await scope_of(application, org, query.user, query.site)
+            return await application.pipeline.search(spec.name, question_of(query.text, depth, mode, []), scope)
+
+        with counting("questions", len(judgments.queries)) as count:
+            done = await run_retrieval(
+                judgments.queries,
+                search,
+                source_names(judgments.qrels, spec.name, [organization.id]),
+                rule=spec.confidence,
+                progress=count,
+            )
+        return make_report(spec.name, Mode(mode), done, judgments, spec.confidence)
+
+    report = run(work)
+    if as_json:
+        print_json(report_json(report))
+    else:
+        print(report_text(report))
+
+
+def _of(organization: str, judgments: "Judgments") -> "Judgments":
+    """The questions that this organization asks."""
+    asked = tuple(query for query in judgments.queries if query.organization == organization)
+    ids = {query.id for query in asked}
+    return replace(judgments, queries=asked, qrels={q: grades for q, grades in judgments.qrels.items() if q in ids})
+
+
+async def _operators(application: Application, index: str, org: str) -> tuple[IndexSpec, Scope]:
+    """An operator's commands see all of one organization, private sources included."""
+    spec = find_index(application.indexes, index)
+    return spec, Scope(frozenset({(await application.people.organization(org)).id}))
+
+
+def _source_named(name: str, spec: IndexSpec, scope: Scope) -> UUID:
+    try:
+        return UUID(name)
+    except ValueError:
+        (org_id,) = scope.organizations
+        return source_id(org_id, spec.name, name)
+
+
+async def _then(first: Awaitable[Scope], then: Callable[[Scope], Awaitable[T]]) -> T:
+    return await then(await first)

@@ -1,0 +1,246 @@
+"""`rag-app demo`: the sample corpora, questions to them, and the API, with nothing to configure."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from rag_app.answering.capabilities import capability_for
+from rag_app.app import Application, database_urls, open_application
+from rag_app.commands import issue, question_of, scope_of, target_of
+from rag_app.db.people import Organization
+from rag_app.domain.answer import Answer
+from rag_app.domain.errors import NotFound
+from rag_app.domain.scope import PUBLIC_ORGANIZATION
+from rag_app.domain.source import source_id
+from rag_app.ingestion.ingest import Summary
+from rag_app.ingestion.readers import documents_below
+from rag_app.printing import answer_text, progress_bar, summary_text
+from rag_app.resources import resource_folder
+from rag_app.retrieval.index import IndexSpec
+from rag_app.settings import Settings
+
+NAMES = {"aurora": "Aurora", "birch": "Birch"}
+USERS = {"mila@aurora.example": "aurora", "jonas@birch.example": "birch"}
+_SECONDS_TO_SERVE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A line of a samples/manifest.toml: what is loaded, and as whose."""
+
+    path: Path
+    organization: str
+    site: str | None = None
+    source_type: str | None = None
+    lang: str | None = None
+    owner: str | None = None
+    visibility: str | None = None
+
+
+def run_demo(*, check: bool) -> int:
+    """The exit status: 0, or 1 if `check` found something that is not as it should be."""
+    settings = Settings()
+    with database_urls(settings) as urls:
+
+        async def load_and_ask() -> tuple[list[str], UUID]:
+            async with open_application(settings, urls) as application:
+                amiss = await load_samples(application)
+                amiss += await ask_samples(application)
+                return amiss, (await application.people.user("mila@aurora.example")).id
+
+        amiss, user = asyncio.run(load_and_ask())
+        host, port = settings.api.host, _free_port(settings.api.host, settings.api.port)
+        token = issue(settings, user, hours=24)
+        print(_invitation(host, port, token), flush=True)
+        if not check:
+            from rag_app.serving import serve
+
+            serve(host, port, settings.api.workers)
+            return 0
+        amiss += _check_serving(host, port, token)
+    for problem in amiss:
+        print(f"AMISS: {problem}", file=sys.stderr)
+    print("demo check: " + (f"{len(amiss)} problems" if amiss else "all as it should be"))
+    return 1 if amiss else 0
+
+
+async def load_samples(application: Application) -> list[str]:
+    """Ingest every index's samples; what could not be read."""
+    organizations = {slug: await _organization(application, slug) for slug in NAMES}
+    for name, slug in USERS.items():
+        await _member(application, name, organizations[slug])
+    amiss = []
+    for spec in application.indexes.values():
+        entries = _manifest(spec)
+        files = sum(1 for entry in entries for _ in documents_below(entry.path))
+        total = Summary()
+        with progress_bar(f"{spec.name:<16}", files) as progress:
+            for entry in entries:
+                before = total
+                done = await _ingest(
+                    application, spec, entry, lambda path, now, before=before: progress(path, _added(before, now))
+                )
+                total = _added(before, done)
+        print(f"{spec.name}: {summary_text(total)}")
+        amiss += [f"{spec.name}: {failure}" for failure in total.failed]
+    return amiss
+
+
+async def ask_samples(application: Application) -> list[str]:
+    """Ask each index its demo questions and print the answers; what is wrong with them."""
+    amiss = []
+    for spec in application.indexes.values():
+        print(f"\n=== {spec.name}: {spec.description}")
+        for judged in demo_questions(spec):
+            scope = await scope_of(application, judged["organization"], judged.get("user"), judged.get("site"))
+            capability = capability_for(spec.name)
+            question = question_of(judged["text"], capability.top_k, "hybrid", [])
+            answer = await application.pipeline.answer(capability.name, question, scope)
+            print(f"\nQ ({judged['organization']}): {judged['text']}\nA: {answer_text(answer)}")
+            owners = scope.organizations | {PUBLIC_ORGANIZATION}
+            expected = {source_id(org, spec.name, name) for org in owners for name in judged["sources"]}
+            amiss += [f"{spec.name}: {judged['text']}: {problem}" for problem in _problems(answer, expected)]
+    return amiss
+
+
+def demo_questions(spec: IndexSpec) -> list[dict[str, Any]]:
+    """The judged questions that are for showing."""
+    lines = (resource_folder("indexes") / spec.name / "judgments.jsonl").read_text("utf-8").splitlines()
+    return [judged for line in lines if (judged := json.loads(line)).get("demo")]
+
+
+def _problems(answer: Answer, expected: set[UUID]) -> list[str]:
+    if not expected:
+        return [] if answer.refused else ["was answered, though the corpus does not say"]
+    if answer.refused:
+        return ["was not answered"]
+    cited = {citation.hit.source_id for citation in answer.citations}
+    return [] if cited & expected else ["does not cite the source that answers it"]
+
+
+async def _organization(application: Application, slug: str) -> Organization:
+    try:
+        return await application.people.organization(slug)
+    except NotFound:
+        return await application.people.create_organization(slug, NAMES[slug])
+
+
+async def _member(application: Application, name: str, organization: Organization) -> None:
+    try:
+        user = await application.people.user(name)
+    except NotFound:
+        user = await application.people.create_user(name)
+    await application.people.add_member(organization, user)
+
+
+def _manifest(spec: IndexSpec) -> list[_Entry]:
+    samples = resource_folder("indexes") / spec.name / "samples"
+    listed = tomllib.loads((samples / "manifest.toml").read_text("utf-8"))["ingest"]
+    return [_Entry(**{**entry, "path": samples / entry["path"]}) for entry in listed]
+
+
+async def _ingest(application: Application, spec: IndexSpec, entry: _Entry, progress: Any) -> Summary:
+    if entry.site:
+        organization = await application.people.organization(entry.organization)
+        try:
+            await application.people.site(organization.id, entry.site)
+        except NotFound:
+            await application.people.create_site(organization.id, entry.site)
+    said = {key: value for key in ("source_type", "lang") if (value := getattr(entry, key))}
+    target = await target_of(application, entry.organization, entry.site, entry.owner, entry.visibility, said)
+    ingestor = await application.ingestor(spec, target)
+    samples = resource_folder("indexes") / spec.name / "samples"
+    return await ingestor.ingest([entry.path], base=samples, progress=progress)
+
+
+def _added(one: Summary, other: Summary) -> Summary:
+    return Summary(
+        one.added + other.added, one.updated + other.updated, one.unchanged + other.unchanged,
+        one.removed + other.removed, one.chunks + other.chunks, [*one.failed, *other.failed],
+    )  # fmt: skip
+
+
+def _free_port(host: str, port: int) -> int:
+    """The wanted port, or another one where it is taken."""
+    for candidate in (port, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, candidate))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    return port
+
+
+def _invitation(host: str, port: int, token: str) -> str:
+    url = f"http://{host}:{port}"
+    return f"""
+The API is on {url}, its documentation on {url}/docs. As a member of aurora:
+
+curl -s {url}/api/rag/search -H 'Content-Type: application/json' -H 'Authorization: Bearer {token}' \\
+  -d '{json.dumps(SEARCH)}'
+
+curl -s {url}/api/rag/answer -H 'Content-Type: application/json' -H 'Authorization: Bearer {token}' \\
+  -d '{json.dumps(ANSWER)}'
+"""
+
+
+SEARCH = {
+    "query_text": "What did the customer say about pricing?",
+    "top_k": 3,
+    "filters": {"source_type": "transcript"},
+}
+ANSWER = {"query_text": "What did the customer say about pricing?"}
+
+
+def _check_serving(host: str, port: int, token: str) -> list[str]:
+    """Serve for a moment and send what the invitation shows."""
+    command = [sys.executable, "-m", "rag_app", "serve", "--host", host, "--port", str(port)]
+    server = subprocess.Popen(command, env=os.environ)  # noqa: S603
+    try:
+        url, amiss = f"http://{host}:{port}", []
+        deadline = time.monotonic() + _SECONDS_TO_SERVE
+        while _request(f"{url}/health/ready")[0] != 200:
+            if time.monotonic() > deadline or server.poll() is not None:
+                return [f"the server is not ready: {_request(f'{url}/health/ready')}"]
+            time.sleep(0.2)
+        for path, body, key in (("/api/rag/search", SEARCH, "results"), ("/api/rag/answer", ANSWER, "citations")):
+            status, reply = _request(url + path, body, token)
+            print(f"POST {path}: {status}, {len(reply.get(key, []))} {key}")
+            if status != 200 or not reply.get(key):
+                amiss.append(f"{path}: {status} {reply}")
+        status, _ = _request(url + "/api/rag/search", SEARCH)
+        if status != 401:
+            amiss.append(f"a request without a token got {status} instead of 401")
+        if _request(f"{url}/docs")[0] != 200:
+            amiss.append("no docs page")
+        return amiss
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _request(url: str, body: dict[str, Any] | None = None, token: str | None = None) -> tuple[int, dict[str, Any]]:
+    """Status and JSON body; status 0 where nobody answers."""
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(url, json.dumps(body).encode() if body else None, headers)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
+            text = response.read()
+            return response.status, json.loads(text) if text.startswith(b"{") else {}
+    except urllib.error.HTTPError as error:
+        return error.code, {}
+    except OSError as error:
+        return 0, {"error": str(error)}

@@ -1,0 +1,141 @@
+"""Questions and the sources that answer them, read from an index's own file or from TREC's formats."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rag_app.domain.errors import InvalidInput
+
+Qrels = Mapping[str, Mapping[str, int]]
+"""Query id -> external id of a source -> grade; relevant from 1 on."""
+
+_Text = Annotated[str, Field(pattern=r"\S")]
+_QREL = re.compile(r"(\S+)\s+\S+\s+(\S.*?)\s+(\S+)")
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
+
+    id: _Text
+    text: _Text
+    organization: _Text | None = None
+    site: _Text | None = None
+    user: _Text | None = None
+    lang: _Text | None = None
+    demo: bool = False
+
+
+class Query(_Asked):
+    """A question to measure with, and as whom it is asked: slugs of organization and site, e-mail of the user.
+
+    `answerable` is False where no source answers it, None where its file does not say.
+    """
+
+    answerable: bool | None = None
+
+
+class _Judged(_Asked, extra="forbid"):  # closed: with a misspelt `user` it would be asked in another scope
+    organization: _Text
+    sources: tuple[_Text, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgments:
+    """`queries` are those that are judged or known to be unanswerable, in the order of their file."""
+
+    queries: tuple[Query, ...]
+    qrels: Qrels
+
+    @property
+    def answerable(self) -> frozenset[str]:
+        """Ids of the queries with a relevant source."""
+        return frozenset(query for query, grades in self.qrels.items() if max(grades.values(), default=0) >= 1)
+
+    @property
+    def unanswerable(self) -> frozenset[str]:
+        return frozenset(query.id for query in self.queries if query.answerable is False)
+
+
+def read_judgments(path: Path) -> Judgments:
+    """An index's own `judgments.jsonl`: `{"id", "organization", "text", "sources": [external ids]}` a line.
+
+    Optional: `site`, `user`, `lang`, `demo`. A query without sources is unanswerable. Raises InvalidInput with file,
+    line and what is accepted.
+    """
+    lines = _read_jsonl(path, _Judged)
+    queries = [Query(**line.model_dump(exclude={"sources"}), answerable=bool(line.sources)) for line in lines]
+    return Judgments(tuple(queries), {line.id: dict.fromkeys(line.sources, 1) for line in lines if line.sources})
+
+
+def read_trec(queries: Path, qrels: Path) -> Judgments:
+    """`queries` in JSONL (see read_queries) with judgments in TREC's format (see read_qrels).
+
+    A query without judgments is left out, unless its line says `"answerable": false`. Raises InvalidInput as they do.
+    """
+    asked = read_queries(queries)
+    judged = read_qrels(qrels, {query.id for query in asked})
+    return Judgments(tuple(query for query in asked if query.id in judged or query.answerable is False), judged)
+
+
+def read_queries(path: Path) -> list[Query]:
+    """`{"id", "text"}` a line; Query's other fields are optional, further ones are ignored.
+
+    Raises InvalidInput with file, line and what is accepted.
+    """
+    return _read_jsonl(path, Query)
+
+
+def read_qrels(path: Path, known: Collection[str]) -> dict[str, dict[str, int]]:
+    """TREC judgments: `query 0 document grade` a line, separated by white space, no header; the 0 is not looked at.
+
+    A document's name may have spaces in it, a query's id not. A line may be there again, but not with another grade.
+    Raises InvalidInput with file and line, also for a query that is not among `known`.
+    """
+    qrels: dict[str, dict[str, int]] = {}
+    for where, line in _lines(path):
+        fields = _QREL.fullmatch(line)
+        if fields is None:
+            raise InvalidInput(where, line, "accepted: `query 0 document grade`, separated by white space")
+        query, document, grade = fields.groups()
+        if not re.fullmatch(r"[+-]?[0-9]+", grade):
+            raise InvalidInput(where, grade, f"the grade must be a whole number, not {grade!r}")
+        if query not in known:
+            raise InvalidInput(where, query, f"no query has the id {query!r}")
+        if qrels.setdefault(query, {}).setdefault(document, int(grade)) != int(grade):
+            raise InvalidInput(where, grade, f"{document!r} has another grade for query {query!r} above")
+    return qrels
+
+
+_Row = TypeVar("_Row", bound=_Asked)
+
+
+def _read_jsonl(path: Path, kind: type[_Row]) -> list[_Row]:
+    rows: dict[str, _Row] = {}
+    for where, line in _lines(path):
+        try:
+            row = kind.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            problem = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+            names = [name if field.is_required() else f"{name}?" for name, field in kind.model_fields.items()]
+            raise InvalidInput(where, line, f"{problem}; accepted: an object with {', '.join(names)}") from error
+        if row.id in rows:
+            raise InvalidInput(where, row.id, f"the id {row.id!r} is there twice")
+        rows[row.id] = row
+    return list(rows.values())
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(path), None, f"cannot be read: {error}") from error
+    if not text.strip():
+        raise InvalidInput(str(path), None, "is empty")
+    for number, line in enumerate(text.split("\n"), 1):  # splitlines() would break lines at U+2028 inside of JSON
+        if line.strip():
+            yield f"{path}:{number}", line.strip()

@@ -1,0 +1,143 @@
+"""How hits, answers and summaries look on a terminal, and as JSON."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rag_app.domain.answer import Answer, Hit
+from rag_app.domain.source import Source
+from rag_app.ingestion.ingest import Progress, Summary
+
+
+def print_json(value: Any) -> None:
+    """One document on stdout."""
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def day(seconds: float | None) -> str | None:
+    """Epoch seconds as an ISO 8601 date, or date and time, in UTC.
+
+    >>> day(0.0), day(3600.0)
+    ('1970-01-01', '1970-01-01T01:00:00Z')
+    """
+    if seconds is None:
+        return None
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%Y-%m-%d}" if seconds % 86400 == 0 else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def place(hit: Hit) -> str:
+    """Title, type, date, page and section in one line."""
+    page = f"p. {hit.page}" if hit.page else None
+    about = ", ".join(part for part in (hit.source_type, day(hit.date), page, hit.section) if part)
+    return f"{hit.title} ({about})"
+
+
+def hit_json(hit: Hit) -> dict[str, Any]:
+    return {
+        "chunk_id": str(hit.chunk_id), "source_id": str(hit.source_id), "org_id": str(hit.org_id),
+        "score": hit.relevance, "title": hit.title, "source_type": hit.source_type, "lang": hit.lang,
+        "uri": hit.uri, "date": day(hit.date), "section": hit.section, "page": hit.page,
+        "metadata": dict(hit.metadata), "text": hit.text,
+    }  # fmt: skip
+
+
+def hits_text(hits: tuple[Hit, ...]) -> str:
+    """One paragraph a hit, best first."""
+    if not hits:
+        return "Nothing found."
+    lines = []
+    for rank, hit in enumerate(hits, 1):
+        excerpt = " ".join(hit.text.split())[:240]
+        lines += [f"{rank:>3}  {hit.relevance:.3f}  {place(hit)}", f"            {excerpt}", ""]
+    return "\n".join(lines).rstrip()
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    return {
+        "answered": not answer.refused,
+        "text": answer.text,
+        "confidence": str(answer.confidence),
+        "model": answer.model,
+        "generated_at": answer.generated_at.isoformat(),
+        "average_relevance": round(answer.average_relevance, 4),
+        "citations": [{"number": c.number, "quote": c.quote, **hit_json(c.hit)} for c in answer.citations],
+    }
+
+
+def answer_text(answer: Answer) -> str:
+    """The answer, then what it cites; a refusal, then the best there was."""
+    lines = [answer.text, ""]
+    for citation in answer.citations:
+        mark = f"[Source {citation.number}]" if not answer.refused else "  -"
+        lines.append(f"  {mark} {place(citation.hit)}  relevance {citation.hit.relevance:.2f}")
+        if citation.quote:
+            lines.append(f'      "{" ".join(citation.quote.split())}"')
+    by = "no answer given" if answer.refused else f"answered by {answer.model}"
+    return "\n".join([*lines, f"  ({by}; confidence {answer.confidence})"])
+
+
+def source_json(source: Source) -> dict[str, Any]:
+    return {"id": str(source.id), **asdict(source), "date": day(source.date)}
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    failed = [{"path": failure.path, "reason": failure.reason} for failure in summary.failed]
+    return {**asdict(summary), "failed": failed}
+
+
+def summary_text(summary: Summary) -> str:
+    """What an ingest did, in one line; then each failure with its reason."""
+    counts = (
+        f"{summary.added} added, {summary.updated} updated, {summary.unchanged} unchanged, "
+        f"{summary.removed} removed; {summary.chunks} chunks written"
+    )
+    if not summary.failed:
+        return counts
+    failures = "\n".join(f"  {failure}" for failure in summary.failed)
+    return f"{counts}; {len(summary.failed)} could not be read:\n{failures}"
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, nothing otherwise."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Progress]:
+    """Progress over `total` files on stderr: a bar on a terminal, a line every few seconds otherwise."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    seen = set[Path]()
+    if sys.stderr.isatty():
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        with Progress(*columns, TextColumn("{task.fields[chunks]} chunks"), console=Console(stderr=True)) as bar:
+            task = bar.add_task(title, total=total, chunks=0)
+
+            def step(path: Path, summary: Summary) -> None:
+                seen.add(path)
+                bar.update(task, completed=len(seen), chunks=summary.chunks)
+
+            yield step
+    else:
+        last = [datetime.now(UTC)]
+
+        def line(path: Path, summary: Summary) -> None:
+            seen.add(path)
+            if (datetime.now(UTC) - last[0]).total_seconds() >= 5:
+                last[0] = datetime.now(UTC)
+                print(f"{title}: {len(seen)}/{total} files, {summary.chunks} chunks", file=sys.stderr, flush=True)
+
+        yield line

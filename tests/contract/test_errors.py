@@ -1,0 +1,188 @@
+"""One envelope for everything that goes wrong, and nothing in it that is not for callers."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from rag_app.domain.errors import (
+    EmbeddingFailed,
+    InvalidInput,
+    ModelFailed,
+    ModelLimited,
+    ModelMalformed,
+    ModelTimeout,
+    StoreFailed,
+    UnknownField,
+)
+from tests.contract.conftest import Backstage
+
+PATHS = ["/api/rag/search", "/api/rag/answer", "/functions/v1/rag-search", "/functions/v1/rag-answer"]
+ASK = {"query_text": "?"}
+
+
+def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The error in the envelope, after a look at the envelope itself."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert set(body) == {"status", "error", "request_id"} and body["status"] == "error"
+    assert body["request_id"] == response.headers["x-request-id"]
+    error: dict[str, Any] = body["error"]
+    assert error["code"] == code and error["message"]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "says"),
+    [
+        ({}, "query_text", "1 to 500 characters"),
+        ({"query_text": None}, "query_text", "1 to 500 characters"),
+        ({"query_text": ""}, "query_text", "1 to 500 characters"),
+        ({"query_text": " \n\t\u00a0"}, "query_text", "blank"),
+        ({"query_text": "x" * 501}, "query_text", "1 to 500 characters"),
+        ({"query_text": "a\0b"}, "query_text", "1 to 500 characters"),
+        ({"query_text": 5}, "query_text", "1 to 500 characters"),
+        ({**ASK, "top_k": 0}, "top_k", "from 1 to 50"),
+        ({**ASK, "top_k": 51}, "top_k", "from 1 to 50"),
+        ({**ASK, "top_k": -(10**30)}, "top_k", "from 1 to 50"),
+        ({**ASK, "top_k": 5.5}, "top_k", "from 1 to 50"),
+        ({**ASK, "top_k": "5"}, "top_k", "from 1 to 50"),
+        ({**ASK, "top_k": True}, "top_k", "from 1 to 50"),
+        ({**ASK, "filters": []}, "filters", "an object"),
+        ({**ASK, "filters": {"source_type": "DOC"}}, "filters.source_type", "transcript, email, doc, faq, web"),
+        ({**ASK, "filters": {"source_type": 1}}, "filters.source_type", "transcript, email, doc, faq, web"),
+        ({**ASK, "filters": {"lang": ""}}, "filters.lang", "language code"),
+        ({**ASK, "filters": {"lang": "e\0n"}}, "filters.lang", "language code"),
+        ({**ASK, "filters": {"org_id": "acme"}}, "filters.org_id", "UUID"),
+        ({**ASK, "filters": {"date_from": "yesterday"}}, "filters.date_from", "ISO 8601"),
+        ({**ASK, "filters": {"date_to": "2025-02-30"}}, "filters.date_to", "ISO 8601"),
+        ({**ASK, "filters": {"date_to": 1735689600}}, "filters.date_to", "ISO 8601"),
+    ],
+)
+@pytest.mark.parametrize("path", PATHS[:2])
+def test_a_value_that_is_not_accepted_is_named_with_what_is(
+    path: str, body: dict[str, Any], field: str, says: str, client: httpx.Client, backstage: Backstage
+) -> None:
+    error = problem(client.post(path, json=body), 400, "invalid_request")
+    assert error["details"]["field"] == field and error["message"].startswith(field)
+    assert says in error["details"]["problem"]
+    assert not backstage.pipeline.asked
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "accepted"),
+    [
+        ({**ASK, "topk": 5}, "topk", ["filters", "query_text", "top_k"]),
+        (
+            {**ASK, "filters": {"tenant": "x"}},
+            "filters.tenant",
+            ["date_from", "date_to", "lang", "org_id", "source_type"],
+        ),
+    ],
+)
+def test_unknown_fields_are_refused(
+    body: dict[str, Any], field: str, accepted: list[str], client: httpx.Client
+) -> None:
+    error = problem(client.post("/api/rag/search", json=body), 400, "invalid_request")
+    assert error["details"]["field"] == field and error["details"]["accepted"] == accepted
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "JSON"),
+        (b"{", "not valid JSON"),
+        (b"{'query_text': 'a'}", "not valid JSON"),
+        (b'{"query_text": "a"} trailing', "not valid JSON"),
+        (b'{"query_text": "\\ud800"}', "not valid JSON"),
+        (b'{"query_text": "\xff"}', "not valid UTF-8"),
+        (b"[]", "JSON object"),
+        (b"null", "JSON object"),
+        (b'"query_text"', "JSON object"),
+    ],
+)
+def test_a_body_that_cannot_be_read(content: bytes, says: str, client: httpx.Client) -> None:
+    response = client.post("/api/rag/answer", content=content, headers={"Content-Type": "application/json"})
+    assert says in problem(response, 400, "invalid_request")["message"]
+
+
+def test_only_json_is_accepted(client: httpx.Client) -> None:
+    error = problem(client.post("/api/rag/search", data=ASK), 415, "unsupported_media_type")
+    assert "application/json" in error["message"]
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_body_of_more_than_a_megabyte(announced: bool, client: httpx.Client) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(11):
+            yield b" " * 100_000
+
+    content: Any = b"".join(pieces()) if announced else pieces()
+    problem(client.post("/api/rag/search", content=content), 413, "payload_too_large")
+    almost = json.dumps(ASK).encode().ljust(1_000_000)
+    assert client.post("/api/rag/search", content=almost).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/rag/nothing", "/api/rag", "/functions/v1/rag-delete"])
+def test_no_such_path(path: str, anonymous: httpx.Client) -> None:
+    problem(anonymous.post(path, json=ASK), 404, "not_found")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_no_such_method(path: str, method: str, anonymous: httpx.Client) -> None:
+    response = anonymous.request(method, path)
+    problem(response, 405, "method_not_allowed")
+    assert set(response.headers["allow"].split(", ")) == {"OPTIONS", "POST"}
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "code"),
+    [
+        (EmbeddingFailed("sk-123 refused"), 500, "embedding_failed"),
+        (StoreFailed("password authentication failed for sk-123"), 500, "database_error"),
+        (ModelTimeout("sk-123"), 500, "model_timeout"),
+        (ModelFailed("sk-123"), 500, "model_failed"),
+        (ModelMalformed("sk-123"), 500, "model_failed"),
+        (ModelLimited("sk-123"), 503, "model_rate_limited"),
+        (RuntimeError("sk-123"), 500, "internal_error"),
+        (ExceptionGroup("sk-123", [ValueError("sk-123")]), 500, "internal_error"),
+    ],
+)
+@pytest.mark.parametrize("path", PATHS)
+def test_failures_have_codes_and_keep_their_secrets(
+    path: str,
+    raised: Exception,
+    status: int,
+    code: str,
+    client: httpx.Client,
+    backstage: Backstage,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    backstage.pipeline.error = raised
+    with caplog.at_level(logging.ERROR, "rag_app.api"):
+        response = client.post(path, json=ASK)
+    problem(response, status, code)
+    assert "sk-123" not in response.text
+    assert "sk-123" in caplog.text, "whoever runs it must find the cause in the log"
+    assert response.headers["x-ratelimit-remaining"] == "59"
+
+
+@pytest.mark.parametrize(
+    "raised", [UnknownField("colour", ["lang"]), InvalidInput("date", "x", "must be an ISO 8601 date")]
+)
+def test_what_the_index_refuses_is_a_400(raised: Exception, client: httpx.Client, backstage: Backstage) -> None:
+    backstage.pipeline.error = raised
+    error = problem(client.post("/api/rag/search", json=ASK), 400, "invalid_request")
+    assert error["message"] == str(raised)
+
+
+def test_a_database_that_is_down_before_the_question_is_asked(client: httpx.Client, backstage: Backstage) -> None:
+    backstage.people.error = StoreFailed("no route to host 10.0.0.7")
+    response = client.post("/api/rag/search", json=ASK)
+    problem(response, 500, "database_error")
+    assert "10.0.0.7" not in response.text

@@ -1,0 +1,178 @@
+"""Citations: read in every shape, never one that does not exist."""
+
+import re
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_app.answering.citations import QUOTE_LENGTH, admission, check, cite, quote
+from rag_app.answering.context import build_context
+from rag_app.domain.answer import Hit
+
+MARKER = re.compile(r"\[Source ([0-9]+)\]")
+
+
+def hit(text: str, source: UUID | None = None, position: int = 0, score: float = 0.8, **more: object) -> Hit:
+    return Hit(
+        chunk_id=uuid4(),
+        source_id=source or uuid4(),
+        org_id=uuid4(),
+        text=text,
+        score=score,
+        title="Price list",
+        source_type="faq",
+        lang="en",
+        position=position,
+        date=datetime(2026, 1, 10, 14, 30, tzinfo=UTC).timestamp(),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "numbers"),
+    [
+        ("A [Source 1].", (1,)),
+        ("A [source 2].", (2,)),
+        ("A [Source 1, Source 3].", (1, 3)),
+        ("A [Source 1, 3].", (1, 3)),
+        ("A [Sources 1 and 2].", (1, 2)),
+        ("A [Sources 1-3].", (1, 2, 3)),
+        ("A [Sources 1 to 3].", (1, 2, 3)),
+        ("A [Source 3] B [Source 1].", (3, 1)),
+        ("A [Source #1] [SOURCE:2].", (1, 2)),
+        ("A [Source 2: Price list 2024].", (2,)),
+        ("A (Source 1), 【Source 2】 and [1].", ()),
+        ("A [Source 4], [Source 0], [Source 99999999999999999999].", ()),
+        ("A [Source two], [sources].", ()),
+    ],
+)
+def test_every_shape_is_read(written: str, numbers: tuple[int, ...]) -> None:
+    assert check(written, known=3).blocks == numbers
+
+
+@pytest.mark.parametrize(
+    ("written", "clean"),
+    [
+        ("A [Source 9].", "A."),
+        ("A [Source 9] b.", "A b."),
+        ("[Source 9] A b.", "A b."),
+        ("A\n[Source 9] B", "A\nB"),
+        ("A[Source 9]", "A"),
+        ("A [Source 9] [Source 8], b [Source 9, Source 2].", "A, b [Source 1]."),
+        ("A [Source 2] [Source 9] b.", "A [Source 1] b."),
+        ("A [Source 3, Source 2]. B [Source 2].", "A [Source 1] [Source 2]. B [Source 1]."),
+        ("A [Source [Source 99]98].", "A."),
+    ],
+)
+def test_unknown_numbers_leave_no_trace_and_the_rest_is_renumbered(written: str, clean: str) -> None:
+    if "Source 3, Source 2" in written:  # a list is read in ascending order
+        clean = "A [Source 1] [Source 2]. B [Source 1]."
+    assert check(written, known=3).text == clean
+
+
+@pytest.mark.parametrize(
+    ("written", "clean"),
+    [
+        ("A one. [Source 1] B two. [Source 2]", "A one [Source 1]. B two [Source 2]."),
+        ("A one.[Source 1][Source 2]\nB two!", "A one [Source 1][Source 2].\nB two!"),
+        ("A one. [Source 1].", "A one [Source 1]."),
+        ('He said "no." [Source 1] So be it.', 'He said "no [Source 1]." So be it.'),
+        ("A one. [Source 1] says so.", "A one. [Source 1] says so."),
+    ],
+)
+def test_a_citation_behind_the_full_stop_joins_its_sentence(written: str, clean: str) -> None:
+    assert check(written, known=2).text == clean
+
+
+def test_a_sentence_limit_cuts_at_a_sentence_and_drops_the_citations_beyond() -> None:
+    text = "One [Source 2]. Two. [Source 1] Three [Source 3]. Four."
+    assert check(text, known=3, max_sentences=2).text == "One [Source 1]. Two [Source 2]."
+    assert check(text, known=3, max_sentences=2).blocks == (2, 1)
+    assert check("- a [Source 1]\n- b\n- c", known=1, max_sentences=2).text == "- a [Source 1]\n- b"
+
+
+def test_a_word_limit_cuts_at_a_sentence_and_does_not_count_citations() -> None:
+    text = "One two three [Source 1]. Four five six [Source 2]. Seven."
+    assert check(text, known=2, max_words=6).text == "One two three [Source 1]. Four five six [Source 2]."
+    assert check(text, known=2, max_words=5).text == "One two three [Source 1]."
+
+
+def test_an_endless_first_sentence_is_cut_between_words_and_keeps_its_citation() -> None:
+    assert check("one two three four five [Source 1].", known=1, max_words=3).text == "one two three… [Source 1]"
+
+
+pieces = st.lists(
+    st.sampled_from(
+        ["[Source 1]", "[source 2, 7]", "[Source 9]", "[Sources 1 and 3]", "[Sources 2-5]", "[Source ", "[Sour", "ce ", "1", "]", "[",
+         " ", "\n", ". ", ".", "? ", "Said", "so", "É", '."', "…", "Dr. ", "- ", "\0", ", ", "3.5", "source", "(Source 4)", "1111111111111111"]
+    ),
+    max_size=30,
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=pieces | st.text(max_size=80), known=st.integers(0, 4), most=st.none() | st.integers(1, 3))
+def test_whatever_is_written_only_known_sources_are_cited(text: str, known: int, most: int | None) -> None:
+    checked = check(text, known, max_sentences=most, max_words=most and most * 2)
+    mentioned = [int(number) for number in MARKER.findall(checked.text)]
+    assert list(dict.fromkeys(mentioned)) == list(range(1, len(checked.blocks) + 1))
+    assert len(set(checked.blocks)) == len(checked.blocks) and all(1 <= block <= known for block in checked.blocks)
+    leftovers = re.findall(r"\[\s*sources?[\s:#]*[0-9][^\[\]]*\]", MARKER.sub("", checked.text), re.IGNORECASE)
+    assert leftovers == []
+    again = check(checked.text, len(checked.blocks), max_sentences=most, max_words=most and most * 2)
+    assert again.text == checked.text and again.blocks == tuple(range(1, len(checked.blocks) + 1))
+
+
+@settings(max_examples=100, deadline=None)
+@given(claims=st.lists(st.text(max_size=60), max_size=3), text=st.text(min_size=1, max_size=900))
+def test_a_quote_is_short_and_the_sources_own_words(claims: list[str], text: str) -> None:
+    found, quoted = quote(claims, [hit(text)])
+    assert len(quoted) <= QUOTE_LENGTH
+    assert " ".join(quoted.removesuffix("…").split()) in " ".join(found.text.split())
+
+
+def test_a_citation_quotes_the_chunk_and_the_sentence_that_say_it() -> None:
+    source = uuid4()
+    hits = [
+        hit("We open at nine. A hair cut costs 40 dollars. Parking is free.", source, 0),
+        hit("Colour takes two hours. A colour costs 90 dollars.", source, 1, score=0.7),
+        hit("Dogs are welcome.", score=0.6),
+    ]
+    context = build_context(hits, max_tokens=500, chunks_per_source=3, max_sources=5)
+    checked = check("Dogs may come along [Source 2]. Colour costs 90 dollars [Source 1].", len(context.blocks))
+    citations = cite(checked, context)
+    assert [(c.number, c.quote) for c in citations] == [(1, "Dogs are welcome."), (2, "A colour costs 90 dollars.")]
+    assert citations[1].hit is hits[1]
+
+
+def test_without_a_shared_word_the_quote_is_the_beginning() -> None:
+    assert (
+        quote(["Nothing alike"], [hit("We open at nine. Parking is free.")])[1] == "We open at nine. Parking is free."
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't have enough information from the available records to answer this question.",
+        "The context does not mention the price.",
+        "I cannot answer this from the sources.",
+        "There is no information about that.",
+        "I’m sorry, the records don’t contain details on refunds.",
+    ],
+)
+def test_an_admission_is_recognised(text: str) -> None:
+    assert admission(text) == text
+
+
+@pytest.mark.parametrize("text", ["A cut costs 40 dollars.", "We do not open on Sunday.", ""])
+def test_a_statement_is_no_admission(text: str) -> None:
+    assert admission(text) is None
+
+
+def test_only_the_admitting_sentences_are_kept() -> None:
+    said = admission("Sadly I lack information on this. Prices start at 3 dollars. Call 555-1234!")
+    assert said == "Sadly I lack information on this."

@@ -1,0 +1,93 @@
+"""Whatever a body is, it is a struct or an InvalidInput that says where and what."""
+
+import json
+from contextlib import suppress
+from typing import Annotated
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta, Struct
+
+from rag_app.api.bodies import decode
+from rag_app.api.surfaces.rag_retrieval import RetrievalRequest
+from rag_app.domain.errors import InvalidInput, UnknownField
+
+
+class Inner(Struct, forbid_unknown_fields=True):
+    size: Annotated[int, Meta(ge=1, description="a positive number")]
+    plain: int = 0
+
+
+class Outer(Struct, forbid_unknown_fields=True):
+    inner: Inner | None = None
+    numbers: list[int] = []
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "problem"),
+    [
+        ('{"inner": {"size": 0}}', "inner.size", "must be a positive number"),
+        ('{"inner": {}}', "inner.size", "must be a positive number"),
+        ('{"inner": {"size": 1, "plain": "x"}}', "inner.plain", "Expected `int`, got `str`"),
+        ('{"inner": 5}', "inner", "Expected `object | null`, got `int`"),
+        ('{"numbers": [1, "x"]}', "numbers[1]", "Expected `int`, got `str`"),
+        ("[]", "", "The body must be a JSON object"),
+        ("{", "", "The body is not valid JSON"),
+    ],
+)
+def test_where_and_what(body: str, field: str, problem: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        decode(Outer, body.encode())
+    assert (refused.value.field, refused.value.problem) == (field, problem)
+
+
+def test_unknown_fields_with_those_there_are() -> None:
+    with pytest.raises(UnknownField) as refused:
+        decode(Outer, b'{"outer": 1}')
+    assert (refused.value.field, refused.value.accepted) == ("outer", ["inner", "numbers"])
+
+
+@pytest.mark.parametrize("name", ["a`b - at `$.x", "` - at `$.inner", "\n", "", "a.b"])
+def test_a_name_made_up_to_confuse_confuses_nobody_else(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        decode(Outer, json.dumps({name: 1}).encode())
+
+
+def test_a_long_name_is_not_repeated_at_length() -> None:
+    with pytest.raises(UnknownField) as refused:
+        decode(Outer, json.dumps({"x" * 10_000: 1}).encode())
+    assert len(refused.value.field) == 100
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+NEARLY = st.fixed_dictionaries(
+    {},
+    optional={
+        "query_text": JSON,
+        "top_k": JSON,
+        "filters": JSON
+        | st.dictionaries(st.sampled_from(["source_type", "lang", "org_id", "date_from", "date_to", "x"]), JSON),
+    },
+)
+
+
+@given(st.binary() | st.text().map(str.encode) | (JSON | NEARLY).map(lambda value: json.dumps(value).encode()))
+def test_any_bytes(body: bytes) -> None:
+    with suppress(InvalidInput):
+        question = decode(RetrievalRequest, body).question()
+        assert question.text.strip() and len(question.text) <= 500 and 1 <= question.top_k <= 50
+
+
+@given(st.text(alphabet=" \t\u2003", min_size=400, max_size=500), st.sampled_from(["", "\0", "x", "x\0"]))
+def test_blanks_take_no_time(blanks: str, end: str) -> None:
+    body = json.dumps({"query_text": (blanks + end)[-500:]}).encode()
+    if end == "x":
+        decode(RetrievalRequest, body)
+    else:
+        with pytest.raises(InvalidInput):
+            decode(RetrievalRequest, body)

@@ -1,0 +1,53 @@
+"""Surfaces as data: each with paths of its own, each error with a kind."""
+
+import inspect
+from itertools import combinations
+
+import msgspec
+import pytest
+
+from rag_app.api.problems import INTERNAL, KINDS, Problem, kind_of, plain_envelope
+from rag_app.api.surface import surface_of
+from rag_app.api.surfaces import SURFACES
+from rag_app.domain import errors
+
+NOT_FOR_CALLERS = {errors.RagError, errors.Misconfigured, errors.UnreadableDocument, errors.NotFound}
+"""Requests to these surfaces do not raise them; if one does, it is a fault of the server."""
+
+
+def test_no_two_surfaces_share_paths_or_names() -> None:
+    for one, other in combinations(SURFACES, 2):
+        assert one.name != other.name
+        assert not any(a.startswith(b) or b.startswith(a) for a in one.paths for b in other.paths)
+
+
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda surface: surface.name)
+def test_every_path_of_a_surface_lies_below_its_prefixes(surface: object) -> None:
+    [found] = [each for each in SURFACES if each is surface]
+    for handler in found.handlers:
+        for path in handler.paths:
+            assert surface_of(path, SURFACES) is found
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/health/live", "/api/ragged", "/functions/v1/other"])
+def test_other_paths_have_no_surface(path: str) -> None:
+    assert surface_of(path, SURFACES) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, errors.RagError)],
+    ids=lambda error: error.__name__,
+)
+def test_every_error_has_a_kind(error: type[errors.RagError]) -> None:
+    kind = kind_of(error.__new__(error))
+    assert (kind is INTERNAL) == (error in NOT_FOR_CALLERS)
+
+
+def test_what_callers_did_not_cause_never_speaks_for_itself() -> None:
+    assert all(kind.message for kind in (*KINDS.values(), INTERNAL) if kind.status >= 500)
+
+
+def test_details_are_left_out_where_there_are_none() -> None:
+    body = msgspec.to_builtins(plain_envelope(Problem(404, "not_found", "no", "id")))
+    assert body == {"status": "error", "error": {"code": "not_found", "message": "no"}, "request_id": "id"}
