@@ -1,5 +1,6 @@
 """The only place where the parts are put together."""
 
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -258,6 +259,7 @@ def create_app() -> "Litestar":
     from rag_app.api.server import api
 
     settings = Settings()
+    configure_logging(settings)
     resources = ExitStack()
     application = Application(settings, resources.enter_context(database_urls(settings)))
 
@@ -279,6 +281,17 @@ def create_app() -> "Litestar":
         version=version("rag-app"),
         lifespan=[lifespan],
     )
+
+
+def configure_logging(settings: Settings) -> None:
+    """One line an event, on stderr, with the request it belongs to."""
+    from rag_app.api.exchange import RequestIds
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"))
+    handler.addFilter(RequestIds())
+    logging.basicConfig(level=settings.api.log_level.upper(), handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def _indexes(settings: Settings) -> dict[str, IndexSpec]:

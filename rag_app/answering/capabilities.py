@@ -103,3 +103,15 @@ def capability_for(index: str) -> Capability:
         if capability.index == index:
             return capability
     raise NotFound("capability for index", index, (capability.index for capability in CAPABILITIES))
+
+
+def capability_named(name: str) -> Capability:
+    """Raises NotFound with the capabilities there are.
+
+    >>> capability_named("owner_ask").index
+    'salon_calls'
+    """
+    for capability in CAPABILITIES:
+        if capability.name == name:
+            return capability
+    raise NotFound("capability", name, [each.name for each in CAPABILITIES])

@@ -135,7 +135,7 @@ def _lines(text: str) -> Iterator[str]:
 
 def _cells(line: str) -> list[str]:
     """The cells of a table's row; none where the line is no row."""
-    if line.strip().startswith("|") or line.count("|") > 1:
+    if line.strip().startswith("|") or " | " in line:
         return [cell.strip() for cell in line.strip().strip("|").split("|")]
     return [cell.strip() for cell in line.split("\t")] if "\t" in line.strip() else []
 

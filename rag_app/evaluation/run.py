@@ -12,7 +12,7 @@ from rag_app.domain.answer import Hit
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import source_id
 from rag_app.evaluation.judgments import Qrels, Query
-from rag_app.retrieval.confidence import average_relevance
+from rag_app.retrieval.confidence import signal
 from rag_app.retrieval.index import ConfidenceRule
 
 Search = Callable[[Query, int], Awaitable[Sequence[Hit]]]
@@ -90,10 +90,3 @@ def source_names(qrels: Qrels, index: str, organizations: Iterable[UUID]) -> dic
     """
     judged = {name for grades in qrels.values() for name in grades}
     return {source_id(org, index, name): name for org in {*organizations, PUBLIC_ORGANIZATION} for name in judged}
-
-
-def signal(hits: Sequence[Hit], rule: ConfidenceRule) -> float:
-    """The cosine that `retrieval.confidence.judge` compares with the rule's thresholds; -1 without hits."""
-    if not hits:
-        return -1.0
-    return average_relevance(hits) if rule.signal == "mean5" else max(hit.score for hit in hits)

@@ -46,7 +46,7 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
     external_id = document.external_id or (f"{path}#{document.name}" if document.name else path)
     title = str(said.get("title") or document.title or PurePath(document.name or path).name)
-    body = "\n".join(passage.text for passage in document.passages)
+    body = checked_text("text", "\n".join(passage.text for passage in document.passages))
     source = Source(
         org_id=target.org_id,
         index=spec.name,

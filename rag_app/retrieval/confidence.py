@@ -12,15 +12,20 @@ def average_relevance(hits: Sequence[Hit]) -> float:
     return sum(best) / len(best) if best else 0.0
 
 
+def signal(hits: Sequence[Hit], rule: ConfidenceRule) -> float:
+    """The cosine that the rule's thresholds are compared with; -1 without hits. Fused scores are never looked at."""
+    if not hits:
+        return -1.0
+    return average_relevance(hits) if rule.signal == "mean5" else max(hit.score for hit in hits)
+
+
 def judge(hits: Sequence[Hit], rule: ConfidenceRule) -> Confidence:
-    """LOW is "do not answer". Fused scores are never looked at, only cosine similarity.
+    """LOW is "do not answer".
 
     >>> judge([], ConfidenceRule())
     <Confidence.LOW: 'low'>
     """
-    if not hits:
+    found = signal(hits, rule)
+    if not hits or found < rule.answer_from:
         return Confidence.LOW
-    signal = average_relevance(hits) if rule.signal == "mean5" else max(hit.score for hit in hits)
-    if signal >= rule.high:
-        return Confidence.HIGH
-    return Confidence.MEDIUM if signal >= rule.answer_from else Confidence.LOW
+    return Confidence.HIGH if found >= rule.high else Confidence.MEDIUM

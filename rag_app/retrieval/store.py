@@ -127,8 +127,9 @@ class ScopedStore(BasePydanticVectorStore):
 
 
 def heading(node: BaseNode) -> str:
-    """Title and section, which are searched and embedded along with the text."""
-    return "\n".join(str(part) for key in ("title", "section") if (part := node.metadata.get(key)))
+    """Title and section, which are searched and embedded along with the text; a section often begins with the title."""
+    title, section = str(node.metadata.get("title") or ""), str(node.metadata.get("section") or "")
+    return section if section.startswith(title) else f"{title}\n{section}".strip()
 
 
 def searchable_text(node: BaseNode) -> str:

@@ -1,0 +1,179 @@
+"""The query engine of a capability: retrieve, postprocess, judge, synthesize, verify."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.response.schema import Response
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.prompts.mixin import PromptMixinType
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from rag_app.answering.capabilities import Capability
+from rag_app.answering.citations import admission, check, cite, quote
+from rag_app.answering.context import Context, build_context
+from rag_app.answering.models import Draft
+from rag_app.answering.synthesizers import Synthesizer
+from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Question, Usage
+from rag_app.retrieval.confidence import average_relevance, judge
+from rag_app.retrieval.hits import to_hits
+from rag_app.retrieval.index import ConfidenceRule
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was found for a question, and what an answer may be made from: `context` is empty where that is nothing."""
+
+    question: str
+    nodes: Sequence[NodeWithScore]
+    hits: tuple[Hit, ...]
+    confidence: Confidence
+    context: Context
+
+
+class CapabilityEngine(BaseQueryEngine):
+    """Answers questions with one capability, from one retriever. Cheap to make: an engine per request is fine.
+
+    `answer` is the whole way. Its steps are there for whoever streams: `gather`, then `refusal` where
+    `refuses`, else the synthesizer's `stream`, then `verify`.
+    """
+
+    def __init__(
+        self,
+        capability: Capability,
+        rule: ConfidenceRule,
+        retriever: BaseRetriever,
+        postprocessors: Sequence[BaseNodePostprocessor],
+        synthesizer: Synthesizer,
+    ) -> None:
+        super().__init__(CallbackManager())
+        self.capability, self.synthesizer = capability, synthesizer
+        self._rule, self._retriever, self._postprocessors = rule, retriever, postprocessors
+
+    async def answer(self, question: Question) -> Answer:
+        """Answer, or refuse in the capability's words: where hits are too weak, no model is called.
+
+        Only the question's text is read here; its filters, mode, number of hits and threshold are what the
+        retriever and the postprocessors were made with.
+        Raises EmbeddingFailed, StoreFailed and ModelFailed as its parts do.
+        """
+        return await self._answer(await self.gather(QueryBundle(question.text)))
+
+    async def _answer(self, evidence: Evidence) -> Answer:
+        if self.refuses(evidence):
+            return self.refusal(evidence)
+        return self.verify(await self.synthesizer.write(evidence.question, evidence.context), evidence)
+
+    async def gather(self, query: QueryBundle) -> Evidence:
+        """Retrieve, postprocess, judge, and build the context."""
+        nodes = await self._retriever.aretrieve(query)
+        for postprocessor in self._postprocessors:
+            nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
+        hits = to_hits(nodes)
+        confidence = judge(hits, self._rule)
+        context = build_context(
+            () if confidence is Confidence.LOW else hits,
+            max_tokens=self.capability.max_context_tokens,
+            chunks_per_source=self.capability.chunks_per_source,
+            max_sources=self.capability.max_sources,
+        )
+        return Evidence(query.query_str, nodes, hits, confidence, context)
+
+    def refuses(self, evidence: Evidence) -> bool:
+        """Whether there is too little to answer from; a capability that is not grounded may do without."""
+        return self.capability.grounded and not evidence.context.blocks
+
+    def refusal(self, evidence: Evidence, text: str | None = None, usage: Usage | None = None) -> Answer:
+        """No answer, but the best hits, one a source. `text` instead of the capability's refusal."""
+        return Answer(
+            text=self.capability.refusal if text is None else text,
+            confidence=Confidence.LOW,
+            model=None,
+            generated_at=datetime.now(UTC),
+            hits=evidence.hits,
+            citations=_best(evidence, self.capability.max_sources),
+            average_relevance=average_relevance(evidence.hits),
+            usage=usage,
+        )
+
+    def verify(self, draft: Draft, evidence: Evidence) -> Answer:
+        """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
+        checked = check(
+            draft.text,
+            len(evidence.context.blocks),
+            max_sentences=self.capability.max_sentences,
+            max_words=self.capability.max_words,
+        )
+        if not checked.text:
+            return self.refusal(evidence, usage=draft.usage)
+        if self.capability.grounded and not checked.blocks:
+            return self.refusal(evidence, self._without_citation(checked.text), draft.usage)
+        return Answer(
+            text=checked.text,
+            confidence=evidence.confidence,
+            model=draft.model,
+            generated_at=datetime.now(UTC),
+            hits=tuple(hit for hit in evidence.hits if hit in evidence.context.hits),
+            citations=cite(checked, evidence.context),
+            average_relevance=average_relevance(evidence.hits),
+            usage=draft.usage,
+        )
+
+    def _without_citation(self, text: str) -> str:
+        """What is said instead of an answer that cites nothing: it may be no more than a model's own refusal."""
+        admitted = admission(text)
+        if admitted is None:
+            return self.capability.uncited
+        return admitted if self.capability.keeps_admission else self.capability.refusal
+
+    async def _aquery(self, query_bundle: QueryBundle) -> Response:
+        evidence = await self.gather(query_bundle)
+        answer = await self._answer(evidence)
+        used = {str(hit.chunk_id) for hit in answer.hits}
+        return Response(
+            answer.text, [node for node in evidence.nodes if node.node.node_id in used], metadata=_described(answer)
+        )
+
+    def _query(self, query_bundle: QueryBundle) -> Response:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._aquery(query_bundle))
+        raise RuntimeError("an event loop is running here: use `await engine.aquery(...)`")
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {"synthesizer": self.synthesizer}
+
+
+def _best(evidence: Evidence, most: int) -> tuple[Citation, ...]:
+    """The best hit of each source, with the passage nearest to the question."""
+    by_source: dict[object, list[Hit]] = {}
+    for hit in evidence.hits:
+        by_source.setdefault(hit.source_id, []).append(hit)
+    best = [max(hits, key=lambda hit: hit.score) for hits in by_source.values()][:most]
+    return tuple(Citation(number, *quote([evidence.question], [hit])) for number, hit in enumerate(best, 1))
+
+
+def _described(answer: Answer) -> dict[str, Any]:
+    return {
+        "confidence": answer.confidence.value,
+        "average_relevance": answer.average_relevance,
+        "model": answer.model,
+        "citations": [
+            {
+                "number": citation.number,
+                "chunk_id": str(citation.hit.chunk_id),
+                "source_id": str(citation.hit.source_id),
+                "title": citation.hit.title,
+                "uri": citation.hit.uri,
+                "relevance": citation.hit.relevance,
+                "quote": citation.quote,
+            }
+            for citation in answer.citations
+        ],
+    }

@@ -1,0 +1,211 @@
+"""Files in, hits out, whatever happens in between; on both stores."""
+
+import asyncio
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from rag_app.app import Application, DatabaseUrls, open_application
+from rag_app.db.people import People
+from rag_app.domain.scope import Scope
+from rag_app.domain.source import Visibility, source_id
+from rag_app.ingestion.metadata import Target
+from rag_app.settings import Settings
+from tests.conftest import NewOrganization
+from tests.integration.conftest import INDEX, Ingest, Search
+
+TOPICS = ["lighthouse", "bakery", "orchard", "violin", "glacier", "harbour", "printing press", "beehive"]
+
+
+def write_corpus(folder: Path, documents: int, paragraphs: int = 1) -> None:
+    chance = random.Random(7)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(documents):
+        body = "\n\n".join(
+            " ".join(
+                f"The {chance.choice(TOPICS)} number {chance.randrange(1000)} stands near the {chance.choice(TOPICS)}."
+                for _ in range(20)
+            )
+            for _ in range(paragraphs)
+        )
+        (folder / f"doc-{number:03}.md").write_text(f"# Document {number}\n\n{body}\n", "utf-8")
+
+
+async def contents(application: Application, org: UUID, index: str = INDEX) -> dict[str, list[str]]:
+    """Every chunk that answers for an organization, by source: what the store holds, seen through search."""
+    scope = Scope(frozenset({org}))
+    store = await application.backends.open(application.indexes[index], scope)
+    vector = [1.0] + [0.0] * (application.dimension - 1)
+    found = await store.fetch([c.id for c in await store.candidates(vector, "", (), "dense", 10_000)])  # type: ignore[arg-type]
+    names = {s.id: s.external_id async for s in application.ledger.list(scope, index, operator=True)}
+    held: dict[str, list[tuple[int, str]]] = {name: [] for name in names.values()}
+    for node in found.values():
+        held[names[UUID(node.metadata["source_id"])]].append((node.metadata["position"], node.get_content()))
+    return {name: [text for _, text in sorted(chunks)] for name, chunks in held.items()}
+
+
+async def test_ingest_is_idempotent_and_follows_changes(
+    ingest: Ingest, search: Search, application: Application, org: UUID, tmp_path: Path
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "hours.md").write_text("# Opening hours\n\nThe museum opens at nine.", "utf-8")
+    (folder / "lines.jsonl").write_text(
+        '{"id": "a", "title": "Otters", "text": "Otters hold hands while they sleep."}\n'
+        '{"id": "b", "title": "Badgers", "text": "Badgers dig setts in woodland."}\n',
+        "utf-8",
+    )
+    first = await ingest(folder)
+    assert (first.added, first.updated, first.unchanged, first.removed, first.chunks) == (3, 0, 0, 0, 3)
+    again = await ingest(folder)
+    assert (again.added, again.updated, again.unchanged, again.chunks) == (0, 0, 3, 0)
+
+    (folder / "hours.md").write_text("# Opening hours\n\nThe museum opens at ten.", "utf-8")
+    (folder / "lines.jsonl").write_text(
+        '{"id": "a", "title": "Otters", "text": "Otters hold hands while they sleep."}\n', "utf-8"
+    )
+    changed = await ingest(folder)
+    assert (changed.added, changed.updated, changed.unchanged, changed.removed) == (0, 1, 1, 1)
+    texts = [hit.text for hit in await search("museum badgers otters")]
+    assert sorted(texts) == ["Otters hold hands while they sleep.", "The museum opens at ten."]
+
+    ingestor = await application.ingestor(application.indexes[INDEX], Target(org))
+    await ingestor.delete([source_id(org, INDEX, "hours.md")])
+    assert [hit.text for hit in await search("When does the museum open?")] == ["Otters hold hands while they sleep."]
+
+
+async def test_metadata_comes_from_where_people_put_it(
+    ingest: Ingest, search: Search, application: Application, tmp_path: Path
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.md").write_text(
+        "---\ntitle: Front matter\ndate: 2026-01-05\nsource_type: faq\ntags: [red, blue]\n---\n# Other\n\nA question about parking spaces.",
+        "utf-8",
+    )
+    (folder / "b.txt.gz").write_bytes(gzip.compress("Une réponse sur les places de stationnement du parking.".encode()))
+    (folder / "b.txt.gz.meta.json").write_text(json.dumps({"title": "Sidecar", "author": "Zoé"}), "utf-8")
+    summary = await ingest(folder)
+    assert not summary.failed
+    hits = {hit.title: hit for hit in await search("parking")}
+    assert hits["Front matter"].source_type == "faq"
+    assert hits["Front matter"].date == 1767571200.0
+    assert hits["Front matter"].metadata["tags"] == ["red", "blue"]
+    assert hits["Sidecar"].lang == "fr"
+    assert hits["Sidecar"].metadata["author"] == "Zoé"
+    assert hits["Front matter"].section == "Other"
+
+
+async def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
+    ingest: Ingest, search: Search, tmp_path: Path
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "good.txt").write_text("A perfectly good document about lighthouses.", "utf-8")
+    (folder / "empty.txt").write_bytes(b"")
+    (folder / "noise.bin").write_bytes(os.urandom(100))
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
+    (folder / "undeclared.md").write_text("---\ncolour: red\n---\nText.", "utf-8")
+    (folder / "mistyped.md").write_text("---\ndate: someday\n---\nText.", "utf-8")
+    (folder / "lines.jsonl").write_text(
+        '{"id": "x", "text": "Beehives."}\n{"id": "x", "text": "Twice."}\nnot json\n', "utf-8"
+    )
+    summary = await ingest(folder)
+    reasons = {failure.path: failure.reason for failure in summary.failed}
+    assert set(reasons) == {
+        "empty.txt", "noise.bin", "broken.pdf", "undeclared.md", "mistyped.md", "lines.jsonl#x", "lines.jsonl",
+    }  # fmt: skip
+    assert "colour: unknown field; accepted: author, call_sid" in reasons["undeclared.md"]
+    assert "ISO 8601" in reasons["mistyped.md"]
+    assert "more than once" in reasons["lines.jsonl#x"]
+    assert "line 3" in reasons["lines.jsonl"]
+    assert summary.added == 2
+    assert {hit.text for hit in await search("lighthouses beehives")} == {
+        "A perfectly good document about lighthouses.", "Beehives.",
+    }  # fmt: skip
+
+
+async def test_owner_visibility_and_public_content(
+    ingest: Ingest, search: Search, organization: NewOrganization, application: Application, tmp_path: Path
+) -> None:
+    ann = (await People(application.database).create_user(f"ann-{uuid4()}")).id
+    folder, mine = tmp_path / "docs", tmp_path / "mine"
+    for each, text in ((folder, "The team eats lunch at noon."), (mine, "Ann keeps her lunch in the attic.")):
+        each.mkdir()
+        (each / "note.txt").write_text(text, "utf-8")
+    (mine / "note.txt").rename(mine / "private.txt")
+    await ingest(folder)
+    await ingest(mine, owner_id=ann, visibility=Visibility.USER)
+    assert {hit.text for hit in await search("lunch")} == {"The team eats lunch at noon."}
+    assert len(await search("lunch", user=ann)) == 2
+    assert await search("lunch", org_id=(await organization()).id, user=ann) == ()
+
+
+async def test_two_ingests_at_once_do_not_duplicate(
+    application: Application, database_urls: tuple[str, str], org: UUID, organization: NewOrganization,
+    environment: str, tmp_path: Path,
+) -> None:  # fmt: skip
+    if environment == "qdrant":
+        return  # local Qdrant belongs to one process and the two would share it; PostgreSQL is where this can happen
+    write_corpus(tmp_path / "docs", 40)
+    urls = DatabaseUrls(database_urls[1], database_urls[0], private=True)
+    async with open_application(Settings(), urls) as other:
+        both = [await each.ingestor(each.indexes[INDEX], Target(org)) for each in (application, other)]
+        done = await asyncio.gather(*(each.ingest([tmp_path / "docs"], base=tmp_path / "docs") for each in both))
+    assert sum(each.added for each in done) == 40
+    assert sum(each.unchanged for each in done) == 40
+    alone = (await organization()).id
+    ingestor = await application.ingestor(application.indexes[INDEX], Target(alone))
+    await ingestor.ingest([tmp_path / "docs"], base=tmp_path / "docs")
+    assert await contents(application, org) == await contents(application, alone)
+
+
+@pytest.mark.timeout(240)
+async def test_killed_anywhere_the_same_command_ends_the_same(
+    environment: str, database_urls: tuple[str, str], database: object, organization: NewOrganization, tmp_path: Path
+) -> None:
+    killed, undisturbed = await organization(), await organization()
+    docs = tmp_path / "docs"
+    write_corpus(docs, 70, paragraphs=2)
+    urls = DatabaseUrls(database_urls[1], database_urls[0], private=True)
+    async with open_application(Settings(), urls):
+        pass  # the indexes are built
+
+    def command(slug: str) -> subprocess.Popen[bytes]:
+        line = [sys.executable, "-m", "rag_app", "ingest", str(docs), "--index", INDEX, "--org", slug, "--base", str(docs)]
+        return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def complete(slug: str) -> None:
+        process = command(slug)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said.decode()
+
+    async def written() -> int:
+        async with database.scoped(Scope(frozenset({killed.id})), operator=True) as session:  # type: ignore[attr-defined]
+            from sqlalchemy import text
+
+            return int((await session.execute(text("SELECT count(*) FROM source_builds"))).scalar_one())
+
+    for moment in (1, 33):  # once while the first batch is written, once within a later one
+        process = command(killed.slug)
+        deadline = time.monotonic() + 60
+        while await written() < moment and time.monotonic() < deadline and process.poll() is None:
+            await asyncio.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert 0 < await written() <= 70
+    await asyncio.to_thread(complete, killed.slug)
+    await asyncio.to_thread(complete, undisturbed.slug)
+    async with open_application(Settings(), urls) as application:
+        found = await contents(application, killed.id)
+        assert found == await contents(application, undisturbed.id)
+    assert len(found) == 70 and all(found.values())
