@@ -125,8 +125,8 @@ class ScriptedModel:
                 self.wfile.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
                 self.wfile.flush()
 
-            def log_message(self, format: str, *args: object) -> None:
-                pass
+            def log_message(self, *args: object) -> None:
+                """Nothing: `requests` has it all."""
 
         return Handler
 

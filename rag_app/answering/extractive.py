@@ -173,6 +173,8 @@ def _chosen(scored: Sequence[tuple[float, Passage]], pool: Sequence[Passage]) ->
 
 def _alike(one: str, other: str) -> bool:
     left, right = content_words(one), content_words(other)
+    if re.findall(r"\d+", one) != re.findall(r"\d+", other):
+        return False
     return len(left & right) >= _SAME * max(1, len(left | right))
 
 

@@ -87,6 +87,12 @@ class ChatModel:
             except Exception as error:
                 await self._wait_or_raise(error, self._settings.retries if begun else attempt)
 
+    async def aclose(self) -> None:
+        """Close the connections of its client, for which LlamaIndex has no call."""
+        client = getattr(self._llm, "_aclient", None) or getattr(self._llm, "_async_client", None)
+        if client is not None:
+            await client.close()
+
     async def _stream_once(self, messages: Sequence[ChatMessage]) -> AsyncIterator[str]:
         deadline = asyncio.get_running_loop().time() + self._settings.timeout_s
         async with asyncio.timeout_at(deadline):

@@ -175,7 +175,7 @@ async def test_killed_anywhere_the_same_command_ends_the_same(
 ) -> None:
     killed, undisturbed = await organization(), await organization()
     docs = tmp_path / "docs"
-    write_corpus(docs, 70, paragraphs=2)
+    write_corpus(docs, 40)
     urls = DatabaseUrls(database_urls[1], database_urls[0], private=True)
     async with open_application(Settings(), urls):
         pass  # the indexes are built
@@ -202,10 +202,10 @@ async def test_killed_anywhere_the_same_command_ends_the_same(
             await asyncio.sleep(0.001)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    assert 0 < await written() <= 70
+    assert 0 < await written() <= 40
     await asyncio.to_thread(complete, killed.slug)
     await asyncio.to_thread(complete, undisturbed.slug)
     async with open_application(Settings(), urls) as application:
         found = await contents(application, killed.id)
         assert found == await contents(application, undisturbed.id)
-    assert len(found) == 70 and all(found.values())
+    assert len(found) == 40 and all(found.values())

@@ -1,6 +1,7 @@
 """Answering models over HTTP: every way to fail, and exactly how often a model is asked."""
 
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,8 @@ from tests.scripted_model import Reply, ScriptedModel
 
 ASKED = [ChatMessage(role="system", content="Be brief."), ChatMessage(role="user", content="When do you open?")]
 FINE = Reply("At nine [Source 1].")
-KINDS = ["openai_like", "openai", "huggingface"]
+OPENED: list[ChatModel] = []
+KINDS = ["openai_like", "huggingface"]  # "openai" differs from the first in what it accepts as a name
 
 
 def model(kind: str, server: ScriptedModel, **more: Any) -> ChatModel:
@@ -25,10 +27,18 @@ def model(kind: str, server: ScriptedModel, **more: Any) -> ChatModel:
         api_key="key",
         timeout_s=5,
         backoff_s=0.01,
-        unavailable_wait_s=0.2,
+        unavailable_wait_s=0.05,
     )
     settings = replace(settings, **more)
-    return ChatModel(build_llm(settings), settings)
+    OPENED.append(ChatModel(build_llm(settings), settings))
+    return OPENED[-1]
+
+
+@pytest.fixture(autouse=True)
+async def _closed() -> AsyncIterator[None]:
+    yield
+    while OPENED:
+        await OPENED.pop().aclose()
 
 
 async def streamed(asked: ChatModel) -> str:
@@ -42,16 +52,14 @@ async def drafted(asked: ChatModel) -> str:
 WAYS = [pytest.param(drafted, id="whole"), pytest.param(streamed, id="stream")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "openai"])
 async def test_an_answer_takes_one_request_and_says_what_it_cost(kind: str) -> None:
     with ScriptedModel(FINE) as server:
         draft = await model(kind, server, temperature=0.3, max_tokens=77).chat(ASKED)
     assert (draft.text, draft.model, draft.usage) == ("At nine [Source 1].", "gpt-4o-mini", Usage(11, 7))
     (request,) = server.requests
     assert request.path == "/v1/chat/completions"
-    assert {key: value for key, value in request.headers.items() if key.lower() == "authorization"}.popitem()[
-        1
-    ] == "Bearer key"
+    assert {key.lower(): value for key, value in request.headers.items()}["authorization"] == "Bearer key"
     assert request.body["model"] == "gpt-4o-mini"
     assert (request.body["temperature"], request.body["max_tokens"]) == (0.3, 77)
     assert [(m["role"], m["content"]) for m in request.body["messages"]] == [
@@ -96,7 +104,7 @@ async def test_a_failure_has_its_error_and_its_number_of_requests(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_model_that_is_silent_is_asked_twice(kind: str, way: Any) -> None:
-    with ScriptedModel(Reply("late", delay_s=1.5)) as server:
+    with ScriptedModel(Reply("late", delay_s=0.7)) as server:
         begun = time.monotonic()
         with pytest.raises(ModelTimeout):
             await way(model(kind, server, timeout_s=0.2))
@@ -106,10 +114,10 @@ async def test_a_model_that_is_silent_is_asked_twice(kind: str, way: Any) -> Non
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("first", [Reply(status=500), Reply(status=503), Reply("late", delay_s=1.2)])
+@pytest.mark.parametrize("first", [Reply(status=500), Reply(status=503), Reply("late", delay_s=0.7)])
 async def test_a_second_request_may_succeed(kind: str, way: Any, first: Reply) -> None:
     with ScriptedModel(first, FINE) as server:
-        assert await way(model(kind, server, timeout_s=0.8)) == FINE.text
+        assert await way(model(kind, server, timeout_s=0.4)) == FINE.text
         assert len(server.requests) == 2
 
 
@@ -140,11 +148,10 @@ async def test_a_connection_cut_in_mid_answer_is_no_answer(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_stream_that_has_begun_is_not_asked_for_again(kind: str) -> None:
     with ScriptedModel(Reply("one two three four five six", cut=True)) as server:
-        received = []
+        stream = model(kind, server).stream(ASKED)
+        assert [await anext(stream), await anext(stream)] == ["one ", "two "]
         with pytest.raises(ModelMalformed):
-            async for delta in model(kind, server).stream(ASKED):
-                received.append(delta)
-        assert "".join(received).startswith("one two")
+            "".join([delta async for delta in stream])
         assert len(server.requests) == 1
 
 
@@ -164,7 +171,7 @@ async def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("HF_TOKEN", "secret")
     with ScriptedModel(FINE) as server:
-        for kind in KINDS:
+        for kind in [*KINDS, "openai"]:
             await model(kind, server, api_key=None).chat(ASKED)
         assert not any("secret" in str(request.headers) for request in server.requests)
     monkeypatch.setenv("OPENAI_API_BASE", server.url)

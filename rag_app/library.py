@@ -1,0 +1,90 @@
+"""rag_app as a library: thin functions over the pipeline and its parts. Async; works in a notebook's event loop."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from rag_app.answering.capabilities import capability_for
+from rag_app.answering.engine import CapabilityEngine
+from rag_app.app import Application, database_urls, open_application
+from rag_app.commands import question_of, scope_of, target_of
+from rag_app.domain.answer import Answer, Hit
+from rag_app.ingestion.ingest import Summary
+from rag_app.retrieval.index import find_index
+from rag_app.retrieval.retriever import ChunkRetriever
+from rag_app.settings import Settings
+
+
+@asynccontextmanager
+async def open(settings: Settings | None = None) -> AsyncIterator["Rag"]:  # noqa: A001
+    """Open what the settings configure (by default the environment's); with no database, the private one under `.rag/`.
+
+    Raises Misconfigured where settings and data do not fit, with what to do.
+    """
+    settings = settings or Settings()
+    with database_urls(settings) as urls:
+        async with open_application(settings, urls) as application:
+            yield Rag(application)
+
+
+class Rag:
+    """Search and ask, as a member of one organization: its content and what is public.
+
+    Everywhere: `organization`, `user` and `site` are names or ids; with a user, that user's private sources are seen
+    too; with a site, nothing but that site's. `filters` are written as on the command line ("lang=fr",
+    "date>=2026-01-01"); docs/filters.md has them all. Raises NotFound and InvalidInput for what there is not.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def search(
+        self, question: str, *, index: str, organization: str, user: str | None = None, site: str | None = None,
+        filters: Sequence[str] = (), top_k: int = 8, mode: str = "hybrid",
+    ) -> tuple[Hit, ...]:  # fmt: skip
+        """Hits, best first. `mode`: hybrid, dense or text."""
+        scope = await scope_of(self.application, organization, user, site)
+        return await self.application.pipeline.search(index, question_of(question, top_k, mode, list(filters)), scope)
+
+    async def ask(
+        self, question: str, *, index: str, organization: str, user: str | None = None, site: str | None = None,
+        filters: Sequence[str] = (), top_k: int | None = None, mode: str = "hybrid",
+    ) -> Answer:  # fmt: skip
+        """An answer with verified citations, or a refusal (`answer.refused`)."""
+        scope = await scope_of(self.application, organization, user, site)
+        capability = capability_for(find_index(self.application.indexes, index).name)
+        asked = question_of(question, top_k or capability.top_k, mode, list(filters))
+        return await self.application.pipeline.answer(capability.name, asked, scope)
+
+    async def engine(
+        self, *, index: str, organization: str, user: str | None = None, site: str | None = None,
+        filters: Sequence[str] = (), top_k: int | None = None, mode: str = "hybrid",
+    ) -> CapabilityEngine:  # fmt: skip
+        """The index's LlamaIndex query engine: `response = await engine.aquery("...")`, `response.source_nodes`."""
+        scope = await scope_of(self.application, organization, user, site)
+        capability = capability_for(find_index(self.application.indexes, index).name)
+        asked = question_of("?", top_k or capability.top_k, mode, list(filters))
+        return await self.application.pipeline.engine(capability.name, asked, scope)
+
+    async def retriever(
+        self, *, index: str, organization: str, user: str | None = None, site: str | None = None,
+        filters: Sequence[str] = (), top_k: int = 8, mode: str = "hybrid",
+    ) -> ChunkRetriever:  # fmt: skip
+        """The LlamaIndex retriever: `nodes = await retriever.aretrieve("...")`."""
+        scope = await scope_of(self.application, organization, user, site)
+        return await self.application.pipeline.retriever(index, question_of("?", top_k, mode, list(filters)), scope)
+
+    async def ingest(
+        self, *paths: Path | str, index: str, organization: str, base: Path | str = ".", site: str | None = None,
+        owner: str | None = None, visibility: str | None = None, **metadata: object,
+    ) -> Summary:  # fmt: skip
+        """Read files and folders into an index; what could not be read is in the summary, with reasons."""
+        spec = find_index(self.application.indexes, index)
+        target = await target_of(self.application, organization, site, owner, visibility, metadata)
+        ingestor = await self.application.ingestor(spec, target)
+        return await ingestor.ingest([Path(path) for path in paths], base=Path(base))
+
+    async def create_organization(self, slug: str, name: str | None = None) -> str:
+        """Make an organization; its id. Raises InvalidInput where the slug is taken."""
+        made = await self.application.people.create_organization(slug, name or slug)
+        return str(made.id)
