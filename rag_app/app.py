@@ -14,6 +14,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rag_app.answering.capabilities import Capability
 from rag_app.answering.extractive import ExtractiveSynthesizer
+from rag_app.answering.models import ChatModel, ModelSettings, build_llm
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.db.generations import Generation, Generations
@@ -163,6 +164,7 @@ class Application:
     backends: Backends = field(init=False)
     embedder: BaseEmbedding = field(init=False)
     dimension: int = field(init=False)
+    model: ChatModel | None = field(init=False)
     pipeline: Pipeline = field(init=False)
 
     def __post_init__(self) -> None:
@@ -172,8 +174,9 @@ class Application:
         self.limiter, self.generations = RateLimiter(self.database), Generations(self.database)
         self.backends = Backends(self.settings, self.urls, self.ledger, self.generations)
         self.embedder, self.dimension = _embedder(self.settings)
+        self.model = _chat_model(self.settings)
         self.pipeline = Pipeline(
-            self.indexes, self.backends.open, self.embedder, _synthesizers(self.settings, self.embedder)
+            self.indexes, self.backends.open, self.embedder, _synthesizers(self.model, self.embedder)
         )
 
     async def start(self) -> None:
@@ -192,6 +195,8 @@ class Application:
         return await self.backends.build_missing(list(self.indexes.values()), self.embedder, self.dimension)
 
     async def close(self) -> None:
+        if self.model is not None:
+            await self.model.aclose()
         await self.backends.close()
         await self.database.close()
 
@@ -314,15 +319,13 @@ def _embedder(settings: Settings) -> tuple[BaseEmbedding, int]:
     return embedder, getattr(embedder, "dimension", chosen.dimension)
 
 
-def _synthesizers(settings: Settings, embedder: BaseEmbedding) -> Callable[[Capability], Synthesizer]:
+def _chat_model(settings: Settings) -> ChatModel | None:
+    """The model that writes answers; None where they are extracted."""
     chosen = settings.model
     if chosen.kind == "extractive":
-        extractive = ExtractiveSynthesizer(embedder)
-        return lambda capability: extractive
-    from rag_app.answering import models
-
+        return None
     variable = "HF_TOKEN" if chosen.kind == "huggingface" else "OPENAI_API_KEY"
-    limits = models.ModelSettings(
+    limits = ModelSettings(
         name=chosen.model,
         kind=chosen.kind,
         api_base=chosen.api_base,
@@ -333,7 +336,13 @@ def _synthesizers(settings: Settings, embedder: BaseEmbedding) -> Callable[[Capa
         backoff_s=chosen.backoff,
         unavailable_wait_s=chosen.unavailable_wait,
     )
-    model = models.ChatModel(models.build_llm(limits), limits)
+    return ChatModel(build_llm(limits), limits)
+
+
+def _synthesizers(model: ChatModel | None, embedder: BaseEmbedding) -> Callable[[Capability], Synthesizer]:
+    if model is None:
+        extractive = ExtractiveSynthesizer(embedder)
+        return lambda capability: extractive
     prompts = load_prompts(resource_folder("prompts"))
     return lambda capability: ModelSynthesizer(model, prompts[capability.prompt])
 

@@ -118,7 +118,7 @@ class CapabilityEngine(BaseQueryEngine):
             confidence=evidence.confidence,
             model=draft.model,
             generated_at=datetime.now(UTC),
-            hits=tuple(hit for hit in evidence.hits if hit in evidence.context.hits),
+            hits=evidence.hits,
             citations=cite(checked, evidence.context),
             average_relevance=average_relevance(evidence.hits),
             usage=draft.usage,
@@ -134,10 +134,7 @@ class CapabilityEngine(BaseQueryEngine):
     async def _aquery(self, query_bundle: QueryBundle) -> Response:
         evidence = await self.gather(query_bundle)
         answer = await self._answer(evidence)
-        used = {str(hit.chunk_id) for hit in answer.hits}
-        return Response(
-            answer.text, [node for node in evidence.nodes if node.node.node_id in used], metadata=_described(answer)
-        )
+        return Response(answer.text, list(evidence.nodes), metadata=_described(answer))
 
     def _query(self, query_bundle: QueryBundle) -> Response:
         try:
@@ -153,7 +150,7 @@ class CapabilityEngine(BaseQueryEngine):
 def _best(evidence: Evidence, most: int) -> tuple[Citation, ...]:
     """The best hit of each source, with the passage nearest to the question."""
     by_source: dict[object, list[Hit]] = {}
-    for hit in evidence.hits:
+    for hit in sorted(evidence.hits, key=lambda hit: -hit.score):
         by_source.setdefault(hit.source_id, []).append(hit)
     best = [max(hits, key=lambda hit: hit.score) for hits in by_source.values()][:most]
     return tuple(Citation(number, *quote([evidence.question], [hit])) for number, hit in enumerate(best, 1))

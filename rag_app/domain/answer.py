@@ -86,9 +86,8 @@ class Usage:
 class Answer:
     """An answer, or a refusal: `model` is None and `text` the refusal when no answer was given.
 
-    `hits` are those the answer was made from (or, when refused, the best there were); `citations` the ones
-    its text refers to, numbered from 1 without gaps (when refused, one a source); `average_relevance` is the mean
-    of the five best scores. `usage` is what a model was paid for, even where its answer was refused.
+    `hits` are all that was found; `citations` the ones its text refers to, numbered from 1 without gaps (when
+    refused: the best hit of each source); `average_relevance` is the mean of the five best scores. `usage` is what a model was paid for, even where its answer was refused.
     """
 
     text: str

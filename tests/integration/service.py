@@ -1,0 +1,91 @@
+"""The whole application on a real port, over sources that a test writes down in a few words."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from rag_app.api.auth import issue_token
+from rag_app.app import Application, DatabaseUrls, create_app, open_application
+from rag_app.domain.scope import PUBLIC_ORGANIZATION
+from rag_app.domain.source import Visibility, source_id
+from rag_app.ingestion.metadata import Target
+from rag_app.settings import Settings
+from tests.contract.conftest import serve
+from tests.integration.conftest import INDEX
+
+T = TypeVar("T")
+
+SECRET = "a secret of the tests, long enough for HS256"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A source of one organization; private where it has an owner. `fields` are what a JSON record may say of itself."""
+
+    name: str
+    text: str
+    org: UUID
+    owner: UUID | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> UUID:
+        return source_id(self.org, INDEX, self.name)
+
+
+@contextmanager
+def configured(variables: Mapping[str, str]) -> Iterator[pytest.MonkeyPatch]:
+    """These environment variables, and a secret for tokens, for as long as the block lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("QDRANT_URL", raising=False)
+        for name, value in {"RAG_JWT_SECRET": SECRET, "RAG_LOG_LEVEL": "warning", **variables}.items():
+            patch.setenv(name, value)
+        yield patch
+
+
+def prepare(work: Callable[[Application], Awaitable[T]]) -> T:
+    """What an operator does before serving: open the configured application, work with it, close it."""
+
+    async def opened() -> T:
+        settings = Settings()
+        assert settings.database.url and settings.database.owner_url
+        app_url, owner_url = settings.database.url.get_secret_value(), settings.database.owner_url.get_secret_value()
+        async with open_application(settings, DatabaseUrls(app_url, owner_url, private=True)) as application:
+            return await work(application)
+
+    return asyncio.run(opened())
+
+
+async def ingest(application: Application, folder: Path, texts: Sequence[Text]) -> None:
+    """With the real ingestor, one run for each organization and owner."""
+    groups: dict[tuple[UUID, UUID | None], list[Text]] = {}
+    for each in texts:
+        groups.setdefault((each.org, each.owner), []).append(each)
+    for (org, owner), group in groups.items():
+        visibility = Visibility.USER if owner else Visibility.GLOBAL if org == PUBLIC_ORGANIZATION else Visibility.TEAM
+        file = folder / f"{uuid4()}.jsonl"  # a file of its own: what another one held stays
+        file.write_text(
+            "".join(json.dumps({"id": each.name, "text": each.text, **each.fields}) + "\n" for each in group), "utf-8"
+        )
+        ingestor = await application.ingestor(application.indexes[INDEX], Target(org, None, owner, visibility))
+        summary = await ingestor.ingest([file], base=folder)
+        assert not summary.failed
+
+
+def bearer(subject: object) -> dict[str, str]:
+    return {"Authorization": f"Bearer {issue_token(str(subject), SECRET, audience='authenticated')}"}
+
+
+@contextmanager
+def served() -> Iterator[httpx.Client]:
+    """The application that the environment configures, as `rag-app serve` runs it."""
+    with serve(create_app()) as url, httpx.Client(base_url=url, timeout=30, verify=False) as client:
+        yield client
