@@ -2,4 +2,5 @@
 
 from rag_app.cli import main
 
-main()
+if __name__ == "__main__":  # not in worker processes, which import this again where they are spawned
+    main()

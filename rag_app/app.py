@@ -1,7 +1,6 @@
 """The only place where the parts are put together."""
 
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from pydantic import SecretStr
 
 from rag_app.answering.capabilities import Capability
 from rag_app.answering.extractive import ExtractiveSynthesizer
@@ -314,7 +314,7 @@ def _indexes(settings: Settings) -> dict[str, IndexSpec]:
 
 def _embedder(settings: Settings) -> tuple[BaseEmbedding, int]:
     chosen = settings.embedding
-    key = chosen.api_key.get_secret_value() if chosen.api_key else os.environ.get("OPENAI_API_KEY")
+    key = _first(chosen.api_key, settings.providers.openai_api_key)
     embedder = build_embedder(chosen.kind, chosen.model, chosen.api_base, key)
     return embedder, getattr(embedder, "dimension", chosen.dimension)
 
@@ -324,12 +324,13 @@ def _chat_model(settings: Settings) -> ChatModel | None:
     chosen = settings.model
     if chosen.kind == "extractive":
         return None
-    variable = "HF_TOKEN" if chosen.kind == "huggingface" else "OPENAI_API_KEY"
+    providers = settings.providers
+    providers_key = providers.hf_token if chosen.kind == "huggingface" else providers.openai_api_key
     limits = ModelSettings(
         name=chosen.model,
         kind=chosen.kind,
         api_base=chosen.api_base,
-        api_key=chosen.api_key.get_secret_value() if chosen.api_key else os.environ.get(variable),
+        api_key=_first(chosen.api_key, providers_key),
         temperature=chosen.temperature,
         max_tokens=chosen.max_tokens,
         timeout_s=chosen.timeout,
@@ -345,6 +346,11 @@ def _synthesizers(model: ChatModel | None, embedder: BaseEmbedding) -> Callable[
         return lambda capability: extractive
     prompts = load_prompts(resource_folder("prompts"))
     return lambda capability: ModelSynthesizer(model, prompts[capability.prompt])
+
+
+def _first(*keys: SecretStr | None) -> str | None:
+    """The first one that is set."""
+    return next((key.get_secret_value() for key in keys if key is not None), None)
 
 
 def _built_with(spec: IndexSpec) -> dict[str, object]:

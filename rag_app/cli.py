@@ -1,19 +1,21 @@
 """The `rag-app` command: what it takes. `rag_app.commands` does the work; heavy imports wait until a command runs."""
 
+import logging
 import os
 import sys
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Questions over content that only some people may see, answered with verified citations.",
 )  # fmt: skip
-db = typer.Typer(no_args_is_help=True, help="The database schema.")
-sources = typer.Typer(no_args_is_help=True, help="What has been ingested.")
-orgs = typer.Typer(no_args_is_help=True, help="Organizations, their members and sites.")
+db = typer.Typer(help="The database schema.")
+sources = typer.Typer(help="What has been ingested.")
+orgs = typer.Typer(help="Organizations, their members and sites.")
 app.add_typer(db, name="db")
 app.add_typer(sources, name="sources")
 app.add_typer(orgs, name="orgs")
@@ -44,7 +46,7 @@ def demo(
 @app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="address to listen on (RAG_HOST)")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="port to listen on (RAG_PORT)")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="port to listen on; 0: any (RAG_PORT)")] = None,
     workers: Annotated[int | None, typer.Option(min=1, max=64, help="processes (RAG_WORKERS)")] = None,
 ) -> None:
     """Serve the HTTP API."""
@@ -55,7 +57,7 @@ def serve(
 
 @db.command("upgrade")
 def db_upgrade() -> None:
-    """Bring the schema to this version, and build what the indexes need. Safe to repeat."""
+    """Migrate, and build new indexes. Safe to repeat."""
     from rag_app import commands
 
     print(commands.upgrade_database())
@@ -79,7 +81,10 @@ def ingest(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Read documents into an index. Safe to repeat; exit status 2 if some could not be read."""
+    """Read documents into an index.
+
+    Safe to repeat: what has not changed costs nothing. Exit status 2 if some could not be read.
+    """
     from rag_app import commands
 
     failed = commands.ingest(
@@ -95,7 +100,7 @@ def search(
     question: Annotated[str, typer.Argument(metavar="Q")], index: Index, org: Org, user: User = None, site: Site = None,
     top_k: TopK = 8, mode: Mode = "hybrid", filters: Filter = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Find the chunks that fit a question; no model is called."""
+    """Find what fits a question; no model is called."""
     from rag_app import commands
 
     commands.search(question, index, org, user, site, top_k, mode, filters or [], as_json)
@@ -106,7 +111,10 @@ def ask(
     question: Annotated[str, typer.Argument(metavar="Q")], index: Index, org: Org, user: User = None, site: Site = None,
     top_k: TopK = None, mode: Mode = "hybrid", filters: Filter = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Answer a question from an index, with citations, or say that it cannot be answered."""
+    """Answer a question with citations, or refuse.
+
+    An answer is made from the best hits alone; where they are not good enough, none is given.
+    """
     from rag_app import commands
 
     commands.ask(question, index, org, user, site, top_k, mode, filters or [], as_json)
@@ -185,7 +193,10 @@ def token(
     user: Annotated[str, typer.Option(metavar="U", help="name or id")],
     hours: Annotated[float, typer.Option(min=0.01, max=8760, help="how long it is valid")] = 24.0,
 ) -> None:
-    """Print a token for a user: `Authorization: Bearer TOKEN`."""
+    """Print a token for a user of the HTTP API.
+
+    It goes into a header: `Authorization: Bearer TOKEN`.
+    """
     from rag_app import commands
 
     print(commands.token(user, hours))
@@ -206,7 +217,10 @@ def evaluate(
 
 @app.command()
 def doctor() -> None:
-    """Say what is configured, what is reachable, what does not fit, and what to do."""
+    """Say what is configured, reachable and amiss.
+
+    And what to do about it. Exit status 1 if something is amiss. A model that writes answers is asked for a word.
+    """
     from rag_app import commands
 
     raise typer.Exit(0 if commands.doctor() else 1)
@@ -214,15 +228,31 @@ def doctor() -> None:
 
 def main() -> None:
     """Every error is one line on stderr and a non-zero status: 1, or 2 for a command line that is not understood."""
+    debug = os.environ.get("RAG_LOG_LEVEL") == "debug"
+    if not debug:  # what libraries have to say of a document, say, is nothing the reader can act on
+        logging.basicConfig(handlers=[logging.NullHandler()])
+        warnings.simplefilter("ignore")
     try:
-        app()
-    except BrokenPipeError:
-        sys.exit(0)  # `rag-app ... | head`
+        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "rag-app"
+        _fail(f"{error.format_message().rstrip('.')}; see `{path} --help`", error.exit_code)
+    except BrokenPipeError:  # `rag-app ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
     except Exception as error:
         from rag_app.domain.errors import RagError
 
         if isinstance(error, RagError | OSError):
-            sys.exit(f"error: {error}")
-        if os.environ.get("RAG_LOG_LEVEL") == "debug":
+            _fail(str(error), 1)
+        if debug:
             raise
-        sys.exit(f"error: {type(error).__name__}: {error} (a defect: please report it; RAG_LOG_LEVEL=debug shows more)")
+        _fail(f"{type(error).__name__}: {error} (a defect: please report it; RAG_LOG_LEVEL=debug shows more)", 1)
+    sys.exit(status)
+
+
+def _fail(problem: str, status: int) -> NoReturn:
+    print(f"error: {' '.join(problem.split())}", file=sys.stderr)
+    sys.exit(status)

@@ -1,6 +1,7 @@
 """What the `rag-app` commands do."""
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -9,15 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
+from llama_index.core.llms import ChatMessage
+
 from rag_app.answering.capabilities import capability_for
-from rag_app.app import Application, database_urls, open_application
-from rag_app.db.migrate import upgrade
+from rag_app.app import Application, DatabaseUrls, database_urls, open_application
+from rag_app.db.migrate import current, upgrade
 from rag_app.domain.answer import Answer, Hit, Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility, source_id
+from rag_app.ingestion.documents import Document
 from rag_app.ingestion.ingest import Summary
-from rag_app.ingestion.metadata import Target
+from rag_app.ingestion.metadata import Target, to_source
 from rag_app.ingestion.readers import documents_below
 from rag_app.printing import (
     answer_json,
@@ -33,6 +37,7 @@ from rag_app.printing import (
     summary_text,
 )
 from rag_app.resources import resource_folder
+from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.settings import Settings
@@ -110,6 +115,8 @@ def ingest(
         if not sign or not key.strip():
             raise InvalidInput("--meta", pair, f"{pair!r} is not `key=value`")
         metadata[key.strip()] = value.strip()
+    if not re.fullmatch("[A-Za-z]{2}", str(metadata.get("lang", "en"))):
+        raise InvalidInput("lang", metadata["lang"], "must be two letters, as in ISO 639-1: en or fr, say")
     for path in paths:
         if not path.exists():
             raise NotFound("file or folder", str(path))
@@ -117,6 +124,7 @@ def ingest(
     async def work(application: Application) -> Summary:
         spec = find_index(application.indexes, index)
         target = await target_of(application, org, site, owner, visibility, metadata)
+        to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
         total = sum(1 for path in paths for _ in documents_below(path))
         ingestor = await application.ingestor(spec, target)
         with progress_bar(f"{spec.name}/{org}", total) as progress:
@@ -198,11 +206,8 @@ def list_sources(index: str, org: str, as_json: bool) -> None:
 def show_source(name: str, index: str, org: str, as_json: bool) -> None:
     async def work(application: Application) -> tuple[Source, list[dict[str, object]]]:
         spec, scope = await _operators(application, index, org)
-        wanted = _source_named(name, spec, scope)
-        return (
-            await application.ledger.get(scope, wanted, operator=True),
-            await application.ledger.content(scope, wanted, operator=True),
-        )
+        found = await _source_named(application, name, spec, scope)
+        return found, await application.ledger.content(scope, found.id, operator=True)
 
     source, passages = run(work)
     if as_json:
@@ -220,9 +225,8 @@ def show_source(name: str, index: str, org: str, as_json: bool) -> None:
 def delete_sources(names: list[str], index: str, org: str) -> None:
     async def work(application: Application) -> int:
         spec, scope = await _operators(application, index, org)
-        wanted = {_source_named(name, spec, scope) for name in names}
-        for each in wanted:
-            await application.ledger.get(scope, each, operator=True)  # all of them exist, or nothing is deleted
+        # all of them exist, or nothing is deleted
+        wanted = {(await _source_named(application, name, spec, scope)).id for name in names}
         (org_id,) = scope.organizations
         await (await application.ingestor(spec, Target(org_id))).delete(wanted)
         return len(wanted)
@@ -287,38 +291,72 @@ def issue(settings: Settings, user: UUID, hours: float) -> str:
 
 
 def doctor() -> bool:
-    """Print what is configured, reachable and fitting; True if all is well."""
+    """Print what is configured, reachable and fitting, and what to do where it is not; True if all is well."""
     settings = Settings()
-    fine = True
+    amiss = 0
 
     def say(name: str, state: str, problem: bool = False) -> None:
-        nonlocal fine
-        fine = fine and not problem
+        nonlocal amiss
+        amiss += problem
         print(f"{'!!' if problem else 'ok'}  {name:<16} {state}")
 
-    async def look(application: Application) -> None:
-        say("embedding", f"{application.embedder.model_name}, {application.dimension} dimensions")
-        for name, state in (await application.problems()).items():
-            say(name, state, problem=state != "ok")
+    async def check(name: str, work: Awaitable[object], well: str) -> bool:
+        try:
+            await work
+        except RagError as error:
+            say(name, " ".join(str(error).split()), problem=True)
+            return False
+        say(name, well)
+        return True
+
+    async def look(urls: DatabaseUrls) -> None:
+        application = Application(settings, urls)
+        try:
+            await check("embedding", _embeds(application), f"{application.embedder.model_name} answers")
+            if application.model is None:
+                say("answers", "extractive: sentences of the sources; RAG_LLM names a model that writes")
+            else:
+                hello = application.model.chat([ChatMessage("Answer with one word: ready.")])
+                await check("answers", hello, f"{application.model.name} answers")
+            where = f"private, in {settings.database.home / 'postgres'}" if urls.private else "as RAG_DATABASE_URL says"
+            if not await check("PostgreSQL", application.database.check(), f"{where}; schema and role fit"):
+                return
+            if urls.owner is None:
+                say("owner", "RAG_DATABASE_OWNER_URL is not set: `rag-app db upgrade` runs elsewhere")
+            else:
+                await check("owner", asyncio.to_thread(current, urls.owner), "can connect, for `rag-app db upgrade`")
+            stores = ", ".join(sorted({_store(application, spec) for spec in application.indexes.values()}))
+            for name, state in (await application.problems()).items():
+                if name == "vector_store":
+                    say("vector store", stores if state == "ok" else f"{stores}: {state}", problem=state != "ok")
+                elif name in application.indexes:
+                    say(name, "index, built with these settings" if state == "ok" else state, problem=state != "ok")
+        finally:
+            await application.close()
 
     try:
         with database_urls(settings) as urls:
-            where = f"private, under {settings.database.home / 'postgres'}" if urls.private else "RAG_DATABASE_URL"
-            say("PostgreSQL", where)
-            application = Application(settings, urls)
-            say("vector store", ", ".join(sorted({application.backends.kind(s) for s in application.indexes.values()})))
-            say("answers", settings.model.kind if settings.model.kind == "extractive" else settings.model.model)
-
-            async def looked() -> None:
-                try:
-                    await look(application)
-                finally:
-                    await application.close()
-
-            asyncio.run(looked())
+            asyncio.run(look(urls))
     except RagError as error:
-        say("configuration", str(error), problem=True)
-    return fine
+        say("configuration", " ".join(str(error).split()), problem=True)
+    print("all is well" if not amiss else f"{amiss} of these need attention")
+    return not amiss
+
+
+async def _embeds(application: Application) -> None:
+    vector = await embed_query(application.embedder, "ready?")
+    if len(vector) != application.dimension:
+        raise Misconfigured(
+            f"{application.embedder.model_name} has {len(vector)} dimensions: set RAG_EMBEDDING_DIMENSION={len(vector)}"
+        )
+
+
+def _store(application: Application, spec: IndexSpec) -> str:
+    store = application.settings.store
+    if application.backends.kind(spec) == "postgres":
+        return "PostgreSQL"
+    where = store.qdrant_url or f"local, in {store.qdrant_path or application.settings.database.home / 'qdrant'}"
+    return f"Qdrant ({where})"
 
 
 def evaluate(
@@ -330,7 +368,7 @@ def evaluate(
     from rag_app.evaluation.run import run_retrieval, source_names
 
     if (queries is None) != (qrels is None):
-        raise InvalidInput("--queries", queries, "and --qrels go together")
+        raise InvalidInput("", queries, "--queries and --qrels go together: give both, or none of them")
     question_of("any", 1, mode, [])
 
     async def work(application: Application) -> "Report":
@@ -377,12 +415,20 @@ async def _operators(application: Application, index: str, org: str) -> tuple[In
     return spec, Scope(frozenset({(await application.people.organization(org)).id}))
 
 
-def _source_named(name: str, spec: IndexSpec, scope: Scope) -> UUID:
+async def _source_named(application: Application, name: str, spec: IndexSpec, scope: Scope) -> Source:
+    """By id or external id. Raises NotFound with the name as it was given."""
+    (org_id,) = scope.organizations
     try:
-        return UUID(name)
+        wanted = UUID(name)
     except ValueError:
-        (org_id,) = scope.organizations
-        return source_id(org_id, spec.name, name)
+        wanted = source_id(org_id, spec.name, name)
+    try:
+        found = await application.ledger.get(scope, wanted, operator=True)
+    except NotFound:
+        found = None
+    if found is None or found.index != spec.name:
+        raise NotFound(f"source of this organization in {spec.name}", name)
+    return found
 
 
 async def _then(first: Awaitable[Scope], then: Callable[[Scope], Awaitable[T]]) -> T:

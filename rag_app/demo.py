@@ -2,9 +2,8 @@
 
 import asyncio
 import json
+import multiprocessing
 import os
-import socket
-import subprocess
 import sys
 import time
 import tomllib
@@ -20,7 +19,7 @@ from rag_app.app import Application, database_urls, open_application
 from rag_app.commands import issue, question_of, scope_of, target_of
 from rag_app.db.people import Organization
 from rag_app.domain.answer import Answer
-from rag_app.domain.errors import NotFound
+from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import source_id
 from rag_app.ingestion.ingest import Summary
@@ -28,10 +27,12 @@ from rag_app.ingestion.readers import documents_below
 from rag_app.printing import answer_text, progress_bar, summary_text
 from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec
+from rag_app.serving import end_with_parent, free_port, http_url, serve
 from rag_app.settings import Settings
 
 NAMES = {"aurora": "Aurora", "birch": "Birch"}
-USERS = {"mila@aurora.example": "aurora", "jonas@birch.example": "birch"}
+MEMBER = "mila@aurora.example"
+USERS = {MEMBER: "aurora", "jonas@birch.example": "birch"}
 _SECONDS_TO_SERVE = 60
 
 
@@ -51,32 +52,39 @@ class _Entry:
 def run_demo(*, check: bool) -> int:
     """The exit status: 0, or 1 if `check` found something that is not as it should be."""
     settings = Settings()
+    _say(f"Starting PostgreSQL{'' if settings.database.url else f', with its data in {settings.database.home}'} ...")
     with database_urls(settings) as urls:
 
         async def load_and_ask() -> tuple[list[str], UUID]:
             async with open_application(settings, urls) as application:
                 amiss = await load_samples(application)
                 amiss += await ask_samples(application)
-                return amiss, (await application.people.user("mila@aurora.example")).id
+                return amiss, (await application.people.user(MEMBER)).id
 
         amiss, user = asyncio.run(load_and_ask())
-        host, port = settings.api.host, _free_port(settings.api.host, settings.api.port)
+        host, port = settings.api.host, _port(settings.api.host, settings.api.port)
         token = issue(settings, user, hours=24)
-        print(_invitation(host, port, token), flush=True)
+        _say(_invitation(http_url(host, port), token))
+        if check:
+            amiss += _check_serving(host, port, token)
+        for problem in amiss:
+            print(f"AMISS: {problem}", file=sys.stderr)
         if not check:
-            from rag_app.serving import serve
-
-            serve(host, port, settings.api.workers)
+            _say("Ctrl-C stops it.\n")
+            serve(host, port)
             return 0
-        amiss += _check_serving(host, port, token)
-    for problem in amiss:
-        print(f"AMISS: {problem}", file=sys.stderr)
-    print("demo check: " + (f"{len(amiss)} problems" if amiss else "all as it should be"))
+    _say("demo check: " + (f"{len(amiss)} problems" if amiss else "all as it should be"))
     return 1 if amiss else 0
+
+
+def _say(text: str) -> None:
+    """At once, also into a pipe."""
+    print(text, flush=True)
 
 
 async def load_samples(application: Application) -> list[str]:
     """Ingest every index's samples; what could not be read."""
+    _say(f"Loading the sample corpora of two organizations, {' and '.join(NAMES)}:")
     organizations = {slug: await _organization(application, slug) for slug in NAMES}
     for name, slug in USERS.items():
         await _member(application, name, organizations[slug])
@@ -92,7 +100,7 @@ async def load_samples(application: Application) -> list[str]:
                     application, spec, entry, lambda path, now, before=before: progress(path, _added(before, now))
                 )
                 total = _added(before, done)
-        print(f"{spec.name}: {summary_text(total)}")
+        _say(f"  {spec.name:<16} {summary_text(total)}")
         amiss += [f"{spec.name}: {failure}" for failure in total.failed]
     return amiss
 
@@ -101,13 +109,13 @@ async def ask_samples(application: Application) -> list[str]:
     """Ask each index its demo questions and print the answers; what is wrong with them."""
     amiss = []
     for spec in application.indexes.values():
-        print(f"\n=== {spec.name}: {spec.description}")
+        _say(f"\n=== {spec.name}: {spec.description}")
         for judged in demo_questions(spec):
             scope = await scope_of(application, judged["organization"], judged.get("user"), judged.get("site"))
             capability = capability_for(spec.name)
             question = question_of(judged["text"], capability.top_k, "hybrid", [])
             answer = await application.pipeline.answer(capability.name, question, scope)
-            print(f"\nQ ({judged['organization']}): {judged['text']}\nA: {answer_text(answer)}")
+            _say(f"\nQ ({judged['organization']}): {judged['text']}\nA: {answer_text(answer)}")
             owners = scope.organizations | {PUBLIC_ORGANIZATION}
             expected = {source_id(org, spec.name, name) for org in owners for name in judged["sources"]}
             amiss += [f"{spec.name}: {judged['text']}: {problem}" for problem in _problems(answer, expected)]
@@ -171,23 +179,17 @@ def _added(one: Summary, other: Summary) -> Summary:
     )  # fmt: skip
 
 
-def _free_port(host: str, port: int) -> int:
-    """The wanted port, or another one where it is taken."""
-    for candidate in (port, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, candidate))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    return port
+def _port(host: str, wanted: int) -> int:
+    """The wanted port, or another one where it is taken. Raises Misconfigured where the host has none."""
+    try:
+        return free_port(host, wanted)
+    except Misconfigured:
+        return free_port(host, 0)
 
 
-def _invitation(host: str, port: int, token: str) -> str:
-    url = f"http://{host}:{port}"
+def _invitation(url: str, token: str) -> str:
     return f"""
-The API is on {url}, its documentation on {url}/docs. As a member of aurora:
+The API is on {url}, its documentation on {url}/docs. As {MEMBER}, a member of aurora:
 
 curl -s {url}/api/rag/search -H 'Content-Type: application/json' -H 'Authorization: Bearer {token}' \\
   -d '{json.dumps(SEARCH)}'
@@ -206,19 +208,19 @@ ANSWER = {"query_text": "What did the customer say about pricing?"}
 
 
 def _check_serving(host: str, port: int, token: str) -> list[str]:
-    """Serve for a moment and send what the invitation shows."""
-    command = [sys.executable, "-m", "rag_app", "serve", "--host", host, "--port", str(port)]
-    server = subprocess.Popen(command, env=os.environ)  # noqa: S603
+    """Serve for a moment and send what the invitation shows; what is wrong with the replies."""
+    server = multiprocessing.get_context("spawn").Process(target=_serve_quietly, args=(host, port))
+    server.start()
     try:
-        url, amiss = f"http://{host}:{port}", []
+        url, amiss = http_url(host, port), []
         deadline = time.monotonic() + _SECONDS_TO_SERVE
         while _request(f"{url}/health/ready")[0] != 200:
-            if time.monotonic() > deadline or server.poll() is not None:
+            if time.monotonic() > deadline or not server.is_alive():
                 return [f"the server is not ready: {_request(f'{url}/health/ready')}"]
             time.sleep(0.2)
         for path, body, key in (("/api/rag/search", SEARCH, "results"), ("/api/rag/answer", ANSWER, "citations")):
             status, reply = _request(url + path, body, token)
-            print(f"POST {path}: {status}, {len(reply.get(key, []))} {key}")
+            _say(f"POST {path}: {status}, {len(reply.get(key, []))} {key}")
             if status != 200 or not reply.get(key):
                 amiss.append(f"{path}: {status} {reply}")
         status, _ = _request(url + "/api/rag/search", SEARCH)
@@ -229,7 +231,13 @@ def _check_serving(host: str, port: int, token: str) -> list[str]:
         return amiss
     finally:
         server.terminate()
-        server.wait(30)
+        server.join(_SECONDS_TO_SERVE)
+
+
+def _serve_quietly(host: str, port: int) -> None:
+    end_with_parent()
+    os.environ["RAG_LOG_LEVEL"] = "warning"
+    serve(host, port, 1)
 
 
 def _request(url: str, body: dict[str, Any] | None = None, token: str | None = None) -> tuple[int, dict[str, Any]]:

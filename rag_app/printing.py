@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from rag_app.domain.answer import Answer, Hit
 from rag_app.domain.source import Source
 from rag_app.ingestion.ingest import Progress, Summary
+
+_EXCERPT = 240  # characters of a hit's text
+_NEAREST = 3  # sources named beside a refusal
 
 
 def print_json(value: Any) -> None:
@@ -32,10 +36,10 @@ def day(seconds: float | None) -> str | None:
 
 
 def place(hit: Hit) -> str:
-    """Title, type, date, page and section in one line."""
-    page = f"p. {hit.page}" if hit.page else None
-    about = ", ".join(part for part in (hit.source_type, day(hit.date), page, hit.section) if part)
-    return f"{hit.title} ({about})"
+    """Title and section, then type, date and page, in one line."""
+    below = (hit.section or "").removeprefix(hit.title).removeprefix(" > ")  # a section often begins with the title
+    about = ", ".join(part for part in (hit.source_type, day(hit.date), f"p. {hit.page}" if hit.page else None) if part)
+    return f"{hit.title}{' > ' + below if below else ''} ({about}), relevance {hit.relevance:.2f}"
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:
@@ -48,14 +52,13 @@ def hit_json(hit: Hit) -> dict[str, Any]:
 
 
 def hits_text(hits: tuple[Hit, ...]) -> str:
-    """One paragraph a hit, best first."""
+    """Two lines a hit, best first."""
     if not hits:
         return "Nothing found."
-    lines = []
-    for rank, hit in enumerate(hits, 1):
-        excerpt = " ".join(hit.text.split())[:240]
-        lines += [f"{rank:>3}  {hit.relevance:.3f}  {place(hit)}", f"            {excerpt}", ""]
-    return "\n".join(lines).rstrip()
+    return "\n".join(
+        f"{rank:>3}. {place(hit)}\n     {shorten(hit.text, _EXCERPT, placeholder=' …')}"
+        for rank, hit in enumerate(hits, 1)
+    )
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -71,14 +74,17 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 
 
 def answer_text(answer: Answer) -> str:
-    """The answer, then what it cites; a refusal, then the best there was."""
+    """The answer, then what it cites, each with the passage that supports it; a refusal, then the nearest sources."""
     lines = [answer.text, ""]
+    if answer.refused:
+        nearest = sorted(answer.citations, key=lambda citation: citation.hit.relevance, reverse=True)
+        lines += [f"  - {place(citation.hit)}" for citation in nearest[:_NEAREST]]
+        return "\n".join([*lines, f"  (no answer given{'; these came nearest' if nearest else ''})"])
     for citation in answer.citations:
-        mark = f"[Source {citation.number}]" if not answer.refused else "  -"
-        lines.append(f"  {mark} {place(citation.hit)}  relevance {citation.hit.relevance:.2f}")
+        lines.append(f"  [Source {citation.number}] {place(citation.hit)}")
         if citation.quote:
             lines.append(f'      "{" ".join(citation.quote.split())}"')
-    by = "no answer given" if answer.refused else f"answered by {answer.model}"
+    by = "sentences of the sources" if answer.model == "extractive" else f"written by {answer.model}"
     return "\n".join([*lines, f"  ({by}; confidence {answer.confidence})"])
 
 

@@ -1,17 +1,37 @@
 """`rag-app serve`: the database, then worker processes that share it."""
 
 import asyncio
+import logging
 import os
+import signal
 import socket
 import sys
+import time
+from multiprocessing import parent_process
+from threading import Thread
+from typing import TYPE_CHECKING
 
-from rag_app.app import DatabaseUrls, database_urls, open_application
+from rag_app.api.auth import Tokens
+from rag_app.app import DatabaseUrls, create_app, database_urls, open_application
 from rag_app.domain.errors import Misconfigured
 from rag_app.settings import Settings
 
+if TYPE_CHECKING:
+    from litestar import Litestar
+
+_SECONDS_TO_STOP = 10
+_LOG = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s granian [-] %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
+    "loggers": {"_granian": {"handlers": ["stderr"], "propagate": False}},
+}
+"""Granian's lines as ours are: on stderr, where they can be read together."""
+
 
 def serve(host: str | None = None, port: int | None = None, workers: int | None = None) -> None:
-    """Serve until stopped. What is not given comes from the settings.
+    """Serve until stopped. What is not given comes from the settings; port 0 is any that is free.
 
     Raises Misconfigured where the configuration cannot work, before anything listens.
     """
@@ -19,27 +39,76 @@ def serve(host: str | None = None, port: int | None = None, workers: int | None 
     from granian.server import Server
 
     settings = Settings()
-    host, port, workers = host or settings.api.host, port or settings.api.port, workers or settings.api.workers
-    _refuse_taken(host, port)
-    settings.jwt_secret()  # generated here, so that workers share it
+    host, workers = host or settings.api.host, workers or settings.api.workers
+    port = free_port(host, settings.api.port if port is None else port)
     with database_urls(settings) as urls:
         asyncio.run(_prepare(settings, urls, workers))
         _hand_on(urls)
-        print(f"rag-app on http://{host}:{port}  (docs: http://{host}:{port}/docs)", file=sys.stderr, flush=True)
+        url = http_url(host, port)
+        print(f"rag-app on {url}  (docs: {url}/docs)", file=sys.stderr, flush=True)
         Server(
-            "rag_app.app:create_app",
+            "rag_app.serving:create_worker",
             address=host,
             port=port,
             interface=Interfaces.ASGI,
             workers=workers,
             factory=True,
             log_level=settings.api.log_level,  # type: ignore[arg-type]
+            log_dictconfig=_LOG,
             websockets=False,
             respawn_failed_workers=workers > 1,
         ).serve()
 
 
+def create_worker() -> "Litestar":
+    """The application, in a worker process."""
+    end_with_parent()
+    logging.getLogger().handlers.clear()  # the command's, where the worker is a fork of it
+    return create_app()
+
+
+def end_with_parent() -> None:
+    """Let this process stop when the one that started it is gone.
+
+    Granian's workers survive a kill -9 of it, and would go on holding the port, the database and local Qdrant.
+    """
+
+    def wait() -> None:
+        if parent := parent_process():
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_SECONDS_TO_STOP)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Thread(target=wait, name="end-with-parent", daemon=True).start()
+
+
+def http_url(host: str, port: int) -> str:
+    """Where this machine reaches a server that listens on `host`.
+
+    >>> http_url("0.0.0.0", 8000), http_url("::1", 8000)
+    ('http://127.0.0.1:8000', 'http://[::1]:8000')
+    """
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
+
+
+def free_port(host: str, port: int) -> int:
+    """`port` if it can be listened on, any that can for 0. Raises Misconfigured."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise Misconfigured(
+                f"cannot listen on {host}:{port}: {error.strerror}; choose another with --host and --port"
+            ) from error
+        return int(probe.getsockname()[1])
+
+
 async def _prepare(settings: Settings, urls: DatabaseUrls, workers: int) -> None:
+    """What could go wrong in a worker goes wrong here, in one line; and the secret is generated for all of them."""
+    Tokens(settings.jwt_secret())
     async with open_application(settings, urls) as application:
         kinds = {application.backends.kind(spec) for spec in application.indexes.values()}
         if workers > 1 and "qdrant" in kinds and not settings.store.qdrant_url:
@@ -52,14 +121,3 @@ def _hand_on(urls: DatabaseUrls) -> None:
     os.environ["RAG_DATABASE_URL"] = urls.app
     if urls.owner:
         os.environ["RAG_DATABASE_OWNER_URL"] = urls.owner
-
-
-def _refuse_taken(host: str, port: int) -> None:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise Misconfigured(
-                f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
-            ) from error

@@ -1,7 +1,7 @@
 """Every setting: its name, default, unit and reason. Read from the environment and from `.env`, in app and cli alone.
 
 `python -m rag_app.settings` prints the table of docs/settings.md, `... env` prints .env.example; tests compare both.
-A variable that starts with RAG_ and is not here is refused.
+A variable that starts with RAG_ and is not here is refused, so that a slip of the pen does not pass for a choice.
 """
 
 import difflib
@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rag_app.domain.errors import Misconfigured
 
+_ENV_FILE = ".env"
+
 
 class _Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_file=".env", extra="ignore", env_ignore_empty=True)
+    model_config = SettingsConfigDict(env_file=_ENV_FILE, extra="ignore", env_ignore_empty=True)
 
 
 class DatabaseSettings(_Settings):
@@ -55,7 +58,7 @@ class StoreSettings(_Settings):
 
     kind: Literal["postgres", "qdrant"] = Field("postgres", alias="RAG_VECTOR_STORE", description="postgres or qdrant")
     qdrant_url: str | None = Field(None, alias="QDRANT_URL", description="URL of a Qdrant server or cluster")
-    qdrant_api_key: SecretStr | None = Field(None, alias="QDRANT_API_KEY", description="its key")
+    qdrant_api_key: SecretStr | None = Field(None, alias="QDRANT_API_KEY", description="key of that server or cluster")
     qdrant_path: Path | None = Field(
         None,
         alias="QDRANT_PATH",
@@ -94,13 +97,17 @@ class ModelSettings(_Settings):
         description="extractive, openai, openai_like (any OpenAI-compatible URL) or huggingface",
     )
     model: str = Field(
-        "google/gemini-2.5-flash", alias="RAG_LLM_MODEL", description="model name, as the endpoint knows it"
+        "google/gemini-2.5-flash",
+        alias="RAG_LLM_MODEL",
+        description="model name, as the endpoint knows it (for openai: gpt-4.1-mini, say)",
     )
     api_base: str | None = Field(
         None, alias="RAG_LLM_API_BASE", description="base URL of an OpenAI-compatible endpoint or gateway"
     )
     api_key: SecretStr | None = Field(
-        None, alias="RAG_LLM_API_KEY", description="key; OPENAI_API_KEY or HF_TOKEN where not set"
+        None,
+        alias="RAG_LLM_API_KEY",
+        description="key; OPENAI_API_KEY, or HF_TOKEN for huggingface, where not set",
     )
     temperature: float = Field(
         0.1, alias="RAG_LLM_TEMPERATURE", ge=0, le=2, description="low: answers are to stay with the sources"
@@ -115,6 +122,15 @@ class ModelSettings(_Settings):
     unavailable_wait: float = Field(
         2.0, alias="RAG_LLM_UNAVAILABLE_WAIT", ge=0, le=60, description="seconds before the one retry after a 503"
     )
+
+
+class ProviderSettings(_Settings):
+    """Keys under the names that the providers' own tools use."""
+
+    openai_api_key: SecretStr | None = Field(
+        None, alias="OPENAI_API_KEY", description="for embeddings and answers that have no key of their own"
+    )
+    hf_token: SecretStr | None = Field(None, alias="HF_TOKEN", description="for answers by huggingface, likewise")
 
 
 class ConfidenceSettings(_Settings):
@@ -140,8 +156,10 @@ class ApiSettings(_Settings):
     """The HTTP server and its tokens."""
 
     host: str = Field("127.0.0.1", alias="RAG_HOST", description="address to listen on")
-    port: int = Field(8000, alias="RAG_PORT", ge=0, le=65535, description="port to listen on")
-    workers: int = Field(1, alias="RAG_WORKERS", ge=1, le=64, description="processes")
+    port: int = Field(8000, alias="RAG_PORT", ge=0, le=65535, description="port to listen on; 0: any that is free")
+    workers: int = Field(
+        1, alias="RAG_WORKERS", ge=1, le=64, description="processes that serve; a core each is a good start"
+    )
     jwt_secret: SecretStr | None = Field(
         None,
         alias="RAG_JWT_SECRET",
@@ -169,11 +187,12 @@ class Settings:
             self.store = StoreSettings()
             self.embedding = EmbeddingSettings()
             self.model = ModelSettings()
+            self.providers = ProviderSettings()
             self.confidence = ConfidenceSettings()
             self.api = ApiSettings()
         except ValidationError as error:
-            problems = "; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())
-            raise Misconfigured(problems) from None
+            problems = (f"{each['loc'][0]}={each['input']!r}: {each['msg']}" for each in error.errors())
+            raise Misconfigured("; ".join(problems)) from None
 
     def jwt_secret(self) -> str:
         """The configured secret, or the one kept under RAG_HOME, generated at first use (readable by its owner)."""
@@ -195,7 +214,7 @@ class Settings:
 
 
 GROUPS: tuple[type[_Settings], ...] = (
-    DatabaseSettings, StoreSettings, EmbeddingSettings, ModelSettings, ConfidenceSettings, ApiSettings,
+    DatabaseSettings, StoreSettings, EmbeddingSettings, ModelSettings, ProviderSettings, ConfidenceSettings, ApiSettings,
 )  # fmt: skip
 _NOT_OURS = frozenset({"RAG_TEST_OWNER_URL", "RAG_TEST_APP_URL", "RAG_SHARED"})
 
@@ -208,11 +227,11 @@ def fields() -> Iterator[tuple[type[_Settings], FieldInfo]]:
 
 def _refuse_unknown() -> None:
     known = {str(info.alias) for _, info in fields()} | _NOT_OURS
-    for name in sorted(os.environ):
+    for name in sorted({*os.environ, *dotenv_values(_ENV_FILE)}):
         if name.startswith("RAG_") and name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]}?" if close else "; docs/settings.md lists those there are"
-            raise Misconfigured(f"{name} is not a setting{hint}")
+            raise Misconfigured(f"there is no setting {name}{hint}")
 
 
 def _default(info: FieldInfo) -> str:

@@ -59,7 +59,7 @@ class Tokens:
         except jwt.PyJWTError:
             raise Unauthenticated("The token is not valid") from None
         subject: str = claims["sub"]
-        if not subject.strip() or len(subject) > LONGEST_SUBJECT or "\0" in subject:
+        if not subject.strip() or len(subject) > LONGEST_SUBJECT or not subject.isprintable():
             raise Unauthenticated("The token is not valid")
         return subject
 

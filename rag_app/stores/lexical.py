@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import asyncpg
-
-from rag_app.stores.postgres import plain_dsn, postgres_failures
+from rag_app.stores.postgres import LazyPool, postgres_failures
 
 _TERMS = """
     SELECT number, term, sum(tf)::integer AS tf
@@ -16,21 +14,17 @@ class Analyzer:
     """Texts to hashed lexemes with their counts, by the SQL function `rag_terms`."""
 
     def __init__(self, dsn: str) -> None:
-        self._dsn = plain_dsn(dsn)
-        self._pool: asyncpg.Pool | None = None
+        self._pool = LazyPool(dsn, 4)
 
     async def __call__(self, languages: Sequence[str], texts: Sequence[str]) -> list[dict[int, int]]:
         """The terms of each text, analyzed in the language at its place."""
         found: list[dict[int, int]] = [{} for _ in texts]
         with postgres_failures():
-            if self._pool is None:
-                self._pool = await asyncpg.create_pool(self._dsn, min_size=1, max_size=4, command_timeout=60)
-            rows = await self._pool.fetch(_TERMS, list(languages), list(texts))
+            pool = await self._pool.opened()
+            rows = await pool.fetch(_TERMS, list(languages), list(texts))
         for row in rows:
             found[row["number"] - 1][row["term"]] = row["tf"]
         return found
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        await self._pool.close()

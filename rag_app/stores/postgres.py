@@ -7,6 +7,7 @@ filtered afterwards (docs/adr/0003-postgres-layout.md). `postings` gives exact B
 Row-level security is forced on everything that belongs to a tenant.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -36,6 +37,7 @@ _SQL_TYPES = {
     FieldType.TAGS: "text[]",
 }
 _LARGEST_PLAIN_VECTOR = 1900  # dimensions that fit a page together with the row
+_SECONDS_TO_CONNECT = 5
 
 
 class PostgresBackend:
@@ -44,8 +46,7 @@ class PostgresBackend:
     name = "postgres"
 
     def __init__(self, dsn: str, *, connections: int = 10) -> None:
-        self._dsn, self._connections = plain_dsn(dsn), connections
-        self._pool: asyncpg.Pool | None = None
+        self._pool = LazyPool(dsn, connections, init=_prepare)
 
     def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "PostgresStore":
         """The index `spec` in the generation's tables (their common prefix), as `scope` sees it."""
@@ -62,9 +63,7 @@ class PostgresBackend:
                 await owner.close()
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        await self._pool.close()
 
     @asynccontextmanager
     async def transaction(self, scope: Scope, *, operator: bool = False) -> AsyncIterator[asyncpg.Connection]:
@@ -73,11 +72,8 @@ class PostgresBackend:
         `operator`: sees private sources of its organizations too; for ingestion, never for a question.
         """
         with postgres_failures():
-            if self._pool is None:
-                self._pool = await asyncpg.create_pool(
-                    self._dsn, min_size=1, max_size=self._connections, init=_prepare, command_timeout=60
-                )
-            async with self._pool.acquire() as connection, connection.transaction():
+            pool = await self._pool.opened()
+            async with pool.acquire() as connection, connection.transaction():
                 organizations = ",".join(str(UUID(str(each))) for each in scope.organizations)
                 user = str(UUID(str(scope.user))) if scope.user else ""
                 await connection.execute(
@@ -324,6 +320,30 @@ def _to_node(row: asyncpg.Record) -> TextNode:
 
 def _uuid(value: str | None) -> UUID | None:
     return UUID(value) if value else None
+
+
+class LazyPool:
+    """At most `size` connections, made when they are first needed: one pool however many ask for it at once."""
+
+    def __init__(self, dsn: str, size: int, **options: Any) -> None:
+        self._dsn, self._size, self._options = plain_dsn(dsn), size, options
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
+
+    async def opened(self) -> asyncpg.Pool:
+        if self._pool is None:
+            async with self._opening:
+                if self._pool is None:
+                    self._pool = await asyncpg.create_pool(
+                        self._dsn, min_size=1, max_size=self._size, timeout=_SECONDS_TO_CONNECT, command_timeout=60,
+                        **self._options,
+                    )  # fmt: skip
+        return self._pool
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
 
 
 def plain_dsn(url: str) -> str:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -41,8 +41,15 @@ _INDEXES = {
 
 Terms = dict[int, int]
 """Hashed lexeme (32 bits, signed) -> how often it occurs."""
-Analyze = Callable[[Sequence[str], Sequence[str]], Awaitable[list[Terms]]]
-"""(languages, texts), pairwise -> the terms of each."""
+
+
+class Analyze(Protocol):
+    """Gives the terms of each text, analyzed in the language at its place. A backend closes it when it is closed."""
+
+    async def __call__(self, languages: Sequence[str], texts: Sequence[str]) -> list[Terms]: ...
+    async def close(self) -> None: ...
+
+
 Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
 """(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
 
@@ -100,6 +107,7 @@ class QdrantBackend:
         if self._remote is not None:
             await self._remote.close()
             self._remote = None
+        await self.analyze.close()
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         async with _failures():

@@ -33,7 +33,7 @@ def write_corpus(folder: Path, documents: int, paragraphs: int = 1) -> None:
         body = "\n\n".join(
             " ".join(
                 f"The {chance.choice(TOPICS)} number {chance.randrange(1000)} stands near the {chance.choice(TOPICS)}."
-                for _ in range(20)
+                for _ in range(6)
             )
             for _ in range(paragraphs)
         )
@@ -181,7 +181,19 @@ async def test_killed_anywhere_the_same_command_ends_the_same(
         pass  # the indexes are built
 
     def command(slug: str) -> subprocess.Popen[bytes]:
-        line = [sys.executable, "-m", "rag_app", "ingest", str(docs), "--index", INDEX, "--org", slug, "--base", str(docs)]
+        line = [
+            sys.executable,
+            "-m",
+            "rag_app",
+            "ingest",
+            str(docs),
+            "--index",
+            INDEX,
+            "--org",
+            slug,
+            "--base",
+            str(docs),
+        ]
         return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     def complete(slug: str) -> None:

@@ -1,0 +1,106 @@
+"""Documents to sources, and sources to chunks."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_app.domain.errors import InvalidInput, UnknownField
+from rag_app.domain.source import Source, source_id
+from rag_app.ingestion.chunking import Chunker
+from rag_app.ingestion.documents import Document, Passage
+from rag_app.ingestion.metadata import Target, to_source
+from rag_app.retrieval.index import Chunking, IndexSpec
+from rag_app.retrieval.store import searchable_text
+from rag_app.retrieval.text import tokens
+
+ORG = UUID(int=7)
+SPEC = IndexSpec(
+    name="things", source_types=("doc", "faq"), default_source_type="doc", languages=("en", "fr"),
+    fields={"author": "keyword", "n": "integer", "tags": "tags"},
+)  # fmt: skip
+
+
+def made(document: Document, path: str = "a/b.md", **target: object) -> Source:
+    return to_source(document, path, "/somewhere/b.md", SPEC, Target(ORG, **target))  # type: ignore[arg-type]
+
+
+def document(text: str = "Some text.", **about: object) -> Document:
+    return Document(about.pop("name", ""), (Passage(text),), **about)  # type: ignore[arg-type]
+
+
+def test_what_a_person_says_wins_over_what_a_format_says() -> None:
+    one = document(derived={"author": "format", "date": "2026-01-01"}, metadata={"author": "front matter", "n": "3"})
+    assert made(one).metadata == {"author": "front matter", "n": 3}
+    assert made(one, metadata={"author": "command"}).metadata["author"] == "command"
+    assert made(one).date == 1767225600.0
+
+
+def test_what_an_index_does_not_declare_is_left_if_derived_and_refused_if_said() -> None:
+    assert made(document(derived={"producer": "x"})).metadata == {}
+    with pytest.raises(UnknownField, match="colour: unknown field; accepted: author, date, lang, n, source_type, tags"):
+        made(document(metadata={"colour": "red"}))
+    for metadata in (
+        {"n": "three"},
+        {"source_type": "letter"},
+        {"date": "soon"},
+        {"author": "a\0b"},
+        {"author": ["a"]},
+    ):
+        with pytest.raises(InvalidInput):
+            made(document(metadata=metadata))
+    with pytest.raises(InvalidInput):
+        made(document("a\0b"))
+
+
+def test_names_and_titles() -> None:
+    assert made(document()).external_id == "a/b.md"
+    assert made(document()).title == "b.md"
+    assert made(document(name="x.csv")).external_id == "a/b.md#x.csv"
+    own = document(external_id="mine", title="Title")
+    assert (made(own).external_id, made(own).title) == ("mine", "Title")
+    assert made(own).id == source_id(ORG, "things", "mine")
+
+
+def test_tags_are_written_in_either_way() -> None:
+    for tags in ("a, b", ["a", "b"]):
+        assert made(document(metadata={"tags": tags})).metadata["tags"] == ["a", "b"]
+
+
+def test_the_language_is_said_or_detected() -> None:
+    french = "Les horaires d'ouverture du magasin sont affichés à l'entrée."
+    assert made(document(french)).lang == "fr"
+    assert made(document(french), metadata={"lang": "en"}).lang == "en"
+    assert made(document("ok")).lang == "en"
+
+
+def test_the_version_changes_with_what_a_reader_sees_and_with_nothing_else() -> None:
+    same = made(document())
+    assert to_source(document(), "a/b.md", "/elsewhere/b.md", SPEC, Target(ORG)).version == same.version
+    for other in (
+        made(document("Other text.")), made(document(metadata={"n": 1})), made(document(title="T")),
+        made(document(), site_id=UUID(int=9)),
+    ):  # fmt: skip
+        assert other.version != same.version
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3000), max_size=4))
+def test_chunks_fit_the_model_and_lose_no_word(texts: list[str]) -> None:
+    source = made(document(), metadata={"title": "A title of some length " * 9})
+    passages = [Passage(text, section=f"Section {number}", page=number + 1) for number, text in enumerate(texts)]
+    nodes = Chunker(Chunking(size=64, overlap=8)).split(source, passages)
+    assert [node.metadata["position"] for node in nodes] == list(range(len(nodes)))
+    for passage in passages:
+        mine = [node for node in nodes if node.metadata["page"] == passage.page]
+        held = "".join("".join(node.get_content().split()) for node in mine)
+        assert set("".join(passage.text.split())) <= set(held)
+        assert all(node.metadata["section"] == passage.section for node in mine)
+
+
+def test_a_chunk_with_its_heading_fits_the_window_of_the_embedding_model() -> None:
+    text = " ".join(f"Sentence number {n} tells of the harbour and its boats." for n in range(200))
+    nodes = Chunker(Chunking()).split(made(document(text)), [Passage(text, section="A section")])
+    sizes = [len(tokens(searchable_text(node))) for node in nodes]
+    assert max(sizes) <= 254 and len(nodes) > 5
+    assert sum(sizes[:-1]) / len(sizes[:-1]) > 180

@@ -1,0 +1,71 @@
+import asyncio
+
+import numpy as np
+import pytest
+
+from rag_app.domain.errors import EmbeddingFailed, Misconfigured
+from rag_app.retrieval.embedding import MiniLM, build_embedder, embed_query
+
+CARD = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
+
+
+@pytest.fixture(scope="module")
+def model() -> MiniLM:
+    return MiniLM(cache_size=3)
+
+
+async def test_the_model_cards_similarities(model: MiniLM) -> None:
+    """The example of the sentence-transformers card: .666, .105, .141 (the int8 weights cost less than a hundredth)."""
+    a, b, c = np.array(await model.aget_text_embedding_batch(CARD))
+    assert [a @ b, a @ c, b @ c] == pytest.approx([0.666, 0.105, 0.141], abs=0.01)
+    assert np.linalg.norm([a, b, c], axis=1) == pytest.approx([1, 1, 1], abs=1e-5)
+
+
+async def test_every_way_in_gives_the_same_vector(model: MiniLM) -> None:
+    text = CARD[0]
+    ways = [
+        model.get_text_embedding(text),
+        model.get_query_embedding(text),
+        model.get_text_embedding_batch([text])[0],
+        await model.aget_text_embedding(text),
+        await model.aget_query_embedding(text),
+        (await model.aget_text_embedding_batch([text, "x"]))[0],
+    ]
+    assert all(way == ways[0] for way in ways)
+
+
+async def test_the_cache_is_bounded_and_keeps_what_was_asked_last(model: MiniLM) -> None:
+    for text in ("one", "two", "three", "one", "four"):
+        await model.aget_query_embedding(text)
+    assert list(model._cache) == ["three", "one", "four"]
+
+
+async def test_long_and_empty_texts_have_vectors(model: MiniLM) -> None:
+    for text in ("", " ", "word " * 5000, "\u200b", "🦄"):
+        assert len(await model.aget_query_embedding(text)) == 384
+
+
+async def test_the_event_loop_goes_on_while_texts_are_embedded(model: MiniLM) -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.001)
+            ticks += 1
+
+    ticking = asyncio.create_task(tick())
+    await model.aget_text_embedding_batch([f"{n} " + "long text " * 200 for n in range(12)])
+    ticking.cancel()
+    assert ticks > 10
+
+
+async def test_failures_have_one_name() -> None:
+    class Broken(MiniLM):
+        async def _aget_query_embedding(self, query: str) -> list[float]:
+            raise ConnectionResetError("gone")
+
+    with pytest.raises(EmbeddingFailed, match="gone"):
+        await embed_query(Broken(), "x")
+    with pytest.raises(Misconfigured, match="builtin, openai"):
+        build_embedder("word2vec", "x", None, None)

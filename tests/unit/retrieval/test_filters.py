@@ -1,0 +1,69 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_app.domain.errors import InvalidInput, UnknownField
+from rag_app.domain.filters import Condition, Operator
+from rag_app.retrieval.filters import check_filters, from_llama, parse_condition, to_llama
+from rag_app.retrieval.index import IndexSpec
+
+SPEC = IndexSpec(
+    name="things", source_types=("doc",), default_source_type="doc",
+    fields={"n": "integer", "x": "number", "ok": "boolean", "tags": "tags", "word": "keyword"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("lang=fr", Condition("lang", Operator.EQ, "fr")),
+        (" lang == fr ", Condition("lang", Operator.EQ, "fr")),
+        ("n>=5", Condition("n", Operator.GTE, "5")),
+        ("n < 5", Condition("n", Operator.LT, "5")),
+        ("lang in en, fr", Condition("lang", Operator.IN, ("en", "fr"))),
+        ("tags has urgent", Condition("tags", Operator.HAS, "urgent")),
+        ("word=a=b", Condition("word", Operator.EQ, "a=b")),
+        ("word=", Condition("word", Operator.EQ, "")),
+        ("word=Smith, John", Condition("word", Operator.EQ, "Smith, John")),
+    ],
+)
+def test_as_written_on_a_command_line(written: str, expected: Condition) -> None:
+    assert parse_condition(written) == expected
+
+
+@pytest.mark.parametrize("written", ["", "lang", "=fr", "lang~fr", "1=2", "lang has", "a b=c"])
+def test_what_is_no_condition_is_refused(written: str) -> None:
+    if written == "lang has":  # a field without a value is still a condition, on the empty text
+        assert parse_condition(written).value == ""
+    else:
+        with pytest.raises(InvalidInput, match="field=value"):
+            parse_condition(written)
+
+
+@given(st.text(max_size=30), st.sampled_from(Operator), st.one_of(st.text(), st.integers(), st.floats(), st.booleans()))
+def test_checking_refuses_or_types_whatever_comes(field: str, operator: Operator, value: object) -> None:
+    try:
+        checked = check_filters((Condition(field, operator, value),), SPEC)  # type: ignore[arg-type]
+    except InvalidInput:
+        return
+    assert field in SPEC.all_fields
+    assert check_filters(checked, SPEC) == checked
+
+
+@given(
+    st.sampled_from(["lang", "word", "n", "x", "ok", "tags", "date", "org_id"]),
+    st.sampled_from(Operator),
+    st.one_of(st.text(max_size=8), st.integers(), st.booleans(), st.tuples(st.text(max_size=4))),
+)
+def test_through_llamaindex_and_back(field: str, operator: Operator, value: object) -> None:
+    try:
+        checked = check_filters((Condition(field, operator, value),), SPEC)  # type: ignore[arg-type]
+    except InvalidInput:
+        return
+    assert check_filters(from_llama(to_llama(checked)), SPEC) == checked
+
+
+def test_an_unknown_field_names_the_known_ones() -> None:
+    with pytest.raises(UnknownField) as error:
+        check_filters((Condition("colour", Operator.EQ, "red"),), SPEC)
+    assert error.value.accepted == sorted(SPEC.all_fields)

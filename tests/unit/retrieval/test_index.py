@@ -1,0 +1,50 @@
+from pathlib import Path
+
+import pytest
+
+from rag_app.domain.answer import Confidence
+from rag_app.domain.errors import Misconfigured, NotFound
+from rag_app.resources import resource_folder
+from rag_app.retrieval.confidence import average_relevance, judge
+from rag_app.retrieval.index import ConfidenceRule, find_index, load_index, load_indexes
+from tests.unit.answering.hits import hit
+
+GOOD = 'source_types = ["doc"]\ndefault_source_type = "doc"\n'
+
+
+def test_the_five_indexes_load_and_have_their_aliases() -> None:
+    specs = load_indexes(resource_folder("indexes"))
+    assert sorted(specs) == ["book", "marketplace", "org_knowledge", "salon_calls", "store_catalogue"]
+    assert find_index(specs, "rag_embedding").name == "book"
+    with pytest.raises(NotFound, match="there are: book, marketplace"):
+        find_index(specs, "books")
+
+
+@pytest.mark.parametrize(
+    ("added", "problem"),
+    [
+        ("colour = 1", "colour"),
+        ('[fields]\nwhen = "date"', "fields.when"),
+        ('[fields]\ntitle = "keyword"', "title cannot be declared"),
+        ('[fields]\n"x; DROP TABLE" = "keyword"', "fields"),
+        ("[confidence]\nanswer_from = 0.8", "high must not be below answer_from"),
+        ("[chunking]\nsize = 1", "chunking.size"),
+        ("nonsense", "index.toml"),
+    ],
+)
+def test_a_declaration_that_is_wrong_is_refused_with_its_file(tmp_path: Path, added: str, problem: str) -> None:
+    folder = tmp_path / "things"
+    folder.mkdir()
+    (folder / "index.toml").write_text(GOOD + added, "utf-8")
+    with pytest.raises(Misconfigured, match=r"index\.toml") as error:
+        load_index(folder)
+    assert problem in str(error.value)
+
+
+def test_confidence_by_the_best_hit_and_by_the_mean_of_five() -> None:
+    hits = [hit("x", score=score) for score in (0.7, 0.5, 0.5, 0.5, 0.3, 0.1)]
+    assert average_relevance(hits) == pytest.approx(0.5)
+    assert judge(hits, ConfidenceRule(answer_from=0.45, high=0.65)) is Confidence.HIGH
+    assert judge(hits, ConfidenceRule(signal="mean5", answer_from=0.45, high=0.65)) is Confidence.MEDIUM
+    assert judge(hits, ConfidenceRule(answer_from=0.71, high=0.8)) is Confidence.LOW
+    assert judge(hits, ConfidenceRule(answer_from=0.7, high=0.7)) is Confidence.HIGH
