@@ -31,7 +31,7 @@ from rag_app.ingestion.metadata import Target
 from rag_app.pipeline import Pipeline
 from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import build_embedder
-from rag_app.retrieval.index import ConfidenceRule, IndexSpec, load_indexes
+from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
 
@@ -75,6 +75,7 @@ class Backends:
         self._settings, self._urls, self._ledger, self._generations = settings, urls, ledger, generations
         self._opened: dict[str, PostgresBackend | QdrantBackend] = {}
         self._active: dict[tuple[str, str], tuple[float, Generation]] = {}
+        self._ids: dict[str, int] = {}
 
     def kind(self, spec: IndexSpec) -> str:
         return spec.vector_store or self._settings.store.kind
@@ -98,6 +99,7 @@ class Backends:
             if generation is None:
                 raise Misconfigured(f"index {spec.name} has not been built in {key[1]}: run `rag-app db upgrade`")
             self._active[key] = now, generation
+            self._ids[generation.table_prefix] = generation.id
         return generation
 
     async def build_missing(self, specs: Sequence[IndexSpec], embedder: BaseEmbedding, dimension: int) -> list[str]:
@@ -142,8 +144,7 @@ class Backends:
         )
 
     async def _visible(self, scope: Scope, generation: str, sources: Sequence[UUID]) -> set[UUID]:
-        known = next(each for _, each in self._active.values() if each.table_prefix == generation)
-        return set(await self._ledger.visible(scope, known.id, sources))
+        return set(await self._ledger.visible(scope, self._ids[generation], sources))
 
     def _dsn(self) -> str:
         return asyncpg_url(self._urls.app).render_as_string(hide_password=False)
@@ -208,9 +209,9 @@ class Application:
 
     async def finish_deletions(self) -> None:
         """Complete the deletions of sources that a killed process began."""
-        for organization in await self.people.organizations():
-            for spec in self.indexes.values():
-                await (await self.ingestor(spec, Target(organization.id))).finish_deletions()
+        organizations = [organization.id for organization in await self.people.organizations()]
+        for org_id, index in await self.ledger.interrupted(organizations):
+            await (await self.ingestor(find_index(self.indexes, index), Target(org_id))).finish_deletions()
 
     async def readiness(self) -> dict[str, str]:
         """Each part that a request needs: "ok", or what is wrong with it."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import socket
 import sys
 import time
 import tomllib
@@ -27,7 +28,7 @@ from rag_app.ingestion.readers import documents_below
 from rag_app.printing import answer_text, progress_bar, summary_text
 from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec
-from rag_app.serving import end_with_parent, free_port, http_url, serve
+from rag_app.serving import claim_port, end_with_parent, http_url, serve_at
 from rag_app.settings import Settings
 
 NAMES = {"aurora": "Aurora", "birch": "Birch"}
@@ -52,7 +53,10 @@ class _Entry:
 def run_demo(*, check: bool) -> int:
     """The exit status: 0, or 1 if `check` found something that is not as it should be."""
     settings = Settings()
-    _say(f"Starting PostgreSQL{'' if settings.database.url else f', with its data in {settings.database.home}'} ...")
+    api, database = settings.api, settings.database
+    _say(
+        "Connecting to PostgreSQL ..." if database.url else f"Starting PostgreSQL, with its data in {database.home} ..."
+    )
     with database_urls(settings) as urls:
 
         async def load_and_ask() -> tuple[list[str], UUID]:
@@ -62,17 +66,17 @@ def run_demo(*, check: bool) -> int:
                 return amiss, (await application.people.user(MEMBER)).id
 
         amiss, user = asyncio.run(load_and_ask())
-        host, port = settings.api.host, _port(settings.api.host, settings.api.port)
-        token = issue(settings, user, hours=24)
-        _say(_invitation(http_url(host, port), token))
-        if check:
-            amiss += _check_serving(host, port, token)
-        for problem in amiss:
-            print(f"AMISS: {problem}", file=sys.stderr)
-        if not check:
-            _say("Ctrl-C stops it.\n")
-            serve(host, port)
-            return 0
+        with _claim(api.host, api.port) as claim:
+            url, token = http_url(*claim.getsockname()[:2]), issue(settings, user, hours=24)
+            _say(_invitation(url, token))
+            if check:
+                amiss += _check_serving(claim, url, token)
+            for problem in amiss:
+                print(f"AMISS: {problem}", file=sys.stderr)
+            if not check:
+                _say("Ctrl-C stops it.\n")
+                serve_at(claim, api.workers)
+                return 0
     _say("demo check: " + (f"{len(amiss)} problems" if amiss else "all as it should be"))
     return 1 if amiss else 0
 
@@ -179,12 +183,12 @@ def _added(one: Summary, other: Summary) -> Summary:
     )  # fmt: skip
 
 
-def _port(host: str, wanted: int) -> int:
+def _claim(host: str, port: int) -> socket.socket:
     """The wanted port, or another one where it is taken. Raises Misconfigured where the host has none."""
     try:
-        return free_port(host, wanted)
+        return claim_port(host, port)
     except Misconfigured:
-        return free_port(host, 0)
+        return claim_port(host, 0)
 
 
 def _invitation(url: str, token: str) -> str:
@@ -207,12 +211,12 @@ SEARCH = {
 ANSWER = {"query_text": "What did the customer say about pricing?"}
 
 
-def _check_serving(host: str, port: int, token: str) -> list[str]:
+def _check_serving(claim: socket.socket, url: str, token: str) -> list[str]:
     """Serve for a moment and send what the invitation shows; what is wrong with the replies."""
-    server = multiprocessing.get_context("spawn").Process(target=_serve_quietly, args=(host, port))
+    server = multiprocessing.get_context("spawn").Process(target=_serve_quietly, args=(claim,))
     server.start()
     try:
-        url, amiss = http_url(host, port), []
+        amiss = []
         deadline = time.monotonic() + _SECONDS_TO_SERVE
         while _request(f"{url}/health/ready")[0] != 200:
             if time.monotonic() > deadline or not server.is_alive():
@@ -234,10 +238,10 @@ def _check_serving(host: str, port: int, token: str) -> list[str]:
         server.join(_SECONDS_TO_SERVE)
 
 
-def _serve_quietly(host: str, port: int) -> None:
+def _serve_quietly(claim: socket.socket) -> None:
     end_with_parent()
     os.environ["RAG_LOG_LEVEL"] = "warning"
-    serve(host, port, 1)
+    serve_at(claim, workers=1)
 
 
 def _request(url: str, body: dict[str, Any] | None = None, token: str | None = None) -> tuple[int, dict[str, Any]]:

@@ -17,11 +17,11 @@ from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Hit, Question
-from rag_app.domain.scope import Scope
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.retrieval.postprocessors import SimilarityCutoff
+from rag_app.retrieval.postprocessors import OwnerPreference, SimilarityCutoff
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 
@@ -78,7 +78,7 @@ class Pipeline:
             capability=chosen,
             rule=find_index(self._indexes, chosen.index).confidence,
             retriever=await self.retriever(chosen.index, question, scope),
-            postprocessors=_cut(question),
+            postprocessors=[*_cut(question), *_preference(chosen, scope)],
             synthesizer=self._synthesizer(chosen),
         )
 
@@ -92,3 +92,7 @@ class Pipeline:
 
 def _cut(question: Question) -> list[BaseNodePostprocessor]:
     return [] if question.threshold is None else [SimilarityCutoff(threshold=question.threshold)]
+
+
+def _preference(capability: Capability, scope: Scope) -> list[BaseNodePostprocessor]:
+    return [OwnerPreference(user=scope.user, public=PUBLIC_ORGANIZATION)] if capability.prefers_owner else []

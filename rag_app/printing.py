@@ -144,6 +144,8 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
             seen.add(path)
             if (datetime.now(UTC) - last[0]).total_seconds() >= 5:
                 last[0] = datetime.now(UTC)
-                print(f"{title}: {len(seen)}/{total} files, {summary.chunks} chunks", file=sys.stderr, flush=True)
+                print(
+                    f"{title.strip()}: {len(seen)}/{total} files, {summary.chunks} chunks", file=sys.stderr, flush=True
+                )
 
         yield line

@@ -35,12 +35,18 @@ def serve(host: str | None = None, port: int | None = None, workers: int | None 
 
     Raises Misconfigured where the configuration cannot work, before anything listens.
     """
+    api = Settings().api
+    with claim_port(host or api.host, api.port if port is None else port) as claim:
+        serve_at(claim, workers or api.workers)
+
+
+def serve_at(claim: socket.socket, workers: int) -> None:
+    """Serve until stopped, at the address that `claim` keeps."""
     from granian.constants import Interfaces
     from granian.server import Server
 
     settings = Settings()
-    host, workers = host or settings.api.host, workers or settings.api.workers
-    port = free_port(host, settings.api.port if port is None else port)
+    host, port = claim.getsockname()[:2]
     with database_urls(settings) as urls:
         asyncio.run(_prepare(settings, urls, workers))
         _hand_on(urls)
@@ -58,6 +64,29 @@ def serve(host: str | None = None, port: int | None = None, workers: int | None 
             websockets=False,
             respawn_failed_workers=workers > 1,
         ).serve()
+
+
+def claim_port(host: str, port: int) -> socket.socket:
+    """A socket that keeps `port` (0: any that is free) from others, and does not listen. Raises Misconfigured.
+
+    Granian listens with SO_REUSEPORT, for its workers. Two servers on one port would get each other's requests
+    and never know, so each holds a claim: whoever asks for the port without that option cannot have it.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    claim = socket.socket(family)
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            address = probe.getsockname()
+        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        claim.bind(address)
+    except OSError as error:
+        claim.close()
+        raise Misconfigured(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --host and --port"
+        ) from error
+    return claim
 
 
 def create_worker() -> "Litestar":
@@ -91,19 +120,6 @@ def http_url(host: str, port: int) -> str:
     """
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
-
-
-def free_port(host: str, port: int) -> int:
-    """`port` if it can be listened on, any that can for 0. Raises Misconfigured."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise Misconfigured(
-                f"cannot listen on {host}:{port}: {error.strerror}; choose another with --host and --port"
-            ) from error
-        return int(probe.getsockname()[1])
 
 
 async def _prepare(settings: Settings, urls: DatabaseUrls, workers: int) -> None:

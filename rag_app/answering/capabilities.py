@@ -11,7 +11,8 @@ class Capability:
 
     `refusal` is said when the hits are not good enough, `uncited` when a model's answer has no valid citation.
     A capability that is not `grounded` may answer without sources. `keeps_admission`: a model that says it
-    lacks information is quoted saying so, instead of `refusal`.
+    lacks information is quoted saying so, instead of `refusal`. `prefers_owner`: what belongs to the asker comes
+    before what belongs to the team, and that before what is public.
 
     Limits: `top_k` chunks are asked for by default; the context holds at most `max_sources` sources with
     `chunks_per_source` chunks each in `max_context_tokens` tokens of the bundled tokenizer; an answer is cut
@@ -25,6 +26,7 @@ class Capability:
     uncited: str
     grounded: bool = True
     keeps_admission: bool = False
+    prefers_owner: bool = False
     top_k: int = 8
     max_context_tokens: int = 3000
     chunks_per_source: int = 3
@@ -65,6 +67,7 @@ CAPABILITIES: tuple[Capability, ...] = (
             "or add it to a watchlist so that it is tracked."
         ),
         uncited="I found related data but cannot give an answer that it supports. Try a more specific question.",
+        prefers_owner=True,
         top_k=12,
         max_sources=12,
     ),

@@ -60,7 +60,7 @@ class Context:
         return tuple(hit for block in self.blocks for hit in block.hits)
 
 
-def build_context(hits: Sequence[Hit], *, max_tokens: int, chunks_per_source: int, max_sources: int) -> Context:
+def build_context(hits: Sequence[Hit], *, max_tokens: int, max_sources: int) -> Context:
     """Group hits (best first) by source and fill the budget, best source first.
 
     A block that does not fit gives up its weakest chunks, then is cut at a sentence's end; it is the last one.
@@ -68,7 +68,7 @@ def build_context(hits: Sequence[Hit], *, max_tokens: int, chunks_per_source: in
     """
     blocks: list[ContextBlock] = []
     left = max_tokens
-    for chunks in _by_source(hits, chunks_per_source)[:max_sources]:
+    for chunks in _by_source(hits)[:max_sources]:
         block, whole = _fitting(len(blocks) + 1, chunks, left)
         if block is not None:
             blocks.append(block)
@@ -92,13 +92,11 @@ def neutralise(text: str) -> str:
     return _MARKER.sub(lambda found: f"({found[1]}{')' if found[2] else ''}", _INVISIBLE.sub("", text))
 
 
-def _by_source(hits: Sequence[Hit], chunks_per_source: int) -> list[list[Hit]]:
+def _by_source(hits: Sequence[Hit]) -> list[list[Hit]]:
     """Best first, sources and their chunks alike."""
     groups: dict[object, list[Hit]] = {}
     for hit in hits:
-        group = groups.setdefault(hit.source_id, [])
-        if len(group) < chunks_per_source:
-            group.append(hit)
+        groups.setdefault(hit.source_id, []).append(hit)
     return list(groups.values())
 
 

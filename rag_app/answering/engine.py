@@ -23,6 +23,7 @@ from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Question, U
 from rag_app.retrieval.confidence import average_relevance, judge
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import ConfidenceRule
+from rag_app.retrieval.postprocessors import DeduplicateBySource
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +77,10 @@ class CapabilityEngine(BaseQueryEngine):
             nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
         hits = to_hits(nodes)
         confidence = judge(hits, self._rule)
+        kept = DeduplicateBySource(keep=self.capability.chunks_per_source).postprocess_nodes(nodes)
         context = build_context(
-            () if confidence is Confidence.LOW else hits,
+            () if confidence is Confidence.LOW else to_hits(kept),
             max_tokens=self.capability.max_context_tokens,
-            chunks_per_source=self.capability.chunks_per_source,
             max_sources=self.capability.max_sources,
         )
         return Evidence(query.query_str, nodes, hits, confidence, context)
@@ -149,10 +150,8 @@ class CapabilityEngine(BaseQueryEngine):
 
 def _best(evidence: Evidence, most: int) -> tuple[Citation, ...]:
     """The best hit of each source, with the passage nearest to the question."""
-    by_source: dict[object, list[Hit]] = {}
-    for hit in sorted(evidence.hits, key=lambda hit: -hit.score):
-        by_source.setdefault(hit.source_id, []).append(hit)
-    best = [max(hits, key=lambda hit: hit.score) for hits in by_source.values()][:most]
+    nearest = sorted(evidence.nodes, key=lambda node: -(node.score or 0.0))
+    best = to_hits(DeduplicateBySource(keep=1).postprocess_nodes(nearest)[:most])
     return tuple(Citation(number, *quote([evidence.question], [hit])) for number, hit in enumerate(best, 1))
 
 

@@ -181,6 +181,12 @@ class SourceLedger:
         """Sources whose deletion was begun and not finished: their chunks may stand in any generation."""
         return await self._ids(select(SourceRow.id).where(SourceRow.deleted_at.is_not(None)), org_id, index)
 
+    async def interrupted(self, organizations: Collection[UUID]) -> list[tuple[UUID, str]]:
+        """The (organization, index) pairs in which a deletion was begun and not ended."""
+        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
+            pairs = select(SourceRow.org_id, SourceRow.index_name).where(SourceRow.deleted_at.is_not(None)).distinct()
+            return [(org_id, index) for org_id, index in await session.execute(pairs)]
+
     async def of_origin(self, org_id: UUID, index: str, origin: str) -> list[UUID]:
         """The sources that were read from this file."""
         return await self._ids(

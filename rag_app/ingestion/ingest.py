@@ -117,14 +117,16 @@ class Ingestor:
         here, failures = set[UUID](), len(summary.failed)
         writing: asyncio.Task[None] | None = None
         documents = self._sources(path, shown, summary, seen, here)
-        async for batch in _in_batches(documents):
-            work = await self._prepare(batch, summary)
+        try:
+            async for batch in _in_batches(documents):
+                work = await self._prepare(batch, summary)
+                if writing is not None:
+                    await writing
+                    progress(path, summary)
+                writing = asyncio.create_task(self._write(work, summary))  # while the next batch is embedded
+        finally:
             if writing is not None:
                 await writing
-                progress(path, summary)
-            writing = asyncio.create_task(self._write(work, summary))  # while the next batch is embedded
-        if writing is not None:
-            await writing
         if len(summary.failed) == failures:
             before = await self._ledger.of_origin(self._target.org_id, self._spec.name, _origin(path))
             gone = set(before) - here

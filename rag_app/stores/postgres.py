@@ -9,6 +9,7 @@ Row-level security is forced on everything that belongs to a tenant.
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -349,10 +350,10 @@ class LazyPool:
 def plain_dsn(url: str) -> str:
     """asyncpg's form of a URL that SQLAlchemy also takes.
 
-    >>> plain_dsn("postgresql+asyncpg://me@host/db")
-    'postgresql://me@host/db'
+    >>> plain_dsn("postgresql+asyncpg://me@host/db?ssl=require")
+    'postgresql://me@host/db?sslmode=require'
     """
-    return url.replace("postgresql+asyncpg://", "postgresql://", 1)
+    return re.sub(r"([?&])ssl=", r"\1sslmode=", url.replace("postgresql+asyncpg://", "postgresql://", 1))
 
 
 async def _prepare(connection: asyncpg.Connection) -> None:

@@ -41,6 +41,8 @@ _INDEXES = {
 
 Terms = dict[int, int]
 """Hashed lexeme (32 bits, signed) -> how often it occurs."""
+Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
+"""(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
 
 
 class Analyze(Protocol):
@@ -48,10 +50,6 @@ class Analyze(Protocol):
 
     async def __call__(self, languages: Sequence[str], texts: Sequence[str]) -> list[Terms]: ...
     async def close(self) -> None: ...
-
-
-Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
-"""(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
 
 
 class QdrantBackend:

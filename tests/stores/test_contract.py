@@ -132,7 +132,7 @@ async def test_hybrid_finds_what_either_leg_finds_and_shows_cosines(stores: Stor
     found = await store.aquery(
         VectorStoreQuery(query_embedding=QUERY, query_str="zebra", similarity_top_k=3, mode=VectorStoreQueryMode.HYBRID)
     )
-    assert [n.get_content() for n in found.nodes or []][0] == "zebra and rather near"
+    assert next(n.get_content() for n in found.nodes or []) == "zebra and rather near"
     assert sorted(found.similarities or []) == pytest.approx([-0.5, 0.8, 0.9], abs=1e-5)
 
 

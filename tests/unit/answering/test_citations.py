@@ -122,7 +122,7 @@ def test_a_citation_quotes_the_chunk_and_the_sentence_that_say_it() -> None:
         hit("Colour takes two hours. A colour costs 90 dollars.", source, 1, score=0.7),
         hit("Dogs are welcome.", score=0.6),
     ]
-    context = build_context(hits, max_tokens=500, chunks_per_source=3, max_sources=5)
+    context = build_context(hits, max_tokens=500, max_sources=5)
     checked = check("Dogs may come along [Source 2]. Colour costs 90 dollars [Source 1].", len(context.blocks))
     citations = cite(checked, context)
     assert [(c.number, c.quote) for c in citations] == [(1, "Dogs are welcome."), (2, "A colour costs 90 dollars.")]

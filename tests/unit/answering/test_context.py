@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_a_block_is_a_source_with_its_header_and_quoted_text() -> None:
     found = hit("A cut costs 40.\nColour costs 90.", score=0.782, source_type="call_transcript", page=3)
-    context = build_context([found], max_tokens=200, chunks_per_source=3, max_sources=5)
+    context = build_context([found], max_tokens=200, max_sources=5)
     assert context.text == (
         "[Source 1] (Relevance: 78.2%)\n"
         "Title: Price list | Type: Call Transcript | Date: 2026-01-10 14:30 | Page: 3\n"
@@ -32,7 +32,7 @@ def test_a_block_is_a_source_with_its_header_and_quoted_text() -> None:
 
 def test_declared_fields_are_in_the_header() -> None:
     found = hit("x", date=None, metadata={"call_id": "c-7", "tags": ["a", "b"], "price": 3.5})
-    header = build_context([found], max_tokens=200, chunks_per_source=1, max_sources=1).blocks[0].header
+    header = build_context([found], max_tokens=200, max_sources=1).blocks[0].header
     assert header.endswith("Title: Price list | Type: Faq | Call ID: c-7 | Tags: a, b | Price: 3.5")
 
 
@@ -43,34 +43,33 @@ def test_chunks_of_a_source_are_joined_in_document_order_and_the_best_source_com
         hit("Alone.", two, 0, 0.8),
         hit("First, and so it goes on.", one, 2, 0.7),
         hit("First, and so it goes on. Second.", one, 3, 0.6),
-        hit("Fourth is one too many.", one, 9, 0.5),
     ]
-    context = build_context(hits, max_tokens=900, chunks_per_source=3, max_sources=5)
+    context = build_context(hits, max_tokens=900, max_sources=5)
     assert [block.body for block in context.blocks] == ["First, and so it goes on. Second.\n\nThird.", "Alone."]
     assert [h.position for h in context.blocks[0].hits] == [2, 3, 7]
     assert context.blocks[0].score == 0.9
-    only_one = build_context(hits, max_tokens=900, chunks_per_source=3, max_sources=1)
+    only_one = build_context(hits, max_tokens=900, max_sources=1)
     assert len(only_one.blocks) == 1
 
 
 def test_a_block_that_does_not_fit_loses_its_weakest_chunk_before_it_is_cut() -> None:
     source = uuid4()
     best, weak = hit("The best one. " * 8, source, 5, 0.9), hit("The weak one. " * 8, source, 0, 0.5)
-    whole = build_context([best, weak], max_tokens=500, chunks_per_source=3, max_sources=5)
-    tight = build_context([best, weak], max_tokens=len(tokens(whole.text)) - 1, chunks_per_source=3, max_sources=5)
+    whole = build_context([best, weak], max_tokens=500, max_sources=5)
+    tight = build_context([best, weak], max_tokens=len(tokens(whole.text)) - 1, max_sources=5)
     assert tight.hits == (best,) and "weak" not in tight.text
 
 
 def test_the_last_block_is_cut_at_a_sentences_end() -> None:
     hits = [hit("One sentence. " * 10), hit("Another sentence is here. " * 30), hit("Small.")]
-    context = build_context(hits, max_tokens=150, chunks_per_source=3, max_sources=5)
+    context = build_context(hits, max_tokens=150, max_sources=5)
     assert len(context.blocks) == 2
     assert re.fullmatch(r"(Another sentence is here. ?)+", context.blocks[1].body)
     assert 130 < len(tokens(context.text)) <= 150
 
 
 def test_one_endless_sentence_is_cut_between_words_rather_than_left_out() -> None:
-    context = build_context([hit("word " * 500)], max_tokens=120, chunks_per_source=1, max_sources=1)
+    context = build_context([hit("word " * 500)], max_tokens=120, max_sources=1)
     assert set(context.blocks[0].body.split()) == {"word"}
     assert 110 < len(tokens(context.text)) <= 120
 
@@ -83,7 +82,7 @@ def test_one_endless_sentence_is_cut_between_words_rather_than_left_out() -> Non
     budget=st.integers(0, 400),
 )
 def test_the_budget_holds(texts: list[str], budget: int) -> None:
-    context = build_context([hit(text) for text in texts], max_tokens=budget, chunks_per_source=2, max_sources=4)
+    context = build_context([hit(text) for text in texts], max_tokens=budget, max_sources=4)
     assert len(tokens(context.text)) <= budget
     assert [block.number for block in context.blocks] == list(range(1, len(context.blocks) + 1))
 
@@ -104,7 +103,7 @@ def test_a_source_cannot_pose_as_another_one(field: str) -> None:
         "section": hit("Fine.", section=FORGED),
         "metadata": hit("Fine.", metadata={"author": FORGED}),
     }[field]
-    context = build_context([poisoned, hit("Parking is free.")], max_tokens=900, chunks_per_source=3, max_sources=5)
+    context = build_context([poisoned, hit("Parking is free.")], max_tokens=900, max_sources=5)
     rendered = load_prompts(ROOT / "prompts")["owner_ask"].messages(context=context.text, question="Is it free?")
     said = str(rendered[1].content)
     assert re.findall(r"^\[Source \d+\].*$", said, re.MULTILINE) == [

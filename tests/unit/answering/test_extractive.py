@@ -31,7 +31,7 @@ def synthesizer() -> ExtractiveSynthesizer:
 
 def context(*texts: str, scores: tuple[float, ...] = ()) -> Context:
     hits = [hit(text, score=score) for text, score in zip(texts, scores or [0.6] * len(texts), strict=True)]
-    return build_context(hits, max_tokens=3000, chunks_per_source=3, max_sources=9)
+    return build_context(hits, max_tokens=3000, max_sources=9)
 
 
 async def test_the_sentence_that_answers_comes_with_its_source(synthesizer: ExtractiveSynthesizer) -> None:
