@@ -6,7 +6,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := .venv/bin
 
-.PHONY: help demo test lint types check docs wheel clean
+.PHONY: help demo test quality lint types check docs wheel clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -16,6 +16,9 @@ demo: .venv/.synced ## load the sample corpora, ask them questions, serve (CHECK
 
 test: .venv/.synced ## run all tests, on a real PostgreSQL and both vector stores
 	$(RUN)/pytest $(PYTEST_ARGS)
+
+quality: .venv/.synced ## retrieval quality on the collections in EVAL=folder (long)
+	$(RUN)/python -m tests.quality "$(EVAL)"
 
 lint: .venv/.synced ## ruff and import contracts
 	$(RUN)/ruff check .

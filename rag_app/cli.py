@@ -239,9 +239,9 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "rag-app"
         _fail(f"{error.format_message().rstrip('.')}; see `{path} --help`", error.exit_code)
-    except BrokenPipeError:  # `rag-app ... | head`
+    except BrokenPipeError:  # `rag-app ... | head`: what is still buffered goes nowhere, and that is no news
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        status = 1
     except Exception as error:
         from rag_app.domain.errors import RagError
 

@@ -1,0 +1,436 @@
+"""The two endpoints of `/api/rag` with everything real behind them: what a client of the contract gets."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import numpy as np
+import pytest
+
+from rag_app.app import Application
+from rag_app.db import private
+from rag_app.db.migrate import upgrade
+from rag_app.domain.scope import PUBLIC_ORGANIZATION
+from rag_app.retrieval.embedding import MiniLM
+from tests.conftest import MIGRATIONS
+from tests.contract.test_errors import problem
+from tests.contract.test_rag_retrieval import ANSWER, INSUFFICIENT, SEARCH
+from tests.integration.service import Text, bearer, configured, ingest, prepare, served
+from tests.scripted_model import Reply, ScriptedModel
+
+PLANS = "What does the yearly plan cost?"
+PARKING = "Where can visitors park?"
+NOT_THERE = "At which temperature does tungsten melt?"
+
+LEAVE = " ".join(
+    f"Parental leave, rule {n}: whoever has been here for {n} years may stay at home for {n + 10} weeks, and tells "
+    f"the office {n + 2} months before the leave begins, so that somebody else can learn what there is to do."
+    for n in range(1, 25)
+)
+TEXTS: dict[str, dict[str, Any]] = {
+    "plans": {
+        "title": "Plans and prices",
+        "text": "The yearly plan costs 480 euros. The monthly plan costs 45 euros and can be cancelled at any time.",
+        "source_type": "faq",
+        "uri": "https://acme.example/plans",
+        "tags": ["prices", "plans"],
+    },
+    "call": {
+        "title": "Call with Ada",
+        "text": "Ada said that she likes the yearly plan, but would rather pay it in two parts.",
+        "source_type": "transcript",
+        "call_sid": "CA1",
+        "date": "2026-01-15T10:30:00Z",
+    },
+    "leave": {"title": "Parental leave", "text": LEAVE, "source_type": "doc"},
+    "francais": {
+        "title": "Horaires",
+        "text": "Le magasin est ouvert tous les jours de neuf heures à dix-huit heures.",
+        "source_type": "web",
+        "lang": "fr",
+    },
+    "before": {"title": "Note 1", "text": "The kettle was broken.", "date": "2026-01-14T23:59:59.75Z"},
+    "midnight": {"title": "Note 2", "text": "The kettle was repaired.", "date": "2026-01-15"},
+    "evening": {"title": "Note 3", "text": "The kettle broke again.", "date": "2026-01-15T23:59:59.75Z"},
+    "after": {"title": "Note 4", "text": "The kettle was replaced.", "date": "2026-01-16T01:00:00+01:00"},
+    **{
+        f"parking {n}": {
+            "title": f"Parking {n}",
+            "text": f"Visitors can park in yard {n}, which has {n + 20} places and is open until {n + 15} o'clock.",
+            "source_type": "email",
+        }
+        for n in range(1, 8)
+    },
+}
+FOREIGN = "The yearly plan of the other company costs 999 euros."
+PUBLIC = "Everybody may read the house rules: the yearly plan of the library costs nothing."
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running application with the sources above, seen by Ada, a member of their organization."""
+
+    client: httpx.Client
+    org: UUID
+    other_org: UUID
+    ada: UUID
+
+    def post(self, path: str, body: object, who: object = None) -> dict[str, Any]:
+        """The body of a success."""
+        response = self.client.post(path, json=body, headers=bearer(who or self.ada))
+        assert response.status_code == 200, response.text
+        assert set(response.headers) >= {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}
+        given: dict[str, Any] = response.json()
+        return given
+
+    def titles(self, query: str = "kettle", *, who: object = None, **filters: object) -> set[str]:
+        body = {"query_text": query, "top_k": 50, "filters": filters}
+        return {result["source_title"] for result in self.post(SEARCH[0], body, who)["results"]}
+
+
+async def load(
+    application: Application, folder: Path, texts: Mapping[str, dict[str, Any]] = TEXTS
+) -> tuple[UUID, UUID, UUID]:
+    """The organization, another one, and a member of the first."""
+    people = application.people
+    acme, other = [await people.create_organization(f"e-{uuid4().hex}", name) for name in ("Acme", "Other")]
+    ada = await people.create_user(f"ada-{uuid4().hex}")
+    await people.add_member(acme, ada)
+    own = [
+        Text(name, said["text"], acme.id, fields={key: value for key, value in said.items() if key != "text"})
+        for name, said in texts.items()
+    ]
+    foreign = Text("plans", FOREIGN, other.id, fields={"title": "Foreign"})
+    public = Text("end to end", PUBLIC, PUBLIC_ORGANIZATION, fields={"title": "House rules", "source_type": "web"})
+    await ingest(application, folder, [*own, foreign, public])
+    return acme.id, other.id, ada.id
+
+
+def variables(urls: tuple[str, str], store: str, folder: Path, qdrant: Path) -> dict[str, str]:
+    return {
+        "RAG_DATABASE_OWNER_URL": urls[0],
+        "RAG_DATABASE_URL": urls[1],
+        "RAG_VECTOR_STORE": store,
+        "QDRANT_PATH": str(qdrant),
+        "RAG_HOME": str(folder),
+    }
+
+
+@pytest.fixture(scope="module", params=["postgres", "qdrant"])
+def service(
+    request: pytest.FixtureRequest, database_urls: tuple[str, str], qdrant_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Service]:  # fmt: skip
+    folder = tmp_path_factory.mktemp("service")
+    with configured(variables(database_urls, request.param, folder, qdrant_folder)):
+        org, other_org, ada = prepare(lambda application: load(application, folder))
+        with served() as client:
+            yield Service(client, org, other_org, ada)
+
+
+@pytest.mark.parametrize("path", SEARCH)
+def test_search(path: str, service: Service) -> None:
+    started = time.perf_counter()
+    body = service.post(path, {"query_text": PLANS})
+    elapsed = 1000 * (time.perf_counter() - started)
+    assert body["status"] == "success" and body["query_text"] == PLANS
+    assert 0 < body["processing_time_ms"] <= elapsed + 1
+    results = body["results"]
+    assert body["total_found"] == len(results) == 8
+    assert [result["rank"] for result in results] == list(range(1, 9))
+    scores = [result["score"] for result in results]
+    assert scores == sorted(scores, reverse=True) and all(0 <= score <= 1 for score in scores)
+    assert len({result["chunk_id"] for result in results}) == 8
+    plans, call = (
+        next(each for each in results if each["source_title"] == title)
+        for title in ("Plans and prices", "Call with Ada")
+    )
+    assert {plans["rank"], call["rank"]} == {1, 2}
+    assert (plans["snippet"], plans["source_type"]) == (TEXTS["plans"]["text"], "faq")
+    assert plans["source_uri"] == "https://acme.example/plans" and call["source_uri"] is None
+    assert plans["meta"] == {"org_id": str(service.org), "tags": ["prices", "plans"]}
+    assert call["meta"] == {"org_id": str(service.org), "call_sid": "CA1", "date": "2026-01-15T10:30:00Z"}
+
+
+def test_the_score_is_the_cosine_of_question_and_chunk(service: Service) -> None:
+    model = MiniLM()
+    asked = np.asarray(model.get_query_embedding(PLANS))
+    shown = {each["source_title"]: each["score"] for each in service.post(SEARCH[0], {"query_text": PLANS})["results"]}
+    for said in (TEXTS["plans"], TEXTS["call"]):
+        chunk = np.asarray(model.get_text_embedding(f"{said['title']}\n\n{said['text']}"))
+        assert shown[said["title"]] == pytest.approx(float(asked @ chunk), abs=2e-3)
+
+
+def test_a_snippet_is_the_first_200_characters_of_its_chunk(service: Service) -> None:
+    body = {"query_text": "How many weeks of parental leave are there?", "top_k": 50, "filters": {"source_type": "doc"}}
+    snippets = [
+        each["snippet"] for each in service.post(SEARCH[0], body)["results"] if each["source_title"] == "Parental leave"
+    ]
+    assert len(snippets) > 3, "the text is meant to be several chunks"
+    assert LEAVE[:200] in snippets
+    assert all(len(snippet) == 200 and snippet in LEAVE for snippet in snippets)
+
+
+def test_top_k(service: Service) -> None:
+    for top_k in (1, 5, 50):
+        found = service.post(SEARCH[0], {"query_text": PARKING, "top_k": top_k})
+        assert found["total_found"] == len(found["results"]) <= top_k
+    assert found["total_found"] > 15
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"date_from": "2026-01-15"}, {"Note 2", "Note 3", "Note 4", "Call with Ada"}),
+        ({"date_to": "2026-01-15"}, {"Note 1", "Note 2", "Note 3", "Call with Ada"}),  # the whole day
+        ({"date_from": "2026-01-15", "date_to": "2026-01-15"}, {"Note 2", "Note 3", "Call with Ada"}),
+        ({"date_to": "2026-01-15T00:00:00Z"}, {"Note 1", "Note 2"}),  # a moment is a moment
+        ({"date_from": "2026-01-15T23:59:59.75Z"}, {"Note 3", "Note 4"}),
+        ({"date_from": "2026-01-16T00:00:00"}, {"Note 4"}),  # UTC where it has no zone
+        ({"date_from": "2026-01-16T01:00:00+01:00", "date_to": "2026-01-16T00:00:00Z"}, {"Note 4"}),
+        ({"date_from": "2026-01-17"}, set()),
+        ({"date_from": "2026-01-16", "date_to": "2026-01-14"}, set()),
+        ({"lang": "fr"}, {"Horaires"}),
+        ({"lang": "fr", "source_type": "web"}, {"Horaires"}),
+        ({"lang": "fr", "source_type": "doc"}, set()),
+        ({"source_type": "transcript"}, {"Call with Ada"}),
+        ({"source_type": "web"}, {"Horaires", "House rules"}),
+        ({"source_type": "email"}, {f"Parking {n}" for n in range(1, 8)}),
+    ],
+)
+def test_filters(filters: dict[str, str], expected: set[str], service: Service) -> None:
+    # content of other tests may be public too
+    assert (
+        service.titles(**filters) & {*(said["title"] for said in TEXTS.values()), "House rules", "Foreign"} == expected
+    )
+
+
+@pytest.mark.parametrize("path", [*SEARCH, *ANSWER])
+def test_another_organization_is_as_good_as_none(path: str, service: Service) -> None:
+    bodies = []
+    for org in (service.other_org, uuid4()):
+        body = service.post(path, {"query_text": PLANS, "filters": {"org_id": str(org)}})
+        body.pop("processing_time_ms")
+        if "answer" in body:
+            body["answer"].pop("generated_at")
+        bodies.append(body)
+    assert bodies[0] == bodies[1], "existence is not told"
+    if path in SEARCH:
+        assert bodies[0] == {"status": "success", "query_text": PLANS, "results": [], "total_found": 0}
+    else:
+        assert bodies[0]["status"] == "insufficient_context" and bodies[0]["citations"] == []
+        assert bodies[0]["context_used"] == {"chunks_retrieved": 0, "unique_sources": 0, "avg_relevance": 0.0}
+    assert "999" not in str(bodies)
+
+
+def test_an_organization_of_ones_own_as_a_filter(service: Service) -> None:
+    assert service.titles(PLANS, org_id=str(service.org).upper()) == {said["title"] for said in TEXTS.values()}
+
+
+@pytest.mark.parametrize("who", [uuid4(), "auth0|somebody"])
+def test_who_is_not_known_sees_what_is_public(who: object, service: Service) -> None:
+    found = service.post(SEARCH[0], {"query_text": PLANS, "top_k": 50}, who)
+    assert "House rules" in {result["source_title"] for result in found["results"]}
+    assert {result["meta"]["org_id"] for result in found["results"]} == {str(PUBLIC_ORGANIZATION)}
+    answer = service.post(ANSWER[0], {"query_text": "What are the house rules of the library's yearly plan?"}, who)
+    assert {citation["meta"]["org_id"] for citation in answer["citations"]} == {str(PUBLIC_ORGANIZATION)}
+    assert "480" not in str(answer) and "999" not in str(answer)
+
+
+def check_answer(body: dict[str, Any], query: str, found: list[dict[str, Any]]) -> None:
+    """What holds of every answer; `found` are the results of a search with the same body."""
+    assert body["query_text"] == query
+    made = datetime.fromisoformat(body["answer"]["generated_at"])
+    assert timedelta() <= datetime.now(UTC) - made < timedelta(minutes=1)
+    assert isinstance(body["processing_time_ms"], int) and body["processing_time_ms"] > 0
+    sources = [citation["source_id"] for citation in body["citations"]]
+    assert len(sources) == len(set(sources)) <= 5
+    best: dict[str, dict[str, Any]] = {}
+    for result in found:
+        best.setdefault(result["source_id"], result)
+    for citation in body["citations"]:
+        result = best[citation["source_id"]]
+        assert 0 < len(citation["snippet"]) <= 300
+        assert citation["relevance_score"] <= result["score"]
+        for name in ("source_type", "source_title", "source_uri"):
+            assert citation[name] == result[name]
+    used = body["context_used"]
+    assert used["chunks_retrieved"] == len(found)
+    assert used["unique_sources"] == len(best)
+    top = [result["score"] for result in found[:5]]
+    assert used["avg_relevance"] == pytest.approx(sum(top) / len(top), abs=1e-4)
+
+
+@pytest.mark.parametrize("path", ANSWER)
+def test_answer_with_sufficient_context(path: str, service: Service) -> None:
+    asked = {"query_text": PLANS, "top_k": 6}
+    found = service.post(SEARCH[0], asked)["results"]
+    body = service.post(path, asked)
+    check_answer(body, PLANS, found)
+    assert body["status"] == "success"
+    assert body["answer"]["confidence"] in ("high", "medium") and body["answer"]["model"] == "extractive"
+    assert "480 euros" in body["answer"]["text"] and "[Source 1]" in body["answer"]["text"]
+    plans = next(each for each in body["citations"] if each["source_title"] == "Plans and prices")
+    assert "480 euros" in plans["snippet"]
+    assert plans["relevance_score"] == next(each["score"] for each in found if each["source_id"] == plans["source_id"])
+    assert plans["meta"] == {"org_id": str(service.org), "tags": ["prices", "plans"]}
+
+
+@pytest.mark.parametrize("path", ANSWER)
+def test_answer_with_insufficient_context(path: str, service: Service) -> None:
+    asked = {"query_text": NOT_THERE, "top_k": 50}
+    found = service.post(SEARCH[0], asked)["results"]
+    body = service.post(path, asked)
+    check_answer(body, NOT_THERE, found)
+    assert body["status"] == "insufficient_context"
+    body["answer"].pop("generated_at")
+    assert body["answer"] == {"text": INSUFFICIENT, "confidence": "low", "model": None}
+    best: dict[str, dict[str, Any]] = {}
+    for result in found:
+        best.setdefault(result["source_id"], result)
+    assert [(each["source_id"], each["relevance_score"], each["snippet"]) for each in body["citations"]] == [
+        (result["source_id"], result["score"], result["snippet"]) for result in list(best.values())[:5]
+    ]
+
+
+def test_many_chunks_of_many_sources(service: Service) -> None:
+    """More sources than citations, and more chunks than sources."""
+    for query in (PARKING, "How many weeks of parental leave are there?"):
+        asked = {"query_text": query, "top_k": 50}
+        found = service.post(SEARCH[0], asked)["results"]
+        assert len(found) > len({result["source_id"] for result in found}) > 5
+        body = service.post(ANSWER[0], asked)
+        check_answer(body, query, found)
+        assert body["status"] == "success"
+
+
+def test_ready(service: Service) -> None:
+    response = service.client.get("/health/ready")
+    assert response.status_code == 200
+    assert response.json() == {"status": "ok", "checks": {"database": "ok", "vector_store": "ok"}}
+
+
+only_postgres = pytest.mark.parametrize("service", ["postgres"], indirect=True)
+"""For what does not depend on the store, or runs a second application: local Qdrant would be in use."""
+
+
+@only_postgres
+def test_no_more_than_60_requests_a_minute(service: Service) -> None:
+    """Over both endpoints and their aliases together; refused requests count."""
+    somebody = bearer(uuid4())
+    if time.time() % 60 > 54:
+        time.sleep(60 - time.time() % 60)  # all of them in one window
+    bodies: list[object] = [{"query_text": "?"}, {"query_text": ""}]
+    responses = [service.client.post(SEARCH[n % 2], json=bodies[n % 2], headers=somebody) for n in range(60)]
+    assert {response.status_code for response in responses} == {200, 400}
+    refused = service.client.post(ANSWER[0], json=bodies[0], headers=somebody)
+    problem(refused, 429, "rate_limited")
+    assert (refused.headers["x-ratelimit-limit"], refused.headers["x-ratelimit-remaining"]) == ("60", "0")
+    assert 0 < int(refused.headers["x-ratelimit-reset"]) - time.time() <= 60
+    assert service.client.post(SEARCH[0], json=bodies[0], headers=bearer(service.ada)).status_code == 200
+
+
+@only_postgres
+def test_the_contracts_fixed_thresholds(service: Service) -> None:
+    """Set, they judge the mean of the five best, which the response shows."""
+    asked = {"query_text": PARKING}
+    shown = service.post(ANSWER[0], asked)["context_used"]["avg_relevance"]
+    for high, medium, expected in (
+        (shown - 0.01, 0.0, ("success", "high")),
+        (shown + 0.01, shown - 0.01, ("success", "medium")),
+        (0.99, shown + 0.01, ("insufficient_context", "low")),
+    ):
+        thresholds = {"RAG_CONFIDENCE_HIGH_THRESHOLD": str(high), "RAG_CONFIDENCE_MEDIUM_THRESHOLD": str(medium)}
+        with configured(thresholds), served() as client:
+            body = client.post(ANSWER[0], json=asked, headers=bearer(service.ada)).json()
+        assert (body["status"], body["answer"]["confidence"]) == expected
+        assert body["context_used"]["avg_relevance"] == shown
+
+
+@only_postgres
+def test_a_model_behind_a_gateway(service: Service) -> None:
+    slow = Reply("too late", delay_s=1)
+    script = [
+        Reply("It costs 480 euros a year, as Plans and prices says [Source 2]. Ada likes it [Source 99]."),
+        Reply("It is surely very cheap."),  # cites nothing
+        Reply(status=429),
+        slow,
+        slow,  # it is asked twice
+        Reply(status=401),
+        Reply(malformed=True),
+    ]
+    with ScriptedModel(*script) as model:
+        gateway = {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": model.url, "RAG_LLM_API_KEY": "key of the gateway"}
+        patience = {"RAG_LLM_TIMEOUT": "0.3", "RAG_LLM_BACKOFF": "0"}
+        with configured({**gateway, **patience}), served() as client:
+            ada = bearer(service.ada)
+            answers = [client.post(ANSWER[0], json={"query_text": PLANS}, headers=ada) for _ in range(6)]
+            refusal = client.post(ANSWER[0], json={"query_text": NOT_THERE}, headers=ada).json()
+    answered, uncited, limited, late, forbidden, malformed = answers
+    body = answered.json()
+    assert body["status"] == "success" and body["answer"]["model"] == "google/gemini-2.5-flash"
+    assert body["answer"]["text"] == "It costs 480 euros a year, as Plans and prices says [Source 1]. Ada likes it."
+    assert len(body["citations"]) == 1
+    request = model.requests[0]
+    assert request.headers["Authorization"] == "Bearer key of the gateway"
+    assert request.body["model"] == "google/gemini-2.5-flash"
+    assert f"Question: {PLANS}" in request.prompt and "The yearly plan costs 480 euros." in request.prompt
+    assert f"[Source 2] (Relevance: {body['citations'][0]['relevance_score']:.1%})" in request.prompt
+    assert "999 euros" not in request.prompt, "not a word of another organization goes to the model"
+
+    assert uncited.json()["status"] == "insufficient_context" and uncited.json()["answer"]["text"] == INSUFFICIENT
+    assert uncited.json()["answer"]["model"] is None and uncited.json()["citations"]
+    problem(limited, 503, "model_rate_limited")
+    problem(late, 500, "model_timeout")
+    problem(forbidden, 500, "model_failed")
+    problem(malformed, 500, "model_failed")
+    assert refusal["status"] == "insufficient_context"
+    assert all(PLANS in each.prompt for each in model.requests), "no tokens are spent on a weak match"
+
+
+@pytest.mark.parametrize("store", ["postgres", "qdrant"])
+def test_postgresql_goes_away_and_comes_back(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = private._free_port()
+    monkeypatch.setattr(private, "_free_port", lambda: port)  # the same after a restart, as a server of one's own has
+    asked = {"query_text": PLANS}
+    with ExitStack() as at_last, ExitStack() as running:
+        server = running.enter_context(private.private_postgres(tmp_path))
+        at_last.callback(lambda: shutil.rmtree((tmp_path / "cluster").resolve()))  # may lie outside of the folder
+        upgrade(server.owner_url, server.app_url, MIGRATIONS)
+        urls = server.owner_url, f"{server.app_url}?sslmode=disable"
+        at_last.enter_context(configured(variables(urls, store, tmp_path, tmp_path / "qdrant")))
+        _, _, ada = prepare(lambda application: load(application, tmp_path, {"plans": TEXTS["plans"]}))
+        client = at_last.enter_context(served())
+
+        def ask(path: str) -> httpx.Response:
+            return client.post(path, json=asked, headers=bearer(ada))
+
+        before = ask(SEARCH[0])
+        assert before.status_code == 200 and before.json()["results"]
+        running.close()
+        for path in (SEARCH[0], ANSWER[0], SEARCH[0]):
+            down = ask(path)
+            problem(down, 500, "database_error")
+            assert str(port) not in down.text
+        assert client.get("/health/live").status_code == 200
+        unready = client.get("/health/ready")
+        assert unready.status_code == 503 and unready.json()["status"] == "unavailable"
+        checks = unready.json()["checks"]
+        assert set(checks) == {"database", "vector_store"} and checks["database"] != "ok"
+
+        running.enter_context(private.private_postgres(tmp_path))
+        after = ask(SEARCH[0])
+        assert after.status_code == 200 and after.json()["results"] == before.json()["results"]
+        assert client.get("/health/ready").json()["checks"] == {"database": "ok", "vector_store": "ok"}
+
+        running.close()
+        running.enter_context(private.private_postgres(tmp_path))  # back before anybody asked
+        codes = [ask(SEARCH[0]).status_code for _ in range(4)]
+        assert codes[1:] == [200, 200, 200], "one request at most finds out that its connection is dead"

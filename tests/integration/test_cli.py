@@ -1,0 +1,487 @@
+"""The command as people type it: every subcommand, what it prints where, and how it fails."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from rag_app import cli
+from tests.conftest import NewPostgres
+
+COMMAND = Path(sys.executable).with_name("rag-app")
+INDEX = "org_knowledge"
+ON_POSTGRES = pytest.mark.parametrize("environment", ["postgres"], indirect=True)
+ON_QDRANT = pytest.mark.parametrize("environment", ["qdrant"], indirect=True)
+
+
+@dataclass(frozen=True)
+class Result:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        assert self.status in (0, 2), self.err
+        return json.loads(self.out)
+
+
+def run(*arguments: object, folder: Path, **variables: str) -> Result:
+    """One process of the real command; it takes about three seconds, nearly all of them LlamaIndex's import."""
+    done = subprocess.run(
+        [COMMAND, *map(str, arguments)], check=False, cwd=folder, env={**os.environ, **variables}, capture_output=True,
+        text=True, timeout=120, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def rag(tmp_path: Path) -> Run:
+    """The command in a folder of its own; a failure fails the test unless `status` says that it is wanted."""
+
+    def rag(*arguments: object, status: int = 0, **variables: str) -> Result:
+        done = run(*arguments, folder=tmp_path, **variables)
+        assert done.status == status, f"{arguments}: {done}"
+        return done
+
+    return rag
+
+
+@pytest.fixture
+def main(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """The command without a process of its own: for the many ways to fail."""
+    monkeypatch.chdir(tmp_path)
+
+    def main(*arguments: object, **variables: str) -> Result:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.argv", ["rag-app", *map(str, arguments)])
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as left:
+                cli.main()
+        out, err = capsys.readouterr()
+        return Result(int(left.value.code or 0), out, err)
+
+    return main
+
+
+def assert_fails(result: Result, message: str, status: int = 1) -> None:
+    """One line on stderr that says what is wrong, nothing on stdout."""
+    assert (result.status, result.out) == (status, "")
+    assert re.fullmatch(r"error: [^\n]+\n", result.err), result.err
+    assert message in result.err and "Traceback" not in result.err
+
+
+@pytest.fixture
+def slug() -> str:
+    return f"cli-{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs with a space"
+    folder.mkdir()
+    (folder / "opening.md").write_text(
+        "---\ndate: 2026-02-03\nauthor: Ada\n---\n# Opening hours\n\n"
+        "The observatory opens at nine in the evening. It closes at two in the morning.\n",
+        "utf-8",
+    )
+    (folder / "prix.txt").write_text("Une visite guidée de l'observatoire coûte douze euros par personne.\n", "utf-8")
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7\nnot much of one")
+    return folder
+
+
+# --- what is understood without a database
+
+
+def test_help_does_not_wait_for_libraries() -> None:
+    program = (
+        "import sys; sys.argv = ['rag-app', '--help']\n"
+        "from rag_app.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as left:\n"
+        "    heavy = {'llama_index', 'sqlalchemy', 'litestar', 'numpy', 'pydantic', 'onnxruntime'} & set(sys.modules)\n"
+        "    sys.exit(left.code or (f'imported: {heavy}' if heavy else 0))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    for name in ("demo", "serve", "db", "ingest", "search", "ask", "sources", "orgs", "token", "evaluate", "doctor"):
+        assert re.search(rf"^  {name} +[A-Z].*\.$", done.stdout, re.MULTILINE), name
+
+
+COMMANDS = [
+    "demo", "serve", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
+    "sources delete", "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "token", "evaluate", "doctor",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, main: Run) -> None:
+    shown = main(*command.split(), "--help")
+    assert (shown.status, shown.err) == (0, "")
+    usage, explanation = shown.out.strip().split("\n\n")[:2]
+    assert usage.startswith(f"Usage: rag-app {command} ") and re.match(r"  [A-Z].*[.;]", explanation)
+    for line in shown.out.splitlines():
+        assert not re.fullmatch(r"  (-\w, )?--?[\w-]+( \S+)?( +\[required\])?", line), f"no help for {line}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("frobnicate", "No such command 'frobnicate'; see `rag-app --help`"),
+        ("sources", "Missing command; see `rag-app sources --help`"),
+        ("search", "Missing argument 'Q'; see `rag-app search --help`"),
+        ("search x --org o", "Missing option '--index' / '-i'; see"),
+        ("search x -i book -o o --top-k 0", "Invalid value for '--top-k' / '-k': Input should be greater than"),
+        ("serve --port 65536", "Invalid value for '--port'"),
+        ("ask x -i book -o o --verbose", "No such option: --verbose"),
+    ],
+)
+def test_a_command_line_that_is_not_understood(arguments: str, message: str, main: Run) -> None:
+    assert_fails(main(*arguments.split()), message, status=2)
+
+
+def test_usage_errors_of_a_real_process(tmp_path: Path) -> None:
+    assert_fails(run("ask", "--index", folder=tmp_path), "Option '--index' requires an argument", status=2)
+
+
+# --- with a database
+
+
+@ON_POSTGRES
+def test_a_day_with_the_command(environment: str, rag: Run, slug: str, documents: Path, tmp_path: Path) -> None:
+    at = ("--index", INDEX, "--org", slug)
+    assert rag("db", "upgrade").out.startswith("the schema is up to date")
+
+    created = rag("orgs", "create", slug, "--name", "The Observatory").out.strip().split("\t")
+    assert created[0] == slug
+    with ThreadPoolExecutor(2) as pool:
+        site = pool.submit(rag, "orgs", "add-site", slug, "dome")
+        member = pool.submit(rag, "orgs", "add-member", slug, f"ada@{slug}")
+    assert site.result().out.startswith(f"{slug}/dome\t")
+    assert member.result().out.startswith(f"ada@{slug}\t") and member.result().out.endswith(f"member of {slug}\n")
+
+    ingest = ("ingest", documents, *at, "--base", documents, "--source-type", "faq", "--meta", "tags=stars,night")
+    first = rag(*ingest, "--json", status=2).json
+    assert (first["added"], first["unchanged"], first["chunks"]) == (2, 0, 2)
+    assert [failure["path"] for failure in first["failed"]] == ["broken.pdf"]
+    assert first["failed"][0]["reason"]
+    (documents / "broken.pdf").unlink()
+
+    private = tmp_path / "private.txt"
+    private.write_text("Ada keeps the spare key of the dome under the third flower pot.", "utf-8")
+    owned = ("--owner", f"ada@{slug}", "--visibility", "user", "--site", "dome", "--lang", "en")
+    with ThreadPoolExecutor(2) as pool:
+        again = pool.submit(rag, *ingest)
+        own = pool.submit(rag, "ingest", private, *at, *owned)
+    assert again.result().out == "0 added, 0 updated, 2 unchanged, 0 removed; 0 chunks written\n"
+    assert own.result().out.startswith("1 added")
+
+    (tmp_path / "queries.jsonl").write_text('{"id": "q1", "text": "When does the observatory open?"}\n', "utf-8")
+    (tmp_path / "qrels.txt").write_text("q1 0 opening.md 1\n", "utf-8")
+    judged = ("--queries", tmp_path / "queries.jsonl", "--qrels", tmp_path / "qrels.txt")
+    question = "When does the observatory open?"
+    calls: dict[str, tuple[object, ...]] = {
+        "search": ("search", question, *at, "--top-k", 1, "--mode", "dense"),
+        "filtered": ("search", "observatory", *at, "--filter", "lang=fr", "-f", "tags has stars", "--json"),
+        "key": ("search", "Where is the spare key?", *at, "--json"),
+        "her key": ("search", "Where is the spare key?", *at, "--user", f"ada@{slug}", "--site", "dome", "--json"),
+        "ask": ("ask", question, *at),
+        "ask json": ("ask", question, *at, "--json"),
+        "refused": ("ask", "How do I knead bread?", *at),
+        "list": ("sources", "list", *at, "--json"),
+        "show": ("sources", "show", "opening.md", *at, "--json"),
+        "evaluate": ("evaluate", *at, *judged, "--mode", "text", "--json"),
+        "evaluate for people": ("evaluate", *at, *judged),
+        "orgs": ("orgs", "list", "--json"),
+        "doctor": ("doctor",),
+    }
+    with ThreadPoolExecutor(2) as pool:
+        done = dict(zip(calls, pool.map(lambda call: rag(*call), calls.values()), strict=True))
+
+    assert re.match(
+        r"  1\. Opening hours \(faq, 2026-02-03\), relevance 0\.\d\d\n     The observatory opens", done["search"].out
+    )
+    assert done["search"].err == ""
+    (hit,) = done["filtered"].json["hits"]
+    assert (hit["title"], hit["lang"], hit["metadata"]["tags"]) == ("prix.txt", "fr", ["stars", "night"])
+    assert "private.txt" not in {hit["title"] for hit in done["key"].json["hits"]}
+    assert [hit["title"] for hit in done["her key"].json["hits"]] == ["private.txt"]
+
+    assert done["ask"].out.startswith("The observatory opens at nine in the evening [Source 1].")
+    assert "\n  [Source 1] Opening hours (faq, 2026-02-03), relevance 0." in done["ask"].out
+    assert re.search(r"\n  \(sentences of the sources; confidence (medium|high)\)\n$", done["ask"].out)
+    answer = done["ask json"].json
+    assert (answer["answered"], answer["model"], answer["citations"][0]["title"]) == (
+        True,
+        "extractive",
+        "Opening hours",
+    )
+    assert "\n  (no answer given; these came nearest)\n" in done["refused"].out
+
+    assert {source["external_id"] for source in done["list"].json} == {"opening.md", "prix.txt", str(private)}
+    shown = done["show"].json
+    assert (shown["date"], shown["metadata"]["author"], shown["index"]) == ("2026-02-03", "Ada", INDEX)
+    assert "opens at nine" in shown["passages"][0]["text"]
+
+    assert done["evaluate"].json["MRR@10"] == 1.0
+    assert re.search(r"^  hit rate@10 +1\.0000$", done["evaluate for people"].out, re.MULTILINE)
+    assert {"id": created[1], "slug": slug, "name": "The Observatory"} in done["orgs"].json
+    assert done["doctor"].out.endswith("all is well\n") and "!!" not in done["doctor"].out
+
+    assert rag("sources", "delete", "opening.md", "prix.txt", *at).out == "2 deleted\n"
+    assert rag("search", question, *at).out == "Nothing found.\n"
+
+
+@ON_POSTGRES
+def test_every_failure_is_one_clear_line(
+    environment: str, main: Run, rag: Run, slug: str, documents: Path, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    main("db", "upgrade")
+    main("orgs", "create", slug)
+    at = ("--index", INDEX, "--org", slug)
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("{", "utf-8")
+    unreachable = {"RAG_DATABASE_URL": "postgresql://rag_app:hidden@127.0.0.1:1/rag"}
+    calls: list[tuple[tuple[object, ...], Mapping[str, str], str]] = [
+        (("search", "x", "-i", "boook", "-o", slug), {}, "no index named 'boook'; there are: book, marketplace"),
+        (("search", "x", "-i", INDEX, "-o", "nobody"), {}, "no organization named 'nobody'; there are: "),
+        (("search", "x", *at, "--user", "nobody"), {}, "no user named 'nobody'"),
+        (("search", "x", *at, "--site", "nowhere"), {}, "no site named 'nowhere'"),
+        (("search", "x", *at, "-f", "colour=red"), {}, "colour: unknown field; accepted: author, call_sid, date, lang"),
+        (("search", "x", *at, "-f", "date>=yesterday"), {}, "date: must be an ISO 8601 date or time"),
+        (("search", "x", *at, "-f", "lang>fr"), {}, "lang: "),
+        (("search", "x", *at, "-f", "nonsense"), {}, "'nonsense' is not `field=value`"),
+        (("search", "x", *at, "--mode", "fuzzy"), {}, "--mode: accepted: hybrid, dense, text"),
+        (("ask", " ", *at), {}, "question: is empty"),
+        (("ask", "nul \0", *at), {}, "question: "),
+        (("ingest", "missing.md", *at), {}, "no file or folder named 'missing.md'"),
+        (("ingest", documents, *at, "--meta", "author"), {}, "--meta: 'author' is not `key=value`"),
+        (("ingest", documents, *at, "--meta", "colour=red"), {}, "colour: unknown field; accepted: author, call_sid"),
+        (("ingest", documents, *at, "--source-type", "poem"), {}, "source_type: 'poem'; accepted: transcript, email"),
+        (("ingest", documents, *at, "--meta", "date=soon"), {}, "date: must be an ISO 8601 date or time"),
+        (("ingest", documents, *at, "--lang", "french"), {}, "lang: must be two letters"),
+        (("ingest", documents, *at, "--owner", "nobody"), {}, "no user named 'nobody'"),
+        (("ingest", documents, *at, "--site", "nowhere"), {}, "no site named 'nowhere'"),
+        (("ingest", documents, *at, "--visibility", "user"), {}, "visibility: needs --owner"),
+        (("ingest", documents, *at, "--visibility", "global"), {}, f"visibility: accepted for {slug}: team, user"),
+        (("sources", "show", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
+        (("sources", "delete", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
+        (("orgs", "create", slug), {}, f"slug: '{slug}' is taken"),
+        (("orgs", "add-member", "nobody", "ada"), {}, "no organization named 'nobody'"),
+        (("token", "--user", "nobody"), {}, "no user named 'nobody'"),
+        (("evaluate", *at, "--queries", broken), {}, "--queries and --qrels go together"),
+        (("evaluate", *at, "--queries", "no.jsonl", "--qrels", "no.txt"), {}, "no.jsonl: cannot be read"),
+        (("evaluate", *at, "--queries", broken, "--qrels", broken), {}, "broken.jsonl:1: Invalid JSON"),
+        (("evaluate", *at), {}, "no query has a judged document"),
+        (("orgs", "list"), {"RAG_PORT": "http"}, "RAG_PORT='http': Input should be a valid integer"),
+        (("orgs", "list"), {"RAG_DATABASE_URL": "mysql://x"}, "a database URL must look like postgresql://"),
+        (("db", "upgrade"), {"RAG_DATABASE_OWNER_URL": ""}, "set RAG_DATABASE_OWNER_URL"),
+        (("serve", "--workers", 2), {"RAG_JWT_SECRET": "short"}, "the JWT secret has 5 bytes; at least 32"),
+        (("serve", "--host", "host.invalid"), {}, "cannot listen on host.invalid"),
+        (("serve", "--workers", 2), {"RAG_VECTOR_STORE": "qdrant"}, "local Qdrant serves one process: use --workers 1"),
+        (("orgs", "list"), unreachable, "cannot connect to PostgreSQL"),
+    ]  # fmt: skip
+    for arguments, variables, message in calls:
+        with subtests.test(" ".join(map(str, arguments)), **variables):
+            result = main(*arguments, **variables)
+            assert_fails(result, message)
+            assert "hidden" not in result.err  # a password
+
+    # and where it is a process: whatever a library writes at its end would be seen here
+    real: list[tuple[tuple[object, ...], dict[str, str], str]] = [
+        (("search", "x", *at, "-f", "colour=red"), {}, "colour: unknown field"),
+        (("search", "x", *at), {"RAG_VECTORSTORE": "qdrant"}, "there is no setting RAG_VECTORSTORE; did you mean RAG_VECT"),
+        (("ingest", documents, *at), unreachable, "cannot connect to PostgreSQL"),
+    ]  # fmt: skip
+    with ThreadPoolExecutor(2) as pool:
+        results = pool.map(lambda call: rag(*call[0], status=1, **call[1]), real)
+    for result, (_, _, message) in zip(results, real, strict=True):
+        assert_fails(result, message)
+
+
+@ON_POSTGRES
+def test_a_reader_that_has_seen_enough(environment: str, main: Run, tmp_path: Path) -> None:
+    main("db", "upgrade")
+    reading, writing = os.pipe()
+    os.close(reading)
+    for arguments in (["--help"], ["orgs", "list"]):
+        done = subprocess.run(
+            [COMMAND, *arguments], check=False, stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (1, b"")
+    os.close(writing)
+
+
+@ON_POSTGRES
+def test_doctor_names_what_is_wrong(
+    environment: str, rag: Run, new_postgres: NewPostgres, database_urls: tuple[str, str]
+) -> None:
+    rag("db", "upgrade")
+    empty = new_postgres()
+    password = (empty.folder / "cluster" / "passwords").read_text().splitlines()[0]
+    superuser = empty.app_url.replace("rag_app:", "postgres:").replace(
+        empty.app_url.split(":")[2].split("@")[0], password
+    )
+    wrong: list[tuple[dict[str, str], str]] = [
+        (
+            {"RAG_DATABASE_URL": superuser, "RAG_DATABASE_OWNER_URL": ""},
+            r"!!  PostgreSQL +RAG_DATABASE_URL connects as 'postgres', which row-level security does not hold.*db upgrade",
+        ),
+        (
+            {"RAG_DATABASE_URL": empty.app_url, "RAG_DATABASE_OWNER_URL": empty.owner_url},
+            r"!!  PostgreSQL +the database is at schema revision none.*run `rag-app db upgrade`",
+        ),
+        (
+            {"RAG_DATABASE_URL": "postgresql://rag_app@127.0.0.1:1/rag"},
+            r"!!  PostgreSQL +cannot connect to PostgreSQL: .*127\.0\.0\.1",
+        ),
+        (
+            {"RAG_DATABASE_OWNER_URL": "postgresql://rag_owner@127.0.0.1:1/rag"},
+            r"!!  owner +cannot connect to PostgreSQL: .*127\.0\.0\.1",
+        ),
+        (
+            {
+                "RAG_EMBEDDING": "openai",
+                "RAG_EMBEDDING_API_BASE": "http://127.0.0.1:1/v1",
+                "RAG_EMBEDDING_API_KEY": "k",
+            },
+            r"(?s)!!  embedding +text-embedding-3-small: .*!!  book +index book was built with all-MiniLM",
+        ),
+        ({"RAG_CONFIDENCE_HIGH_THRESHOLD": "0.1"}, r"!!  configuration +RAG_CONFIDENCE_HIGH_THRESHOLD is below"),
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        results = pool.map(lambda case: rag("doctor", status=1, **case[0]), wrong)
+    for result, (_, expected) in zip(results, wrong, strict=True):
+        assert re.search(expected, result.out), result.out
+        assert result.err == "" and re.search(r"\n\d+ of these need attention\n$", result.out)
+        assert all(re.match(r"(ok|!!)  \S", line) for line in result.out.splitlines()[:-1])
+
+
+# --- serving
+
+
+@contextmanager
+def serving(folder: Path, *arguments: object) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
+    """`rag-app serve` on a port of its choice: the process, its URL, and the file with what it says."""
+    said = folder / "serve.log"
+    with said.open("w") as log:
+        server = subprocess.Popen(
+            [COMMAND, "serve", "--port", "0", *map(str, arguments)], cwd=folder, stdout=log, stderr=log, text=True
+        )
+        try:
+            url = ""
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and server.poll() is None:
+                if found := re.search(r"^rag-app on (\S+) ", said.read_text(), re.MULTILINE):
+                    url = found[1]
+                    if is_ready(url):
+                        break
+                time.sleep(0.1)
+            else:
+                pytest.fail(f"not ready: {said.read_text()}")
+            yield server, url, said
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health/ready", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@ON_POSTGRES
+def test_two_workers_share_a_limit_and_end_with_their_parent(
+    environment: str, rag: Run, main: Run, slug: str, documents: Path, tmp_path: Path
+) -> None:
+    main("db", "upgrade")
+    main("orgs", "create", slug)
+    main("ingest", documents, "--index", INDEX, "--org", slug)
+    for user in ("ada", "grace"):
+        main("orgs", "add-member", slug, f"{user}@{slug}")
+
+    with serving(tmp_path, "--workers", 2) as (server, url, said):
+        token = rag("token", "--user", f"ada@{slug}", "--hours", "0.5").out.strip()
+        assert said.read_text().count("Started worker-") == 2
+        with socket.socket() as taken, ThreadPoolExecutor(2) as pool:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            ports = [int(url.rsplit(":", 1)[1]), taken.getsockname()[1]]
+            for port, refused in zip(
+                ports, pool.map(lambda port: rag("serve", "--port", port, status=1), ports), strict=True
+            ):
+                assert_fails(refused, f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another")
+
+        for each in (token, main("token", "--user", f"grace@{slug}").out.strip()):
+            replies = ask_at_once(f"{url}/api/rag/search", each, 80)
+            if len({reply.headers["X-RateLimit-Reset"] for reply in replies}) == 1:
+                break  # else a minute ended in between: the other user has not asked yet
+        statuses = [reply.status_code for reply in replies]
+        assert (statuses.count(200), statuses.count(429)) == (60, 20)
+        found = next(reply for reply in replies if reply.status_code == 200).json()["results"]
+        assert "opens at nine" in found[0]["snippet"]
+        assert sorted(int(reply.headers["X-RateLimit-Remaining"]) for reply in replies) == [0] * 20 + list(range(60))
+
+        server.kill()  # -9: nobody is there to stop the workers
+        deadline = time.monotonic() + 20
+        while is_ready(url) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not is_ready(url)
+
+
+def ask_at_once(url: str, token: str, requests: int) -> list[httpx.Response]:
+    """Each on a connection of its own, so that both workers have some."""
+    body, headers = {"query_text": "When does the observatory open?"}, {"Authorization": f"Bearer {token}"}
+    with ThreadPoolExecutor(20) as pool:
+        return list(pool.map(lambda _: httpx.post(url, json=body, headers=headers, timeout=60), range(requests)))
+
+
+@ON_QDRANT
+def test_local_qdrant_from_the_command_line(
+    environment: str, rag: Run, slug: str, documents: Path, tmp_path: Path
+) -> None:
+    at = ("--index", INDEX, "--org", slug)
+    rag("db", "upgrade")
+    rag("orgs", "create", slug)
+    rag("orgs", "add-member", slug, f"ada@{slug}")
+    assert rag("ingest", documents, *at, "--json", "--base", documents, status=2).json["added"] == 2
+    assert rag("ask", "When does the observatory open?", *at, "--json").json["answered"] is True
+
+    with serving(tmp_path) as (server, url, said):
+        token = rag("token", "--user", f"ada@{slug}").out.strip()  # needs no index
+        headers = {"Authorization": f"Bearer {token}"}
+        reply = httpx.post(
+            f"{url}/api/rag/answer", json={"query_text": "When does it open?"}, headers=headers, timeout=30
+        )
+        assert reply.status_code == 200 and reply.json()["citations"]
+        assert_fails(
+            rag("search", "x", *at, status=1), "in use by another process: local Qdrant belongs to one process"
+        )
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+        assert "Traceback" not in said.read_text()
+
+    assert rag("sources", "delete", "opening.md", *at).out == "1 deleted\n"
+    hits = rag("search", "When does the observatory open?", *at, "--json").json["hits"]
+    assert [hit["title"] for hit in hits] == ["prix.txt"]

@@ -1,0 +1,143 @@
+"""Settings: documented, refused where they are wrong, and a secret that is made once."""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic.fields import FieldInfo
+
+from rag_app.domain.errors import Misconfigured
+from rag_app.settings import GROUPS, Settings, example_env, fields, settings_table
+
+ROOT = Path(__file__).parents[2]
+UNITS = ("seconds", "tokens", "connections", "processes", "port", "length", "cosine", "same", "low")
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder without .env, and no variable of ours."""
+    monkeypatch.chdir(tmp_path)
+    for _, info in fields():
+        monkeypatch.delenv(str(info.alias), raising=False)
+
+
+@pytest.mark.parametrize("info", [info for _, info in fields()], ids=lambda info: info.alias)
+def test_every_setting_says_what_it_is(info: FieldInfo) -> None:
+    assert re.fullmatch(r"(RAG|QDRANT|OPENAI|HF)(_[A-Z]+)+", str(info.alias))
+    assert info.description and 10 < len(info.description) < 120
+    assert "|" not in info.description and "\n" not in info.description  # it stands in a table
+    if info.annotation in (int, float, float | None):
+        assert any(unit in info.description for unit in UNITS)
+        assert len(info.metadata) == 2, "a lowest and a highest value"
+
+
+def test_names_are_unique_and_groups_are_explained() -> None:
+    names = [info.alias for _, info in fields()]
+    assert len(names) == len(set(names))
+    assert all(group.__doc__ for group in GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("file", "command", "generated"),
+    [
+        ("docs/settings.md", "python -m rag_app.settings", settings_table),
+        (".env.example", "python -m rag_app.settings env", example_env),
+    ],
+)
+def test_documents_are_generated(file: str, command: str, generated: object) -> None:
+    assert callable(generated)
+    found = (ROOT / file).read_text("utf-8") if (ROOT / file).exists() else ""
+    assert found == generated(), f"{file} is not what `{command}` prints: run `make docs`"
+
+
+def test_the_example_holds_every_setting_with_its_default(tmp_path: Path) -> None:
+    before = Settings()
+    uncommented = re.sub(r"(?m)^# (?=[A-Z_]+=)", "", example_env())
+    assert len(re.findall(r"(?m)^[A-Z_]+=", uncommented)) == len(list(fields()))
+    (tmp_path / ".env").write_text(uncommented, "utf-8")
+    after = Settings()
+    for name, group in vars(before).items():
+        assert getattr(after, name) == group
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("RAG_PORT=9001\nRAG_HOST=10.0.0.1\nOPENAI_API_KEY=from-the-file\n", "utf-8")
+    monkeypatch.setenv("RAG_PORT", "9002")
+    settings = Settings()
+    assert (settings.api.port, settings.api.host) == (9002, "10.0.0.1")
+    assert settings.providers.openai_api_key is not None
+    assert settings.providers.openai_api_key.get_secret_value() == "from-the-file"
+    assert "from-the-file" not in repr(settings.providers)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("RAG_VECTORSTORE", "there is no setting RAG_VECTORSTORE; did you mean RAG_VECTOR_STORE?"),
+        ("RAG_XYZZY", "there is no setting RAG_XYZZY; docs/settings.md lists those there are"),
+    ],
+)
+@pytest.mark.parametrize("where", ["environment", "file"])
+def test_unknown_variables_are_refused_with_a_hint(
+    name: str, hint: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "file":
+        (tmp_path / ".env").write_text(f"{name}=qdrant\n", "utf-8")
+    else:
+        monkeypatch.setenv(name, "qdrant")
+    with pytest.raises(Misconfigured, match=f"^{re.escape(hint)}$"):
+        Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("RAG_VECTOR_STORE", "weaviate", "RAG_VECTOR_STORE='weaviate': Input should be 'postgres' or 'qdrant'"),
+        ("RAG_PORT", "http", "RAG_PORT='http': Input should be a valid integer"),
+        ("RAG_PORT", "70000", "RAG_PORT='70000': Input should be less than or equal to 65535"),
+        ("RAG_LLM_TIMEOUT", "0", "RAG_LLM_TIMEOUT='0': Input should be greater than 0"),
+        ("RAG_LLM_TEMPERATURE", "nan", "RAG_LLM_TEMPERATURE='nan': Input should be"),
+        ("RAG_LOG_LEVEL", "loud", "RAG_LOG_LEVEL='loud': Input should be 'debug', 'info', 'warning' or 'error'"),
+    ],
+)
+def test_bad_values_are_refused_in_one_clear_line(
+    name: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(Misconfigured) as refused:
+        Settings()
+    assert str(refused.value).startswith(problem) and "\n" not in str(refused.value)
+
+
+def test_empty_means_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_PORT", "")
+    monkeypatch.setenv("RAG_DATABASE_URL", "")
+    settings = Settings()
+    assert settings.api.port == 8000 and settings.database.url is None
+
+
+def test_a_secret_that_is_given_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_JWT_SECRET", "given by an operator, with care")
+    assert Settings().jwt_secret() == "given by an operator, with care"
+    assert not (tmp_path / ".rag").exists()
+
+
+def test_the_secret_is_made_once_for_all_processes(tmp_path: Path) -> None:
+    program = "from rag_app.settings import Settings; print(Settings().jwt_secret())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAG_HOME": str(tmp_path / "a new" / "home")}
+    started = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(4)
+    ]
+    secrets = {process.communicate(timeout=60)[0].strip() for process in started}
+    assert [process.returncode for process in started] == [0] * 4
+    (secret,) = secrets
+    assert len(secret.encode()) >= 32
+    kept = tmp_path / "a new" / "home" / "jwt-secret"
+    assert kept.read_text() == secret
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert [file.name for file in kept.parent.iterdir()] == ["jwt-secret"]
