@@ -3,6 +3,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export UV_COMPILE_BYTECODE := 1
 export UV_PROJECT_ENVIRONMENT := .venv
+# certificates of this machine, so that a proxy that it trusts is trusted (the second name is that of older versions)
+export UV_SYSTEM_CERTS := 1
+export UV_NATIVE_TLS := 1
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := .venv/bin
 

@@ -161,8 +161,8 @@ class QdrantStore(ScopedStore):
         ids = {point for scores in best.values() for point in scores}
         missing = {leg: sorted(ids - best.get(leg, {}).keys()) for leg in queries if mode is not Mode.DENSE}
         for leg, points in missing.items():
-            if points:
-                among = models.Filter(must=[visible, models.HasIdCondition(has_id=list(points))])
+            if points:  # ids first: local mode checks conditions in their order, point by point
+                among = models.Filter(must=[models.HasIdCondition(has_id=list(points)), visible])
                 best.setdefault(leg, {}).update((await self._scores({leg: queries[leg]}, among, len(points)))[leg])
         dense, lexical = best.get(_DENSE, {}), best.get(_LEXICAL, {})
         return [Candidate(UUID(point), dense[point], lexical.get(point, 0.0)) for point in ids if point in dense]
@@ -182,7 +182,7 @@ class QdrantStore(ScopedStore):
         if not ids:
             return {}
         wanted = models.HasIdCondition(has_id=[str(each) for each in ids])
-        found = models.Filter(must=[self._filter(filters), wanted])
+        found = models.Filter(must=[wanted, self._filter(filters)])
         points, _ = await self._backend.call("scroll", self.generation, found, limit=len(ids))
         sources = list({UUID(point.payload["source_id"]) for point in points})
         allowed = await self._backend.visible(self.scope, self.generation, sources)
