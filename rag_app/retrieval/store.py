@@ -5,10 +5,10 @@ An adapter in `stores/` implements four methods; modes, fusion and LlamaIndex's 
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
-from llama_index.core.bridge.pydantic import ConfigDict
+from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
@@ -50,7 +50,20 @@ class ScopedStore(BasePydanticVectorStore):
     stores_text: bool = True
     is_embedding_query: bool = True
     spec: IndexSpec
+    generation: str
     scope: Scope
+    _backend: Any = PrivateAttr()
+
+    @classmethod
+    def of(cls, backend: Any, spec: IndexSpec, generation: str, scope: Scope) -> Self:
+        store = cls(spec=spec, generation=generation, scope=scope)
+        store._backend = backend
+        return store
+
+    @property
+    def client(self) -> Any:
+        """The backend in `stores/` that made it."""
+        return self._backend
 
     @abstractmethod
     async def candidates(

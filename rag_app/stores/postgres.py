@@ -88,18 +88,7 @@ class PostgresBackend:
 class PostgresStore(ScopedStore):
     """One index in one generation's tables, as one scope sees it."""
 
-    generation: str
     _backend: PostgresBackend = PrivateAttr()
-
-    @classmethod
-    def of(cls, backend: PostgresBackend, spec: IndexSpec, generation: str, scope: Scope) -> "PostgresStore":
-        store = cls(spec=spec, scope=scope, generation=generation)
-        store._backend = backend
-        return store
-
-    @property
-    def client(self) -> PostgresBackend:
-        return self._backend
 
     async def candidates(
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int

@@ -132,18 +132,7 @@ class QdrantBackend:
 class QdrantStore(ScopedStore):
     """One index in one collection, as one scope sees it."""
 
-    generation: str
     _backend: QdrantBackend = PrivateAttr()
-
-    @classmethod
-    def of(cls, backend: QdrantBackend, spec: IndexSpec, generation: str, scope: Scope) -> "QdrantStore":
-        store = cls(spec=spec, scope=scope, generation=generation)
-        store._backend = backend
-        return store
-
-    @property
-    def client(self) -> QdrantBackend:
-        return self._backend
 
     async def candidates(
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
