@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from rag_app.stores.postgres import PostgresBackend
     from rag_app.stores.qdrant import QdrantBackend
+
+log = logging.getLogger(__name__)
 
 _GENERATION_SECONDS = 2.0  # how long a process may go on with a generation after a switch
 
@@ -214,12 +216,19 @@ class Application:
             await (await self.ingestor(find_index(self.indexes, index), Target(org_id))).finish_deletions()
 
     async def readiness(self) -> dict[str, str]:
-        """Each part that a request needs: "ok", or what is wrong with it."""
+        """Each part that a request needs: "ok" or "unavailable". Anybody may ask, so what is wrong goes to the log."""
+        states = await self._states()
+        for name, state in states.items():
+            if state != "ok":
+                log.warning("%s is not ready: %s", name, state)
+        return {name: "ok" if state == "ok" else "unavailable" for name, state in states.items()}
+
+    async def _states(self) -> dict[str, str]:
         return {"database": await _state(self.database.check()), "vector_store": await _state(self._check_stores())}
 
     async def problems(self) -> dict[str, str]:
-        """For the operator: the readiness of each part, and of each index whether it fits the settings."""
-        found = await self.readiness()
+        """For the operator: each part, and whether each index fits the settings; "ok", or what is wrong."""
+        found = await self._states()
         for spec in self.indexes.values():
             found[spec.name] = await _state(self._check_index(spec))
         return found
@@ -359,9 +368,9 @@ def _built_with(spec: IndexSpec) -> dict[str, object]:
     return spec.model_dump(mode="json", include={"chunking", "fields", "languages", "bm25"})
 
 
-async def _state(check: object) -> str:
+async def _state(check: Awaitable[None]) -> str:
     try:
-        await check  # type: ignore[misc]
-    except RagError as error:
-        return str(error)
+        await check
+    except Exception as error:
+        return str(error) if isinstance(error, RagError) else f"{type(error).__name__}: {error}"
     return "ok"

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import shorten
@@ -94,7 +94,7 @@ def source_json(source: Source) -> dict[str, Any]:
 
 def summary_json(summary: Summary) -> dict[str, Any]:
     failed = [{"path": failure.path, "reason": failure.reason} for failure in summary.failed]
-    return {**asdict(summary), "failed": failed}
+    return {**asdict(replace(summary, failed=[])), "failed": failed}  # asdict cannot copy an exception
 
 
 def summary_text(summary: Summary) -> str:

@@ -59,6 +59,7 @@ class Tokens:
         except jwt.PyJWTError:
             raise Unauthenticated("The token is not valid") from None
         subject: str = claims["sub"]
+        # printable: it becomes a key in PostgreSQL, which takes neither NUL nor a lone surrogate
         if not subject.strip() or len(subject) > LONGEST_SUBJECT or not subject.isprintable():
             raise Unauthenticated("The token is not valid")
         return subject

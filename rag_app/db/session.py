@@ -19,7 +19,7 @@ import asyncpg
 from sqlalchemy import NullPool, TextClause, event, make_url, text
 from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
-from sqlalchemy.exc import ArgumentError, ProgrammingError
+from sqlalchemy.exc import ArgumentError, DisconnectionError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
@@ -65,7 +65,14 @@ def create_engine(url: str, **options: Any) -> AsyncEngine:
     )
     event.listen(engine.sync_engine, "do_connect", _connect)
     event.listen(engine.sync_engine, "handle_error", _store_failed)
+    event.listen(engine.sync_engine, "checkout", _alive)
     return engine
+
+
+def _alive(connection: Any, record: object, proxy: object) -> None:
+    """A connection that PostgreSQL has closed meanwhile is replaced before it is used; this asks no server."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
 
 
 def _connect(dialect: Dialect, record: object, arguments: list[Any], options: dict[str, Any]) -> DBAPIConnection:

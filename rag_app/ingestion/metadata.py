@@ -12,7 +12,7 @@ from rag_app.domain.filters import FieldType
 from rag_app.domain.source import MetadataValue, Source, Visibility
 from rag_app.ingestion.documents import Document
 from rag_app.ingestion.language import detect_language
-from rag_app.retrieval.filters import checked_text, coerce, epoch_seconds
+from rag_app.retrieval.filters import checked_text, coerce, epoch_seconds, language_code
 from rag_app.retrieval.index import IndexSpec
 
 OWN_KEYS = ("title", "date", "source_type", "lang", "uri")
@@ -53,7 +53,7 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         external_id=checked_text("id", external_id),
         title=checked_text("title", title)[:300],
         source_type=source_type,
-        lang=str(said.get("lang") or detect_language(body, spec.languages[0]))[:2].lower(),
+        lang=language_code(checked_text("lang", str(said.get("lang") or detect_language(body, spec.languages[0])))),
         uri=checked_text("uri", str(said["uri"])) if "uri" in said else None,
         date=epoch_seconds("date", said["date"]) if "date" in said else None,
         metadata={key: _value(key, spec.fields[key], said[key]) for key in spec.fields if key in said},

@@ -91,7 +91,7 @@ def _whole_day(name: str, operator: Operator, day: str) -> tuple[Condition, ...]
 def coerce(name: str, kind: FieldType, value: object) -> Value:
     """One value in its field's type (a tag for TAGS). Raises InvalidInput saying what is accepted."""
     if isinstance(value, str) and kind in (FieldType.KEYWORD, FieldType.TAGS):
-        return checked_text(name, value)
+        return language_code(checked_text(name, value)) if name == "lang" else checked_text(name, value)
     if kind is FieldType.TIME:
         return epoch_seconds(name, value)
     text = str(value).strip().lower() if isinstance(value, str | int | float) else ""
@@ -117,6 +117,15 @@ _EXPECTED = {
     FieldType.INTEGER: "a whole number of at most 64 bits",
     FieldType.NUMBER: "a finite number",
 }
+
+
+def language_code(written: str) -> str:
+    """The language of a tag (BCP 47), as sources have it.
+
+    >>> language_code("en-US"), language_code("FR"), language_code("fil")
+    ('en', 'fr', 'fil')
+    """
+    return written.strip().replace("_", "-").partition("-")[0].lower()
 
 
 def checked_text(name: str, value: str) -> str:

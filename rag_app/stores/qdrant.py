@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
+from heapq import nlargest
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
@@ -28,6 +29,8 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, heading
 
 _DENSE, _LEXICAL = "dense", "lexical"
+_LEGS = {Mode.DENSE: (_DENSE,), Mode.TEXT: (_LEXICAL,), Mode.HYBRID: (_DENSE, _LEXICAL)}
+_ALL = 10_000_000  # points: more than a local collection is for
 _EVERYBODY = "*"
 _INDEXES = {
     FieldType.KEYWORD: models.PayloadSchemaType.KEYWORD,
@@ -88,7 +91,7 @@ class QdrantBackend:
             vectors_config={_DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE)},
             sparse_vectors_config={_LEXICAL: models.SparseVectorParams(modifier=models.Modifier.IDF)},
         )
-        if self._url is None:
+        if self.local:
             return  # local mode has no payload indexes
         tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
         await self.call("create_payload_index", generation, "org_id", tenant)
@@ -97,6 +100,10 @@ class QdrantBackend:
         for name, kind in spec.all_fields.items():
             if name != "org_id":
                 await self.call("create_payload_index", generation, _key(name), _INDEXES[kind])
+
+    @property
+    def local(self) -> bool:
+        return self._url is None
 
     async def close(self) -> None:
         if self._local is not None:
@@ -145,14 +152,21 @@ class QdrantStore(ScopedStore):
         if lexemes.indices:
             queries[_LEXICAL] = lexemes
         visible = self._filter(filters)
-        legs = {Mode.DENSE: (_DENSE,), Mode.TEXT: (_LEXICAL,), Mode.HYBRID: (_DENSE, _LEXICAL)}[mode]
-        best = await self._scores({leg: queries[leg] for leg in legs if leg in queries}, visible, depth)
-        ids = {point for scores in best.values() for point in scores}
-        missing = {leg: sorted(ids - best.get(leg, {}).keys()) for leg in queries if mode is not Mode.DENSE}
-        for leg, points in missing.items():
-            if points:  # ids first: local mode checks conditions in their order, point by point
-                among = models.Filter(must=[models.HasIdCondition(has_id=list(points)), visible])
-                best.setdefault(leg, {}).update((await self._scores({leg: queries[leg]}, among, len(points)))[leg])
+        # A local collection scores every point in any case: ask it once, for all of them.
+        at_once = self._backend.local and mode is not Mode.DENSE
+        asked = queries if at_once else {leg: queries[leg] for leg in _LEGS[mode] if leg in queries}
+        best = await self._scores(asked, visible, _ALL if at_once else depth)
+        ids = {
+            point
+            for leg in _LEGS[mode]
+            if (scores := best.get(leg))
+            for point in nlargest(depth, scores, key=scores.__getitem__)
+        }
+        if mode is not Mode.DENSE and not at_once:
+            for leg, query in queries.items():
+                if points := sorted(ids - best.get(leg, {}).keys()):
+                    among = models.Filter(must=[models.HasIdCondition(has_id=list(points)), visible])
+                    best.setdefault(leg, {}).update((await self._scores({leg: query}, among, len(points)))[leg])
         dense, lexical = best.get(_DENSE, {}), best.get(_LEXICAL, {})
         return [Candidate(UUID(point), dense[point], lexical.get(point, 0.0)) for point in ids if point in dense]
 
