@@ -115,8 +115,8 @@ def ingest(
         if not sign or not key.strip():
             raise InvalidInput("--meta", pair, f"{pair!r} is not `key=value`")
         metadata[key.strip()] = value.strip()
-    if not re.fullmatch("[A-Za-z]{2}", str(metadata.get("lang", "en"))):
-        raise InvalidInput("lang", metadata["lang"], "must be two letters, as in ISO 639-1: en or fr, say")
+    if not re.fullmatch("[A-Za-z]{2,3}([-_].+)?", str(metadata.get("lang", "en"))):
+        raise InvalidInput("lang", metadata["lang"], "must be the code of a language: en, fr or en-GB, say")
     for path in paths:
         if not path.exists():
             raise NotFound("file or folder", str(path))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import time
@@ -12,6 +13,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +30,7 @@ from rag_app.ingestion.readers import documents_below
 from rag_app.printing import answer_text, progress_bar, summary_text
 from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec
-from rag_app.serving import claim_port, end_with_parent, http_url, serve_at
+from rag_app.serving import claim_port, http_url, serve_at
 from rag_app.settings import Settings
 
 NAMES = {"aurora": "Aurora", "birch": "Birch"}
@@ -70,7 +72,7 @@ def run_demo(*, check: bool) -> int:
             url, token = http_url(*claim.getsockname()[:2]), issue(settings, user, hours=24)
             _say(_invitation(url, token))
             if check:
-                amiss += _check_serving(claim, url, token)
+                amiss += _serve_and_check(claim, url, token)
             for problem in amiss:
                 print(f"AMISS: {problem}", file=sys.stderr)
             if not check:
@@ -211,37 +213,40 @@ SEARCH = {
 ANSWER = {"query_text": "What did the customer say about pricing?"}
 
 
-def _check_serving(claim: socket.socket, url: str, token: str) -> list[str]:
-    """Serve for a moment and send what the invitation shows; what is wrong with the replies."""
-    server = multiprocessing.get_context("spawn").Process(target=_serve_quietly, args=(claim,))
-    server.start()
-    try:
-        amiss = []
-        deadline = time.monotonic() + _SECONDS_TO_SERVE
-        while _request(f"{url}/health/ready")[0] != 200:
-            if time.monotonic() > deadline or not server.is_alive():
-                return [f"the server is not ready: {_request(f'{url}/health/ready')}"]
-            time.sleep(0.2)
-        for path, body, key in (("/api/rag/search", SEARCH, "results"), ("/api/rag/answer", ANSWER, "citations")):
-            status, reply = _request(url + path, body, token)
-            _say(f"POST {path}: {status}, {len(reply.get(key, []))} {key}")
-            if status != 200 or not reply.get(key):
-                amiss.append(f"{path}: {status} {reply}")
-        status, _ = _request(url + "/api/rag/search", SEARCH)
-        if status != 401:
-            amiss.append(f"a request without a token got {status} instead of 401")
-        if _request(f"{url}/docs")[0] != 200:
-            amiss.append("no docs page")
-        return amiss
-    finally:
-        server.terminate()
-        server.join(_SECONDS_TO_SERVE)
+def _serve_and_check(claim: socket.socket, url: str, token: str) -> list[str]:
+    """Serve until the replies to what the invitation shows are there; what is wrong with them."""
+    amiss: list[str] = []
 
+    def check() -> None:
+        while not multiprocessing.active_children():
+            time.sleep(0.1)  # forking a worker is safer while the other threads do nothing
+        amiss.extend(_check_replies(url, token))
+        os.kill(os.getpid(), signal.SIGTERM)
 
-def _serve_quietly(claim: socket.socket) -> None:
-    end_with_parent()
+    Thread(target=check, name="check", daemon=True).start()
     os.environ["RAG_LOG_LEVEL"] = "warning"
     serve_at(claim, workers=1)
+    return amiss
+
+
+def _check_replies(url: str, token: str) -> list[str]:
+    amiss = []
+    deadline = time.monotonic() + _SECONDS_TO_SERVE
+    while _request(f"{url}/health/ready")[0] != 200:
+        if time.monotonic() > deadline:
+            return [f"the server is not ready: {_request(f'{url}/health/ready')}"]
+        time.sleep(0.2)
+    for path, body, key in (("/api/rag/search", SEARCH, "results"), ("/api/rag/answer", ANSWER, "citations")):
+        status, reply = _request(url + path, body, token)
+        _say(f"POST {path}: {status}, {len(reply.get(key, []))} {key}")
+        if status != 200 or not reply.get(key):
+            amiss.append(f"{path}: {status} {reply}")
+    status, _ = _request(url + "/api/rag/search", SEARCH)
+    if status != 401:
+        amiss.append(f"a request without a token got {status} instead of 401")
+    if _request(f"{url}/docs")[0] != 200:
+        amiss.append("no docs page")
+    return amiss
 
 
 def _request(url: str, body: dict[str, Any] | None = None, token: str | None = None) -> tuple[int, dict[str, Any]]:

@@ -129,7 +129,9 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
     seen = set[Path]()
     if sys.stderr.isatty():
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        with Progress(*columns, TextColumn("{task.fields[chunks]} chunks"), console=Console(stderr=True)) as bar:
+        with Progress(
+            *columns, TextColumn("{task.fields[chunks]} chunks"), console=Console(stderr=True), transient=True
+        ) as bar:
             task = bar.add_task(title, total=total, chunks=0)
 
             def step(path: Path, summary: Summary) -> None:

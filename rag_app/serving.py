@@ -93,25 +93,18 @@ def claim_port(host: str, port: int) -> socket.socket:
 
 def create_worker() -> "Litestar":
     """The application, in a worker process."""
-    end_with_parent()
+    Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     logging.getLogger().handlers.clear()  # the command's, where the worker is a fork of it
     return create_app()
 
 
-def end_with_parent() -> None:
-    """Let this process stop when the one that started it is gone.
-
-    Granian's workers survive a kill -9 of it, and would go on holding the port, the database and local Qdrant.
-    """
-
-    def wait() -> None:
-        if parent := parent_process():
-            parent.join()
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(_SECONDS_TO_STOP)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    Thread(target=wait, name="end-with-parent", daemon=True).start()
+def _end_with_parent() -> None:
+    """Granian's workers survive a kill -9 of it, and would go on holding the port, the database and local Qdrant."""
+    if parent := parent_process():
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_SECONDS_TO_STOP)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def http_url(host: str, port: int) -> str:

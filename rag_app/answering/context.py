@@ -14,7 +14,7 @@ from itertools import pairwise
 from rag_app.domain.answer import Hit
 from rag_app.retrieval.text import sentence_pieces, tokens
 
-_MARKER = re.compile(r"[\[［【](\s*sources?\b[^\[\]［］【】\n]*)([\]］】]?)", re.IGNORECASE)
+_MARKER = re.compile(r"[\[［【](\s*sources?(?![a-z])[^\[\]［］【】\n]*)([\]］】]?)", re.IGNORECASE)
 # Control characters, zero-width spaces, bidirectional overrides and tag characters: what a reader cannot see.
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\u200b\u2060\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _LABEL_LENGTH = 160

@@ -14,7 +14,7 @@ import pytest
 
 from rag_app.api.auth import issue_token
 from rag_app.app import Application, DatabaseUrls, create_app, open_application
-from rag_app.domain.scope import PUBLIC_ORGANIZATION
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Visibility, source_id
 from rag_app.ingestion.metadata import Target
 from rag_app.settings import Settings
@@ -78,6 +78,14 @@ async def ingest(application: Application, folder: Path, texts: Sequence[Text]) 
         ingestor = await application.ingestor(application.indexes[INDEX], Target(org, None, owner, visibility))
         summary = await ingestor.ingest([file], base=folder)
         assert not summary.failed
+
+
+async def forget_public(application: Application) -> None:
+    """Take back what everybody sees: other tests of this run ask for exact results."""
+    spec = application.indexes[INDEX]
+    scope = Scope(frozenset({PUBLIC_ORGANIZATION}))
+    left = [source.id async for source in application.ledger.list(scope, spec.name, operator=True)]
+    await (await application.ingestor(spec, Target(PUBLIC_ORGANIZATION))).delete(left)
 
 
 def bearer(subject: object) -> dict[str, str]:

@@ -24,7 +24,7 @@ from rag_app.retrieval.embedding import MiniLM
 from tests.conftest import MIGRATIONS
 from tests.contract.test_errors import problem
 from tests.contract.test_rag_retrieval import ANSWER, INSUFFICIENT, SEARCH
-from tests.integration.service import Text, bearer, configured, ingest, prepare, served
+from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served
 from tests.scripted_model import Reply, ScriptedModel
 
 PLANS = "What does the yearly plan cost?"
@@ -135,6 +135,7 @@ def service(
         org, other_org, ada = prepare(lambda application: load(application, folder))
         with served() as client:
             yield Service(client, org, other_org, ada)
+        prepare(forget_public)
 
 
 @pytest.mark.parametrize("path", SEARCH)

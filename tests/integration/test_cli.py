@@ -261,7 +261,7 @@ def test_every_failure_is_one_clear_line(
         (("ingest", documents, *at, "--meta", "colour=red"), {}, "colour: unknown field; accepted: author, call_sid"),
         (("ingest", documents, *at, "--source-type", "poem"), {}, "source_type: 'poem'; accepted: transcript, email"),
         (("ingest", documents, *at, "--meta", "date=soon"), {}, "date: must be an ISO 8601 date or time"),
-        (("ingest", documents, *at, "--lang", "french"), {}, "lang: must be two letters"),
+        (("ingest", documents, *at, "--lang", "french"), {}, "lang: must be the code of a language"),
         (("ingest", documents, *at, "--owner", "nobody"), {}, "no user named 'nobody'"),
         (("ingest", documents, *at, "--site", "nowhere"), {}, "no site named 'nowhere'"),
         (("ingest", documents, *at, "--visibility", "user"), {}, "visibility: needs --owner"),
@@ -462,7 +462,7 @@ def test_local_qdrant_from_the_command_line(
         )
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
-        assert "Traceback" not in said.read_text()
+        assert not re.search("Traceback|panic", said.read_text())
 
     assert main("sources", "delete", "opening.md", *at).out == "1 deleted\n"
     hits = main("search", "When does the observatory open?", *at, "--json").json["hits"]

@@ -36,7 +36,7 @@ from rag_app.ingestion.metadata import Target
 from rag_app.stores import postgres, qdrant
 from tests.conftest import NewOrganization
 from tests.integration.conftest import INDEX
-from tests.integration.service import Text, bearer, configured, ingest, prepare, served
+from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served
 
 TENANTS = 20
 SEARCH = ("/api/rag/search", "/functions/v1/rag-search")
@@ -173,6 +173,7 @@ def world(
         tenants, people, texts, deleted = prepare(lambda application: build(application, folder))
         with served() as client:
             yield World(client, request.param, tuple(tenants), tuple(people), tuple(texts), deleted)
+        prepare(forget_public)
 
 
 HOSTILE = [

@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 DATA = ("indexes", "prompts", "migrations")
 
 
-def run(*command: str | Path, folder: Path) -> str:
+def run(*command: str | Path, folder: Path, **variables: str) -> str:
     """What it prints. Nothing of the checkout or of the tests' configuration reaches it."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("RAG_", "PYTHON", "QDRANT"))
     }
     done = subprocess.run(
-        command, check=False, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        command, check=False, cwd=folder, env=environment | variables, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
     return done.stdout
@@ -64,17 +64,24 @@ def test_the_wheel_carries_its_data(wheel: Path) -> None:
 
 
 def test_it_ingests_and_answers_elsewhere(installed: Path, tmp_path: Path) -> None:
-    home = tmp_path / "somewhere else"
+    work, home = tmp_path / "somewhere else", tmp_path / "home"
+    work.mkdir()
     home.mkdir()
-    imported = run(installed / "python", "-c", "import rag_app; print(rag_app.__file__)", folder=home).strip()
+    imported = run(installed / "python", "-c", "import rag_app; print(rag_app.__file__)", folder=work).strip()
     assert Path(imported).is_relative_to(installed.parent) and not Path(imported).is_relative_to(ROOT)
 
-    (home / "owls.md").write_text("# Owls\n\nThe long-eared owl sleeps in the old pine by the river.\n", "utf-8")
-    at = ("--index", "org_knowledge", "--org", "public")
+    def rag(*arguments: str) -> str:
+        return run(
+            installed / "rag-app", *arguments, "-i", "org_knowledge", "-o", "public", folder=work, HOME=str(home)
+        )
+
+    (work / "owls.md").write_text("# Owls\n\nThe long-eared owl sleeps in the old pine by the river.\n", "utf-8")
     try:
-        assert "1 added" in run(installed / "rag-app", "ingest", "owls.md", *at, folder=home)
-        answer = run(installed / "rag-app", "ask", "Where does the long-eared owl sleep?", *at, folder=home)
+        assert "1 added" in rag("ingest", "owls.md")
+        answer = rag("ask", "Where does the long-eared owl sleep?")
     finally:
-        shutil.rmtree((home / ".rag" / "postgres" / "cluster").resolve(), ignore_errors=True)  # may lie elsewhere
+        shutil.rmtree((work / ".rag" / "postgres" / "cluster").resolve(), ignore_errors=True)  # may lie elsewhere
     assert answer.startswith("The long-eared owl sleeps in the old pine by the river [Source 1].")
     assert "[Source 1] Owls (" in answer
+    assert sorted(path.name for path in work.iterdir()) == [".rag", "owls.md"]
+    assert list(home.rglob("*")) == [], "a library keeps something, or calls home with it"
