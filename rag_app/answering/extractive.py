@@ -32,6 +32,7 @@ _LONG, _LONGEST = 40, 80
 _OWN_LINE = re.compile(r"\s*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\||[^.!?:|]{1,40}:\s+\S)")
 _BULLET = re.compile(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
 _KEY_VALUE = re.compile(r"^[^.!?:|]{1,40}:\s+\S")
+_NUMBERED = re.compile(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
 _RULER = re.compile(r"^[\s|:=_*–-]*$")
 _ENDED = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
 _INNER_END = re.compile(r"(?<=[.!?])\s+(?=[\"'“‘(]*[A-Z])")
@@ -148,7 +149,7 @@ def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
 
 def _is_heading(unit: str) -> bool:
     """A title, or too little to say anything."""
-    if unit.startswith("#"):
+    if unit.startswith("#") or (_NUMBERED.match(unit) and not _ENDED.search(unit)):
         return True
     if _ENDED.search(unit) or _BULLET.match(unit) or _KEY_VALUE.match(unit) or ", " in unit or re.search(r"\d", unit):
         return False

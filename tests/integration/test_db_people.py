@@ -53,7 +53,7 @@ async def test_a_name_is_taken_once(people: People) -> None:
             await again
 
 
-@pytest.mark.parametrize("name", ["", "  ", " padded", str(uuid4())])
+@pytest.mark.parametrize("name", ["", "  ", " padded", "5d3f0c1e-6a54-4d0c-9a53-3b1d8c6f7a10"])
 async def test_what_is_no_name(people: People, name: str) -> None:
     with pytest.raises(InvalidInput, match="slug: must be a name"):
         await people.create_organization(name, "")
@@ -91,7 +91,7 @@ async def test_a_principal_is_what_the_database_says(people: People, organizatio
     assert principal.scope().organizations == {first.id, second.id, PUBLIC_ORGANIZATION}
 
 
-@pytest.mark.parametrize("subject", ["", "auth0|1234", str(uuid4()), "' OR '1'='1", "a\x00b"])
+@pytest.mark.parametrize("subject", ["", "auth0|1234", "5d3f0c1e-6a54-4d0c-9a53-3b1d8c6f7a10", "' OR '1'='1", "a\x00b"])
 async def test_an_unknown_subject_sees_what_is_public(people: People, subject: str) -> None:
     principal = await people.principal(subject)
     assert principal == Principal(subject)

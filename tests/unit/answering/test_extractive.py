@@ -169,3 +169,10 @@ def test_the_embedder_is_passed_in() -> None:
     assert issubclass(MiniLM, BaseEmbedding)
     with pytest.raises(TypeError):
         ExtractiveSynthesizer()  # type: ignore[call-arg]
+
+
+def test_a_numbered_heading_is_no_sentence() -> None:
+    text = "Chapter 4: Robot navigation\n4.1 Overview of navigation algorithms\nA robot plans a path before it moves.\nPart 2 of the form is optional."
+    assert [passage.text for passage in passages(text)] == [
+        "A robot plans a path before it moves.", "Part 2 of the form is optional.",
+    ]  # fmt: skip
