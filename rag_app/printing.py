@@ -1,21 +1,25 @@
 """How hits, answers and summaries look on a terminal, and as JSON."""
 
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from rag_app.domain.answer import Answer, Hit
+from rag_app.domain.errors import UnreadableDocument
 from rag_app.domain.source import Source
 from rag_app.ingestion.ingest import Progress, Summary
 
 _EXCERPT = 240  # characters of a hit's text
 _NEAREST = 3  # sources named beside a refusal
+_LINE = re.compile(r"line (\d+): ")
 
 
 def print_json(value: Any) -> None:
@@ -105,8 +109,24 @@ def summary_text(summary: Summary) -> str:
     )
     if not summary.failed:
         return counts
-    failures = "\n".join(f"  {failure}" for failure in summary.failed)
+    failures = "\n".join(f"  {line}" for line in _folded(summary.failed))
     return f"{counts}; {len(summary.failed)} could not be read:\n{failures}"
+
+
+def _folded(failures: Iterable[UnreadableDocument]) -> Iterator[str]:
+    """A line a failure; lines of one file that have the same thing wrong are told once.
+
+    >>> list(_folded(UnreadableDocument("a.jsonl", f"line {n}: no JSON") for n in (1, 2, 7)))
+    ['a.jsonl: lines 1 to 7 (3 of them): no JSON']
+    """
+    for _, alike in groupby(failures, key=lambda failure: (failure.path, _LINE.sub("", failure.reason))):
+        first, *others = alike
+        numbers = [found[1] for each in (first, *others) if (found := _LINE.match(each.reason))]
+        if others and len(numbers) == 1 + len(others):
+            rest = _LINE.sub("", first.reason)
+            yield f"{first.path}: lines {numbers[0]} to {numbers[-1]} ({len(numbers)} of them): {rest}"
+        else:
+            yield from (str(each) for each in (first, *others))
 
 
 @contextmanager
