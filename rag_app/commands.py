@@ -162,9 +162,11 @@ def search(
     filters: list[str], as_json: bool,
 ) -> None:  # fmt: skip
     question = question_of(text, top_k or 8, mode, filters)
-    hits = run(
-        lambda app: _then(scope_of(app, org, user, site), lambda scope: app.pipeline.search(index, question, scope))
-    )
+
+    async def work(application: Application) -> tuple[Hit, ...]:
+        return await application.pipeline.search(index, question, await scope_of(application, org, user, site))
+
+    hits = run(work)
     if as_json:
         print_json({"question": text, "hits": [hit_json(hit) for hit in hits]})
     else:
@@ -429,7 +431,3 @@ async def _source_named(application: Application, name: str, spec: IndexSpec, sc
     if found is None or found.index != spec.name:
         raise NotFound(f"source of this organization in {spec.name}", name)
     return found
-
-
-async def _then(first: Awaitable[Scope], then: Callable[[Scope], Awaitable[T]]) -> T:
-    return await then(await first)
