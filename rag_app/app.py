@@ -18,14 +18,15 @@ from rag_app.answering.models import ChatModel, ModelSettings, build_llm
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.db.generations import Generation, Generations
-from rag_app.db.limits import RateLimiter
+from rag_app.db.keys import Keys
+from rag_app.db.limits import Leases, RateLimiter
 from rag_app.db.migrate import upgrade
 from rag_app.db.people import People
 from rag_app.db.private import private_postgres
 from rag_app.db.session import Database, asyncpg_url
 from rag_app.db.sources import SourceLedger
-from rag_app.domain.errors import Misconfigured, RagError
-from rag_app.domain.scope import Scope
+from rag_app.domain.errors import Misconfigured, NotFound, RagError
+from rag_app.domain.scope import Principal, Scope
 from rag_app.ingestion.ingest import Ingestor
 from rag_app.ingestion.metadata import Target
 from rag_app.pipeline import Pipeline
@@ -38,6 +39,7 @@ from rag_app.settings import Settings
 if TYPE_CHECKING:
     from litestar import Litestar
 
+    from rag_app.api.collaborators import Collection
     from rag_app.stores.postgres import PostgresBackend
     from rag_app.stores.qdrant import QdrantBackend
 
@@ -163,6 +165,9 @@ class Application:
     people: People = field(init=False)
     ledger: SourceLedger = field(init=False)
     limiter: RateLimiter = field(init=False)
+    keys: Keys = field(init=False)
+    leases: Leases = field(init=False)
+    validations: None = field(init=False)
     generations: Generations = field(init=False)
     backends: Backends = field(init=False)
     embedder: BaseEmbedding = field(init=False)
@@ -175,6 +180,7 @@ class Application:
         self.database = Database(self.urls.app, self.settings.database.pool_size)
         self.people, self.ledger = People(self.database), SourceLedger(self.database)
         self.limiter, self.generations = RateLimiter(self.database), Generations(self.database)
+        self.keys, self.leases, self.validations = Keys(self.database), Leases(self.database), None
         self.backends = Backends(self.settings, self.urls, self.ledger, self.generations)
         self.embedder, self.dimension = _embedder(self.settings)
         self.model = _chat_model(self.settings)
@@ -271,6 +277,8 @@ def create_app() -> "Litestar":
     from litestar import Litestar
 
     from rag_app.api.auth import Tokens
+    from rag_app.api.collaborators import Collaborators
+    from rag_app.api.entrance import Entrance
     from rag_app.api.server import api
 
     settings = Settings()
@@ -288,14 +296,33 @@ def create_app() -> "Litestar":
                 await application.close()
 
     return api(
-        pipeline=application.pipeline,
-        people=application.people,
-        limiter=application.limiter,
-        tokens=Tokens(settings.jwt_secret(), settings.api.jwt_audience, settings.api.jwt_issuer),
-        readiness=application.readiness,
+        Collaborators(
+            pipeline=application.pipeline,
+            people=application.people,
+            keys=application.keys,
+            limiter=application.limiter,
+            leases=application.leases,
+            catalogue=Catalogue(application),
+            validations=application.validations,
+            readiness=application.readiness,
+        ),
+        Entrance(Tokens(settings.jwt_secret(), settings.api.jwt_audience, settings.api.jwt_issuer)),
         version=version("rag-app"),
         lifespan=[lifespan],
     )
+
+
+class Catalogue:
+    """The indexes there are, as a principal sees them."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+
+    async def collections(self, principal: Principal) -> list["Collection"]:
+        return []
+
+    async def collection(self, name: str, principal: Principal) -> "Collection":
+        raise NotFound("collection", name)
 
 
 def configure_logging(settings: Settings) -> None:

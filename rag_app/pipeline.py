@@ -7,7 +7,7 @@ A surface calls `search` or `answer`; nothing else leads from a question to an a
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -16,7 +16,7 @@ from llama_index.core.schema import QueryBundle
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain.answer import Answer, Hit, Question
+from rag_app.domain.answer import Answer, Delta, Event, Found, Hit, Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
@@ -70,6 +70,13 @@ class Pipeline:
             1000 * (time.perf_counter() - started),
         )  # fmt: skip
         return answer
+
+    async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncIterator[Event]:
+        """`answer`, as it comes: Found, the text in Deltas, then the whole Answer."""
+        answer = await self.answer(capability, question, scope)
+        yield Found(answer.hits)
+        yield Delta(answer.text)
+        yield answer
 
     async def engine(self, capability: str, question: Question, scope: Scope) -> CapabilityEngine:
         """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly."""

@@ -19,7 +19,7 @@ from rag_app.answering.citations import admission, check, cite, quote
 from rag_app.answering.context import Context, build_context
 from rag_app.answering.models import Draft
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Question, Usage
+from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Question, Refusal, Usage
 from rag_app.retrieval.confidence import average_relevance, judge
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import ConfidenceRule
@@ -67,7 +67,7 @@ class CapabilityEngine(BaseQueryEngine):
 
     async def _answer(self, evidence: Evidence) -> Answer:
         if self.refuses(evidence):
-            return self.refusal(evidence)
+            return self.refusal(evidence, Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND)
         return self.verify(await self.synthesizer.write(evidence.question, evidence.context), evidence)
 
     async def gather(self, query: QueryBundle) -> Evidence:
@@ -89,10 +89,10 @@ class CapabilityEngine(BaseQueryEngine):
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
         return self.capability.grounded and not evidence.context.blocks
 
-    def refusal(self, evidence: Evidence, text: str | None = None, usage: Usage | None = None) -> Answer:
+    def refusal(self, evidence: Evidence, why: Refusal, text: str = "", usage: Usage | None = None) -> Answer:
         """No answer, but the best hits, one a source. `text` instead of the capability's refusal."""
         return Answer(
-            text=self.capability.refusal if text is None else text,
+            text=text or self.capability.refusal,
             confidence=Confidence.LOW,
             model=None,
             generated_at=datetime.now(UTC),
@@ -100,6 +100,7 @@ class CapabilityEngine(BaseQueryEngine):
             citations=_best(evidence, self.capability.max_sources),
             average_relevance=average_relevance(evidence.hits),
             usage=usage,
+            refusal=why,
         )
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
@@ -111,9 +112,9 @@ class CapabilityEngine(BaseQueryEngine):
             max_words=self.capability.max_words,
         )
         if not checked.text:
-            return self.refusal(evidence, usage=draft.usage)
+            return self.refusal(evidence, Refusal.UNCITED, usage=draft.usage)
         if self.capability.grounded and not checked.blocks:
-            return self.refusal(evidence, self._without_citation(checked.text), draft.usage)
+            return self._without_citation(checked.text, evidence, draft.usage)
         return Answer(
             text=checked.text,
             confidence=evidence.confidence,
@@ -125,12 +126,13 @@ class CapabilityEngine(BaseQueryEngine):
             usage=draft.usage,
         )
 
-    def _without_citation(self, text: str) -> str:
-        """What is said instead of an answer that cites nothing: it may be no more than a model's own refusal."""
+    def _without_citation(self, text: str, evidence: Evidence, usage: Usage | None) -> Answer:
+        """Instead of an answer that cites nothing: it may be no more than a model's own refusal."""
         admitted = admission(text)
         if admitted is None:
-            return self.capability.uncited
-        return admitted if self.capability.keeps_admission else self.capability.refusal
+            return self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, usage)
+        said = admitted if self.capability.keeps_admission else self.capability.refusal
+        return self.refusal(evidence, Refusal.ADMITTED, said, usage)
 
     async def _aquery(self, query_bundle: QueryBundle) -> Response:
         evidence = await self.gather(query_bundle)

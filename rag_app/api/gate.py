@@ -6,26 +6,28 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 
-from rag_app.api.auth import Tokens, bearer_token
-from rag_app.api.collaborators import People, RateLimiter
+from rag_app.api.collaborators import Collaborators
+from rag_app.api.entrance import Entrance
 from rag_app.api.exchange import exchange
+from rag_app.api.surface import Surface
 from rag_app.domain.errors import RateLimited
 
 
-def gate(surface: str, limit: int, tokens: Tokens, people: People, limiter: RateLimiter) -> Guard:
-    """A guard that makes the token's principal the request's user, then counts the request.
+def gate(surface: Surface, entrance: Entrance, collaborators: Collaborators) -> Guard:
+    """A guard that makes who asks the request's user, then counts the request, over all paths of the surface.
 
-    `limit` is requests a minute for each principal, counted over all paths of `surface`. From here on every
-    response carries the state of that limit, whatever becomes of the request.
+    From here on every response carries the state of that limit, whatever becomes of the request.
     """
 
     # A function and not an object with attributes: Litestar makes deep copies of guards, and of a database's pool.
     async def enter(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         if connection.scope.get("method") == "OPTIONS":  # by definition without credentials
             return
-        subject = tokens.subject(bearer_token(connection.headers.get("authorization")))
-        principal = connection.scope["user"] = await people.principal(subject)
-        window = await limiter.hit(f"{surface}:{principal.user or principal.subject}", limit)
+        principal = connection.scope["user"] = await entrance.principal(
+            connection, surface.credentials, collaborators.people, collaborators.keys
+        )
+        who = f"{surface.name}:{principal.user or principal.subject}"
+        window = await collaborators.limiter.hit(who, surface.limit)
         exchange(connection.scope).headers |= {
             "X-RateLimit-Limit": str(window.limit),
             "X-RateLimit-Remaining": str(window.remaining),

@@ -3,13 +3,11 @@
 from typing import Annotated, Literal
 
 from litestar import Response, get
-from litestar.di import Dependency
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Tag
-from litestar.params import SkipValidationMarker
 from msgspec import Meta, Struct
 
-from rag_app.api.collaborators import Readiness
+from rag_app.api.collaborators import Injected, Readiness
 
 TAG = Tag("health", "for load balancers and orchestrators")
 
@@ -35,7 +33,7 @@ async def live() -> Alive:
     tags=[TAG.name],
     responses={503: ResponseSpec(Ready, description="not now: see `checks`", generate_examples=False)},
 )
-async def ready(readiness: Annotated[Readiness, Dependency(), SkipValidationMarker()]) -> Response[Ready]:
+async def ready(readiness: Injected[Readiness]) -> Response[Ready]:
     """Asks everything that requests depend on."""
     checks = dict(await readiness())
     if all(state == "ok" for state in checks.values()):

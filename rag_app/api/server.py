@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import fields
 from typing import Any
 
 from litestar import Litestar, Request, Response, Router
@@ -12,12 +13,12 @@ from litestar.types import Receive, Scope, Send
 from msgspec import Struct
 
 from rag_app.api import docs, health
-from rag_app.api.auth import Tokens
-from rag_app.api.collaborators import People, Pipeline, RateLimiter, Readiness
+from rag_app.api.collaborators import Collaborators
+from rag_app.api.entrance import Entrance
 from rag_app.api.exchange import REQUEST_ID_HEADER, begin, finish
 from rag_app.api.gate import gate
 from rag_app.api.problems import KINDS, plain_envelope, respond
-from rag_app.api.surface import surface_of
+from rag_app.api.surface import Surface, surface_of
 from rag_app.api.surfaces import SURFACES
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
@@ -49,14 +50,12 @@ class _Api(Litestar):
 
 
 def api(
+    collaborators: Collaborators,
+    entrance: Entrance,
     *,
-    pipeline: Pipeline,
-    people: People,
-    limiter: RateLimiter,
-    tokens: Tokens,
-    readiness: Readiness,
     version: str,
     lifespan: Sequence[Lifespan] = (),
+    surfaces: Sequence[Surface] = SURFACES,
 ) -> Litestar:
     """All surfaces, health and documentation as one ASGI application.
 
@@ -64,28 +63,27 @@ def api(
     """
 
     def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[Struct]:
-        surface = surface_of(request.scope["path"], SURFACES)
+        surface = surface_of(request.scope["path"], surfaces)
         kinds, envelope = (surface.kinds, surface.envelope) if surface else (KINDS, plain_envelope)
         return respond(request, error, kinds, envelope)
 
     routers = [
-        Router(
-            "/", route_handlers=surface.handlers, guards=[gate(surface.name, surface.limit, tokens, people, limiter)]
-        )
-        for surface in SURFACES
+        Router("/", route_handlers=surface.handlers, guards=[gate(surface, entrance, collaborators)])
+        for surface in surfaces
     ]
     return _Api(
         route_handlers=[*routers, health.live, health.ready, docs.home, docs.schema, docs.assets()],
-        dependencies={
-            "pipeline": Provide(lambda: pipeline, sync_to_thread=False),
-            "readiness": Provide(lambda: readiness, sync_to_thread=False),
-        },
+        dependencies={each.name: _provide(getattr(collaborators, each.name)) for each in fields(collaborators)},
         exception_handlers={Exception: on_error},
         before_send=[finish],
         cors_config=CORS,
-        openapi_config=docs.openapi(version, [surface.tag for surface in SURFACES] + [health.TAG]),
+        openapi_config=docs.openapi(version, [surface.tag for surface in surfaces] + [health.TAG]),
         request_max_body_size=LARGEST_BODY,
         lifespan=list(lifespan),
         logging_config=None,  # logging is the application's, not the library's
         debug=False,  # whatever the environment says: debug responses show code
     )
+
+
+def _provide(collaborator: object) -> Provide:
+    return Provide(lambda: collaborator, sync_to_thread=False)

@@ -1,7 +1,8 @@
-"""A contract as data: its routes, its limit, its errors."""
+"""A contract as data: its routes, who may enter, its limits, its errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Tag
@@ -9,11 +10,21 @@ from litestar.openapi.spec import Tag
 from rag_app.api.problems import KINDS, Envelope, Kind, plain_envelope
 
 
+class Credential(StrEnum):
+    """What a caller may show."""
+
+    JWT = "jwt"  # a person's token: `Authorization: Bearer`
+    COOKIE = "cookie"  # the same token in the session cookie, sent from a configured origin
+    EXTENSION = "extension"  # a token issued to a browser extension, with the header `x-ext-client`
+    API_KEY = "api_key"  # a key: `Authorization: Bearer` or `x-api-key`
+    NONE = "none"  # nothing at all: a member of the default organization, where the settings name one
+
+
 @dataclass(frozen=True, slots=True)
 class Surface:
     """`paths` are the beginnings of all its paths; errors below them come in its envelope.
 
-    `limit` is requests a minute for each principal.
+    `limit` is requests a minute for each principal, `concurrent` how many of them may be under way at once.
     """
 
     name: str
@@ -21,6 +32,8 @@ class Surface:
     paths: tuple[str, ...]
     handlers: Sequence[HTTPRouteHandler]
     limit: int
+    concurrent: int | None = None
+    credentials: frozenset[Credential] = frozenset({Credential.JWT})
     envelope: Envelope = plain_envelope
     kinds: Mapping[type[Exception] | int, Kind] = field(default_factory=lambda: KINDS)
 

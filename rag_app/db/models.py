@@ -23,10 +23,10 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0002"
+REVISION = "0003"
 """The migration that these models describe: a server refuses a database at another one."""
 
 
@@ -181,3 +181,79 @@ class RateWindowRow(Base):
     key: Mapped[str] = mapped_column(primary_key=True)
     window_start: Mapped[int] = mapped_column(BigInteger)
     count: Mapped[int]
+
+
+class LeaseRow(Base):
+    """A request under way; the lease of one whose process died runs out. UNLOGGED, as the windows are."""
+
+    __tablename__ = "request_leases"
+    __table_args__ = (Index(None, "key"), {"prefixes": ["UNLOGGED"]})
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    key: Mapped[str]
+    expires_at: Mapped[datetime]
+
+
+class ApiKeyRow(Base):
+    """`digest` is the SHA-256 of the key, which has 256 bits of its own; `beginning` is what a list shows of it."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (
+        ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
+        Index(None, "org_id"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    name: Mapped[str]
+    digest: Mapped[str] = mapped_column(unique=True)
+    beginning: Mapped[str]
+    user_id: Mapped[UUID]
+    org_id: Mapped[UUID]
+    indexes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class ValidationRow(Base):
+    """One run of a set of queries whose answers are known; `report` is what was answered."""
+
+    __tablename__ = "validations"
+    __table_args__ = (Index(None, "org_id", "created_at"), CheckConstraint("top_k > 0", name="top_k"))
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
+    index_name: Mapped[str]
+    generation_id: Mapped[int] = mapped_column(ForeignKey(GenerationRow.id))
+    top_k: Mapped[int]
+    report: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class JudgmentRow(Base):
+    """A passage that answers a query: characters `start` to `end` of a source's content, or all of it.
+
+    Chunks come and go with each build, so none is named here.
+    """
+
+    __tablename__ = "judgments"
+    __table_args__ = (
+        ForeignKeyConstraint(["org_id", "source_id"], [SourceRow.org_id, SourceRow.id], ondelete="CASCADE"),
+        UniqueConstraint(
+            "org_id", "index_name", "query", "source_id", "start", "end", postgresql_nulls_not_distinct=True
+        ),
+        Index(None, "org_id", "source_id"),
+        CheckConstraint("grade >= 0", name="grade"),
+        CheckConstraint('("start" IS NULL) = ("end" IS NULL) AND 0 <= "start" AND "start" < "end"', name="span"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
+    index_name: Mapped[str]
+    query: Mapped[str]
+    source_id: Mapped[UUID]
+    start: Mapped[int | None]
+    end: Mapped[int | None]
+    grade: Mapped[int] = mapped_column(server_default=text("1"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())

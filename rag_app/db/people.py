@@ -115,6 +115,11 @@ class People:
             return Principal(subject)
         return Principal(subject, user_id, frozenset(org_id for _, org_id in found if org_id is not None))
 
+    async def member_of(self, organization: str) -> Principal:
+        """Somebody without a name, who sees what all members of an organization see. Raises NotFound."""
+        found = await self.organization(organization)
+        return Principal(f"member of {found.slug}", None, frozenset({found.id}))
+
 
 async def _insert(session: AsyncSession, table: type[Row], key: str, **values: Any) -> Row:
     statement = insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)

@@ -20,13 +20,18 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked. `threshold` cuts hits below that cosine similarity (-1..1); None cuts nothing."""
+    """What is asked, and how many hits are wanted (`top_k`).
+
+    `threshold` cuts hits below that cosine similarity (-1..1); None cuts nothing. `fetch` chunks are retrieved before
+    the cut, as many as `top_k` where it is None.
+    """
 
     text: str
     filters: Filters = ()
     top_k: int = 8
     mode: Mode = Mode.HYBRID
     threshold: float | None = None
+    fetch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +87,23 @@ class Usage:
     output_tokens: int
 
 
+class Refusal(StrEnum):
+    """Why no answer was given."""
+
+    NOTHING_FOUND = "nothing_found"  # no hit that reaches the question's threshold
+    WEAK = "weak"  # hits, but none good enough for the index's confidence rule
+    UNCITED = "uncited"  # what a model wrote cites nothing of what was found
+    ADMITTED = "admitted"  # it said that it lacks the information
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, or a refusal: `model` is None and `text` the refusal when no answer was given.
+    """An answer, or a refusal: then `refusal` says why, `text` is its words and `model` is None.
 
-    `hits` are all that was found; `citations` the ones its text refers to, numbered from 1 without gaps (when
-    refused: the best hit of each source); `average_relevance` is the mean of the five best scores. `usage` is what a model was paid for, even where its answer was refused.
+    `hits` are those it was made from the best of; `retrieved` chunks were found before the question's threshold cut
+    some, `above_threshold` reached it. `citations` are what the text refers to, numbered from 1 without gaps (when
+    refused: the best hit of each source); `average_relevance` is the mean of the five best scores. `usage` is what a
+    model was paid for, even where its answer was refused.
     """
 
     text: str
@@ -98,7 +114,28 @@ class Answer:
     citations: tuple[Citation, ...] = ()
     average_relevance: float = 0.0
     usage: Usage | None = None
+    refusal: Refusal | None = None
+    retrieved: int = 0
+    above_threshold: int = 0
 
     @property
     def refused(self) -> bool:
-        return self.model is None
+        return self.refusal is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The beginning of a streamed answer: the hits it will be made from, best first."""
+
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a streamed answer: its citations are checked, and it is not taken back."""
+
+    text: str
+
+
+Event = Found | Delta | Answer
+"""What a streamed answer consists of: Found, then the text in Deltas, then the whole Answer."""

@@ -5,7 +5,9 @@
     │   └── UnknownField          a filter or metadata field the index does not declare: `accepted`
     ├── NotFound                  no such index, source, organization: `kind`, `name`
     ├── Unauthenticated           no principal, or a token that is not valid
+    ├── Forbidden                 a principal who may not do this
     ├── RateLimited               `limit`, `resets_at` (Unix time, seconds)
+    ├── TooManyAtOnce             `limit` requests of this caller are under way
     ├── UnreadableDocument        a file that cannot become a source: `path`, `reason`
     ├── Misconfigured             settings that cannot work together: the message says what to do
     ├── EmbeddingFailed           the embedding model did not answer
@@ -66,12 +68,24 @@ class Unauthenticated(RagError):
     """No principal, or a token that does not hold."""
 
 
+class Forbidden(RagError):
+    """A principal who may not do this. The message says what it lacks."""
+
+
 class RateLimited(RagError):
     """More requests than allowed in the window that ends at `resets_at` (Unix time, seconds)."""
 
     def __init__(self, limit: int, resets_at: int) -> None:
         self.limit, self.resets_at = limit, resets_at
         super().__init__(f"more than {limit} requests a minute")
+
+
+class TooManyAtOnce(RagError):
+    """As many requests of this caller are under way as may be."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"{limit} requests are under way; wait until one of them has ended")
 
 
 class UnreadableDocument(RagError):

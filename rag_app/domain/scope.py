@@ -32,6 +32,9 @@ class Scope:
 class Principal:
     """An authenticated caller: a user and the organizations the database says it belongs to.
 
+    `indexes` are the names of those that the caller may search, all of them where it is None: an API key may be bound
+    to some.
+
     >>> Principal(subject="nobody-we-know").scope().organizations == {PUBLIC_ORGANIZATION}
     True
     """
@@ -39,6 +42,7 @@ class Principal:
     subject: str
     user: UUID | None = None
     organizations: frozenset[UUID] = frozenset()
+    indexes: frozenset[str] | None = None
 
     def scope(self, site: UUID | None = None) -> Scope:
         return Scope(self.organizations | {PUBLIC_ORGANIZATION}, self.user, site)

@@ -4,9 +4,11 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -15,8 +17,11 @@ from granian.server.embed import Server
 from litestar import Litestar
 
 from rag_app.api.auth import Tokens, issue_token
+from rag_app.api.collaborators import Collaborators, Collection
+from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
-from rag_app.domain.answer import Answer, Hit, Question
+from rag_app.domain.answer import Answer, Delta, Event, Found, Hit, Question
+from rag_app.domain.errors import ModelFailed, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal, Scope
 
 SECRET = "a-secret-for-tests-of-more-than-32-bytes"
@@ -68,6 +73,9 @@ class ScriptedPipeline:
     hits: tuple[Hit, ...] = ()
     given: Answer | None = None
     error: Exception | None = None
+    pieces: list[str] = field(default_factory=list)
+    """In which a streamed answer comes; all at once by default."""
+    breaks_after: int | None = None
     asked: list[tuple[str, Question, Scope]] = field(default_factory=list)
 
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
@@ -81,6 +89,15 @@ class ScriptedPipeline:
         assert self.given is not None
         return self.given
 
+    async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncIterator[Event]:
+        given = await self.answer(capability, question, scope)
+        yield Found(given.hits)
+        for number, piece in enumerate(self.pieces or [given.text]):
+            if self.breaks_after is not None and number >= self.breaks_after:
+                raise ModelFailed("it broke")
+            yield Delta(piece)
+        yield given
+
 
 @dataclass
 class ScriptedPeople:
@@ -91,6 +108,56 @@ class ScriptedPeople:
         if self.error:
             raise self.error
         return self.known.get(subject, Principal(subject))
+
+    async def member_of(self, organization: str) -> Principal:
+        if organization not in self.known:
+            raise NotFound("organization", organization)
+        return self.known[organization]
+
+
+@dataclass
+class ScriptedKeys:
+    known: dict[str, Principal] = field(default_factory=dict)
+
+    async def principal(self, key: str) -> Principal:
+        if key not in self.known:
+            raise Unauthenticated("The API key is not valid")
+        return self.known[key]
+
+
+@dataclass
+class ScriptedLeases:
+    """Counts places as the real ones do; none is freed but by giving it back."""
+
+    taken: dict[UUID, str] = field(default_factory=dict)
+    extend_every: float = 20.0
+
+    async def take(self, key: str, limit: int) -> UUID | None:
+        if list(self.taken.values()).count(key) >= limit:
+            return None
+        lease = uuid4()
+        self.taken[lease] = key
+        return lease
+
+    async def extend(self, lease: UUID) -> None:
+        assert lease in self.taken
+
+    async def give_back(self, lease: UUID) -> None:
+        del self.taken[lease]
+
+
+@dataclass
+class ScriptedCatalogue:
+    known: list[Collection] = field(default_factory=list)
+
+    async def collections(self, principal: Principal) -> list[Collection]:
+        return [each for each in self.known if principal.indexes is None or each.index in principal.indexes]
+
+    async def collection(self, name: str, principal: Principal) -> Collection:
+        for each in await self.collections(principal):
+            if name in each.names:
+                return each
+        raise NotFound("collection", name)
 
 
 @dataclass(frozen=True)
@@ -119,14 +186,31 @@ class Backstage:
 
     pipeline: ScriptedPipeline = field(default_factory=ScriptedPipeline)
     people: ScriptedPeople = field(default_factory=ScriptedPeople)
+    keys: ScriptedKeys = field(default_factory=ScriptedKeys)
     limiter: ScriptedLimiter = field(default_factory=ScriptedLimiter)
+    leases: ScriptedLeases = field(default_factory=ScriptedLeases)
+    catalogue: ScriptedCatalogue = field(default_factory=ScriptedCatalogue)
+    validations: Any = None
     checks: dict[str, str] = field(default_factory=lambda: {"database": "ok"})
 
     def reset(self) -> None:
         self.pipeline.__init__()  # type: ignore[misc]
-        self.people.__init__()  # type: ignore[misc]
+        for each in (self.people, self.keys, self.leases, self.catalogue):
+            each.__init__()  # type: ignore[misc]
         self.limiter.__init__(resets_at=int(time.time()) + 30)  # type: ignore[misc]
         self.checks = {"database": "ok"}
+
+    def collaborators(self) -> Collaborators:
+        return Collaborators(
+            pipeline=self.pipeline,
+            people=self.people,
+            keys=self.keys,
+            limiter=self.limiter,
+            leases=self.leases,
+            catalogue=self.catalogue,
+            validations=self.validations,
+            readiness=self.readiness,
+        )
 
     async def readiness(self) -> Mapping[str, str]:
         return self.checks
@@ -135,14 +219,7 @@ class Backstage:
 @pytest.fixture(scope="session")
 def running() -> Iterator[tuple[str, Backstage]]:
     backstage = Backstage()
-    app = api(
-        pipeline=backstage.pipeline,
-        people=backstage.people,
-        limiter=backstage.limiter,
-        tokens=Tokens(SECRET, AUDIENCE, ISSUER),
-        readiness=backstage.readiness,
-        version="0.0.test",
-    )
+    app = api(backstage.collaborators(), Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), version="0.0.test")
     with serve(app) as url:
         yield url, backstage
 

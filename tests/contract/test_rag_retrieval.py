@@ -10,7 +10,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from rag_app.domain.answer import Answer, Citation, Confidence, Hit
+from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from tests.contract.conftest import Backstage
@@ -267,7 +267,12 @@ def test_answer_with_insufficient_context(
     hits = (hit(0.40, one), hit(0.47, other), hit(0.44, one))
     # refused for want of a valid citation, whatever the scores were
     backstage.pipeline.given = answered(
-        *hits, text=INSUFFICIENT, model=None, confidence=Confidence.MEDIUM, average_relevance=0.4367
+        *hits,
+        text=INSUFFICIENT,
+        model=None,
+        refusal=Refusal.WEAK,
+        confidence=Confidence.MEDIUM,
+        average_relevance=0.4367,
     )
 
     response = client.post(path, json=ASK)
@@ -291,7 +296,7 @@ def test_answer_with_insufficient_context(
 
 
 def test_nothing_at_all_found_is_insufficient_context(client: httpx.Client, backstage: Backstage) -> None:
-    backstage.pipeline.given = answered(text=INSUFFICIENT, model=None, average_relevance=0.0)
+    backstage.pipeline.given = answered(text=INSUFFICIENT, model=None, refusal=Refusal.WEAK, average_relevance=0.0)
     body = client.post("/api/rag/answer", json=ASK).json()
     assert body["status"] == "insufficient_context" and body["citations"] == []
     assert body["context_used"] == {"chunks_retrieved": 0, "unique_sources": 0, "avg_relevance": 0.0}
@@ -312,7 +317,9 @@ def test_citations_are_one_a_source_its_best_and_at_most_five(client: httpx.Clie
 
 def test_snippets_of_a_refusal_are_at_most_five(client: httpx.Client, backstage: Backstage) -> None:
     hits = [hit(score / 10) for score in range(8)]
-    backstage.pipeline.given = answered(*hits, text=INSUFFICIENT, model=None, average_relevance=-0.1)
+    backstage.pipeline.given = answered(
+        *hits, text=INSUFFICIENT, model=None, refusal=Refusal.WEAK, average_relevance=-0.1
+    )
     body = client.post("/api/rag/answer", json=ASK).json()
     assert [each["relevance_score"] for each in body["citations"]] == [0.7, 0.6, 0.5, 0.4, 0.3]
     assert body["context_used"]["avg_relevance"] == 0.0

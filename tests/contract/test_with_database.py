@@ -1,26 +1,24 @@
 """The same API with people and limits in PostgreSQL."""
 
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from uuid import uuid4
 
 import httpx
 from litestar import Litestar
 
 from rag_app.api.auth import Tokens, issue_token
+from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.db.limits import RateLimiter
 from rag_app.db.people import People
 from rag_app.db.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from tests.conftest import NewOrganization
-from tests.contract.conftest import SECRET, ScriptedPipeline, serve
+from tests.contract.conftest import SECRET, Backstage, ScriptedPipeline, serve
 from tests.contract.test_errors import ASK, problem
-
-
-async def no_checks() -> Mapping[str, str]:
-    return {}
 
 
 @contextmanager
@@ -32,15 +30,9 @@ def serving(database_url: str, pipeline: ScriptedPipeline) -> Iterator[httpx.Cli
         yield
         await database.close()
 
-    app = api(
-        pipeline=pipeline,
-        people=People(database),
-        limiter=RateLimiter(database),
-        tokens=Tokens(SECRET),
-        readiness=no_checks,
-        version="0.0.test",
-        lifespan=[lifespan],
-    )
+    stand_ins = Backstage(pipeline=pipeline).collaborators()
+    collaborators = replace(stand_ins, people=People(database), limiter=RateLimiter(database))
+    app = api(collaborators, Entrance(Tokens(SECRET)), version="0.0.test", lifespan=[lifespan])
     with serve(app) as url, httpx.Client(base_url=url, timeout=15, verify=False) as client:
         yield client
 

@@ -127,7 +127,7 @@ async def test_row_level_security_is_forced(server: PrivatePostgres) -> None:
         forced = await session.scalars(
             text("SELECT relname FROM pg_class WHERE relrowsecurity AND relforcerowsecurity ORDER BY relname")
         )
-        assert forced.all() == ["source_builds", "sources"]
+        assert forced.all() == ["judgments", "source_builds", "sources", "validations"]
     await database.close()
 
 

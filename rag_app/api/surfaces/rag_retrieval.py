@@ -16,7 +16,7 @@ from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
 from rag_app.api.bodies import JsonBody
-from rag_app.api.collaborators import InjectedPipeline
+from rag_app.api.collaborators import Injected, Pipeline
 from rag_app.api.docs import BEARER
 from rag_app.api.exchange import exchange
 from rag_app.api.problems import documented
@@ -225,7 +225,7 @@ MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited())
     responses=documented(*ERRORS),
     response_headers=RATE_LIMIT_HEADERS,
 )
-async def search(request: Request[Principal, Any, Any], data: Body, pipeline: InjectedPipeline) -> SearchResponse:
+async def search(request: Request[Principal, Any, Any], data: Body, pipeline: Injected[Pipeline]) -> SearchResponse:
     """Finds chunks by meaning and by words, among what the caller may see."""
     hits = await pipeline.search(INDEX, data.question(), request.user.scope())
     results = _results(hits)
@@ -243,7 +243,7 @@ async def search(request: Request[Principal, Any, Any], data: Body, pipeline: In
     responses=documented(*ERRORS, *MODEL_ERRORS),
     response_headers=RATE_LIMIT_HEADERS,
 )
-async def answer(request: Request[Principal, Any, Any], data: Body, pipeline: InjectedPipeline) -> AnswerResponse:
+async def answer(request: Request[Principal, Any, Any], data: Body, pipeline: Injected[Pipeline]) -> AnswerResponse:
     """Answers from what the caller may see, or says that there is not enough."""
     given = await pipeline.answer(CAPABILITY, data.question(), request.user.scope())
     return AnswerResponse(
