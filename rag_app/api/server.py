@@ -55,12 +55,14 @@ def api(
     *,
     version: str,
     lifespan: Sequence[Lifespan] = (),
-    surfaces: Sequence[Surface] = SURFACES,
+    surfaces: Sequence[Surface] | None = None,
 ) -> Litestar:
     """All surfaces, health and documentation as one ASGI application.
 
-    `lifespan`: makers of context managers, entered before the first request and left after the last.
+    `lifespan`: makers of context managers, entered before the first request and left after the last. `surfaces`: all
+    there are, where it is None.
     """
+    surfaces = SURFACES if surfaces is None else surfaces
 
     def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[Struct]:
         surface = surface_of(request.scope["path"], surfaces)
