@@ -9,19 +9,96 @@ In a notebook or a program:
             print(hit.relevance, hit.title)
         answer = await rag.ask("What is embodied AI?", index="book", organization="aurora")
         print(answer.text, [citation.hit.title for citation in answer.citations])
+
+And the parts, for those who call a model themselves (docs/library.md):
+
+    result = await rag_app.run_rag_pipeline(
+        tenant_id="aurora", site_id="eu", query_text="Do you have wireless headphones?"
+    )
+    print(result.prompts.chat, result.evidence)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rag_app.library import Rag, open  # noqa: A004
+    from rag_app.library.chunks import Chunk
+    from rag_app.library.context import ContextBlock, build_context_blocks
+    from rag_app.library.evidence import Evidence, build_evidence, build_evidence_from_chunks
+    from rag_app.library.guardrails import (
+        DEFAULT_POLICY,
+        RetrievalPolicy,
+        create_permissive_policy,
+        create_strict_policy,
+        sanitize_source_types,
+        validate_retrieval_request,
+    )
+    from rag_app.library.pipeline import (
+        PipelineResult,
+        Prompts,
+        quick_test,
+        run_rag_pipeline,
+        test_rag_pipeline,
+    )
+    from rag_app.library.prompts import (
+        Message,
+        assemble_chat_prompt,
+        assemble_conversation_prompt,
+        assemble_prompt,
+    )
+    from rag_app.library.rag import Rag
+    from rag_app.library.rag import open as open  # noqa: A004
+    from rag_app.library.retrieval import retrieve_chunks
 
-__all__ = ["Rag", "open"]
+# `open` is left out: `from rag_app import *` is not to replace Python's own
+__all__ = [
+    "DEFAULT_POLICY",
+    "Chunk",
+    "ContextBlock",
+    "Evidence",
+    "Message",
+    "PipelineResult",
+    "Prompts",
+    "Rag",
+    "RetrievalPolicy",
+    "assemble_chat_prompt",
+    "assemble_conversation_prompt",
+    "assemble_prompt",
+    "build_context_blocks",
+    "build_evidence",
+    "build_evidence_from_chunks",
+    "create_permissive_policy",
+    "create_strict_policy",
+    "quick_test",
+    "retrieve_chunks",
+    "run_rag_pipeline",
+    "sanitize_source_types",
+    "test_rag_pipeline",
+    "validate_retrieval_request",
+]
 
+if not TYPE_CHECKING:  # a type checker would take any name for one that is here
+    _MODULES = {
+        "chunks": ["Chunk"],
+        "context": ["ContextBlock", "build_context_blocks"],
+        "evidence": ["Evidence", "build_evidence", "build_evidence_from_chunks"],
+        "guardrails": [
+            "DEFAULT_POLICY", "RetrievalPolicy", "create_permissive_policy", "create_strict_policy",
+            "sanitize_source_types", "validate_retrieval_request",
+        ],
+        "pipeline": ["PipelineResult", "Prompts", "quick_test", "run_rag_pipeline", "test_rag_pipeline"],
+        "prompts": ["Message", "assemble_chat_prompt", "assemble_conversation_prompt", "assemble_prompt"],
+        "rag": ["Rag", "open"],
+        "retrieval": ["retrieve_chunks"],
+    }  # fmt: skip
 
-def __getattr__(name: str) -> Any:
-    # LlamaIndex takes seconds to import; `rag-app --help` is not to wait for it
-    if name not in __all__:
+    def __getattr__(name):
+        # LlamaIndex takes seconds to import; `rag-app --help` is not to wait for it
+        from importlib import import_module
+
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(f"rag_app.library.{module}"), name)
         raise AttributeError(f"module 'rag_app' has no attribute {name!r}")
-    return getattr(import_module("rag_app.library"), name)
+
+    def __dir__():
+        return sorted({*globals(), *__all__, "open"})

@@ -25,8 +25,9 @@ from rag_app.db.people import People
 from rag_app.db.private import private_postgres
 from rag_app.db.session import Database, asyncpg_url
 from rag_app.db.sources import SourceLedger
-from rag_app.domain.errors import Misconfigured, NotFound, RagError
-from rag_app.domain.scope import Principal, Scope
+from rag_app.db.validations import Validations
+from rag_app.domain.errors import Misconfigured, RagError
+from rag_app.domain.scope import Scope
 from rag_app.ingestion.ingest import Ingestor
 from rag_app.ingestion.metadata import Target
 from rag_app.pipeline import Pipeline
@@ -39,7 +40,8 @@ from rag_app.settings import Settings
 if TYPE_CHECKING:
     from litestar import Litestar
 
-    from rag_app.api.collaborators import Collection
+    from rag_app.api.auth import PublicKeys
+    from rag_app.api.entrance import Entrance
     from rag_app.stores.postgres import PostgresBackend
     from rag_app.stores.qdrant import QdrantBackend
 
@@ -68,7 +70,7 @@ def database_urls(settings: Settings) -> Iterator[DatabaseUrls]:
         raise Misconfigured("RAG_DATABASE_OWNER_URL is set, RAG_DATABASE_URL is not: set both, or none of them")
     else:
         with private_postgres(chosen.home / "postgres") as server:
-            upgrade(server.owner_url, server.app_url, resource_folder("migrations"))
+            upgrade(server.owner_url, server.app_url, resource_folder("migrations"), gateway=chosen.gateway_role)
             yield DatabaseUrls(server.app_url, server.owner_url, private=True)
 
 
@@ -167,7 +169,7 @@ class Application:
     limiter: RateLimiter = field(init=False)
     keys: Keys = field(init=False)
     leases: Leases = field(init=False)
-    validations: None = field(init=False)
+    validations: Validations = field(init=False)
     generations: Generations = field(init=False)
     backends: Backends = field(init=False)
     embedder: BaseEmbedding = field(init=False)
@@ -180,7 +182,8 @@ class Application:
         self.database = Database(self.urls.app, self.settings.database.pool_size)
         self.people, self.ledger = People(self.database), SourceLedger(self.database)
         self.limiter, self.generations = RateLimiter(self.database), Generations(self.database)
-        self.keys, self.leases, self.validations = Keys(self.database), Leases(self.database), None
+        self.keys, self.leases = Keys(self.database), Leases(self.database)
+        self.validations = Validations(self.database)
         self.backends = Backends(self.settings, self.urls, self.ledger, self.generations)
         self.embedder, self.dimension = _embedder(self.settings)
         self.model = _chat_model(self.settings)
@@ -276,10 +279,9 @@ def create_app() -> "Litestar":
     """The HTTP application, for any ASGI server: `granian --interface asgi --factory rag_app.app:create_app`."""
     from litestar import Litestar
 
-    from rag_app.api.auth import Tokens
     from rag_app.api.collaborators import Collaborators
-    from rag_app.api.entrance import Entrance
     from rag_app.api.server import api
+    from rag_app.catalogue import Catalogue
 
     settings = Settings()
     configure_logging(settings)
@@ -302,27 +304,42 @@ def create_app() -> "Litestar":
             keys=application.keys,
             limiter=application.limiter,
             leases=application.leases,
-            catalogue=Catalogue(application),
+            catalogue=Catalogue(
+                application.indexes, application.backends.active, application.backends.open, application.database
+            ),
             validations=application.validations,
             readiness=application.readiness,
         ),
-        Entrance(Tokens(settings.jwt_secret(), settings.api.jwt_audience, settings.api.jwt_issuer)),
+        entrance(settings),
         version=version("rag-app"),
         lifespan=[lifespan],
     )
 
 
-class Catalogue:
-    """The indexes there are, as a principal sees them."""
+def entrance(settings: Settings) -> "Entrance":
+    """Whom the HTTP API lets in. Raises Misconfigured for a secret, keys or origins that cannot be used."""
+    from rag_app.api.auth import Tokens
+    from rag_app.api.entrance import Entrance, origins
 
-    def __init__(self, application: Application) -> None:
-        self._application = application
+    chosen = settings.api
+    key = public_keys(settings) or settings.jwt_secret()
+    return Entrance(
+        Tokens(key, chosen.jwt_audience, chosen.jwt_issuer),
+        chosen.session_cookie,
+        origins(chosen.origins),
+        chosen.default_organization,
+    )
 
-    async def collections(self, principal: Principal) -> list["Collection"]:
-        return []
 
-    async def collection(self, name: str, principal: Principal) -> "Collection":
-        raise NotFound("collection", name)
+def public_keys(settings: Settings) -> "PublicKeys | None":
+    """Of the identity provider that issues the tokens; None where they are signed with a secret."""
+    from rag_app.api.auth import PublicKeys
+
+    if settings.api.jwt_jwks_url is not None:
+        return PublicKeys.at(settings.api.jwt_jwks_url)
+    if settings.api.jwt_key_file is not None:
+        return PublicKeys.in_file(settings.api.jwt_key_file)
+    return None
 
 
 def configure_logging(settings: Settings) -> None:

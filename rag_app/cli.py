@@ -16,9 +16,11 @@ app = typer.Typer(
 db = typer.Typer(help="The database schema.")
 sources = typer.Typer(help="What has been ingested.")
 orgs = typer.Typer(help="Organizations, their members and sites.")
+keys = typer.Typer(help="API keys: each belongs to an organization.")
 app.add_typer(db, name="db")
 app.add_typer(sources, name="sources")
 app.add_typer(orgs, name="orgs")
+app.add_typer(keys, name="keys")
 
 Index = Annotated[str, typer.Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
 Org = Annotated[str, typer.Option("--org", "-o", metavar="O", help="organization: slug or id")]
@@ -171,11 +173,15 @@ def orgs_list(as_json: Json = False) -> None:
 def orgs_add_member(
     org: Annotated[str, typer.Argument(help="slug or id")],
     user: Annotated[str, typer.Argument(help="name (an e-mail address, say) or id; a new name makes a new user")],
+    subject: Annotated[
+        str | None,
+        typer.Option(metavar="SUB", help="the `sub` of the user's tokens, if an identity provider issues them"),
+    ] = None,
 ) -> None:
     """Let a user see an organization's content."""
     from rag_app import commands
 
-    print(commands.add_member(org, user))
+    print(commands.add_member(org, user, subject))
 
 
 @orgs.command("add-site")
@@ -188,18 +194,61 @@ def orgs_add_site(
     print(commands.add_site(org, site))
 
 
+@keys.command("create")
+def keys_create(
+    org: Org,
+    name: Annotated[str, typer.Option("--name", "-n", metavar="N", help="what it is for")],
+    indexes: Annotated[
+        list[str] | None, typer.Option("--index", "-i", metavar="I", help="an index it may search; repeatable; all by default")
+    ] = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Make an API key, and print it: this once.
+
+    It goes into a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
+    """
+    from rag_app import commands
+
+    commands.create_key(org, name, indexes or None, as_json)
+
+
+@keys.command("list")
+def keys_list(
+    org: Annotated[str | None, typer.Option("--org", "-o", metavar="O", help="of this organization: slug or id")] = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """All API keys, as far as anybody can show them."""
+    from rag_app import commands
+
+    commands.list_keys(org, as_json)
+
+
+@keys.command("revoke")
+def keys_revoke(key: Annotated[str, typer.Argument(help="id, or how it begins, as `keys list` shows them")]) -> None:
+    """Refuse an API key from now on.
+
+    Every process does so at once. What is under way is answered.
+    """
+    from rag_app import commands
+
+    print(commands.revoke_key(key))
+
+
 @app.command()
 def token(
     user: Annotated[str, typer.Option(metavar="U", help="name or id")],
     hours: Annotated[float, typer.Option(min=0.01, max=8760, help="how long it is valid")] = 24.0,
+    client: Annotated[
+        str | None, typer.Option(metavar="extension", help="of a browser extension, which also sends x-ext-client")
+    ] = None,
 ) -> None:
     """Print a token for a user of the HTTP API.
 
-    It goes into a header: `Authorization: Bearer TOKEN`.
+    It goes into a header: `Authorization: Bearer TOKEN`. Where an identity provider issues the tokens, this does not.
     """
     from rag_app import commands
 
-    print(commands.token(user, hours))
+    print(commands.token(user, hours, client))
 
 
 @app.command()

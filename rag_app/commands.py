@@ -13,12 +13,14 @@ from uuid import UUID
 from llama_index.core.llms import ChatMessage
 
 from rag_app.answering.capabilities import capability_for
-from rag_app.app import Application, DatabaseUrls, database_urls, open_application
+from rag_app.app import Application, DatabaseUrls, database_urls, open_application, public_keys
+from rag_app.asking import question_of, scope_of, target_of
+from rag_app.db.keys import ApiKey
 from rag_app.db.migrate import current, upgrade
-from rag_app.domain.answer import Answer, Hit, Mode, Question
+from rag_app.domain.answer import Answer, Hit, Mode
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
-from rag_app.domain.source import Source, Visibility, source_id
+from rag_app.domain.scope import Scope
+from rag_app.domain.source import Source, source_id
 from rag_app.ingestion.documents import Document
 from rag_app.ingestion.ingest import Summary
 from rag_app.ingestion.metadata import Target, to_source
@@ -30,6 +32,8 @@ from rag_app.printing import (
     day,
     hit_json,
     hits_text,
+    key_json,
+    key_text,
     print_json,
     progress_bar,
     source_json,
@@ -38,7 +42,6 @@ from rag_app.printing import (
 )
 from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import embed_query
-from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.settings import Settings
 
@@ -67,7 +70,7 @@ def upgrade_database() -> str:
     with database_urls(settings) as urls:
         if urls.owner is None:
             raise Misconfigured("set RAG_DATABASE_OWNER_URL: migrating needs the role that owns the schema")
-        upgrade(urls.owner, urls.app, resource_folder("migrations"))
+        upgrade(urls.owner, urls.app, resource_folder("migrations"), gateway=settings.database.gateway_role)
 
         async def build() -> list[str]:
             application = Application(settings, urls)
@@ -78,30 +81,6 @@ def upgrade_database() -> str:
 
         made = asyncio.run(build())
     return "the schema is up to date" + (f"; built: {', '.join(made)}" if made else "")
-
-
-async def target_of(
-    application: Application, org: str, site: str | None, owner: str | None, visibility: str | None,
-    metadata: Mapping[str, object],
-) -> Target:  # fmt: skip
-    """Where documents go, by names. Raises NotFound and InvalidInput."""
-    organization = await application.people.organization(org)
-    owner_id = (await application.people.user(owner)).id if owner else None
-    public = organization.id == PUBLIC_ORGANIZATION
-    accepted = [Visibility.GLOBAL] if public else [Visibility.TEAM, Visibility.USER]
-    chosen = visibility or str(accepted[0])
-    if chosen not in accepted:
-        belongs = "what is global belongs to the organization public, and nothing else does"
-        raise InvalidInput("visibility", chosen, f"accepted for {org}: {', '.join(accepted)} ({belongs})")
-    if chosen == Visibility.USER and owner_id is None:
-        raise InvalidInput("visibility", chosen, "needs --owner: the user who sees it")
-    return Target(
-        org_id=organization.id,
-        site_id=(await application.people.site(organization.id, site)).id if site else None,
-        owner_id=owner_id,
-        visibility=Visibility(chosen),
-        metadata=metadata,
-    )
 
 
 def ingest(
@@ -136,25 +115,6 @@ def ingest(
     else:
         print(summary_text(summary))
     return bool(summary.failed)
-
-
-async def scope_of(application: Application, org: str, user: str | None = None, site: str | None = None) -> Scope:
-    """What an organization's member sees: its content and what is public; a user's private sources if named."""
-    organization = await application.people.organization(org)
-    return Scope(
-        frozenset({organization.id, PUBLIC_ORGANIZATION}),
-        (await application.people.user(user)).id if user else None,
-        (await application.people.site(organization.id, site)).id if site else None,
-    )
-
-
-def question_of(text: str, top_k: int, mode: str, filters: list[str]) -> Question:
-    """Raises InvalidInput for what is not a question."""
-    if not text.strip():
-        raise InvalidInput("question", text, "is empty")
-    if mode not in list(Mode):
-        raise InvalidInput("--mode", mode, f"accepted: {', '.join(Mode)}")
-    return Question(checked_text("question", text), tuple(parse_condition(each) for each in filters), top_k, Mode(mode))
 
 
 def search(
@@ -249,13 +209,15 @@ def list_organizations(as_json: bool) -> None:
         print("\n".join(f"{each.slug}\t{each.id}\t{each.name}" for each in found))
 
 
-def add_member(org: str, user: str) -> str:
+def add_member(org: str, user: str, subject: str | None = None) -> str:
     async def work(application: Application) -> str:
         organization = await application.people.organization(org)
         try:
             member = await application.people.user(user)
         except NotFound:
             member = await application.people.create_user(user)
+        if subject is not None:
+            await application.people.know_as(member, subject)
         await application.people.add_member(organization, member)
         return f"{member.name}\t{member.id}\tmember of {organization.slug}"
 
@@ -271,15 +233,51 @@ def add_site(org: str, site: str) -> str:
     return run(work)
 
 
-def token(user: str, hours: float) -> str:
+def create_key(org: str, name: str, indexes: list[str] | None, as_json: bool) -> None:
+    async def work(application: Application) -> tuple[ApiKey, str]:
+        # by their own names: an alias may point elsewhere one day
+        bound = None if indexes is None else [find_index(application.indexes, index).name for index in indexes]
+        return await application.keys.create(await application.people.organization(org), name, bound)
+
+    made, secret = run(work)
+    if as_json:
+        print_json({**key_json(made), "key": secret})
+    else:
+        print(secret)
+    print("keep it: it is not shown again, and only its hash is stored", file=sys.stderr)
+
+
+def list_keys(org: str | None, as_json: bool) -> None:
+    async def work(application: Application) -> list[ApiKey]:
+        return await application.keys.list(await application.people.organization(org) if org else None)
+
+    found = run(work)
+    if as_json:
+        print_json([key_json(each) for each in found])
+        return
+    for each in found:
+        print(key_text(each))
+    print(f"{len(found)} keys", file=sys.stderr)
+
+
+def revoke_key(key: str) -> str:
+    return key_text(run(lambda app: app.keys.revoke(key)))
+
+
+def token(user: str, hours: float, client: str | None) -> str:
+    from rag_app.api.auth import EXTENSION
+
+    if client not in {None, EXTENSION}:
+        raise InvalidInput("--client", client, f"accepted: {EXTENSION}")
+
     async def work(application: Application) -> str:
         found = await application.people.user(user)
-        return issue(application.settings, found.id, hours)
+        return issue(application.settings, found.id, hours, client)
 
     return run(work)
 
 
-def issue(settings: Settings, user: UUID, hours: float) -> str:
+def issue(settings: Settings, user: UUID, hours: float, client: str | None = None) -> str:
     """A token that this deployment accepts."""
     from rag_app.api.auth import issue_token
 
@@ -289,6 +287,7 @@ def issue(settings: Settings, user: UUID, hours: float) -> str:
         audience=settings.api.jwt_audience,
         issuer=settings.api.jwt_issuer,
         lifetime=timedelta(hours=hours),
+        client=client,
     )
 
 
@@ -320,6 +319,8 @@ def doctor() -> bool:
             else:
                 hello = application.model.chat([ChatMessage("Answer with one word: ready.")])
                 await check("answers", hello, f"{application.model.name} answers")
+            if (keys := public_keys(settings)) is not None:
+                await check("tokens", keys.named(None), f"signed by the keys of {keys.where}")
             where = f"private, in {settings.database.home / 'postgres'}" if urls.private else "as RAG_DATABASE_URL says"
             if not await check("PostgreSQL", application.database.check(), f"{where}; schema and role fit"):
                 return

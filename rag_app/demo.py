@@ -19,7 +19,8 @@ from uuid import UUID
 
 from rag_app.answering.capabilities import capability_for
 from rag_app.app import Application, database_urls, open_application
-from rag_app.commands import issue, question_of, scope_of, target_of
+from rag_app.asking import question_of, scope_of, target_of
+from rag_app.commands import issue
 from rag_app.db.people import Organization
 from rag_app.domain.answer import Answer
 from rag_app.domain.errors import Misconfigured, NotFound
@@ -36,6 +37,8 @@ from rag_app.settings import Settings
 NAMES = {"aurora": "Aurora", "birch": "Birch"}
 MEMBER = "mila@aurora.example"
 USERS = {MEMBER: "aurora", "jonas@birch.example": "birch"}
+ANYBODYS = "aurora"
+"""The organization of whoever asks without a token, on the paths that let them in."""
 _SECONDS_TO_SERVE = 60
 
 
@@ -70,6 +73,7 @@ def run_demo(*, check: bool) -> int:
         amiss, user = asyncio.run(load_and_ask())
         with _claim(api.host, api.port) as claim:
             url, token = http_url(*claim.getsockname()[:2]), issue(settings, user, hours=24)
+            os.environ["RAG_DEFAULT_ORGANIZATION"] = ANYBODYS  # for the server, which reads the settings again
             _say(_invitation(url, token))
             if check:
                 amiss += _serve_and_check(claim, url, token)
@@ -202,6 +206,11 @@ curl -s {url}/api/rag/search -H 'Content-Type: application/json' -H 'Authorizati
 
 curl -s {url}/api/rag/answer -H 'Content-Type: application/json' -H 'Authorization: Bearer {token}' \\
   -d '{json.dumps(ANSWER)}'
+
+For trying out, whoever sends no token is a member of {ANYBODYS} in /owner (RAG_DEFAULT_ORGANIZATION):
+
+curl -s {url}/owner/ask -H 'Content-Type: application/json' \\
+  -d '{json.dumps(OWNER_ASK)}'
 """
 
 
@@ -211,6 +220,42 @@ SEARCH = {
     "filters": {"source_type": "transcript"},
 }
 ANSWER = {"query_text": "What did the customer say about pricing?"}
+OWNER_ASK: dict[str, Any] = {"question": "What services did customers book this week?", "limit": 5}
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A request, and what of the reply is to be full, or empty."""
+
+    path: str
+    body: dict[str, Any]
+    shows: str
+    full: bool = True
+    with_token: bool = False
+
+
+_CHECKS = (
+    _Check("/api/rag/search", SEARCH, "results", with_token=True),
+    _Check("/api/rag/answer", ANSWER, "citations", with_token=True),
+    _Check("/owner/ask", OWNER_ASK, "sources"),
+    _Check(
+        "/owner/search",
+        {
+            "query": "haircut booking",
+            "date_from": "2026-01-10",
+            "date_to": "2026-01-15",
+            "source_types": ["call_transcript"],
+            "min_similarity": 0.4,
+        },
+        "results",
+    ),
+    _Check(
+        "/owner/ask",
+        {"question": "What did this customer request in their calls?", "customer_id": 42, "limit": 10},
+        "sources",
+    ),
+    _Check("/owner/ask", {"question": "What is the weather like?", "min_similarity": 0.9}, "sources", full=False),
+)
 
 
 def _serve_and_check(claim: socket.socket, url: str, token: str) -> list[str]:
@@ -236,11 +281,12 @@ def _check_replies(url: str, token: str) -> list[str]:
         if time.monotonic() > deadline:
             return [f"the server is not ready: {_request(f'{url}/health/ready')}"]
         time.sleep(0.2)
-    for path, body, key in (("/api/rag/search", SEARCH, "results"), ("/api/rag/answer", ANSWER, "citations")):
-        status, reply = _request(url + path, body, token)
-        _say(f"POST {path}: {status}, {len(reply.get(key, []))} {key}")
-        if status != 200 or not reply.get(key):
-            amiss.append(f"{path}: {status} {reply}")
+    for check in _CHECKS:
+        status, reply = _request(url + check.path, check.body, token if check.with_token else None)
+        shown = reply.get(check.shows)
+        _say(f"POST {check.path}: {status}, {len(shown or ())} {check.shows}")
+        if status != 200 or shown is None or bool(shown) != check.full:
+            amiss.append(f"{check.path}: {status} {reply}")
     status, _ = _request(url + "/api/rag/search", SEARCH)
     if status != 401:
         amiss.append(f"a request without a token got {status} instead of 401")

@@ -2,12 +2,13 @@
 
 The capability picks the index, retrieval policy and prompt; its query engine retrieves hits, cuts and folds them,
 judges whether they are good enough, writes an answer whose every claim cites a hit, and verifies the citations.
-A surface calls `search` or `answer`; nothing else leads from a question to an answer.
+A surface calls `search`, `answer` or `stream`; nothing else leads from a question to an answer.
 """
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -16,12 +17,12 @@ from llama_index.core.schema import QueryBundle
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain.answer import Answer, Delta, Event, Found, Hit, Question
+from rag_app.domain.answer import Answer, Event, Hit, Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.retrieval.postprocessors import OwnerPreference, SimilarityCutoff
+from rag_app.retrieval.postprocessors import Best, OwnerPreference, SimilarityCutoff
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 
@@ -52,7 +53,7 @@ class Pipeline:
         """
         retriever = await self.retriever(index, question, scope)
         found = await retriever.aretrieve(QueryBundle(question.text))
-        for postprocessor in _cut(question):
+        for postprocessor in _chosen(question):
             found = await postprocessor.apostprocess_nodes(found)
         return to_hits(found)
 
@@ -64,19 +65,24 @@ class Pipeline:
         started = time.perf_counter()
         engine = await self.engine(capability, question, scope)
         answer = await engine.answer(question)
-        log.info(
-            "answered capability=%s refused=%s confidence=%s citations=%d model=%s ms=%d",
-            capability, answer.refused, answer.confidence, len(answer.citations), answer.model,
-            1000 * (time.perf_counter() - started),
-        )  # fmt: skip
+        _record(capability, answer, started)
         return answer
 
-    async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncIterator[Event]:
-        """`answer`, as it comes: Found, the text in Deltas, then the whole Answer."""
-        answer = await self.answer(capability, question, scope)
-        yield Found(answer.hits)
-        yield Delta(answer.text)
-        yield answer
+    async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
+        """`answer`, as it comes: Found, the text in Deltas, then the whole Answer.
+
+        What goes wrong before the model is asked is raised before Found. Close it when nobody listens any longer.
+        """
+        started = time.perf_counter()
+        answer = None
+        try:
+            engine = await self.engine(capability, question, scope)
+            async with aclosing(engine.stream(question)) as events:
+                async for event in events:
+                    answer = event if isinstance(event, Answer) else None
+                    yield event
+        finally:
+            _record(capability, answer, started)
 
     async def engine(self, capability: str, question: Question, scope: Scope) -> CapabilityEngine:
         """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly."""
@@ -85,21 +91,39 @@ class Pipeline:
             capability=chosen,
             rule=find_index(self._indexes, chosen.index).confidence,
             retriever=await self.retriever(chosen.index, question, scope),
-            postprocessors=[*_cut(question), *_preference(chosen, scope)],
+            postprocessors=_chosen(question, *_preference(chosen, scope)),
             synthesizer=self._synthesizer(chosen),
         )
 
     async def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:
-        """The LlamaIndex retriever of an index, for one scope, with the question's filters, mode and top_k."""
+        """The LlamaIndex retriever of an index, for one scope, with the question's filters and mode.
+
+        It finds as many chunks as the question wants fetched.
+        """
         spec = find_index(self._indexes, index)
         filters = check_filters(question.filters, spec)
         store = await self._open_store(spec, scope)
-        return ChunkRetriever(store, self._embedder, filters=filters, top_k=question.top_k, mode=question.mode)
+        fetch = max(question.fetch or 0, question.top_k)
+        return ChunkRetriever(store, self._embedder, filters=filters, top_k=fetch, mode=question.mode)
 
 
-def _cut(question: Question) -> list[BaseNodePostprocessor]:
-    return [] if question.threshold is None else [SimilarityCutoff(threshold=question.threshold)]
+def _chosen(question: Question, *ordering: BaseNodePostprocessor) -> list[BaseNodePostprocessor]:
+    """What makes the question's hits of the chunks that were retrieved: cut, ordered, limited."""
+    cut = [] if question.threshold is None else [SimilarityCutoff(threshold=question.threshold)]
+    return [*cut, *ordering, Best(top_k=question.top_k)]
 
 
 def _preference(capability: Capability, scope: Scope) -> list[BaseNodePostprocessor]:
     return [OwnerPreference(user=scope.user, public=PUBLIC_ORGANIZATION)] if capability.prefers_owner else []
+
+
+def _record(capability: str, answer: Answer | None, started: float) -> None:
+    """One line an exchange; without an answer where a stream failed or nobody listened to its end."""
+    elapsed_ms = 1000 * (time.perf_counter() - started)
+    if answer is None:
+        log.info("unanswered capability=%s ms=%d", capability, elapsed_ms)
+        return
+    log.info(
+        "answered capability=%s refused=%s confidence=%s citations=%d model=%s ms=%d",
+        capability, answer.refused, answer.confidence, len(answer.citations), answer.model, elapsed_ms,
+    )  # fmt: skip

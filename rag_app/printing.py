@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from rag_app.db.keys import ApiKey
 from rag_app.domain.answer import Answer, Hit
 from rag_app.domain.errors import UnreadableDocument
 from rag_app.domain.source import Source
@@ -94,6 +95,33 @@ def answer_text(answer: Answer) -> str:
 
 def source_json(source: Source) -> dict[str, Any]:
     return {"id": str(source.id), **asdict(source), "date": day(source.date)}
+
+
+def key_json(key: ApiKey) -> dict[str, Any]:
+    moments = {"created": key.created_at, "last_used": key.last_used_at, "revoked": key.revoked_at}
+    return {
+        "id": str(key.id),
+        "beginning": key.beginning,
+        "name": key.name,
+        "organization": key.organization.slug,
+        "indexes": key.indexes,
+        **{name: moment and moment.astimezone(UTC).isoformat(timespec="seconds") for name, moment in moments.items()},
+    }
+
+
+def key_text(key: ApiKey) -> str:
+    """One line: how it begins, name, organization, indexes, and the days of its life."""
+    revoked = f"revoked {_date(key.revoked_at)}" if key.revoked_at else "valid"
+    indexes = "all indexes" if key.indexes is None else ",".join(key.indexes)
+    parts = (
+        f"{key.beginning}...", key.name, key.organization.slug, indexes,
+        f"created {_date(key.created_at)}", f"last used {_date(key.last_used_at)}", revoked, str(key.id),
+    )  # fmt: skip
+    return "\t".join(parts)
+
+
+def _date(moment: datetime | None) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d}" if moment else "never"
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:

@@ -11,9 +11,8 @@ from multiprocessing import parent_process
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from rag_app.api.auth import Tokens
-from rag_app.app import DatabaseUrls, create_app, database_urls, open_application
-from rag_app.domain.errors import Misconfigured
+from rag_app.app import DatabaseUrls, create_app, database_urls, entrance, open_application
+from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.resources import resource_folder
 from rag_app.retrieval.index import load_indexes
 from rag_app.settings import Settings
@@ -119,11 +118,16 @@ def http_url(host: str, port: int) -> str:
 
 async def _prepare(settings: Settings, urls: DatabaseUrls, workers: int) -> None:
     """What could go wrong in a worker goes wrong here, in one line; and the secret is generated for all of them."""
-    Tokens(settings.jwt_secret())
+    entrance(settings)
     kinds = {spec.vector_store or settings.store.kind for spec in load_indexes(resource_folder("indexes")).values()}
     if workers > 1 and "qdrant" in kinds and not settings.store.qdrant_url:
         raise Misconfigured("local Qdrant serves one process: use --workers 1, or a Qdrant server by QDRANT_URL")
     async with open_application(settings, urls) as application:
+        if (default := settings.api.default_organization) is not None:
+            try:
+                await application.people.organization(default)
+            except NotFound as error:
+                raise Misconfigured(f"RAG_DEFAULT_ORGANIZATION: {error}") from error
         await application.finish_deletions()
 
 

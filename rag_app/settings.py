@@ -44,6 +44,11 @@ class DatabaseSettings(_Settings):
         alias="RAG_DATABASE_OWNER_URL",
         description="postgresql:// URL of the role that migrates and builds generations; only `db upgrade` needs it",
     )
+    gateway_role: str | None = Field(
+        None,
+        alias="RAG_DATABASE_GATEWAY_ROLE",
+        description="role that PostgREST, say, takes on to call the SQL functions; `db upgrade` grants it that use",
+    )
     pool_size: int = Field(
         10,
         alias="RAG_DATABASE_POOL_SIZE",
@@ -163,11 +168,35 @@ class ApiSettings(_Settings):
     jwt_secret: SecretStr | None = Field(
         None,
         alias="RAG_JWT_SECRET",
-        description="HS256 secret, 32 bytes or more; generated and kept under RAG_HOME where not set",
+        description="HS256 secret, 32 bytes or more; generated and kept under RAG_HOME where no key is configured",
+    )
+    jwt_jwks_url: str | None = Field(
+        None,
+        alias="RAG_JWT_JWKS_URL",
+        description="https:// URL of an identity provider's keys (JWKS), for RS256 and ES256 tokens",
+    )
+    jwt_key_file: Path | None = Field(
+        None, alias="RAG_JWT_KEY_FILE", description="the same keys in a file: JWKS, or public keys as PEM"
     )
     jwt_audience: str = Field("authenticated", alias="RAG_JWT_AUDIENCE", description="`aud` that tokens must carry")
     jwt_issuer: str | None = Field(
         None, alias="RAG_JWT_ISSUER", description="`iss` that tokens must carry; any where not set"
+    )
+    session_cookie: str = Field(
+        "rag_session",
+        alias="RAG_SESSION_COOKIE",
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="name of the cookie that holds a browser's token, where a surface takes one",
+    )
+    origins: str = Field(
+        "",
+        alias="RAG_ORIGINS",
+        description="origins whose pages may send that cookie: https://app.example, comma-separated",
+    )
+    default_organization: str | None = Field(
+        None,
+        alias="RAG_DEFAULT_ORGANIZATION",
+        description="slug or id: anybody without a credential reads its content, where a surface allows that",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", alias="RAG_LOG_LEVEL", description="least severe level that is logged"
@@ -193,9 +222,22 @@ class Settings:
         except ValidationError as error:
             problems = (f"{each['loc'][0]}={each['input']!r}: {each['msg']}" for each in error.errors())
             raise Misconfigured("; ".join(problems)) from None
+        api = self.api
+        keys = {
+            "RAG_JWT_SECRET": api.jwt_secret,
+            "RAG_JWT_JWKS_URL": api.jwt_jwks_url,
+            "RAG_JWT_KEY_FILE": api.jwt_key_file,
+        }
+        if len(chosen := [name for name, value in keys.items() if value is not None]) > 1:
+            raise Misconfigured(f"{' and '.join(chosen)} are set: tokens are signed with one of them; unset the other")
 
     def jwt_secret(self) -> str:
-        """The configured secret, or the one kept under RAG_HOME, generated at first use (readable by its owner)."""
+        """The configured secret, or the one kept under RAG_HOME, generated at first use (readable by its owner).
+
+        Raises Misconfigured where tokens are signed by somebody else.
+        """
+        if signer := self.api.jwt_jwks_url or self.api.jwt_key_file:
+            raise Misconfigured(f"tokens are issued by whoever holds the private keys to those of {signer}, not here")
         if self.api.jwt_secret is not None:
             return self.api.jwt_secret.get_secret_value()
         file = self.database.home / "jwt-secret"

@@ -9,6 +9,7 @@ It speaks plain JSON and, where the request says so, server-sent events, on any 
 """
 
 import json
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -17,13 +18,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server does with one request. `cut`: the connection is dropped half-way through the answer."""
+    """What the server does with one request. `cut`: the connection is dropped half-way through the answer.
+
+    It waits `delay_s` before the answer, and `pace_s` before each word of a streamed one.
+    """
 
     text: str = ""
     delay_s: float = 0.0
+    pace_s: float = 0.0
     status: int = 200
     retry_after: str | None = None
     malformed: bool = False
@@ -50,11 +57,12 @@ Script = Reply | Callable[[dict[str, Any]], Reply]
 
 
 class ScriptedModel:
-    """`url` ends in /v1; `requests` are those received so far."""
+    """`url` ends in /v1; `requests` are those received so far, `hung_up` the times at which clients left early."""
 
     def __init__(self, *script: Script) -> None:
         self.script = list(script) or [Reply("Scripted [Source 1].")]
         self.requests: list[Request] = []
+        self.hung_up: list[float] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -85,16 +93,22 @@ class ScriptedModel:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 reply = server._next(Request(self.path, dict(self.headers), body, time.monotonic()))
-                time.sleep(reply.delay_s)
                 try:
+                    self._wait(reply.delay_s)
                     if reply.status != 200:
                         self._json(reply, json.dumps({"error": {"message": f"scripted {reply.status}"}}))
                     elif body.get("stream"):
-                        self._events(reply)
+                        self._events(reply, body)
                     else:
                         self._json(reply, '{"id": "x", "choices": [{' if reply.malformed else json.dumps(_whole(reply)))
                 except (BrokenPipeError, ConnectionResetError):
                     self.close_connection = True  # the client gave up waiting
+                    server.hung_up.append(time.monotonic())
+
+            def _wait(self, seconds: float) -> None:
+                """A client that has said all it has to say is heard only when it leaves."""
+                if seconds and select.select([self.connection], [], [], seconds)[0]:
+                    raise ConnectionResetError
 
             def _json(self, reply: Reply, text: str) -> None:
                 content = text.encode()
@@ -107,15 +121,17 @@ class ScriptedModel:
                 self.wfile.write(content[: len(content) // 2] if reply.cut else content)
                 self.close_connection = reply.cut
 
-            def _events(self, reply: Reply) -> None:
+            def _events(self, reply: Reply, body: dict[str, Any]) -> None:
                 self.send_response(200)
                 self.send_header("Content-Type", "text/event-stream")
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                events = [f"data: {json.dumps(event)}\n\n" for event in _pieces(reply)]
+                told = [_usage_of(reply)] if body.get("stream_options", {}).get("include_usage") else []
+                events = [f"data: {json.dumps(event)}\n\n" for event in [*_pieces(reply), *told]]
                 if reply.malformed:
                     events = ['data: {"choices": [{\n\n']
                 for event in events[: len(events) // 2] if reply.cut else [*events, "data: [DONE]\n\n"]:
+                    self._wait(reply.pace_s)
                     self._chunk(event.encode())
                 if not reply.cut:
                     self._chunk(b"")
@@ -143,7 +159,19 @@ def _whole(reply: Reply) -> dict[str, Any]:
         "created": 0,
         "model": reply.model,
         "choices": [] if reply.empty_choices else [choice],
-        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+        "usage": USAGE,
+    }
+
+
+def _usage_of(reply: Reply) -> dict[str, Any]:
+    """The last event of a streamed reply, for who asks for it."""
+    return {
+        "id": "scripted",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": reply.model,
+        "choices": [],
+        "usage": USAGE,
     }
 
 

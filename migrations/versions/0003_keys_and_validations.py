@@ -1,4 +1,4 @@
-"""API keys, requests under way, validation runs and judgments.
+"""API keys, subjects of identity providers, requests under way, validation runs and judgments.
 
 Revision ID: 0003
 Revises: 0002
@@ -12,6 +12,7 @@ branch_labels = None
 depends_on = None
 
 TABLES = [
+    "ALTER TABLE users ADD COLUMN subject text CONSTRAINT uq_users_subject UNIQUE",
     """
     CREATE UNLOGGED TABLE request_leases (
         id uuid CONSTRAINT pk_request_leases PRIMARY KEY,
@@ -87,3 +88,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table in ("judgments", "validations", "api_keys", "request_leases"):
         op.execute(f"DROP TABLE {table}")
+    op.execute("ALTER TABLE users DROP COLUMN subject")

@@ -90,6 +90,7 @@ CAPABILITIES: tuple[Capability, ...] = (
         ),
         keeps_admission=True,
         top_k=5,
+        chunks_per_source=50,  # as many as may be asked for: only the tokens bound what is read
         max_sources=50,
         max_sentences=7,
     ),

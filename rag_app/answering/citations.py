@@ -14,9 +14,20 @@ QUOTE_LENGTH = 300
 _LOOSE = re.compile(r"\[\s*sources?[\s:#]*([0-9][^\[\]]*)\]", re.IGNORECASE)
 _LISTED = re.compile(r"(?:[0-9\s,;&#–-]|and\b|to\b|sources?\b)*", re.IGNORECASE)
 _RANGE = re.compile(r"([0-9]{1,3})\s*(?:[-–]|\bto\b)\s*(?:sources?\s*)?([0-9]{1,3})", re.IGNORECASE)
+_OPEN = re.compile(
+    r"(?:\[\s*(?:sources?[\s:#]*(?:[0-9][^\[\]]*)?)?)*"
+    r"\[\s*(?:s|so|sou|sour|sourc|sources?[\s:#]*(?:[0-9][^\[\]]*)?)?\Z",
+    re.IGNORECASE,
+)
 _DROPPED = re.compile(r"[ \t]*(?:\0[ \t]*)+")
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
-_BEHIND = re.compile(r"[ \t]*([.!?。！？]+[\"'”’)]*)[ \t]*(\[Source [0-9]+\](?:[ \t]*\[Source [0-9]+\])*)[.!?]*")
+_BEHIND = re.compile(
+    r"""[ \t]*(?<![.!?。！？])([.!?。！？]++["'”’)]*)[ \t]*(\[Source [0-9]+\](?:[ \t]*\[Source [0-9]+\])*)([.!?]*)"""
+)
+# The end of a sentence, perhaps: what may stand between two, and the beginning of a word that nothing reaches over.
+_END = re.compile(
+    r"""[.!?。！？\n][\s.!?。！？"'”’)]*+(?:[^\s.!?。！？"'”’)]{12}|[^\s.!?。！？"'”’)]++(?=.))""", re.DOTALL
+)
 _STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -43,23 +54,38 @@ class Checked:
     blocks: tuple[int, ...]
 
 
-def check(text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None) -> Checked:
+def check(
+    text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None, cut_off: bool = False
+) -> Checked:
     """Keep the citations of blocks 1..`known`, drop the others, cut the text at its limits, number what is left.
 
     Read are `[Source 1]`, `[source 1, 2]`, `[Source 1, Source 2]`, `[Sources 1 and 2]`, `[Sources 1-3]`; written is
-    `[Source 1] [Source 2]`, before the full stop. Doing it twice changes nothing.
+    `[Source 1] [Source 2]`, before the full stop. Doing it twice changes nothing. Of a text that was `cut_off` the
+    unfinished sentence at its end is left out, unless there is no other.
 
     >>> check("Open daily. [source 3, 9] Closed on Sunday [Source 7].", known=5)
     Checked(text='Open daily [Source 1]. Closed on Sunday.', blocks=(3,))
     """
-    text, before = text.replace("\0", "").strip(), None
-    while text != before:  # taking one thing out may uncover another: "[Source [Source 99]1]"
-        before = text
-        text = _DROPPED.sub(_closed, _LOOSE.sub(lambda found: _written(found, known), text))
-        text = _bounded(_BEHIND.sub(_swapped, text), max_sentences, max_words).strip()
-    blocks = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
-    order = {block: number for number, block in enumerate(blocks, 1)}
-    return Checked(_MARKER.sub(lambda found: f"[Source {order[int(found[1])]}]", text), blocks)
+    finished, rest = _sentences(_tidy(text, known).rstrip())
+    pieces = [*finished, *sentence_pieces(rest)]
+    if cut_off and len(pieces) > 1 and not pieces[-1].rstrip().endswith((".", "!", "?", "]", ")", '"')):
+        pieces.pop()
+    return _numbered(_bounded(pieces, max_sentences, max_words))
+
+
+def check_begun(text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None) -> Checked:
+    """The whole sentences with which the result of `check` begins, however the text goes on.
+
+    >>> check_begun("Open daily. [Source 3] Closed on Sunday. [Sour", known=5)
+    Checked(text='Open daily [Source 1].', blocks=(3,))
+    """
+    finished, _ = _sentences(_OPEN.sub("", _tidy(text, known)))
+    return _numbered(_bounded(finished, max_sentences, max_words))
+
+
+def may_end_sentence(text: str) -> bool:
+    """Whether `check_begun` may find more than it did before this came: it is not worth calling for every word."""
+    return re.search(r"[.!?。！？\n]", text) is not None
 
 
 def cite(checked: Checked, context: Context) -> tuple[Citation, ...]:
@@ -107,17 +133,6 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(word[:-1] if word.endswith("s") and len(word) > 3 else word for word in words) - _STOP_WORDS
 
 
-def without_unfinished(text: str) -> str:
-    """A text that a model was cut off in, up to the last finished sentence; as it is where there is none.
-
-    >>> without_unfinished("Open daily [Source 1]. Closed on")
-    'Open daily [Source 1].'
-    """
-    *finished, last = sentence_pieces(text) or [""]
-    whole = last.rstrip().endswith((".", "!", "?", "]", ")", '"'))
-    return text if whole or not finished else "".join(finished).rstrip()
-
-
 def admission(text: str) -> str | None:
     """The sentences in which a model says that it lacks the information, or None where it says nothing of the kind.
 
@@ -125,6 +140,40 @@ def admission(text: str) -> str | None:
     "I don't have enough information to answer this."
     """
     return " ".join(sentence for sentence in sentences(text) if _ADMISSION.search(sentence)) or None
+
+
+def _tidy(text: str, known: int) -> str:
+    """The text with every citation as it is written, where it belongs."""
+    text, before = text.replace("\0", "").lstrip(), None
+    while text != before:  # taking one thing out may uncover another: "[Source [Source 99]1]"
+        before = text
+        text = _DROPPED.sub(_closed, _LOOSE.sub(lambda found: _written(found, known), text))
+        text = _BEHIND.sub(_swapped, text).lstrip()
+    return text
+
+
+def _sentences(text: str) -> tuple[list[str], str]:
+    """The sentences that nothing behind the text can change, and the rest.
+
+    Whether a sentence has ended is asked with no more of the text in sight than the next word: with all of it, a
+    quotation mark at the end could make one sentence of two at the beginning.
+    """
+    finished: list[str] = []
+    start = at = 0
+    while end := _END.search(text, at):
+        first, *others = sentence_pieces(text[start : end.end()])
+        if others:
+            finished.append(first)
+            start += len(first)
+        at = start if others else end.end()
+    return finished, text[start:]
+
+
+def _numbered(text: str) -> Checked:
+    text = text.strip()
+    blocks = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
+    order = {block: number for number, block in enumerate(blocks, 1)}
+    return Checked(_MARKER.sub(lambda found: f"[Source {order[int(found[1])]}]", text), blocks)
 
 
 def _written(found: re.Match[str], known: int) -> str:
@@ -145,30 +194,32 @@ def _closed(gap: re.Match[str]) -> str:
 def _swapped(found: re.Match[str]) -> str:
     """Citations behind a full stop go before it, so that a sentence holds its own: "A. [Source 1]" -> "A [Source 1]."."""
     next_word = found.string[found.end() :].lstrip(" \t")[:1]
-    return found[0] if next_word.islower() else f" {found[2]}{found[1]}"  # "[Source 2] says ..." is a subject
+    subject = next_word.islower() and not found[3]  # "[Source 2] says ..."
+    return found[0] if subject else f" {found[2]}{found[1]}"
 
 
-def _bounded(text: str, max_sentences: int | None, max_words: int | None) -> str:
-    """The text up to the last sentence that is within both limits; a first sentence too long is cut between words."""
+def _bounded(pieces: Iterable[str], max_sentences: int | None, max_words: int | None) -> str:
+    """The sentences that are within both limits; a first one too long is cut between words."""
     kept, count, words = "", 0, 0
-    for piece in sentence_pieces(text):
-        count += bool(piece.strip())
-        words += len(_words(piece))
+    for piece in pieces:
+        found = len(_words(piece))
+        count, words = count + bool(found), words + found
         if max_words is not None and words > max_words and not kept.strip():
             return _cut(piece, max_words)
         if (max_sentences is not None and count > max_sentences) or (max_words is not None and words > max_words):
-            return kept.rstrip()
+            return kept
         kept += piece
     return kept
 
 
 def _words(text: str) -> list[re.Match[str]]:
     """Its words in place; citations are none."""
-    return list(re.finditer(r"\S*\w\S*", _MARKER.sub(lambda found: " " * len(found[0]), text)))
+    blank = _MARKER.sub(lambda found: " " * len(found[0]), text)
+    return [word for word in re.finditer(r"\S+", blank) if re.search(r"\w", word[0])]
 
 
 def _cut(sentence: str, max_words: int) -> str:
     """Its first words; what it cites beyond them stays."""
-    kept = sentence[: _words(sentence)[max_words - 1].end()]
+    kept = sentence[: _words(sentence)[max_words - 1].end()].rstrip(".!?。！？…")
     lost = dict.fromkeys(number for number in _MARKER.findall(sentence[len(kept) :]))
     return " ".join([f"{kept}…", *(f"[Source {number}]" for number in lost if f"[Source {number}]" not in kept)])

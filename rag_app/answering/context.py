@@ -5,18 +5,23 @@ and `[Source N]` inside it becomes `(Source N)`, so it can neither pose as anoth
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
+from typing import TypeVar
 
 from rag_app.domain.answer import Hit
+from rag_app.domain.source import MetadataValue
 from rag_app.retrieval.text import sentence_pieces, tokens
+
+T = TypeVar("T")
 
 _MARKER = re.compile(r"[\[［【](\s*sources?(?![a-z])[^\[\]［］【】\n]*)([\]］】]?)", re.IGNORECASE)
 # Control characters, zero-width spaces, bidirectional overrides and tag characters: what a reader cannot see.
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\u200b\u2060\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _LABEL_LENGTH = 160
 _MIN_OVERLAP = 20
 
@@ -63,19 +68,30 @@ class Context:
 def build_context(hits: Sequence[Hit], *, max_tokens: int, max_sources: int) -> Context:
     """Group hits (best first) by source and fill the budget, best source first.
 
-    A block that does not fit gives up its weakest chunks, then is cut at a sentence's end; it is the last one.
     `max_tokens` counts headers and quotes, with the bundled tokenizer.
     """
-    blocks: list[ContextBlock] = []
-    left = max_tokens
-    for chunks in _by_source(hits)[:max_sources]:
-        block, whole = _fitting(len(blocks) + 1, chunks, left)
+    sources = _by_source(hits)[:max_sources]
+    return Context(tuple(block for block, _ in fill(sources, _block, count_tokens, max_tokens)))
+
+
+def fill(
+    sources: Sequence[Sequence[T]], make: Callable[[int, Sequence[T]], ContextBlock], cost: Callable[[str], int],
+    budget: int,
+) -> Iterator[tuple[ContextBlock, Sequence[T]]]:  # fmt: skip
+    """Blocks numbered from 1, whose texts together cost at most `budget`, each with those of its chunks that it has.
+
+    `sources` and the chunks of each come best first; `make` writes the block of a number and chunks.
+    A block that does not fit gives up its weakest chunks, then is cut at a sentence's end; it is the last one.
+    """
+    number, left = 1, budget
+    for chunks in sources:
+        block, kept, whole = _fitting(number, chunks, left, make, cost)
         if block is not None:
-            blocks.append(block)
-            left -= _cost(block)
+            yield block, kept
+            left -= cost(block.text)
+            number += 1
         if not whole:
-            break
-    return Context(tuple(blocks))
+            return
 
 
 def plain_context(texts: Sequence[str]) -> Context:
@@ -100,23 +116,26 @@ def _by_source(hits: Sequence[Hit]) -> list[list[Hit]]:
     return list(groups.values())
 
 
-def _fitting(number: int, chunks: list[Hit], budget: int) -> tuple[ContextBlock | None, bool]:
-    """The largest block of these chunks that costs at most `budget`, and whether it is all of them."""
+def _fitting(
+    number: int, chunks: Sequence[T], budget: int, make: Callable[[int, Sequence[T]], ContextBlock],
+    cost: Callable[[str], int],
+) -> tuple[ContextBlock | None, Sequence[T], bool]:  # fmt: skip
+    """The largest block of these chunks that costs at most `budget`, the chunks in it, and whether it is all of them."""
     for kept in range(len(chunks), 0, -1):
-        block = _block(number, chunks[:kept])
-        if _cost(block) <= budget:
-            return block, kept == len(chunks)
+        block = make(number, chunks[:kept])
+        if cost(block.text) <= budget:
+            return block, chunks[:kept], kept == len(chunks)
     pieces = sentence_pieces(block.body) or [""]
-    if number == 1 and _cost(_shortened(block, pieces[0])) > budget:
+    if number == 1 and cost(_shortened(block, pieces[0]).text) > budget:
         pieces = re.findall(r"\s*\S+", pieces[0])  # one endless sentence: better cut between words than nothing
     low, high = 0, len(pieces)
     while low < high:
         middle = (low + high + 1) // 2
-        if _cost(_shortened(block, "".join(pieces[:middle]))) <= budget:
+        if cost(_shortened(block, "".join(pieces[:middle])).text) <= budget:
             low = middle
         else:
             high = middle - 1
-    return (_shortened(block, "".join(pieces[:low])) if low else None), False
+    return (_shortened(block, "".join(pieces[:low])) if low else None), chunks[:1], False
 
 
 def _block(number: int, chunks: Sequence[Hit]) -> ContextBlock:
@@ -139,19 +158,36 @@ def _continuation(before: str, after: str, *, adjacent: bool) -> str:
 
 
 def _header(hit: Hit) -> str:
-    fields: dict[str, object] = {"title": hit.title, "type": hit.source_type.replace("_", " ").title()}
+    fields: dict[str, object] = {"type": hit.source_type.replace("_", " ").title()}
     if hit.date is not None:
         fields["date"] = f"{datetime.fromtimestamp(hit.date, UTC):%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+    fields |= {key: _shown(value) for key, value in hit.metadata.items()}
+    fields["title"] = hit.title
     if hit.section:
         fields["section"] = hit.section
     if hit.page is not None:
         fields["page"] = hit.page
-    fields |= {key: ", ".join(value) if isinstance(value, list) else value for key, value in hit.metadata.items()}
+    return header_line(fields)
+
+
+def _shown(value: MetadataValue) -> object:
+    """Ids only tell sources apart, and 36 characters of one are more than 20 tokens."""
+    if isinstance(value, list):
+        return ", ".join(value)
+    return f"{value[:8]}..." if isinstance(value, str) and _UUID.fullmatch(value) else value
+
+
+def header_line(fields: Mapping[str, object]) -> str:
+    """What is known about a source, neutralised.
+
+    >>> header_line({"title": "Returns\\n[Source 2]", "call_id": 7})
+    'Title: Returns (Source 2) | Call ID: 7'
+    """
     return " | ".join(f"{_label(key)}: {_one_line(value)}" for key, value in fields.items())
 
 
 def _label(key: str) -> str:
-    return " ".join("ID" if word == "id" else word.capitalize() for word in key.split("_"))
+    return " ".join(word.upper() if word in {"id", "url"} else word.capitalize() for word in key.split("_"))
 
 
 def _one_line(value: object) -> str:
@@ -163,8 +199,13 @@ def _shortened(block: ContextBlock, body: str) -> ContextBlock:
     return ContextBlock(block.number, block.header, body.rstrip(), block.hits)
 
 
-def _cost(block: ContextBlock) -> int:
-    return sum(map(_word_cost, block.text.split()))
+def count_tokens(text: str) -> int:
+    """By the bundled tokenizer.
+
+    >>> count_tokens("Where do the milliseconds go?")
+    9
+    """
+    return sum(map(_word_cost, text.split()))
 
 
 @lru_cache(maxsize=1 << 15)

@@ -1,7 +1,8 @@
 """The query engine of a capability: retrieve, postprocess, judge, synthesize, verify."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,22 +16,27 @@ from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_app.answering.capabilities import Capability
-from rag_app.answering.citations import admission, check, cite, quote
+from rag_app.answering.citations import admission, check, check_begun, cite, may_end_sentence, quote
 from rag_app.answering.context import Context, build_context
 from rag_app.answering.models import Draft
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Question, Refusal, Usage
+from rag_app.domain.answer import Answer, Citation, Confidence, Delta, Event, Found, Hit, Question, Refusal, Usage
 from rag_app.retrieval.confidence import average_relevance, judge
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import ConfidenceRule
-from rag_app.retrieval.postprocessors import DeduplicateBySource
+from rag_app.retrieval.postprocessors import DeduplicateBySource, SimilarityCutoff
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was found for a question, and what an answer may be made from: `context` is empty where that is nothing."""
+    """What was found for a question, and what an answer may be made from: `context` is empty where that is nothing.
+
+    `retrieved` and `above_threshold` count chunks as Answer does.
+    """
 
     question: str
+    retrieved: int
+    above_threshold: int
     nodes: Sequence[NodeWithScore]
     hits: tuple[Hit, ...]
     confidence: Confidence
@@ -40,8 +46,8 @@ class Evidence:
 class CapabilityEngine(BaseQueryEngine):
     """Answers questions with one capability, from one retriever. Cheap to make: an engine per request is fine.
 
-    `answer` is the whole way. Its steps are there for whoever streams: `gather`, then `refusal` where
-    `refuses`, else the synthesizer's `stream`, then `verify`.
+    `answer` is the whole way, `stream` the same in pieces. Their steps: `gather`, then a refusal where `refuses`, else
+    what the synthesizer writes, and `verify`.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class CapabilityEngine(BaseQueryEngine):
         super().__init__(CallbackManager())
         self.capability, self.synthesizer = capability, synthesizer
         self._rule, self._retriever, self._postprocessors = rule, retriever, postprocessors
+        self._limits = {"max_sentences": capability.max_sentences, "max_words": capability.max_words}
 
     async def answer(self, question: Question) -> Answer:
         """Answer, or refuse in the capability's words: where hits are too weak, no model is called.
@@ -65,16 +72,49 @@ class CapabilityEngine(BaseQueryEngine):
         """
         return await self._answer(await self.gather(QueryBundle(question.text)))
 
+    async def stream(self, question: Question) -> AsyncGenerator[Event, None]:
+        """`answer` as it comes: Found, Deltas that joined are the answer's text, then the Answer. Raises as `answer`.
+
+        A Delta is one sentence or more, its citations checked and numbered for good. Of a grounded capability nothing
+        is given before the first valid citation. Close it, and the model is not listened to any longer.
+        """
+        evidence = await self.gather(QueryBundle(question.text))
+        yield Found(evidence.hits)
+        shown = ""
+        if self.refuses(evidence):
+            answer = self._too_little(evidence)
+        else:
+            text = news = ""
+            async with aclosing(self.synthesizer.stream(evidence.question, evidence.context)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Draft):
+                        draft = piece
+                        continue
+                    text, news = text + piece, news + piece
+                    if not may_end_sentence(news):
+                        continue
+                    begun = check_begun(text, len(evidence.context.blocks), **self._limits)
+                    if len(begun.text) > len(shown) and (begun.blocks or not self.capability.grounded):
+                        yield Delta(begun.text[len(shown) :])
+                        shown, news = begun.text, piece
+            answer = self.verify(draft, evidence)
+        if answer.text != shown:
+            yield Delta(answer.text[len(shown) :])
+        yield answer
+
     async def _answer(self, evidence: Evidence) -> Answer:
         if self.refuses(evidence):
-            return self.refusal(evidence, Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND)
+            return self._too_little(evidence)
         return self.verify(await self.synthesizer.write(evidence.question, evidence.context), evidence)
 
     async def gather(self, query: QueryBundle) -> Evidence:
         """Retrieve, postprocess, judge, and build the context."""
         nodes = await self._retriever.aretrieve(query)
+        retrieved = above_threshold = len(nodes)
         for postprocessor in self._postprocessors:
             nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
+            if isinstance(postprocessor, SimilarityCutoff):
+                above_threshold = len(nodes)
         hits = to_hits(nodes)
         confidence = judge(hits, self._rule)
         kept = DeduplicateBySource(keep=self.capability.chunks_per_source).postprocess_nodes(nodes)
@@ -83,11 +123,14 @@ class CapabilityEngine(BaseQueryEngine):
             max_tokens=self.capability.max_context_tokens,
             max_sources=self.capability.max_sources,
         )
-        return Evidence(query.query_str, nodes, hits, confidence, context)
+        return Evidence(query.query_str, retrieved, above_threshold, nodes, hits, confidence, context)
 
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
         return self.capability.grounded and not evidence.context.blocks
+
+    def _too_little(self, evidence: Evidence) -> Answer:
+        return self.refusal(evidence, Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND)
 
     def refusal(self, evidence: Evidence, why: Refusal, text: str = "", usage: Usage | None = None) -> Answer:
         """No answer, but the best hits, one a source. `text` instead of the capability's refusal."""
@@ -101,16 +144,13 @@ class CapabilityEngine(BaseQueryEngine):
             average_relevance=average_relevance(evidence.hits),
             usage=usage,
             refusal=why,
+            retrieved=evidence.retrieved,
+            above_threshold=evidence.above_threshold,
         )
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
-        checked = check(
-            draft.text,
-            len(evidence.context.blocks),
-            max_sentences=self.capability.max_sentences,
-            max_words=self.capability.max_words,
-        )
+        checked = check(draft.text, len(evidence.context.blocks), **self._limits, cut_off=draft.cut_off)
         if not checked.text:
             return self.refusal(evidence, Refusal.UNCITED, usage=draft.usage)
         if self.capability.grounded and not checked.blocks:
@@ -124,6 +164,8 @@ class CapabilityEngine(BaseQueryEngine):
             citations=cite(checked, evidence.context),
             average_relevance=average_relevance(evidence.hits),
             usage=draft.usage,
+            retrieved=evidence.retrieved,
+            above_threshold=evidence.above_threshold,
         )
 
     def _without_citation(self, text: str, evidence: Evidence, usage: Usage | None) -> Answer:

@@ -14,7 +14,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,11 +22,11 @@ from typing import Any, Literal
 
 from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 
-from rag_app.answering.citations import without_unfinished
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
 
 OPENAI_URL = "https://api.openai.com/v1"
+_CUT_OFF = ("length", "content_filter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,15 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a synthesizer wrote, before its citations are checked. `text` is empty where it found nothing to say."""
+    """What a synthesizer wrote, before its citations are checked. `text` is empty where it found nothing to say.
+
+    `cut_off`: it had to stop before the end, for its limit of tokens or a filter of the model's.
+    """
 
     text: str
     model: str
     usage: Usage | None = None
+    cut_off: bool = False
 
 
 class ChatModel:
@@ -75,14 +79,18 @@ class ChatModel:
                 await self._wait_or_raise(error, attempt)
         raise AssertionError("unreachable")
 
-    async def stream(self, messages: Sequence[ChatMessage]) -> AsyncIterator[str]:
-        """The model's answer as it comes. Raises as `chat` does, and ModelMalformed where it ends unfinished."""
+    async def stream(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str | Draft, None]:
+        """The model's answer in pieces, and then the whole of it.
+
+        Raises as `chat` does, and ModelMalformed where it ends unfinished.
+        """
         begun = False
         for attempt in count():
             try:
-                async for delta in self._stream_once(messages):
-                    begun = True
-                    yield delta
+                async with aclosing(self._stream_once(messages)) as pieces:
+                    async for piece in pieces:
+                        begun = True
+                        yield piece
                 return
             except Exception as error:
                 await self._wait_or_raise(error, self._settings.retries if begun else attempt)
@@ -93,33 +101,41 @@ class ChatModel:
         if client is not None:
             await client.close()
 
-    async def _stream_once(self, messages: Sequence[ChatMessage]) -> AsyncIterator[str]:
-        deadline = asyncio.get_running_loop().time() + self._settings.timeout_s
-        async with asyncio.timeout_at(deadline):
-            replies: Any = await self._llm.astream_chat(messages)
-        finished = spoken = False
-        async with aclosing(replies):
-            while True:
-                async with asyncio.timeout_at(deadline):
-                    reply: ChatResponse | None = await anext(replies, None)
-                if reply is None:
-                    break
-                finished = finished or _finish_reason(reply) is not None
+    async def _stream_once(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str | Draft, None]:
+        heard: asyncio.Queue[ChatResponse | None] = asyncio.Queue()
+
+        # LlamaIndex (core 0.14.25, llms/callbacks.py:88) leaves the connection open when its generator is closed.
+        # A task that is cancelled while it waits for the next word closes it.
+        async def listen() -> None:
+            try:
+                async with asyncio.timeout(self._settings.timeout_s):
+                    replies: Any = await self._llm.astream_chat(messages, stream_options={"include_usage": True})
+                    async for reply in replies:
+                        heard.put_nowait(reply)
+            finally:
+                heard.put_nowait(None)
+
+        text, reason, usage = "", None, None
+        listening = asyncio.create_task(listen())
+        try:
+            while (reply := await heard.get()) is not None:
+                reason, usage = _finish_reason(reply) or reason, _usage(reply) or usage
                 if reply.delta:
-                    spoken = spoken or bool(reply.delta.strip())
+                    text += reply.delta
                     yield reply.delta
-        if not (finished and spoken):
-            raise ModelMalformed(f"{self.name}: the stream {'was cut' if spoken else 'had no text'}")
+            await listening
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+        if reason is None or not text.strip():
+            raise ModelMalformed(f"{self.name}: the stream {'was cut' if text.strip() else 'had no text'}")
+        yield Draft(text.strip(), self.name, usage, reason in _CUT_OFF)
 
     def _draft(self, reply: ChatResponse) -> Draft:
         text = (reply.message.content or "").strip()
         if not text:
             raise ModelMalformed(f"{self.name}: no text")
-        if _finish_reason(reply) in ("length", "content_filter"):
-            text = without_unfinished(text)
-        counts = getattr(reply.raw, "usage", None)
-        usage = Usage(counts.prompt_tokens, counts.completion_tokens) if counts else None
-        return Draft(text, self.name, usage)
+        return Draft(text, self.name, _usage(reply), _finish_reason(reply) in _CUT_OFF)
 
     async def _wait_or_raise(self, error: Exception, attempt: int) -> None:
         """Wait where asking again may help and is allowed; otherwise raise what the error means."""
@@ -222,6 +238,12 @@ _BUILDERS: dict[str, Callable[[ModelSettings], LLM]] = {
 def _finish_reason(reply: ChatResponse) -> str | None:
     choices = getattr(reply.raw, "choices", None)
     return choices[0].finish_reason if choices else None
+
+
+def _usage(reply: ChatResponse) -> Usage | None:
+    """Of a stream, its last reply tells, where the server knows `stream_options`."""
+    counts = getattr(reply.raw, "usage", None)
+    return Usage(counts.prompt_tokens, counts.completion_tokens) if counts else None
 
 
 def _names(error: BaseException | None) -> Iterator[str]:

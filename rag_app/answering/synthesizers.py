@@ -1,7 +1,7 @@
 """From a context to a draft: LlamaIndex response synthesizers that cite `[Source N]`."""
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
@@ -32,9 +32,11 @@ class Synthesizer(BaseSynthesizer):
     async def write(self, question: str, context: Context) -> Draft:
         """Raises ModelFailed or EmbeddingFailed where the model behind it does."""
 
-    async def stream(self, question: str, context: Context) -> AsyncIterator[str]:
-        """The text of a draft as it is written."""
-        yield (await self.write(question, context)).text
+    async def stream(self, question: str, context: Context) -> AsyncGenerator[str | Draft, None]:
+        """The text of a draft in pieces as it is written, and then the draft."""
+        draft = await self.write(question, context)
+        yield draft.text
+        yield draft
 
     async def aget_response(self, query_str: str, text_chunks: Sequence[str], **response_kwargs: Any) -> str:
         return (await self.write(query_str, plain_context(text_chunks))).text
@@ -59,9 +61,8 @@ class ModelSynthesizer(Synthesizer):
     async def write(self, question: str, context: Context) -> Draft:
         return await self._model.chat(self._messages(question, context))
 
-    async def stream(self, question: str, context: Context) -> AsyncIterator[str]:
-        async for delta in self._model.stream(self._messages(question, context)):
-            yield delta
+    def stream(self, question: str, context: Context) -> AsyncGenerator[str | Draft, None]:
+        return self._model.stream(self._messages(question, context))
 
     def _messages(self, question: str, context: Context) -> list[ChatMessage]:
         return self._prompt.messages(question=question, context=context.text)

@@ -1,59 +1,209 @@
-"""Bearer tokens: HS256 JWTs signed with a shared secret.
+"""Bearer tokens: JWTs signed with a shared secret (HS256), or by an identity provider whose public keys are known.
 
-Keys fetched from an identity provider (JWKS) would be another class with the `subject` method of `Tokens`.
+Which of the two is the deployment's choice, and an algorithm belongs to the key: a token cannot choose either.
 """
 
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
 
 import jwt
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from rag_app.domain.errors import Misconfigured, Unauthenticated
+from rag_app.domain.errors import Misconfigured, RagError, Unauthenticated
 
 ALGORITHM = "HS256"
+"""Of tokens signed with the secret."""
+PUBLIC_KEY_ALGORITHMS = ("RS256", "ES256")
 SHORTEST_SECRET = 32
 """Bytes: HS256 is as strong as its key up to the length of its hash (RFC 7518, 3.2)."""
 LONGEST_SUBJECT = 255
 """Characters: what OpenID Connect allows."""
 LEEWAY = timedelta(seconds=10)
 """How far the clocks of issuer and server may be apart."""
+LIFESPAN = 300.0
+"""Seconds after which an identity provider's keys are fetched again: so long may a withdrawn key live on."""
+COOLDOWN = 10.0
+"""Seconds between two fetches at least, so that tokens with made up key ids cannot make us a nuisance."""
+FETCH_SECONDS = 5.0
+FILE_SECONDS = 2.0
+"""LIFESPAN and COOLDOWN of a file: reading it costs next to nothing."""
+
+EXTENSION = "extension"
+"""The claim `client` of tokens issued to a browser extension."""
+
+logger = logging.getLogger("rag_app.api")
+
+_PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a token says that matters here: who it was issued to, and for which kind of client, if it says."""
+
+    subject: str
+    client: str | None = None
+
+
+class PublicKeys:
+    """An identity provider's public keys, for RS256 and ES256; read again when they are old or lack the one asked for.
+
+    What cannot be read leaves the keys that are known in use: a provider that is away shuts nobody out.
+    PyJWKClient fetches and parses; it is not asked to remember, because it forgets its keys when they are old, fetches
+    them while it holds a lock, and knows no pause after a failure.
+    """
+
+    def __init__(self, where: str, read: Callable[[], list[jwt.PyJWK]], lifespan: float, cooldown: float) -> None:
+        self.where = where
+        self._read, self._lifespan, self._cooldown = read, lifespan, cooldown
+        self._keys: list[jwt.PyJWK] | None = None
+        self._read_at = self._tried_at = -inf
+        self._problem = ""
+        self._reading: asyncio.Task[None] | None = None
+
+    @classmethod
+    def at(cls, url: str, lifespan: float = LIFESPAN, cooldown: float = COOLDOWN) -> "PublicKeys":
+        """A JWKS document behind a URL, fetched when a token first needs it.
+
+        >>> PublicKeys.at("http://id.example/jwks.json")
+        Traceback (most recent call last):
+        rag_app.domain.errors.Misconfigured: keys come by https://, or by http:// from this machine, not from 'http://id.example/jwks.json'
+        """
+        if not _is_trustworthy(url):
+            raise Misconfigured(f"keys come by https://, or by http:// from this machine, not from {url!r}")
+        headers = {"User-Agent": "rag-app"}  # some providers' gateways refuse urllib's own
+        client = jwt.PyJWKClient(url, cache_jwk_set=False, headers=headers, timeout=FETCH_SECONDS)
+        return cls(url, lambda: _verifying(client.get_jwk_set()), lifespan, cooldown)
+
+    @classmethod
+    def in_file(cls, path: Path, lifespan: float = FILE_SECONDS) -> "PublicKeys":
+        """A JWKS document, or public keys as PEM, one after the other. Raises Misconfigured where it is neither."""
+        keys = cls(str(path), lambda: _in_text(path.read_text("utf-8")), lifespan, lifespan)
+        try:
+            keys._keys, keys._read_at = keys._read(), monotonic()
+        except (OSError, ValueError, jwt.PyJWTError) as error:
+            raise Misconfigured(f"the keys in {path} cannot be used: {error}") from error
+        return keys
+
+    async def named(self, name: str | None) -> list[jwt.PyJWK]:
+        """Those that may have signed a token whose `kid` is `name`: keys of that name, or of none.
+
+        Raises RagError where no keys could be read yet: that is not the caller's fault.
+        """
+        found = self._matching(name)
+        now = monotonic()
+        if now - self._read_at > self._lifespan or (name is not None and not found):
+            if self._reading is None and now - self._tried_at > self._cooldown:
+                self._tried_at = now
+                self._reading = asyncio.create_task(self._reread())
+            # Who waits may give up, what is awaited goes on. With a known key nobody waits for a provider that is away.
+            if self._reading is not None and not (found and self._problem):
+                await asyncio.shield(self._reading)
+                found = self._matching(name)
+        if self._keys is None:
+            raise RagError(f"the keys of {self.where} cannot be read: {self._problem}")
+        return found
+
+    def _matching(self, name: str | None) -> list[jwt.PyJWK]:
+        return [key for key in self._keys or () if key.key_id in (None, name)]
+
+    async def _reread(self) -> None:
+        try:
+            self._keys = await asyncio.to_thread(self._read)
+            self._read_at, self._problem = monotonic(), ""
+        except Exception as error:  # whatever a provider sends
+            self._problem = str(error) or type(error).__name__
+            logger.warning("the keys of %s cannot be read: %s", self.where, self._problem)
+        finally:
+            self._reading = None
+
+
+def _is_trustworthy(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    if parts.scheme == "https":
+        return bool(host)
+    try:
+        return parts.scheme == "http" and (host == "localhost" or ip_address(host).is_loopback)
+    except ValueError:
+        return False
+
+
+def _in_text(text: str) -> list[jwt.PyJWK]:
+    if text.lstrip().startswith("{"):
+        return _verifying(jwt.PyJWKSet.from_dict(json.loads(text)))
+    return _verifying([_from_pem(block[0]) for block in _PEM.finditer(text)])
+
+
+def _from_pem(block: str) -> jwt.PyJWK:
+    key = load_pem_public_key(block.encode())
+    if isinstance(key, RSAPublicKey):
+        return jwt.PyJWK(RSAAlgorithm.to_jwk(key, as_dict=True))
+    if isinstance(key, EllipticCurvePublicKey):
+        return jwt.PyJWK(ECAlgorithm.to_jwk(key, as_dict=True))
+    raise ValueError(f"{type(key).__name__} is neither an RSA nor an EC key")
+
+
+def _verifying(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
+    """Those that verify signatures as we accept them. Raises ValueError where there is none."""
+    found = [
+        key
+        for key in keys
+        if key.algorithm_name in PUBLIC_KEY_ALGORITHMS
+        and key.public_key_use in (None, "sig")
+        and key.Algorithm.check_key_length(key.key) is None
+    ]
+    if not found:
+        raise ValueError(f"there is no public key for {' or '.join(PUBLIC_KEY_ALGORITHMS)}, of 2048 bits if it is RSA")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Reads tokens of one issuer. Raises Misconfigured for a secret that cannot be a key.
+    """Reads tokens of one issuer: `key` is its secret, or its public keys.
 
     A token that names an audience is valid only where the same one is expected; without an issuer any is accepted.
+    Raises Misconfigured for a secret that cannot be a key.
 
     >>> Tokens("short", audience="rag")
     Traceback (most recent call last):
     rag_app.domain.errors.Misconfigured: the JWT secret has 5 bytes; at least 32 are needed
     """
 
-    secret: str = field(repr=False)
+    key: str | PublicKeys = field(repr=False)
     audience: str | None = None
     issuer: str | None = None
 
     def __post_init__(self) -> None:
-        if (size := len(self.secret.encode())) < SHORTEST_SECRET:
+        if isinstance(self.key, PublicKeys):
+            return
+        if (size := len(self.key.encode())) < SHORTEST_SECRET:
             raise Misconfigured(f"the JWT secret has {size} bytes; at least {SHORTEST_SECRET} are needed")
         try:
-            jwt.encode({}, self.secret, ALGORITHM)
+            jwt.encode({}, self.key, ALGORITHM)
         except jwt.InvalidKeyError as error:
             raise Misconfigured(f"the JWT secret cannot be used: {error}") from error
 
-    def subject(self, token: str) -> str:
-        """Who the token was issued to. Raises Unauthenticated, with nothing in it that helps to forge one."""
+    async def claims(self, token: str) -> Claims:
+        """Raises Unauthenticated, with nothing in it that helps to forge a token; RagError where there are no keys."""
         try:
-            claims = jwt.decode(
-                token,
-                self.secret,
-                algorithms=[ALGORITHM],
-                audience=self.audience,
-                issuer=self.issuer,
-                leeway=LEEWAY,
-                options={"require": ["exp", "sub"]},
-            )
+            claims = self._decoded(token, await self._signers(token))
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("The token has expired") from None
         except jwt.PyJWTError:
@@ -62,19 +212,44 @@ class Tokens:
         # printable: it becomes a key in PostgreSQL, which takes neither NUL nor a lone surrogate
         if not subject.strip() or len(subject) > LONGEST_SUBJECT or not subject.isprintable():
             raise Unauthenticated("The token is not valid")
-        return subject
+        client = claims.get("client")
+        return Claims(subject, client if isinstance(client, str) else None)
+
+    async def _signers(self, token: str) -> list[tuple[str | jwt.PyJWK, str]]:
+        """What may have signed the token, each with the one algorithm it is for."""
+        if isinstance(self.key, str):
+            return [(self.key, ALGORITHM)]
+        header = jwt.get_unverified_header(token)
+        if header.get("alg") not in PUBLIC_KEY_ALGORITHMS:  # before anything is fetched for it
+            raise jwt.InvalidAlgorithmError
+        return [(key, key.algorithm_name) for key in await self.key.named(header.get("kid"))]
+
+    def _decoded(self, token: str, signers: list[tuple[str | jwt.PyJWK, str]]) -> dict[str, Any]:
+        for key, algorithm in signers:
+            try:
+                return jwt.decode(
+                    token,
+                    key,
+                    algorithms=[algorithm],
+                    audience=self.audience,
+                    issuer=self.issuer,
+                    leeway=LEEWAY,
+                    options={"require": ["exp", "sub"]},
+                )
+            except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError):
+                continue
+        raise jwt.InvalidSignatureError
 
 
-def bearer_token(authorization: str | None) -> str:
-    """The token in an Authorization header.
+def bearer_token(authorization: str) -> str | None:
+    """The token in an Authorization header; None where there is none.
 
     >>> bearer_token("Bearer abc")
     'abc'
+    >>> bearer_token("Basic YWRhOg==")
     """
-    scheme, _, token = (authorization or "").strip().partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise Unauthenticated("Send a token: `Authorization: Bearer <JWT>`")
-    return token.strip()
+    scheme, _, token = authorization.strip().partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def issue_token(
@@ -84,14 +259,15 @@ def issue_token(
     audience: str | None = None,
     issuer: str | None = None,
     lifetime: timedelta = timedelta(hours=1),
+    client: str | None = None,
 ) -> str:
     """A token that `Tokens` with the same secret, audience and issuer accepts until `lifetime` has passed.
 
     >>> key = "0123456789abcdef0123456789abcdef"
-    >>> Tokens(key, audience="rag").subject(issue_token("ada", key, audience="rag"))
-    'ada'
+    >>> asyncio.run(Tokens(key, audience="rag").claims(issue_token("ada", key, audience="rag")))
+    Claims(subject='ada', client=None)
     """
     Tokens(secret, audience, issuer)
     now = datetime.now(UTC)
-    claims = {"sub": user_id, "iat": now, "exp": now + lifetime, "aud": audience, "iss": issuer}
+    claims = {"sub": user_id, "iat": now, "exp": now + lifetime, "aud": audience, "iss": issuer, "client": client}
     return jwt.encode({name: value for name, value in claims.items() if value is not None}, secret, ALGORITHM)

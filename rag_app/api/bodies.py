@@ -1,8 +1,9 @@
 """JSON bodies, decoded strictly: what is refused is named, with what would be accepted."""
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from litestar.connection import Request
@@ -19,6 +20,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _REFUSAL = re.compile(r"(?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 _NAMED = re.compile(r"Object (?P<problem>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+_STEP = re.compile(r"\.?(?P<name>[^.\[\]]+)|\[(?P<place>\d+)\]")
 _LONGEST_NAME = 100
 
 
@@ -30,7 +32,8 @@ def _decoder(of: type[Any]) -> msgspec.json.Decoder[Any]:
 def decode(of: type[T], body: bytes) -> T:
     """The struct that the body holds. Nothing is converted: "5" is no number.
 
-    Raises InvalidInput with the path of the field and its description, or UnknownField with those there are.
+    Raises InvalidInput with the path of the field, what was sent there and the field's description, or UnknownField
+    with those there are. A field may say `Meta(extra={"raises": ...})`: a subclass of InvalidInput for its refusals.
 
     >>> from typing import Annotated
     >>> class Page(msgspec.Struct):
@@ -42,48 +45,103 @@ def decode(of: type[T], body: bytes) -> T:
     try:
         return cast(T, _decoder(of).decode(body))
     except msgspec.ValidationError as error:
-        raise _refused(of, str(error)) from None
+        raise _refused(of, str(error), body) from None
     except UnicodeDecodeError:
         raise InvalidInput("", None, "The body is not valid UTF-8") from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise InvalidInput("", None, "The body is not valid JSON") from None
 
 
-def _refused(of: type, message: str) -> InvalidInput:
+def _refused(of: type, message: str, body: bytes) -> InvalidInput:
     """msgspec says where and what; what is accepted stands in the description of the field."""
     refusal = _REFUSAL.fullmatch(message)
     problem, path = (refusal["problem"], refusal["path"] or "") if refusal else (message, "")
+    steps = _steps(path)
     if named := _NAMED.fullmatch(problem):
-        names, _ = _accepted(of, path)
         name = named["name"][:_LONGEST_NAME]
-        path = f"{path}.{name}" if path else name
+        path, steps = f"{path}.{name}" if path else name, [*steps, name]
         if named["problem"] == "contains unknown":
-            return UnknownField(path, names)
+            unknown = UnknownField(path, _field(of, steps[:-1]).names)
+            unknown.value = _sent(body, steps)
+            return unknown
         problem = "is required"
     if not path:
         return InvalidInput("", None, "The body must be a JSON object")
-    _, description = _accepted(of, path)
-    return InvalidInput(path, None, f"must be {description}" if description else problem)
+    field = _field(of, steps)
+    problem = f"must be {field.description}" if field.description else problem
+    return field.raises(path, _sent(body, steps), problem)
 
 
-def _accepted(of: type, path: str) -> tuple[list[str], str]:
-    """Of the field at `path` ("filters.lang"): the names of its own fields, and its description."""
-    fields, description = _fields(inspect.type_info(of))
-    for name in filter(None, path.split(".")):
-        if name not in fields:  # an element of a list, or a name made up to look like a path
-            return list(fields), ""
-        fields, description = _fields(fields[name])
-    return list(fields), description
+def _steps(path: str) -> list[str | int]:
+    """
+    >>> _steps("queries[3].query")
+    ['queries', 3, 'query']
+    """
+    return [int(step["place"]) if step["place"] else step["name"] for step in _STEP.finditer(path)]
 
 
-def _fields(of: inspect.Type) -> tuple[dict[str, inspect.Type], str]:
+class _Field(NamedTuple):
+    names: list[str]  # of its own fields
+    description: str
+    raises: type[InvalidInput]
+
+
+def _field(of: type, steps: Sequence[str | int]) -> _Field:
+    """What the struct says of the field at this place; nothing where there is none."""
+    at: inspect.Type | None = inspect.type_info(of)
+    for step in steps:
+        at = _below(at, step)
+    extra: dict[str, Any] = {}
     description = ""
-    if isinstance(of, inspect.UnionType):
-        of = next(each for each in of.types if not isinstance(each, inspect.NoneType))
-    if isinstance(of, inspect.Metadata):
-        description, of = (of.extra_json_schema or {}).get("description", ""), of.type
-    fields = of.fields if isinstance(of, inspect.StructType) else ()
-    return {field.encode_name: field.type for field in fields}, description
+    if isinstance(at := _given(at), inspect.Metadata):
+        extra, description = at.extra or {}, (at.extra_json_schema or {}).get("description", "")
+    return _Field(list(_fields(at)), description, extra.get("raises", InvalidInput))
+
+
+def _below(at: inspect.Type | None, step: str | int) -> inspect.Type | None:
+    if isinstance(step, str):
+        return _fields(_given(at)).get(step)
+    at = _given(at)
+    inner = at.type if isinstance(at, inspect.Metadata) else at
+    return inner.item_type if isinstance(inner, inspect.ListType) else None
+
+
+def _given(at: inspect.Type | None) -> inspect.Type | None:
+    """The type that a field has where it is not null."""
+    if isinstance(at, inspect.UnionType):
+        return next(each for each in at.types if not isinstance(each, inspect.NoneType))
+    return at
+
+
+def _fields(at: inspect.Type | None) -> dict[str, inspect.Type]:
+    at = at.type if isinstance(at, inspect.Metadata) else at
+    return {field.encode_name: field.type for field in at.fields} if isinstance(at, inspect.StructType) else {}
+
+
+def _sent(body: bytes, steps: Sequence[str | int]) -> Any:
+    """The value at this place of the body, None where there is none."""
+    try:
+        value = msgspec.json.decode(body)
+        for step in steps:
+            value = value[step]
+    except (msgspec.DecodeError, RecursionError, LookupError, TypeError):
+        return None
+    return value
+
+
+def _strict(of: type) -> Iterator[type]:
+    """The structs in a body that refuse fields which they do not have."""
+    inner: list[inspect.Type] = [inspect.type_info(of)]
+    for each in inner:
+        match each:
+            case inspect.StructType(cls=struct, fields=fields):
+                inner += [field.type for field in fields]
+                if each.forbid_unknown_fields:
+                    yield struct
+            case inspect.UnionType(types=types):
+                inner += types
+            case inspect.Metadata(type=kind) | inspect.ListType(item_type=kind):
+                inner.append(kind)
 
 
 class JsonBody(AbstractDTO[Any]):
@@ -102,6 +160,10 @@ class JsonBody(AbstractDTO[Any]):
         cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any
     ) -> Reference | Schema:
         schema: Reference | Schema = schema_creator.for_field_definition(field_definition)
+        strict = {f"{each.__module__}.{each.__qualname__}" for each in _strict(field_definition.annotation)}
+        for registered in schema_creator.schema_registry:
+            if ".".join(registered.key) in strict:
+                registered.schema.additional_properties = False  # Litestar does not say it of structs
         return schema
 
     def decode_bytes(self, value: bytes) -> Any:

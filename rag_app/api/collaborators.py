@@ -1,6 +1,7 @@
 """What the HTTP layer needs of the rest of rag_app, as it needs it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Protocol, TypeVar
@@ -11,6 +12,7 @@ from litestar.params import SkipValidationMarker
 
 from rag_app.domain.answer import Answer, Event, Hit, Question
 from rag_app.domain.scope import Principal, Scope
+from rag_app.evaluation.passages import Judged, Passages, Span
 
 T = TypeVar("T")
 
@@ -81,11 +83,20 @@ class Leases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """An index as its active generation holds it. `chunks` are those that the scope may see."""
+    """An index, and the generation of it that answers. `answer_from` is the cosine from which it does (-1..1)."""
 
     index: str
-    names: tuple[str, ...]  # the index's own and its aliases
+    names: tuple[str, ...]  # its aliases and its own
     dimension: int
+    generation: int
+    answer_from: float
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A collection with what a principal may see of it."""
+
+    collection: Collection
     chunks: int
     created_at: datetime
 
@@ -93,10 +104,53 @@ class Collection:
 class Catalogue(Protocol):
     """The indexes there are, as a principal sees them."""
 
-    async def collections(self, principal: Principal) -> list[Collection]: ...
+    async def collections(self, principal: Principal) -> list[Listing]: ...
 
     async def collection(self, name: str, principal: Principal) -> Collection:
         """By name or alias. Raises NotFound, also for one that the principal's key is not bound to."""
+        ...
+
+    async def chunks(self, collection: Collection, ids: Sequence[UUID], principal: Principal) -> Mapping[UUID, Hit]:
+        """Those of these chunks that the principal may see; their score is 0."""
+        ...
+
+
+class Validations(Protocol):
+    """Validation runs and judged passages of a principal's organization.
+
+    A judged passage is a span of a source's content, or None for all of it. Everything raises Forbidden for a
+    principal who is not of exactly one organization.
+    """
+
+    async def record(
+        self,
+        principal: Principal,
+        run: UUID,
+        index: str,
+        generation: int,
+        top_k: int,
+        report: Mapping[str, Any],
+        judgments: Sequence[tuple[str, UUID, Span | None]],
+    ) -> None:
+        """Keep a run, and that these passages answer these queries; known judgments are passed over."""
+        ...
+
+    async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None: ...
+
+    async def newest(
+        self, principal: Principal, limit: int, before: UUID | None
+    ) -> Sequence[tuple[UUID, str, int, Mapping[str, Any]]]:
+        """Run, index, top_k and report without its `results`, newest first."""
+        ...
+
+    async def judgments(
+        self, principal: Principal, index: str, query: str, hits: AbstractSet[UUID]
+    ) -> tuple[Sequence[Judged], Mapping[UUID, Passages]]:
+        """What answers the query, and the content of those of its sources that are among `hits`."""
+        ...
+
+    async def contents(self, principal: Principal, sources: AbstractSet[UUID]) -> Mapping[UUID, Passages]:
+        """Of those of these sources that can be judged."""
         ...
 
 
@@ -114,7 +168,7 @@ class Collaborators:
     limiter: RateLimiter
     leases: Leases
     catalogue: Catalogue
-    validations: Any
+    validations: Validations
     readiness: Readiness
 
 

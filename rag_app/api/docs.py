@@ -1,31 +1,79 @@
 """The OpenAPI document, and a page to read and try it. The page loads nothing from other hosts."""
 
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from litestar import Request, Router, get
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import SwaggerRenderPlugin
-from litestar.openapi.spec import Components, SecurityScheme, Tag
+from litestar.openapi.spec import Components, Reference, SecurityRequirement, SecurityScheme, Tag
 from litestar.response import Redirect
 from litestar.static_files import create_static_files_router
 
+from rag_app.api.entrance import API_KEY_HEADER, EXTENSION_HEADER, KEY_PREFIX
+from rag_app.api.surface import Credential
+
 PAGE = "/docs"
 ASSETS = "/docs/assets"
-BEARER = [{"bearer": list[str]()}]
+
+
+def security(accepted: Collection[Credential]) -> list[SecurityRequirement]:
+    """The security of an operation of a surface that accepts these: one of them is enough.
+
+    >>> security({Credential.API_KEY, Credential.NONE})
+    [{'api_key': []}, {'api_key_as_bearer': []}, {}]
+    """
+    return [{name: [] for name in scheme} for each in Credential if each in accepted for scheme in _SCHEMES[each]]
+
+
+_SCHEMES: Mapping[Credential, Sequence[Sequence[str]]] = {
+    Credential.JWT: [["bearer"]],
+    Credential.COOKIE: [["cookie"]],
+    Credential.EXTENSION: [["bearer", "extension"]],
+    Credential.API_KEY: [["api_key"], ["api_key_as_bearer"]],
+    Credential.NONE: [[]],
+}
+"""Of each credential: the ways to show it, and of each way the schemes it needs at once."""
+
+
+def _security_schemes(accepted: Collection[Credential], cookie: str) -> dict[str, SecurityScheme | Reference]:
+    schemes = {
+        "bearer": SecurityScheme(type="http", scheme="bearer", bearer_format="JWT"),
+        "cookie": SecurityScheme(
+            type="apiKey",
+            security_scheme_in="cookie",
+            name=cookie,
+            description="The same token; accepted from pages of configured origins.",
+        ),
+        "extension": SecurityScheme(
+            type="apiKey",
+            security_scheme_in="header",
+            name=EXTENSION_HEADER,
+            description="Any text, with a token issued to a browser extension.",
+        ),
+        "api_key": SecurityScheme(type="apiKey", security_scheme_in="header", name=API_KEY_HEADER),
+        "api_key_as_bearer": SecurityScheme(
+            type="http", scheme="bearer", bearer_format=f"{KEY_PREFIX}...", description="The same key."
+        ),
+    }
+    used = {name for requirement in security(accepted) for name in requirement}
+    return {name: scheme for name, scheme in schemes.items() if name in used}
+
+
+BEARER = security({Credential.JWT})
 """The security of an operation that needs a token."""
 
 
-def openapi(version: str, tags: list[Tag]) -> OpenAPIConfig:
+def openapi(version: str, tags: list[Tag], accepted: Collection[Credential], cookie: str) -> OpenAPIConfig:
+    """`accepted`: by any surface; `cookie`: the name of the session cookie."""
     return OpenAPIConfig(
         title="rag_app",
         version=version,
         description="Questions over content that only some people may see, answered with verified citations.",
         path=PAGE,
         tags=tags,
-        components=Components(
-            security_schemes={"bearer": SecurityScheme(type="http", scheme="bearer", bearer_format="JWT")}
-        ),
+        components=Components(security_schemes=_security_schemes(accepted, cookie)),
         use_handler_docstrings=True,
         render_plugins=[
             SwaggerRenderPlugin(

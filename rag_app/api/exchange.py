@@ -1,21 +1,25 @@
-"""What one request carries along: its id, its clock and the headers of its response."""
+"""What one request carries along: its id, its clock, the headers of its response, what is to be done at its end."""
 
+import asyncio
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 from uuid import uuid4
 
 from litestar.datastructures import Headers
 from litestar.enums import ScopeType
-from litestar.types import Message, Scope
+from litestar.types import HTTPReceiveMessage, HTTPScope, Message, Receive, Scope, Send
 
 REQUEST_ID_HEADER = "X-Request-ID"
 
 logger = logging.getLogger("rag_app.api")
+
+_SECONDS_UNWATCHED = 0.1  # a watch costs as much as a short request does
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _request_id: ContextVar[str] = ContextVar("rag_app_request_id", default="-")
@@ -23,23 +27,45 @@ _request_id: ContextVar[str] = ContextVar("rag_app_request_id", default="-")
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and its response. `headers` are put on the response whatever it turns out to be."""
+    """One request and its response. `headers` are put on the response whatever it turns out to be.
+
+    `closing` are run, the last one first, when nothing is left to do but to send the response's last bytes: whoever has
+    read it to its end finds them done. They are run whatever became of the request, also when its client has gone.
+    """
 
     request_id: str
     headers: dict[str, str] = field(default_factory=dict)
     started: float = field(default_factory=perf_counter)
+    closing: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    _closed: asyncio.Task[None] | None = field(default=None, init=False)
 
     @property
     def elapsed_ms(self) -> int:
         return round((perf_counter() - self.started) * 1000)
 
+    async def close(self) -> None:
+        """Run `closing`, once. Whoever is cancelled while waiting for it does not stop it."""
+        if self._closed is None:
+            if not self.closing:
+                return
+            self._closed = asyncio.create_task(self._run_closing())
+        await asyncio.shield(self._closed)
 
-def begin(scope: Scope) -> None:
+    async def _run_closing(self) -> None:
+        for callback in reversed(self.closing):
+            try:
+                await callback()
+            except Exception:
+                logger.exception("could not be done at the end of a request")
+
+
+def begin(scope: Scope) -> Exchange:
     """Take the caller's request id if it can stand in a log line, else make one."""
     given = Headers.from_scope(scope).get(REQUEST_ID_HEADER, "")
     request_id = given if _SANE_ID.fullmatch(given) else uuid4().hex
     _request_id.set(request_id)
-    scope.setdefault("state", {})["exchange"] = Exchange(request_id, {REQUEST_ID_HEADER: request_id})
+    begun = scope.setdefault("state", {})["exchange"] = Exchange(request_id, {REQUEST_ID_HEADER: request_id})
+    return begun
 
 
 def exchange(scope: Scope) -> Exchange:
@@ -55,6 +81,89 @@ async def finish(message: Message, scope: Scope) -> None:
     message["headers"] = [*message.get("headers", ()), *added]
     path = quote(scope["path"])  # a line break in it would be a line of the log
     logger.info("%s %s %d in %d ms", scope["method"], path, message["status"], current.elapsed_ms)
+
+
+class Client:
+    """Whoever sent the request. Of one who goes away before the response has started, the work is cancelled.
+
+    Watched when the work takes longer than most does, and from when the request has been read to its end (a GET or HEAD
+    is: it has no body). Not before: while a body is due, Granian answers a second `receive` beside the first with a
+    disconnect that has not happened. What waits for a disconnect later, as a streamed response does, shares the watch.
+    """
+
+    def __init__(self, scope: HTTPScope, receive: Receive, send: Send, current: Exchange) -> None:
+        self._scope, self._receive, self._send, self._exchange = scope, receive, send, current
+        self._has_no_body = self._is_read = scope["method"] in {"GET", "HEAD"}
+        self._takes_long = self._response_started = self._has_gone = False
+        self._worker: asyncio.Task[Any] | None = None
+        self._leaving: asyncio.Task[HTTPReceiveMessage] | None = None
+
+    async def attend(self, work: Awaitable[None]) -> None:
+        """Wait for the work, until it has ended or the client has gone."""
+        self._worker = asyncio.current_task()
+        patience = asyncio.get_running_loop().call_later(_SECONDS_UNWATCHED, self._watch)
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not self._has_gone or self._worker is None or self._worker.uncancel() > 0:
+                raise  # the server stops
+            path, after = quote(self._scope["path"]), self._exchange.elapsed_ms
+            logger.info("%s %s given up after %d ms: the client has gone", self._scope["method"], path, after)
+        finally:
+            patience.cancel()
+            if self._leaving is not None:
+                self._leaving.cancel()
+
+    async def receive(self) -> HTTPReceiveMessage:
+        """`receive` for the application."""
+        if self._has_no_body:
+            self._has_no_body = False
+            return {"type": "http.request", "body": b"", "more_body": False}
+        if self._is_read:
+            return await asyncio.shield(self._disconnect())
+        message = cast(HTTPReceiveMessage, await self._receive())
+        if message["type"] == "http.disconnect":  # in the middle of its request
+            self._give_up()
+            await asyncio.sleep(0)  # where that takes effect: half a body is nothing to go on with
+        elif not message.get("more_body"):
+            self._is_read = True
+            if self._takes_long:
+                self._disconnect()
+        return message
+
+    async def send(self, message: Message) -> None:
+        """`send` for the application."""
+        if message["type"] == "http.response.start":
+            self._response_started = True
+        elif message["type"] == "http.response.body" and not message.get("more_body"):
+            await self._exchange.close()
+        await self._send(message)
+
+    def _watch(self) -> None:
+        self._takes_long = True
+        if self._is_read:
+            self._disconnect()
+
+    def _disconnect(self) -> asyncio.Task[HTTPReceiveMessage]:
+        """The one wait for it."""
+        if self._leaving is None:
+            self._leaving = asyncio.create_task(self._receive_disconnect())
+            self._leaving.add_done_callback(self._left)
+        return self._leaving
+
+    async def _receive_disconnect(self) -> HTTPReceiveMessage:
+        while (message := cast(HTTPReceiveMessage, await self._receive()))["type"] != "http.disconnect":
+            pass  # a body that nobody asked for
+        return message
+
+    def _left(self, leaving: asyncio.Task[HTTPReceiveMessage]) -> None:
+        if not leaving.cancelled() and leaving.exception() is None:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if not self._response_started and self._worker is not None:
+            self._has_gone = True
+            self._worker.cancel()
 
 
 class RequestIds(logging.Filter):

@@ -1,22 +1,29 @@
-"""Who may enter a surface, and how often."""
+"""Who may enter a surface, how often, and how many requests at once."""
 
+import asyncio
+import logging
 from typing import Any
+from uuid import UUID
 
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 
-from rag_app.api.collaborators import Collaborators
+from rag_app.api.collaborators import Collaborators, Leases
 from rag_app.api.entrance import Entrance
 from rag_app.api.exchange import exchange
 from rag_app.api.surface import Surface
-from rag_app.domain.errors import RateLimited
+from rag_app.domain.errors import RateLimited, StoreFailed, TooManyAtOnce
+
+logger = logging.getLogger("rag_app.api")
 
 
 def gate(surface: Surface, entrance: Entrance, collaborators: Collaborators) -> Guard:
     """A guard that makes who asks the request's user, then counts the request, over all paths of the surface.
 
-    From here on every response carries the state of that limit, whatever becomes of the request.
+    From here on every response carries the state of that limit, whatever becomes of the request. Where the surface
+    limits how many are under way, the request then takes a place, until its response is finished or its client gone;
+    one that finds none has been counted, too.
     """
 
     # A function and not an object with attributes: Litestar makes deep copies of guards, and of a database's pool.
@@ -28,12 +35,55 @@ def gate(surface: Surface, entrance: Entrance, collaborators: Collaborators) -> 
         )
         who = f"{surface.name}:{principal.user or principal.subject}"
         window = await collaborators.limiter.hit(who, surface.limit)
-        exchange(connection.scope).headers |= {
+        current = exchange(connection.scope)
+        current.headers |= {
             "X-RateLimit-Limit": str(window.limit),
             "X-RateLimit-Remaining": str(window.remaining),
             "X-RateLimit-Reset": str(window.resets_at),
         }
         if not window.allowed:
             raise RateLimited(window.limit, window.resets_at)
+        if surface.concurrent is not None:
+            place = _Place(collaborators.leases)
+            current.closing.append(place.leave)
+            await place.enter(who, surface.concurrent)
 
     return enter
+
+
+class _Place:
+    """A place of one request among those under way."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._taking: asyncio.Task[UUID | None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def enter(self, who: str, limit: int) -> None:
+        """Raises TooManyAtOnce."""
+        # a task: a request that is cancelled in the meantime must learn whether it has a place to give back
+        self._taking = asyncio.create_task(self._leases.take(who, limit))
+        lease = await asyncio.shield(self._taking)
+        if lease is None:
+            raise TooManyAtOnce(limit)
+        self._keeping = asyncio.create_task(self._keep(lease))
+
+    async def leave(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+        if self._taking is None:
+            return
+        try:
+            lease = await self._taking
+            if lease is not None:
+                await self._leases.give_back(lease)
+        except StoreFailed as error:  # it runs out by itself
+            logger.warning("a place could not be given back: %s", error)
+
+    async def _keep(self, lease: UUID) -> None:
+        while True:
+            await asyncio.sleep(self._leases.extend_every)
+            try:
+                await self._leases.extend(lease)
+            except StoreFailed as error:  # there is time for another attempt
+                logger.warning("a place could not be kept: %s", error)

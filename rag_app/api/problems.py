@@ -8,20 +8,23 @@ from time import time
 from typing import Annotated, Any, Literal
 
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, MethodNotAllowedException
+from litestar.exceptions import HTTPException, MethodNotAllowedException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
-from msgspec import Meta, Struct
+from msgspec import Meta, MsgspecError, Struct, json
 
 from rag_app.api.exchange import exchange
 from rag_app.domain.errors import (
     EmbeddingFailed,
+    Forbidden,
     InvalidInput,
     ModelFailed,
     ModelLimited,
     ModelTimeout,
+    NotFound,
     RateLimited,
     StoreFailed,
+    TooManyAtOnce,
     Unauthenticated,
     UnknownField,
 )
@@ -43,7 +46,10 @@ INTERNAL = Kind(500, "internal_error", "Something went wrong on the server.")
 KINDS: Mapping[type[Exception] | int, Kind] = {
     InvalidInput: Kind(400, "invalid_request"),
     Unauthenticated: Kind(401, "unauthenticated"),
+    Forbidden: Kind(403, "forbidden"),
+    NotFound: Kind(404, "not_found"),
     RateLimited: Kind(429, "rate_limited", "Too many requests: wait for as many seconds as Retry-After says."),
+    TooManyAtOnce: Kind(429, "too_many_at_once"),
     EmbeddingFailed: Kind(500, "embedding_failed", "The question could not be embedded. Try again later."),
     StoreFailed: Kind(500, "database_error", "The database did not answer. Try again later."),
     ModelTimeout: Kind(500, "model_timeout", "The answering model did not answer in time. Try again later."),
@@ -56,7 +62,10 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
     413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
     415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
 }
-"""Unless a surface says otherwise. Whatever is not here is INTERNAL."""
+"""Unless a surface says otherwise. Whatever is not here is INTERNAL, or what the surface has for `Exception`."""
+
+LONGEST_VALUE = 200
+"""Characters of a value, as JSON, that is shown to whoever sent it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,7 @@ class ErrorBody(Struct, frozen=True):
 
 
 def plain_envelope(problem: Problem) -> ErrorBody:
-    details = dict(problem.details) or None
+    details = {name: value for name, value in problem.details.items() if name != "value"} or None
     return ErrorBody("error", ErrorInfo(problem.code, problem.message, details), problem.request_id)
 
 
@@ -102,20 +111,24 @@ def kind_of(error: Exception, kinds: Mapping[type[Exception] | int, Kind] = KIND
     400
     """
     if isinstance(error, HTTPException):
-        return kinds.get(error.status_code) or (kinds[400] if error.status_code < 500 else INTERNAL)
+        internal = kinds.get(Exception, INTERNAL)
+        return kinds.get(error.status_code) or (kinds[400] if error.status_code < 500 else internal)
     return next((kinds[cls] for cls in type(error).__mro__ if cls in kinds), INTERNAL)
 
 
 def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
+    """`details` of what was sent wrongly are `field`, `value`, `problem`, and `accepted` names where there are any."""
     details: dict[str, object] = {}
     headers: dict[str, str] = {}
     match error:
-        case InvalidInput(field=str(name), problem=str(what)) if name:
-            details = {"field": name, "problem": what}
+        case InvalidInput(field=str(name), value=value, problem=str(what)) if name:
+            details = {"field": name, "value": _shown(value), "problem": what}
             if isinstance(error, UnknownField):
                 details["accepted"] = error.accepted
         case RateLimited(resets_at=resets_at):
             headers["Retry-After"] = str(max(1, ceil(resets_at - time())))
+        case TooManyAtOnce():
+            headers["Retry-After"] = "1"
         case Unauthenticated():
             headers["WWW-Authenticate"] = "Bearer"
         case MethodNotAllowedException():
@@ -123,15 +136,40 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
     return Problem(kind.status, kind.code, kind.message or str(error), request_id, details, headers)
 
 
+def _shown(value: object) -> object:
+    """The value, if it is short and JSON can hold it; else the beginning of how it is written.
+
+    >>> _shown([1, "two"]), _shown("x" * 300) == "x" * 200 + "...", _shown([0] * 999)[:9]
+    ([1, 'two'], True, '[0,0,0,0,')
+    """
+    try:
+        written = json.encode(value).decode()
+    except (MsgspecError, TypeError, RecursionError):
+        written = value = str(value)
+    if len(written) <= LONGEST_VALUE:
+        return value
+    return (value if isinstance(value, str) else written)[:LONGEST_VALUE] + "..."
+
+
 def respond(
     request: Request[Any, Any, Any], error: Exception, kinds: Mapping[type[Exception] | int, Kind], envelope: Envelope
 ) -> Response[Struct]:
     """The response to an error. What callers did not cause is logged, with its traceback."""
+    if isinstance(error, ValidationException):
+        error = _refused_parameter(request, error)
     kind = kind_of(error, kinds)
     if kind.status >= 500:
         logger.error("%s", kind.code, exc_info=error)
     problem = problem_of(error, kind, exchange(request.scope).request_id)
     return Response(envelope(problem), status_code=problem.status, headers=dict(problem.headers))
+
+
+def _refused_parameter(request: Request[Any, Any, Any], error: ValidationException) -> Exception:
+    """What Litestar says of a parameter in the path or the query, as it is said of a field in a body."""
+    match error.extra:
+        case [{"key": str(name), "message": str(what), "source": "query" | "path"}, *_]:
+            return InvalidInput(name, request.query_params.get(name, request.path_params.get(name)), what)
+    return error
 
 
 def documented(

@@ -1,21 +1,22 @@
 """The HTTP application, put together from what it is given."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import fields
 from typing import Any
 
 from litestar import Litestar, Request, Response, Router
 from litestar.config.cors import CORSConfig
+from litestar.datastructures import Headers, MutableScopeHeaders
 from litestar.di import Provide
 from litestar.enums import ScopeType
-from litestar.types import Receive, Scope, Send
+from litestar.types import BeforeMessageSendHookHandler, Message, Receive, Scope, Send
 from msgspec import Struct
 
 from rag_app.api import docs, health
 from rag_app.api.collaborators import Collaborators
-from rag_app.api.entrance import Entrance
-from rag_app.api.exchange import REQUEST_ID_HEADER, begin, finish
+from rag_app.api.entrance import API_KEY_HEADER, EXTENSION_HEADER, Entrance
+from rag_app.api.exchange import REQUEST_ID_HEADER, Client, begin, finish
 from rag_app.api.gate import gate
 from rag_app.api.problems import KINDS, plain_envelope, respond
 from rag_app.api.surface import Surface, surface_of
@@ -27,9 +28,17 @@ LARGEST_BODY = 1_000_000
 """Bytes. The longest question is 2 kB in the widest script."""
 
 CORS = CORSConfig(
-    allow_origins=["*"],  # and so never with credentials
-    allow_methods=["GET", "POST", "OPTIONS"],
-    allow_headers=["authorization", "x-client-info", "apikey", "content-type", REQUEST_ID_HEADER],
+    allow_origins=["*"],  # and so never with credentials: see `_with_credentials`
+    allow_methods=["GET", "POST", "PATCH", "DELETE", "OPTIONS"],
+    allow_headers=[
+        "authorization",
+        "x-client-info",
+        "apikey",
+        "content-type",
+        API_KEY_HEADER,
+        EXTENSION_HEADER,
+        REQUEST_ID_HEADER,
+    ],
     expose_headers=[
         "X-RateLimit-Limit",
         "X-RateLimit-Remaining",
@@ -41,12 +50,21 @@ CORS = CORSConfig(
 
 
 class _Api(Litestar):
-    """Litestar that numbers requests before it routes them, so that a 404 has an id too."""
+    """Litestar that numbers requests before it routes them, so that a 404 has an id too.
+
+    It stops working for clients that have gone away, and closes each exchange, whatever becomes of it.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # type: ignore[override]
-        if scope["type"] == ScopeType.HTTP:
-            begin(scope)
-        await super().__call__(scope, receive, send)
+        if scope["type"] != ScopeType.HTTP:
+            await super().__call__(scope, receive, send)
+            return
+        current = begin(scope)
+        client = Client(scope, receive, send, current)
+        try:
+            await client.attend(super().__call__(scope, client.receive, client.send))
+        finally:
+            await current.close()
 
 
 def api(
@@ -77,14 +95,36 @@ def api(
         route_handlers=[*routers, health.live, health.ready, docs.home, docs.schema, docs.assets()],
         dependencies={each.name: _provide(getattr(collaborators, each.name)) for each in fields(collaborators)},
         exception_handlers={Exception: on_error},
-        before_send=[finish],
+        before_send=[finish, *([_with_credentials(entrance.origins)] if entrance.origins else [])],
         cors_config=CORS,
-        openapi_config=docs.openapi(version, [surface.tag for surface in surfaces] + [health.TAG]),
+        openapi_config=docs.openapi(
+            version,
+            [surface.tag for surface in surfaces] + [health.TAG],
+            {credential for surface in surfaces for credential in surface.credentials},
+            entrance.cookie,
+        ),
         request_max_body_size=LARGEST_BODY,
         lifespan=list(lifespan),
         logging_config=None,  # logging is the application's, not the library's
         debug=False,  # whatever the environment says: debug responses show code
     )
+
+
+def _with_credentials(origins: Collection[str]) -> BeforeMessageSendHookHandler:
+    """Lets pages of these origins send cookies, and read what comes back. Litestar's CORS knows one rule for all."""
+
+    async def allow(message: Message, scope: Scope) -> None:
+        if message["type"] != "http.response.start" or scope["type"] != ScopeType.HTTP:
+            return
+        headers = MutableScopeHeaders.from_message(message)
+        if "Origin" not in headers.get("Vary", ""):
+            headers.extend_header_value("Vary", "Origin")
+        origin = Headers.from_scope(scope).get("origin", "")
+        if origin in origins:
+            headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Allow-Credentials"] = "true"
+
+    return allow
 
 
 def _provide(collaborator: object) -> Provide:

@@ -1,14 +1,178 @@
 """API keys: each acts as a service user of one organization."""
 
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from uuid import UUID, uuid4
+
+from sqlalchemy import ColumnElement, Select, Text, Uuid, false, func, insert, select, text, update
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from rag_app.db.models import ApiKeyRow, MembershipRow, OrganizationRow, UserRow
+from rag_app.db.people import Organization
 from rag_app.db.session import Database
-from rag_app.domain.errors import Unauthenticated
+from rag_app.domain.errors import InvalidInput, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal
+
+_PREFIX = "rag_"
+"""Lets scanners for leaked secrets know one."""
+_BYTES = 32
+_BEGINNING = 12  # characters
+_KEY = re.compile(_PREFIX + "[A-Za-z0-9_-]{43}")
+_A_BEGINNING = re.compile(_PREFIX + "[A-Za-z0-9_-]{1,8}")  # of no characters it would be that of any key
+_NOT_VALID = "The API key is not valid"
+
+_PRINCIPAL = text(
+    """
+    WITH used AS (
+        UPDATE api_keys SET last_used_at = now()
+        WHERE id = (
+            SELECT id FROM api_keys
+            WHERE digest = :digest AND revoked_at IS NULL
+                AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
+            FOR UPDATE SKIP LOCKED
+        )
+    )
+    SELECT id, user_id, org_id, indexes FROM api_keys WHERE digest = :digest AND revoked_at IS NULL
+    """
+).columns(id=Uuid, user_id=Uuid, org_id=Uuid, indexes=ARRAY(Text))
+# skip locked: of many requests at once one writes the time down, and none waits for it
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """What is known of a key: all but the key. `beginning` is its first 12 characters; `indexes` None is all of them."""
+
+    id: UUID
+    name: str
+    beginning: str
+    organization: Organization
+    indexes: tuple[str, ...] | None
+    created_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
 
 
 class Keys:
+    """Keys are `rag_` and 43 characters that hold 256 random bits; the database holds the SHA-256 of each.
+
+    No salt and no slow hash, as passwords need: nobody can try 2^256 keys, however fast, nor list them beforehand. And
+    a key is found by its digest in an index: what the time of that tells about digests does not help to make a key.
+    """
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def create(
+        self, organization: Organization, name: str, indexes: Sequence[str] | None = None
+    ) -> tuple[ApiKey, str]:
+        """A key for these indexes, or for all, and the secret: nobody can show it again.
+
+        It acts as a user of its own, named `key:<id>`, a member of that organization alone. `name` is for people and
+        need not be unique. Raises InvalidInput for one that is empty or cannot be printed.
+        """
+        if not name.strip() or not name.isprintable():
+            raise InvalidInput("name", name, "must be a printable text, not empty")
+        secret = _PREFIX + secrets.token_urlsafe(_BYTES)
+        key_id, user_id = uuid4(), uuid4()
+        async with self._database.session() as session:
+            await session.execute(insert(UserRow).values(id=user_id, name=f"key:{key_id}"))
+            await session.execute(insert(MembershipRow).values(user_id=user_id, org_id=organization.id))
+            await session.execute(
+                insert(ApiKeyRow).values(
+                    id=key_id,
+                    name=name.strip(),
+                    digest=_digest(secret),
+                    beginning=secret[:_BEGINNING],
+                    user_id=user_id,
+                    org_id=organization.id,
+                    indexes=None if indexes is None else list(dict.fromkeys(indexes)),
+                )
+            )
+            made = (await session.execute(_KEYS.where(ApiKeyRow.id == key_id))).one()
+        return _api_key(*made), secret
+
+    async def list(self, organization: Organization | None = None) -> list[ApiKey]:
+        """All keys, or those of one organization, revoked ones included; oldest first."""
+        chosen = _KEYS if organization is None else _KEYS.where(ApiKeyRow.org_id == organization.id)
+        async with self._database.session() as session:
+            rows = await session.execute(chosen.order_by(ApiKeyRow.created_at, ApiKeyRow.id))
+            return [_api_key(*row) for row in rows]
+
+    async def revoke(self, key: str) -> ApiKey:
+        """Refuse a key from now on, in every process: given by its id, by how it begins, or as it is.
+
+        Once is enough: a second time changes nothing. Raises NotFound, and InvalidInput where several begin like that.
+        """
+        shown = key[:_BEGINNING]  # an error must not show more of a key than a list does
+        async with self._database.session() as session:
+            found = (await session.execute(_KEYS.where(_named(key)))).all()
+            if not found:
+                raise NotFound("key", key if _uuid(key) else shown)
+            if len(found) > 1:
+                raise InvalidInput("key", shown, f"{len(found)} keys begin with {shown!r}: give the id of one")
+            row: ApiKeyRow = found[0][0]
+            await session.execute(
+                update(ApiKeyRow)
+                .where(ApiKeyRow.id == row.id)
+                .values(revoked_at=func.coalesce(ApiKeyRow.revoked_at, func.now()))
+            )
+            await session.refresh(row)
+            return _api_key(*found[0])
+
     async def principal(self, key: str) -> Principal:
-        """The service user of a key. Raises Unauthenticated."""
-        raise Unauthenticated("The API key is not valid")
+        """The service user of a key. Raises Unauthenticated for one that is unknown or revoked, and tells not which.
+
+        Asks the database each time, once: what is revoked is refused at once. When a key was last used is written down
+        at most once a minute.
+        """
+        if not _KEY.fullmatch(key):
+            raise Unauthenticated(_NOT_VALID)
+        async with self._database.autocommit() as connection:
+            found = (await connection.execute(_PRINCIPAL, {"digest": _digest(key)})).one_or_none()
+        if found is None:
+            raise Unauthenticated(_NOT_VALID)
+        indexes = None if found.indexes is None else frozenset(found.indexes)
+        return Principal(f"key:{found.id}", found.user_id, frozenset({found.org_id}), indexes)
+
+
+_KEYS: Select[tuple[ApiKeyRow, OrganizationRow]] = select(ApiKeyRow, OrganizationRow).join(
+    OrganizationRow, OrganizationRow.id == ApiKeyRow.org_id
+)
+
+
+def _named(key: str) -> ColumnElement[bool]:
+    if key_id := _uuid(key):
+        return ApiKeyRow.id == key_id
+    if _KEY.fullmatch(key):
+        return ApiKeyRow.digest == _digest(key)
+    if _A_BEGINNING.fullmatch(key):
+        return func.starts_with(ApiKeyRow.beginning, key)
+    return false()
+
+
+def _digest(key: str) -> str:
+    return sha256(key.encode()).hexdigest()
+
+
+def _api_key(row: ApiKeyRow, organization: OrganizationRow) -> ApiKey:
+    return ApiKey(
+        row.id,
+        row.name,
+        row.beginning,
+        Organization(organization.id, organization.slug, organization.name),
+        None if row.indexes is None else tuple(row.indexes),
+        row.created_at,
+        row.last_used_at,
+        row.revoked_at,
+    )
+
+
+def _uuid(key: str) -> UUID | None:
+    try:
+        return UUID(key)
+    except ValueError:
+        return None

@@ -1,9 +1,9 @@
-"""How often somebody asked, counted exactly however many processes serve."""
+"""How often somebody asked, and how many requests of theirs are under way: exact however many processes serve."""
 
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, Double, bindparam, text
+from sqlalchemy import BigInteger, Double, Uuid, bindparam, text
 
 from rag_app.db.session import Database
 
@@ -18,6 +18,23 @@ _HIT = text(
     """
 ).bindparams(bindparam("now", type_=Double), bindparam("window", type_=BigInteger))
 # greatest: a statement that waited for the row from one window into the next must not open the old one again
+_ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+_TAKE = text(
+    """
+    WITH expired AS (DELETE FROM request_leases WHERE key = :key AND expires_at <= statement_timestamp())
+    INSERT INTO request_leases (id, key, expires_at)
+    SELECT :id, :key, statement_timestamp() + make_interval(secs => :seconds)
+    WHERE (SELECT count(*) FROM request_leases WHERE key = :key AND expires_at > statement_timestamp()) < :limit
+    RETURNING id
+    """
+).bindparams(bindparam("id", type_=Uuid), bindparam("seconds", type_=Double), bindparam("limit", type_=BigInteger))
+_EXTEND = text(
+    """
+    UPDATE request_leases SET expires_at = statement_timestamp() + make_interval(secs => :seconds)
+    WHERE id = :id AND expires_at > statement_timestamp()
+    """
+).bindparams(bindparam("id", type_=Uuid), bindparam("seconds", type_=Double))
+_GIVE_BACK = text("DELETE FROM request_leases WHERE id = :id").bindparams(bindparam("id", type_=Uuid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +66,38 @@ class RateLimiter:
 
 
 class Leases:
-    """Places for requests under way, exact over all processes."""
+    """Places for requests under way: at most `limit` leases of a key at a time.
 
-    extend_every = 20.0
+    A lease lives `seconds` by the database's clock, and as long again from each `extend`. So the places of a process
+    that was killed are free `seconds` later, whatever the clocks of machines say. One that has run out stays so: its
+    place may be somebody else's by now. Everything raises StoreFailed.
+    """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, seconds: float = 60.0) -> None:
+        self._database, self._seconds = database, seconds
+
+    @property
+    def extend_every(self) -> float:
+        """Seconds: a lease outlives one extension that fails."""
+        return self._seconds / 3
 
     async def take(self, key: str, limit: int) -> UUID | None:
-        return uuid4()
+        """A place among the `limit` of `key`, or None where all are taken.
 
-    async def extend(self, lease: UUID) -> None: ...
+        One short transaction: the lock comes in a statement of its own, so that the next one sees what was written by
+        whoever held it before. Keys do not wait for each other.
+        """
+        place = {"id": uuid4(), "key": key, "limit": limit, "seconds": self._seconds}
+        async with self._database.session() as session:
+            await session.execute(_ONE_AT_A_TIME, {"name": f"rag_app/lease/{key}"})
+            taken: UUID | None = await session.scalar(_TAKE, place)
+        return taken
 
-    async def give_back(self, lease: UUID) -> None: ...
+    async def extend(self, lease: UUID) -> None:
+        async with self._database.autocommit() as connection:
+            await connection.execute(_EXTEND, {"id": lease, "seconds": self._seconds})
+
+    async def give_back(self, lease: UUID) -> None:
+        """Once is enough: a second time, or after it has run out, changes nothing."""
+        async with self._database.autocommit() as connection:
+            await connection.execute(_GIVE_BACK, {"id": lease})

@@ -6,7 +6,7 @@ between processes a lock in the database lets one migrate and the others find th
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, NullPool, text
 from sqlalchemy.exc import ProgrammingError
 
+from rag_app.db.models import Base
 from rag_app.db.session import asyncpg_url, create_engine
 from rag_app.domain.errors import Misconfigured
 
@@ -30,18 +31,50 @@ GRANT USAGE ON SCHEMA public TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
 REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM {role};
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {role};
-GRANT EXECUTE ON FUNCTION rag_organizations(), rag_user(), rag_operator() TO {role};
+GRANT EXECUTE ON FUNCTION {functions} TO {role};
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role};
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE, SELECT ON SEQUENCES TO {role};
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT EXECUTE ON FUNCTIONS TO {role}"""
 """No TRUNCATE: it passes row-level security by."""
 
+_GATEWAY_GRANTS = """\
+REVOKE ALL ON {tables} FROM {role};
+GRANT USAGE ON SCHEMA public TO {role};
+GRANT SELECT (index_name, store, number, embedding_model, dimension, state) ON generations TO {role};
+GRANT EXECUTE ON FUNCTION rag_organizations, rag_user, rag_operator, rag_application, rag_subject, rag_claimed_user TO {role};
+GRANT EXECUTE ON FUNCTION rag_claimed_organizations, rag_generation TO {role};
+GRANT EXECUTE ON FUNCTION rag_match, match_embeddings, search_rag_context TO {role}"""
+"""What the functions of migration 0004 need, which run with their caller's rights; `_SEARCHED` comes to it.
 
-def upgrade(owner_url: str, app_url: str, migrations: Path, revision: str = "head") -> None:
+Taken back first: a platform may give such a role everything on each new table, as Supabase does.
+"""
+_FUNCTIONS = text(
+    "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+    " AND pg_get_userbyid(proowner) = current_user AND proname LIKE 'rag\\_%'"
+)
+_TABLES = text(
+    "WITH ours AS (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+    " AND pg_get_userbyid(relowner) = current_user"
+    " AND (relname = ANY (:names) OR relname ~ '^g_.+_(chunks|vectors|postings|terms|totals)$'))"
+    " SELECT oid::regclass::text FROM ours UNION ALL"
+    " SELECT s.oid::regclass::text FROM pg_depend JOIN pg_class s ON s.oid = objid AND s.relkind = 'S'"
+    " WHERE refobjid IN (SELECT oid FROM ours)"
+)
+_SEARCHED = text(
+    "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    " AND relname ~ '^g_(org_knowledge|store_catalogue|marketplace)_[0-9]+_(chunks|vectors)$'"
+)
+
+
+def upgrade(
+    owner_url: str, app_url: str, migrations: Path, revision: str = "head", *, gateway: str | None = None
+) -> None:
     """Bring the schema to `revision` and grant the role of `app_url` its use: all of it, or nothing.
 
-    Does the grants again each time. Where both URLs name one role there is nothing to grant.
-    Raises Misconfigured when there is no such revision, no such role, or the owner lacks a right.
+    `gateway` is the role that may call the SQL functions (docs/sql.md), and nothing else. Does the grants again each
+    time. Where both URLs name one role there is nothing to grant to it.
+    Raises Misconfigured when there is no such revision, no such role, the owner lacks a right, or the gateway's role
+    has too many.
     """
     owner, app = asyncpg_url(owner_url).username, asyncpg_url(app_url).username
 
@@ -49,6 +82,8 @@ def upgrade(owner_url: str, app_url: str, migrations: Path, revision: str = "hea
         command.upgrade(config(migrations, connection), revision)
         if app != owner and app is not None:
             _grant(connection, app)
+        if gateway is not None:
+            _grant_gateway(connection, gateway, taken={owner, app})
 
     _in_transaction(owner_url, work)
 
@@ -77,12 +112,46 @@ def config(migrations: Path, connection: Connection | None = None) -> Config:
 
 
 def _grant(connection: Connection, role: str) -> None:
-    if not connection.scalar(text("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = :role)"), {"role": role}):
+    if not connection.scalar(_EXISTS, {"role": role}):
         raise Misconfigured(
             f"there is no role {role!r}, which RAG_DATABASE_URL names: CREATE ROLE {role} LOGIN PASSWORD '...'"
         )
+    _execute(connection, _GRANTS, role, functions=", ".join(connection.scalars(_FUNCTIONS)))
+
+
+def _grant_gateway(connection: Connection, role: str, taken: Collection[str | None]) -> None:
+    if not connection.scalar(_EXISTS, {"role": role}):
+        raise Misconfigured(
+            f"there is no role {role!r}, which RAG_DATABASE_GATEWAY_ROLE names: CREATE ROLE {role} NOLOGIN"
+        )
+    unfit = role in taken
+    if not unfit:
+        names = [*Base.metadata.tables, "alembic_version"]
+        _execute(connection, _GATEWAY_GRANTS, role, tables=", ".join(connection.scalars(_TABLES, {"names": names})))
+        if searched := ", ".join(connection.scalars(_SEARCHED)):
+            _execute(connection, "GRANT SELECT ON {searched} TO {role}", role, searched=searched)
+        unfit = bool(connection.scalar(_SEES_TOO_MUCH, {"role": role}))
+    if unfit:
+        raise Misconfigured(
+            f"RAG_DATABASE_GATEWAY_ROLE cannot be {role!r}: it owns the schema or serves requests, passes row-level"
+            " security by, belongs to a role that does, or is granted by default privileges what the owner creates."
+            " Take a role that can do nothing (CREATE ROLE ... NOLOGIN), and an owner that owns nothing else"
+        )
+
+
+_EXISTS = text("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = :role)")
+_SEES_TOO_MUCH = text(
+    "SELECT rolbypassrls OR has_table_privilege(oid, 'memberships', 'INSERT')"
+    " OR EXISTS (SELECT FROM pg_default_acl, aclexplode(defaclacl) WHERE defaclobjtype = 'r'"
+    " AND pg_get_userbyid(defaclrole) = current_user AND grantee IN (0, pg_roles.oid))"
+    " FROM pg_roles WHERE rolname = :role"
+)
+"""Who may write memberships is believed to be the application (migration 0004)."""
+
+
+def _execute(connection: Connection, statements: str, role: str, **names: str) -> None:
     quoted = connection.dialect.identifier_preparer.quote_identifier(role)
-    for statement in _GRANTS.format(role=quoted).split(";\n"):
+    for statement in statements.format(role=quoted, **names).split(";\n"):
         connection.execute(text(statement.replace(":", r"\:")))
 
 

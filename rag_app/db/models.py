@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0003"
+REVISION = "0004"
 """The migration that these models describe: a server refuses a database at another one."""
 
 
@@ -71,11 +71,14 @@ class SiteRow(Base):
 
 
 class UserRow(Base):
+    """`subject` is what an identity provider calls the user, where that is not our id."""
+
     __tablename__ = "users"
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     name: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    subject: Mapped[str | None] = mapped_column(unique=True)
 
 
 class MembershipRow(Base):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -32,7 +32,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`id` is the `sub` of the user's tokens."""
+    """`id` is the `sub` of the user's tokens, unless an identity provider calls the user something else."""
 
     id: UUID
     name: str
@@ -79,6 +79,19 @@ class People:
             raise NotFound("user", str(name))
         return User(row.id, row.name)
 
+    async def know_as(self, user: User, subject: str) -> None:
+        """Let tokens whose `sub` is this stand for the user: what an identity provider calls them.
+
+        Raises InvalidInput where it stands for another user already.
+        """
+        if not subject.strip() or not subject.isprintable():
+            raise InvalidInput("subject", subject, "must be the `sub` of the user's tokens")
+        async with self._database.session() as session:
+            others = select(UserRow.id).where(_called(subject), UserRow.id != user.id)
+            if (await session.scalars(others)).first() is not None:
+                raise InvalidInput("subject", subject, f"{subject!r} is another user")
+            await session.execute(update(UserRow).where(UserRow.id == user.id).values(subject=subject))
+
     async def add_member(self, organization: Organization, user: User) -> None:
         """Once is enough: a second time changes nothing."""
         async with self._database.session() as session:
@@ -101,24 +114,30 @@ class People:
 
     async def principal(self, subject: str) -> Principal:
         """Whom a token's `sub` stands for. Unknown to us, it is nobody in particular: the public organization only."""
-        user_id = _uuid(subject)
-        if user_id is None:
+        if not subject.isprintable():  # nor can PostgreSQL be asked for a NUL
             return Principal(subject)
         async with self._database.session() as session:
             rows = await session.execute(
                 select(UserRow.id, MembershipRow.org_id)
                 .outerjoin(MembershipRow, MembershipRow.user_id == UserRow.id)
-                .where(UserRow.id == user_id)
+                .where(_called(subject))
             )
             found = rows.all()
         if not found:
             return Principal(subject)
-        return Principal(subject, user_id, frozenset(org_id for _, org_id in found if org_id is not None))
+        return Principal(subject, found[0][0], frozenset(org_id for _, org_id in found if org_id is not None))
 
     async def member_of(self, organization: str) -> Principal:
         """Somebody without a name, who sees what all members of an organization see. Raises NotFound."""
         found = await self.organization(organization)
         return Principal(f"member of {found.slug}", None, frozenset({found.id}))
+
+
+def _called(subject: str) -> ColumnElement[bool]:
+    """The user of a token's `sub`: at most one, `know_as` sees to that."""
+    user_id = _uuid(subject)
+    known = UserRow.subject == subject
+    return known if user_id is None else or_(known, UserRow.id == user_id)
 
 
 async def _insert(session: AsyncSession, table: type[Row], key: str, **values: Any) -> Row:

@@ -149,7 +149,7 @@ def epoch_seconds(name: str, value: object) -> float:
         moment = value
     elif hasattr(value, "year"):
         moment = datetime.combine(value, time())  # type: ignore[arg-type]
-    elif isinstance(value, int | float) and not isinstance(value, bool) and -62135596800 <= value < 253402300800:
+    elif isinstance(value, int | float) and not isinstance(value, bool) and -62135596800 <= value <= 253402300800:
         return float(value)
     else:
         try:

@@ -26,6 +26,17 @@ class SimilarityCutoff(_Pure):
         return [node for node in nodes if node.score is not None and node.score >= self.threshold]
 
 
+class Best(_Pure):
+    """Keeps the first `top_k` nodes; nodes come best first."""
+
+    top_k: int
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return nodes[: self.top_k]
+
+
 class DeduplicateBySource(_Pure):
     """Keeps the first `keep` nodes of each source; nodes come best first."""
 

@@ -1,6 +1,6 @@
 """What rag_app asks of a vector store: a LlamaIndex store seen through one Scope.
 
-An adapter in `stores/` implements four methods; modes, fusion and LlamaIndex's interface are here, once.
+An adapter in `stores/` implements five methods; modes, fusion and LlamaIndex's interface are here, once.
 """
 
 from abc import abstractmethod
@@ -74,6 +74,10 @@ class ScopedStore(BasePydanticVectorStore):
     @abstractmethod
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
         """The chunks of these ids that the scope may see."""
+
+    @abstractmethod
+    async def count(self) -> int:
+        """How many chunks the scope may see."""
 
     @abstractmethod
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:

@@ -125,6 +125,12 @@ class PostgresStore(ScopedStore):
             rows = await connection.fetch(sql, *query.values)
         return {row["id"]: _to_node(row) for row in rows}
 
+    async def count(self) -> int:
+        query = _Query(self)
+        sql = f"SELECT count(*) FROM {self.generation}_vectors v WHERE {query.where(())}"
+        async with self._backend.transaction(self.scope) as connection:
+            return int(await connection.fetchval(sql, *query.values))
+
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
         table = self.generation
@@ -243,8 +249,7 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
     policies = "".join(
         f"ALTER TABLE {t}_{name} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t}_{name} FORCE ROW LEVEL SECURITY;"
         f"CREATE POLICY tenant ON {t}_{name} USING (org_id = ANY ((SELECT rag_organizations())::uuid[]) AND "
-        f"(private_to IS NULL OR private_to = (SELECT rag_user()) "
-        f"OR (SELECT current_setting('rag.operator', true)) = 'on'));"
+        f"(private_to IS NULL OR private_to = (SELECT rag_user()) OR (SELECT rag_operator())));"
         for name in ("chunks", "vectors", "postings")
     )
     return f"""
@@ -261,7 +266,19 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
         CREATE TABLE {t}_terms (term integer PRIMARY KEY, df bigint NOT NULL) WITH (fillfactor = 70);
         CREATE TABLE {t}_totals (chunks bigint NOT NULL);
         INSERT INTO {t}_totals VALUES (0);
-        {policies}"""
+        {policies}
+        {_READERS.format(t=t, function=function) if (function := _FUNCTIONS.get(spec.name)) else ""}"""
+
+
+_FUNCTIONS = {"org_knowledge": "rag_match", "store_catalogue": "match_embeddings", "marketplace": "search_rag_context"}
+"""The SQL functions of migration 0004, by the index that they search."""
+
+_READERS = """
+        DO $$ DECLARE caller regrole; BEGIN  -- who may call the function needs what it reads
+            FOR caller IN SELECT grantee FROM pg_proc, aclexplode(proacl)
+                          WHERE pg_proc.oid = to_regproc('{function}') AND grantee <> 0 LOOP
+                EXECUTE format('GRANT SELECT ON {t}_chunks, {t}_vectors TO %s', caller);
+            END LOOP; END $$;"""
 
 
 def _column(field: str) -> str:

@@ -191,6 +191,11 @@ class QdrantStore(ScopedStore):
         allowed = await self._backend.visible(self.scope, self.generation, sources)
         return {UUID(str(p.id)): _to_node(p) for p in points if UUID(p.payload["source_id"]) in allowed}
 
+    async def count(self) -> int:
+        """A source that is being deleted counts until its chunks are gone: a number is not looked up in PostgreSQL."""
+        counted = await self._backend.call("count", self.generation, self._filter(()), exact=True)
+        return int(counted.count)
+
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
         if any(node.embedding is None for node in nodes):

@@ -1,10 +1,12 @@
 """The API on a real port, served by Granian as in production, with everything behind it scripted."""
 
 import asyncio
+import json
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +19,13 @@ from granian.server.embed import Server
 from litestar import Litestar
 
 from rag_app.api.auth import Tokens, issue_token
-from rag_app.api.collaborators import Collaborators, Collection
+from rag_app.api.collaborators import Collaborators, Collection, Listing
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.domain.answer import Answer, Delta, Event, Found, Hit, Question
 from rag_app.domain.errors import ModelFailed, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal, Scope
+from rag_app.evaluation.passages import Judged, Passages, Span
 
 SECRET = "a-secret-for-tests-of-more-than-32-bytes"
 AUDIENCE, ISSUER = "rag-tests", "https://issuer.test"
@@ -148,16 +151,70 @@ class ScriptedLeases:
 
 @dataclass
 class ScriptedCatalogue:
-    known: list[Collection] = field(default_factory=list)
+    known: list[Listing] = field(default_factory=list)
+    stored: dict[UUID, Hit] = field(default_factory=dict)
+    """Chunks that no search has to find."""
 
-    async def collections(self, principal: Principal) -> list[Collection]:
-        return [each for each in self.known if principal.indexes is None or each.index in principal.indexes]
+    async def collections(self, principal: Principal) -> list[Listing]:
+        return [each for each in self.known if principal.indexes is None or each.collection.index in principal.indexes]
 
     async def collection(self, name: str, principal: Principal) -> Collection:
         for each in await self.collections(principal):
-            if name in each.names:
-                return each
+            if name in each.collection.names:
+                return each.collection
         raise NotFound("collection", name)
+
+    async def chunks(self, collection: Collection, ids: Sequence[UUID], principal: Principal) -> dict[UUID, Hit]:
+        return {each: self.stored[each] for each in ids if each in self.stored}
+
+
+@dataclass
+class ScriptedValidations:
+    """Keeps runs as the real ones are kept, and judgments of whoever asks."""
+
+    runs: dict[UUID, tuple[Principal, str, int, Mapping[str, Any]]] = field(default_factory=dict)
+    judged: dict[str, list[Judged]] = field(default_factory=dict)
+    texts: dict[UUID, Passages] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    error: Exception | None = None
+
+    async def record(
+        self,
+        principal: Principal,
+        run: UUID,
+        index: str,
+        generation: int,
+        top_k: int,
+        report: Mapping[str, Any],
+        judgments: Sequence[tuple[str, UUID, Span | None]],
+    ) -> None:
+        if self.error:
+            raise self.error
+        self.runs[run] = principal, index, top_k, json.loads(json.dumps(report))
+        for query, source, span in judgments:
+            self.judged.setdefault(query, []).append((source, span))
+
+    async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None:
+        owner, _, _, report = self.runs.get(run, (None, "", 0, None))
+        return report if owner == principal else None
+
+    async def newest(
+        self, principal: Principal, limit: int, before: UUID | None
+    ) -> list[tuple[UUID, str, int, Mapping[str, Any]]]:
+        mine = [(run, index, k, report) for run, (who, index, k, report) in self.runs.items() if who == principal]
+        mine.reverse()
+        places = [place for place, (run, *_) in enumerate(mine) if run == before]
+        start = 0 if before is None else places[0] + 1 if places else len(mine)
+        return mine[start : start + limit]
+
+    async def judgments(
+        self, principal: Principal, index: str, query: str, hits: AbstractSet[UUID]
+    ) -> tuple[list[Judged], dict[UUID, Passages]]:
+        self.asked.append(query)
+        return self.judged.get(query, []), {source: text for source, text in self.texts.items() if source in hits}
+
+    async def contents(self, principal: Principal, sources: AbstractSet[UUID]) -> dict[UUID, Passages]:
+        return {source: text for source, text in self.texts.items() if source in sources}
 
 
 @dataclass(frozen=True)
@@ -190,12 +247,12 @@ class Backstage:
     limiter: ScriptedLimiter = field(default_factory=ScriptedLimiter)
     leases: ScriptedLeases = field(default_factory=ScriptedLeases)
     catalogue: ScriptedCatalogue = field(default_factory=ScriptedCatalogue)
-    validations: Any = None
+    validations: ScriptedValidations = field(default_factory=ScriptedValidations)
     checks: dict[str, str] = field(default_factory=lambda: {"database": "ok"})
 
     def reset(self) -> None:
         self.pipeline.__init__()  # type: ignore[misc]
-        for each in (self.people, self.keys, self.leases, self.catalogue):
+        for each in (self.people, self.keys, self.leases, self.catalogue, self.validations):
             each.__init__()  # type: ignore[misc]
         self.limiter.__init__(resets_at=int(time.time()) + 30)  # type: ignore[misc]
         self.checks = {"database": "ok"}

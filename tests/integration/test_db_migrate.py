@@ -27,7 +27,7 @@ def server(new_postgres: NewPostgres) -> PrivatePostgres:
 
 @pytest.fixture(autouse=True)
 async def empty(server: PrivatePostgres) -> None:
-    await run(server.owner_url, "DROP TABLE IF EXISTS g_book_1")
+    await run(server.owner_url, "DROP TABLE IF EXISTS g_book_1, g_book_1_chunks, g_marketplace_1_chunks")
     if await asyncio.to_thread(migrate.current, server.owner_url):
         await asyncio.to_thread(migrate.downgrade, server.owner_url, MIGRATIONS, "base")
 
@@ -50,7 +50,9 @@ async def tables(url: str) -> set[str]:
                 "SELECT relname FROM pg_class WHERE relkind IN ('r','v','S') AND relnamespace = 'public'::regnamespace"
             )
         )
-        functions = await session.scalars(text("SELECT proname FROM pg_proc WHERE proname LIKE 'rag\\_%'"))
+        functions = await session.scalars(
+            text("SELECT proname FROM pg_proc WHERE pg_get_userbyid(proowner) = 'rag_owner'")
+        )
         names = {*found, *functions}
     await database.close()
     return names
@@ -203,6 +205,155 @@ async def test_a_server_does_not_start_on_an_empty_database_or_as_a_role_that_se
         await database.close()
 
 
+OF_0003 = (
+    "CREATE POLICY tenant ON {table} USING (org_id = ANY ((SELECT rag_organizations())::uuid[]) AND"
+    " (private_to IS NULL OR private_to = (SELECT rag_user())"
+    " OR (SELECT current_setting('rag.operator', true)) = 'on'))"
+)
+FOREIGN = "SELECT set_config('rag.organizations', '{00000000-0000-0000-0000-00000000000a}', true)"
+
+
+async def rules(url: str) -> list[tuple[str, ...]]:
+    """Every function and policy, as PostgreSQL would write it."""
+    database = Database(url)
+    async with database.session() as session:
+        found = await session.execute(
+            text(
+                "SELECT oid::regprocedure::text, pg_get_functiondef(oid), obj_description(oid) FROM pg_proc"
+                " WHERE pg_get_userbyid(proowner) = 'rag_owner' UNION ALL"
+                " SELECT polrelid::regclass::text, pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)"
+                " FROM pg_policy ORDER BY 1"
+            )
+        )
+        rows = [tuple(row) for row in found]
+    await database.close()
+    return rows
+
+
+async def gateway(server: PrivatePostgres) -> str:
+    """The URL of a role that can do nothing yet."""
+    await run(superuser(server), "DROP ROLE IF EXISTS gate", "CREATE ROLE gate LOGIN PASSWORD 'g'")
+    await run(superuser(server), "GRANT CONNECT ON DATABASE rag TO gate")
+    return f"postgresql://gate:g@{server.app_url.partition('@')[2]}"
+
+
+async def leave(server: PrivatePostgres) -> None:
+    await run(superuser(server), "DROP OWNED BY gate", "DROP ROLE gate")
+
+
+async def test_tables_of_generations_made_before_0004_follow_it_up_and_down(server: PrivatePostgres) -> None:
+    url = await gateway(server)
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, "0003")
+    for table in ("g_book_1_chunks", "g_marketplace_1_chunks"):
+        await run(
+            server.owner_url,
+            f"CREATE TABLE {table} (org_id uuid, private_to uuid)",
+            f"INSERT INTO {table} VALUES ('00000000-0000-0000-0000-00000000000a')",
+            f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+            f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
+            OF_0003.format(table=table),
+        )
+    before = await rules(server.owner_url)
+
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, gateway="gate")
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, gateway="gate")  # safe to repeat
+    after = {row[0]: row[1] for row in await rules(server.owner_url)}
+    for table in ("g_book_1_chunks", "g_marketplace_1_chunks"):
+        assert "rag_operator()" in after[table] and "current_setting" not in after[table]
+    for role, seen in ((server.app_url, 1), (url, 0)):
+        database = Database(role)
+        async with database.session() as session:
+            await session.execute(text(FOREIGN))
+            assert await session.scalar(text("SELECT count(*) FROM g_marketplace_1_chunks")) == seen
+        await database.close()
+    with pytest.raises(DBAPIError, match="permission denied for table g_book_1_chunks"):
+        await run(url, "SELECT FROM g_book_1_chunks")
+
+    migrate.downgrade(server.owner_url, MIGRATIONS, "0003")
+    assert await rules(server.owner_url) == before
+    for table in ("g_marketplace_1_chunks", "generations"):
+        with pytest.raises(DBAPIError, match=f"permission denied for table {table}"):
+            await run(url, f"SELECT FROM {table}")
+    await leave(server)
+
+
+@pytest.mark.parametrize(
+    "granted",
+    ["rag_app", "rag_owner", "rag_app TO gate", "BYPASSRLS", "SUPERUSER", "DEFAULT"],
+)
+async def test_a_gateway_that_could_see_everything_is_refused_and_nothing_is_done(
+    server: PrivatePostgres, granted: str
+) -> None:
+    await gateway(server)
+    role = granted if granted in ("rag_app", "rag_owner") else "gate"
+    everything = "ALTER DEFAULT PRIVILEGES IN SCHEMA public {} ALL ON TABLES {} gate"
+    if "TO" in granted:
+        await run(superuser(server), f"GRANT {granted}")
+    elif granted == "DEFAULT":
+        await run(server.owner_url, everything.format("GRANT", "TO"))
+    elif role == "gate":
+        await run(superuser(server), f"ALTER ROLE gate {granted}")
+    with pytest.raises(Misconfigured, match=f"RAG_DATABASE_GATEWAY_ROLE cannot be '{role}'"):
+        migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, gateway=role)
+    assert migrate.current(server.owner_url) is None
+    if granted == "DEFAULT":
+        await run(server.owner_url, everything.format("REVOKE", "FROM"))
+    await leave(server)
+
+
+async def test_what_a_gateway_was_granted_by_others_is_taken_back(server: PrivatePostgres) -> None:
+    url = await gateway(server)
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    await run(server.owner_url, "CREATE TABLE g_book_1_chunks (id serial)", "CREATE TABLE theirs (id integer)")
+    await run(
+        server.owner_url,
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO gate",
+        "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO gate",
+        "GRANT USAGE ON SCHEMA public TO gate",
+    )
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, gateway="gate")
+    for refused in (
+        "INSERT INTO memberships (user_id, org_id) SELECT gen_random_uuid(), gen_random_uuid()",
+        "SELECT FROM users",
+        "SELECT version_num FROM alembic_version",
+        "SELECT FROM g_book_1_chunks",
+        "SELECT nextval('g_book_1_chunks_id_seq')",
+        "SELECT setval('generations_id_seq', 1)",
+    ):
+        with pytest.raises(DBAPIError, match="permission denied for"):
+            await run(url, refused)
+    await run(url, "SELECT FROM theirs")  # no table of ours
+    await run(server.owner_url, "DROP TABLE theirs")
+    await leave(server)
+
+
+async def test_a_database_without_pgvector_is_told_so(server: PrivatePostgres) -> None:
+    await run(superuser(server), "DROP EXTENSION vector")
+    with pytest.raises(Misconfigured, match="CREATE EXTENSION vector"):
+        migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    assert migrate.current(server.owner_url) is None
+    await run(superuser(server), "CREATE SCHEMA extensions", "CREATE EXTENSION vector SCHEMA extensions")
+    await run(superuser(server), "GRANT USAGE ON SCHEMA extensions TO rag_owner, rag_app")
+    await run(superuser(server), "ALTER DATABASE rag SET search_path = public, extensions")
+    migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)  # as Supabase has it
+    await run(
+        server.owner_url,
+        "INSERT INTO generations (index_name, store, number, embedding_model, dimension, state, settings)"
+        " VALUES ('book', 'postgres', 1, 'm', 2, 'active', '{}')",
+        "SET LOCAL search_path = extensions",
+        "SELECT public.rag_generation('book', '[1,2]', 5)",
+    )
+    await run(server.owner_url, "DELETE FROM generations")
+    migrate.downgrade(server.owner_url, MIGRATIONS, "base")
+    await run(
+        superuser(server),
+        "ALTER DATABASE rag RESET search_path",
+        "DROP EXTENSION vector",
+        "DROP SCHEMA extensions",
+        "CREATE EXTENSION vector",
+    )
+
+
 async def test_one_role_for_both_needs_no_grants(server: PrivatePostgres) -> None:
     migrate.upgrade(server.owner_url, server.owner_url, MIGRATIONS)
     owner = Database(server.owner_url)
@@ -214,6 +365,10 @@ async def test_a_role_that_is_missing_is_named_and_nothing_is_done(server: Priva
     url = f"postgresql://nobody_yet:x@{server.app_url.partition('@')[2]}"
     with pytest.raises(Misconfigured, match=r"no role 'nobody_yet'.*CREATE ROLE"):
         migrate.upgrade(server.owner_url, url, MIGRATIONS)
+    with pytest.raises(
+        Misconfigured, match=r"no role 'nor_i', which RAG_DATABASE_GATEWAY_ROLE names: CREATE ROLE nor_i"
+    ):
+        migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS, gateway="nor_i")
     assert migrate.current(server.owner_url) is None
     assert "sources" not in await tables(server.owner_url)
 

@@ -96,3 +96,23 @@ async def test_an_unknown_subject_sees_what_is_public(people: People, subject: s
     principal = await people.principal(subject)
     assert principal == Principal(subject)
     assert principal.scope().organizations == {PUBLIC_ORGANIZATION}
+
+
+async def test_a_subject_of_an_identity_provider_stands_for_one_user(
+    database: Database, organization: NewOrganization
+) -> None:
+    people, org = People(database), await organization()
+    ada, bob = [await people.create_user(f"{name}-{uuid4().hex}") for name in ("ada", "bob")]
+    await people.add_member(org, ada)
+    subject = f"auth0|{uuid4().hex}"
+    assert (await people.principal(subject)).user is None
+    await people.know_as(ada, subject)
+    for said in (subject, str(ada.id), str(ada.id).upper()):
+        assert await people.principal(said) == Principal(said, ada.id, frozenset({org.id}))
+    assert (await people.principal(ada.name)).user is None  # a name proves nothing
+    for taken in (subject, str(ada.id)):
+        with pytest.raises(InvalidInput, match="another user"):
+            await people.know_as(bob, taken)
+    for none in ("", " ", "a\0b"):
+        with pytest.raises(InvalidInput, match="must be the `sub`"):
+            await people.know_as(bob, none)

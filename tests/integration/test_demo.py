@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from rag_app.db.private import private_postgres
+from tests.contract import test_owner_qa as owner_qa
 
 COMMAND = Path(sys.executable).with_name("rag-app")
 INDEXES = ("book", "marketplace", "org_knowledge", "salon_calls", "store_catalogue")
@@ -45,9 +46,9 @@ def taken_port() -> Iterator[int]:
 def sent(curl: str) -> httpx.Response:
     """What a line of the invitation does, without asking for curl."""
     program, silent, url, *options = shlex.split(curl.replace("\\\n", " "))
-    assert (program, silent, options[::2]) == ("curl", "-s", ["-H", "-H", "-d"])
-    headers = dict(line.split(": ", 1) for line in options[1:4:2])
-    return httpx.post(url, headers=headers, content=options[5], timeout=30)
+    *headers, data = zip(options[::2], options[1::2], strict=True)
+    assert (program, silent, data[0], {name for name, _ in headers}) == ("curl", "-s", "-d", {"-H"})
+    return httpx.post(url, headers=dict(line.split(": ", 1) for _, line in headers), content=data[1], timeout=30)
 
 
 def assert_asked(printed: str) -> None:
@@ -90,12 +91,17 @@ def test_demo_survives_being_killed(folder: Path, taken_port: int) -> None:
         assert sum(int(chunks) for _, _, chunks in added) <= 600
         assert_asked(said)
 
-        search, answer = re.findall(r"^curl .+\\\n  -d .+$", said, re.MULTILINE)
+        search, answer, owner = re.findall(r"^curl .+\\\n  -d .+$", said, re.MULTILINE)
         found = sent(search)
         assert found.status_code == 200 and {hit["source_type"] for hit in found.json()["results"]} == {"transcript"}
         replied = sent(answer)
         assert replied.status_code == 200 and replied.json()["citations"]
         assert replied.url.port != taken_port
+        assert "Authorization" not in owner
+        anybody = sent(owner)
+        assert anybody.status_code == 200 and anybody.json()["has_sufficient_evidence"]
+        served_at = str(replied.url.copy_with(path="")).rstrip("/")
+        assert [owner_qa.sent(command, served_at).status_code for command in owner_qa.commands()] == [200] * 4
         assert httpx.get(replied.url.join("/docs"), timeout=10).status_code == 200
     finally:
         first.kill()  # -9
@@ -116,6 +122,7 @@ def test_demo_survives_being_killed(folder: Path, taken_port: int) -> None:
     ]
     assert_asked(again.stdout)
     assert len(re.findall(r"^curl -s http://127\.0\.0\.1:\d+/api/rag/", again.stdout, re.MULTILINE)) == 2
+    assert re.findall(r"^POST /owner/(\w+): 200, (\d+) \w+$", again.stdout, re.MULTILINE)[-1] == ("ask", "0")
     assert again.stdout.endswith("demo check: all as it should be\n")
     assert [line for line in again.stderr.splitlines() if not line.startswith("rag-app on http://")] == []
 

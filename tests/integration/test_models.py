@@ -1,5 +1,6 @@
 """Answering models over HTTP: every way to fail, and exactly how often a model is asked."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from llama_index.core.llms import ChatMessage
 
-from rag_app.answering.models import ChatModel, ModelSettings, build_llm
+from rag_app.answering.models import ChatModel, Draft, ModelSettings, build_llm
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
 from tests.scripted_model import Reply, ScriptedModel
@@ -42,7 +43,9 @@ async def _closed() -> AsyncIterator[None]:
 
 
 async def streamed(asked: ChatModel) -> str:
-    return "".join([delta async for delta in asked.stream(ASKED)])
+    *pieces, draft = [piece async for piece in asked.stream(ASKED)]
+    assert isinstance(draft, Draft) and "".join(str(piece) for piece in pieces).strip() == draft.text
+    return draft.text
 
 
 async def drafted(asked: ChatModel) -> str:
@@ -162,9 +165,35 @@ async def test_nobody_there() -> None:
         await asked.chat(ASKED)
 
 
-async def test_an_answer_at_its_token_limit_ends_with_its_last_whole_sentence() -> None:
-    with ScriptedModel(Reply("We open at nine [Source 1]. We close at", finish_reason="length")) as server:
-        assert (await model("openai_like", server).chat(ASKED)).text == "We open at nine [Source 1]."
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("reason", "cut_off"), [("stop", False), ("length", True), ("content_filter", True)])
+async def test_both_ways_tell_the_same_of_an_answer(kind: str, reason: str, cut_off: bool) -> None:
+    with ScriptedModel(Reply("We open at nine [Source 1]. We close at", finish_reason=reason)) as server:
+        asked = model(kind, server)
+        draft = await asked.chat(ASKED)
+        assert draft == Draft("We open at nine [Source 1]. We close at", "gpt-4o-mini", Usage(11, 7), cut_off)
+        assert [piece async for piece in asked.stream(ASKED)][-1] == draft
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reply", [Reply("a b c d", pace_s=0.2), Reply("a b", delay_s=5)], ids=["speaks", "thinks"])
+async def test_who_stops_listening_hangs_up_at_once(kind: str, reply: Reply) -> None:
+    with ScriptedModel(reply) as server:
+        stream = model(kind, server).stream(ASKED)
+        if reply.pace_s:
+            assert await anext(stream) == "a "
+            await stream.aclose()
+        else:
+            waiting = asyncio.create_task(anext(stream))
+            while not server.requests:
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        left = time.monotonic()
+        while not server.hung_up and time.monotonic() < left + 2:
+            await asyncio.sleep(0.01)
+        assert server.hung_up
+        assert len(server.requests) == 1
 
 
 async def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

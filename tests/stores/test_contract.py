@@ -316,6 +316,30 @@ async def test_private_chunks_and_sites(stores: Stores, org: UUID) -> None:
         assert await seen(ann, uuid4()) == set()
 
 
+async def test_a_count_is_of_what_the_scope_may_see(stores: Stores, org: UUID) -> None:
+    ann, north, other, source = uuid4(), uuid4(), uuid4(), uuid4()
+    await stores(Scope(frozenset({other}))).async_add([chunk(other, "foreign", vector(0.5))])
+    assert await stores(Scope(frozenset({org}))).count() == 0
+    await stores(Scope(frozenset({org}))).async_add(
+        [
+            *(chunk(org, f"part {i}", vector(0.1 * i), source=source, position=i) for i in range(3)),
+            chunk(org, "for everybody", vector(0.5), site_id=str(north)),
+            chunk(org, "for ann", vector(0.4), private_to=str(ann), owner_id=str(ann), site_id=str(north)),
+        ]
+    )
+    team = stores(Scope(frozenset({org})))
+    assert await team.count() == 4
+    assert await stores(Scope(frozenset({org}), ann)).count() == 5
+    assert await stores(Scope(frozenset({org, other}), ann)).count() == 6
+    assert await stores(Scope(frozenset({org}), uuid4(), north)).count() == 1
+    assert await stores(Scope(frozenset({org}), ann, north)).count() == 2
+    assert await stores(Scope(frozenset({uuid4()}))).count() == 0
+    await team.write([chunk(org, "whole", vector(0.1), source=source, version="2")], replacing=[source])
+    assert await team.count() == 2
+    await team.adelete(str(source))
+    assert await team.count() == 1
+
+
 async def test_concurrent_scopes_do_not_mix(stores: Stores) -> None:
     orgs = [uuid4() for _ in range(8)]
     for org in orgs:

@@ -101,6 +101,7 @@ def test_unknown_variables_are_refused_with_a_hint(
         ("RAG_PORT", "70000", "RAG_PORT='70000': Input should be less than or equal to 65535"),
         ("RAG_LLM_TIMEOUT", "0", "RAG_LLM_TIMEOUT='0': Input should be greater than 0"),
         ("RAG_LLM_TEMPERATURE", "nan", "RAG_LLM_TEMPERATURE='nan': Input should be"),
+        ("RAG_SESSION_COOKIE", "a b", "RAG_SESSION_COOKIE='a b': String should match pattern"),
         ("RAG_LOG_LEVEL", "loud", "RAG_LOG_LEVEL='loud': Input should be 'debug', 'info', 'warning' or 'error'"),
     ],
 )
@@ -123,6 +124,31 @@ def test_empty_means_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_secret_that_is_given_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_JWT_SECRET", "given by an operator, with care")
     assert Settings().jwt_secret() == "given by an operator, with care"
+    assert not (tmp_path / ".rag").exists()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("RAG_JWT_SECRET", "RAG_JWT_JWKS_URL"),
+        ("RAG_JWT_SECRET", "RAG_JWT_KEY_FILE"),
+        ("RAG_JWT_JWKS_URL", "RAG_JWT_KEY_FILE"),
+    ],
+)
+def test_tokens_have_one_kind_of_signer(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(one, "x" * 40)
+    monkeypatch.setenv(other, "y" * 40)
+    with pytest.raises(Misconfigured, match=f"^{one} and {other} are set"):
+        Settings()
+
+
+@pytest.mark.parametrize("name", ["RAG_JWT_JWKS_URL", "RAG_JWT_KEY_FILE"])
+def test_no_secret_is_made_where_tokens_are_signed_elsewhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "https://id.example/jwks.json")
+    with pytest.raises(Misconfigured, match="whoever holds the private keys"):
+        Settings().jwt_secret()
     assert not (tmp_path / ".rag").exists()
 
 

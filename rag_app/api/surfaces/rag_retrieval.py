@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from litestar import Request, post
+from litestar import Request, Response, post
 from litestar.datastructures import ResponseHeader
 from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Example, Tag
@@ -20,6 +20,7 @@ from rag_app.api.collaborators import Injected, Pipeline
 from rag_app.api.docs import BEARER
 from rag_app.api.exchange import exchange
 from rag_app.api.problems import documented
+from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.api.surface import Surface
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Question
 from rag_app.domain.errors import (
@@ -242,20 +243,27 @@ async def search(request: Request[Principal, Any, Any], data: Body, pipeline: In
     security=BEARER,
     responses=documented(*ERRORS, *MODEL_ERRORS),
     response_headers=RATE_LIMIT_HEADERS,
+    operation_class=StreamedOperation,
 )
-async def answer(request: Request[Principal, Any, Any], data: Body, pipeline: Injected[Pipeline]) -> AnswerResponse:
+async def answer(
+    request: Request[Principal, Any, Any], data: Body, pipeline: Injected[Pipeline]
+) -> Response[AnswerResponse]:
     """Answers from what the caller may see, or says that there is not enough."""
-    given = await pipeline.answer(CAPABILITY, data.question(), request.user.scope())
-    return AnswerResponse(
-        status="insufficient_context" if given.refused else "success",
-        query_text=data.query_text,
-        answer=AnswerText(
-            given.text, Confidence.LOW if given.refused else given.confidence, given.model, _iso(given.generated_at)
-        ),
-        citations=_best_snippets(given.hits) if given.refused else _citations(given.citations),
-        context_used=_context_used(given),
-        processing_time_ms=exchange(request.scope).elapsed_ms,
-    )
+
+    def response(given: Answer) -> AnswerResponse:
+        return _answer(data, given, exchange(request.scope).elapsed_ms)
+
+    asked = (CAPABILITY, data.question(), request.user.scope())
+    if wants_stream(request):
+        return await event_stream(
+            request,
+            pipeline.stream(*asked),
+            meta={"query_text": data.query_text},
+            sources=_best_snippets,
+            citations=_shown,
+            body=response,
+        )
+    return Response(response(await pipeline.answer(*asked)))
 
 
 SURFACE = Surface(
@@ -295,6 +303,24 @@ def _results(hits: Iterable[Hit]) -> list[SearchResult]:
         )
         for rank, hit in enumerate(ordered, 1)
     ]
+
+
+def _answer(asked: RetrievalRequest, given: Answer, elapsed_ms: int) -> AnswerResponse:
+    return AnswerResponse(
+        status="insufficient_context" if given.refused else "success",
+        query_text=asked.query_text,
+        answer=AnswerText(
+            given.text, Confidence.LOW if given.refused else given.confidence, given.model, _iso(given.generated_at)
+        ),
+        citations=_shown(given),
+        context_used=_context_used(given),
+        processing_time_ms=elapsed_ms,
+    )
+
+
+def _shown(given: Answer) -> list[RetrievalCitation]:
+    """What the text refers to; the best snippets where there is no answer."""
+    return _best_snippets(given.hits) if given.refused else _citations(given.citations)
 
 
 def _citations(citations: Iterable[Citation]) -> list[RetrievalCitation]:

@@ -1,13 +1,14 @@
 """Citations: read in every shape, never one that does not exist."""
 
 import re
+from itertools import pairwise
 from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_app.answering.citations import QUOTE_LENGTH, admission, check, cite, quote
+from rag_app.answering.citations import QUOTE_LENGTH, admission, check, check_begun, cite, quote
 from rag_app.answering.context import build_context
 from tests.unit.answering.hits import hit
 
@@ -62,6 +63,7 @@ def test_unknown_numbers_leave_no_trace_and_the_rest_is_renumbered(written: str,
         ("A one. [Source 1].", "A one [Source 1]."),
         ('He said "no." [Source 1] So be it.', 'He said "no [Source 1]." So be it.'),
         ("A one. [Source 1] says so.", "A one. [Source 1] says so."),
+        ("A one. [Source 1]. says so.", "A one [Source 1]. says so."),
     ],
 )
 def test_a_citation_behind_the_full_stop_joins_its_sentence(written: str, clean: str) -> None:
@@ -105,6 +107,63 @@ def test_whatever_is_written_only_known_sources_are_cited(text: str, known: int,
     assert leftovers == []
     again = check(checked.text, len(checked.blocks), max_sentences=most, max_words=most and most * 2)
     assert again.text == checked.text and again.blocks == tuple(range(1, len(checked.blocks) + 1))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=pieces | st.text(max_size=80),
+    known=st.integers(0, 4),
+    most=st.none() | st.integers(1, 3),
+    cut_off=st.booleans(),
+)
+def test_what_is_found_in_the_beginning_of_a_text_holds_however_it_goes_on(
+    text: str, known: int, most: int | None, cut_off: bool
+) -> None:
+    limits = {"max_sentences": most, "max_words": most and most * 2}
+    whole = check(text, known, **limits, cut_off=cut_off)
+    for end in range(len(text) + 1):
+        begun = check_begun(text[:end], known, **limits)
+        assert whole.text.startswith(begun.text) and whole.blocks[: len(begun.blocks)] == begun.blocks
+
+
+def test_a_sentence_is_found_when_the_next_has_begun_and_its_citations_are_known() -> None:
+    said = (
+        "Open at 9.30 daily. [Source 3] says Dr. Smith. It's free. [Sources 1 and 3, 9] That's all [Source 1].\n"
+        "- one\n- two\n- three"
+    )
+    found = [(end, check_begun(said[:end], known=3).text) for end in range(len(said) + 1)]
+    grown = [
+        (said[:end][-12:], text.removeprefix(before)) for (_, before), (end, text) in pairwise(found) if text != before
+    ]
+    assert grown == [
+        ("[Source 3] s", "Open at 9.30 daily."),
+        (". Smith. It'", " [Source 1] says Dr. Smith."),
+        (" 3, 9] That'", " It's free [Source 2] [Source 1]."),
+        ("ource 1].\n- ", " That's all [Source 2]."),
+        ("one\n- two\n- ", "\n- one"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "cut", ["[", "[ ", "[Sou", "[Source ", "[source 1", "[Sources 1 and", "[Source 1, [Source 9]", "[Source\n"]
+)
+def test_a_citation_that_may_still_come_is_waited_for(cut: str) -> None:
+    assert check_begun(f"A cat sat. It was so. {cut}", known=3).text == "A cat sat."
+    assert check_begun(f"A cat sat. It was {cut}", known=3).text == "A cat sat."
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("It is open [Source 1]. We close at", "It is open [Source 1]."),
+        ("It is open [Source 1]. We close at [Source", "It is open [Source 1]."),
+        ("It is open [Source 1]. We close.", "It is open [Source 1]. We close."),
+        ("It is open. [Source 1]", "It is open [Source 1]."),
+        ("It is open at", "It is open at"),
+    ],
+)
+def test_of_a_text_that_was_cut_off_the_unfinished_sentence_is_left_out(written: str, kept: str) -> None:
+    assert check(written, known=1, cut_off=True).text == kept
 
 
 @settings(max_examples=100, deadline=None)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_app.api.auth import Tokens, bearer_token, issue_token
+from rag_app.api.auth import Claims, PublicKeys, Tokens, bearer_token, issue_token
 from rag_app.domain.errors import Misconfigured, Unauthenticated
 
 SECRET = "k" * 32
@@ -21,8 +21,8 @@ def test_a_short_secret_is_refused_at_start_and_for_issuing(secret: str) -> None
         issue_token("ada", secret)
 
 
-def test_the_length_is_in_bytes() -> None:
-    assert Tokens("ä" * 16).subject(issue_token("ada", "ä" * 16)) == "ada"
+async def test_the_length_is_in_bytes() -> None:
+    assert await Tokens("ä" * 16).claims(issue_token("ada", "ä" * 16)) == Claims("ada")
 
 
 @pytest.mark.parametrize(
@@ -45,23 +45,66 @@ def test_a_token_says_who_for_how_long_from_whom_and_for_whom() -> None:
     assert abs(claims["iat"] - datetime.now(UTC).timestamp()) < 5
 
 
-def test_without_an_expected_audience_a_token_for_somebody_is_not_for_us() -> None:
+async def test_without_an_expected_audience_a_token_for_somebody_is_not_for_us() -> None:
     with pytest.raises(Unauthenticated):
-        Tokens(SECRET).subject(issue_token("ada", SECRET, audience="somebody"))
+        await Tokens(SECRET).claims(issue_token("ada", SECRET, audience="somebody"))
+
+
+async def test_a_token_may_say_for_which_kind_of_client_it_is() -> None:
+    assert await Tokens(SECRET).claims(issue_token("ada", SECRET, client="extension")) == Claims("ada", "extension")
+    odd = {"sub": "ada", "exp": 4102444800, "client": ["extension"]}
+    assert await Tokens(SECRET).claims(jwt.encode(odd, SECRET, "HS256")) == Claims("ada")
+
+
+@pytest.mark.parametrize("header", ["", " ", "Bearer", "Bearer ", "Basic abc", "abc", "Bearerabc"])
+def test_a_header_without_a_token(header: str) -> None:
+    assert bearer_token(header) is None
 
 
 @given(st.text())
-def test_no_text_is_a_token_by_chance(text: str) -> None:
-    for header in (text, f"Bearer {text}"):
-        with pytest.raises(Unauthenticated) as refused:
-            Tokens(SECRET).subject(bearer_token(header))
-        assert str(refused.value) in {"Send a token: `Authorization: Bearer <JWT>`", "The token is not valid"}
+async def test_no_text_is_a_token_by_chance(text: str) -> None:
+    for tokens in (Tokens(SECRET), Tokens(no_keys())):
+        with pytest.raises(Unauthenticated, match=r"^The token is not valid$"):
+            await tokens.claims(text)
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0, max_value=255).filter(bool))
-def test_a_token_with_one_byte_changed_is_not_valid(position: int, flip: int) -> None:
+async def test_a_token_with_one_byte_changed_is_not_valid(position: int, flip: int) -> None:
     token = bytearray(issue_token("ada", SECRET).rpartition(".")[0].encode())
     signature = issue_token("ada", SECRET).rpartition(".")[2]
     token[position % len(token)] ^= flip
     with pytest.raises(Unauthenticated):
-        Tokens(SECRET).subject(token.decode("latin-1") + "." + signature)
+        await Tokens(SECRET).claims(token.decode("latin-1") + "." + signature)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://id.example/jwks.json",
+        "http://127.0.0.1.example/jwks.json",
+        "http://localhost.example/",
+        "http://[::2]/",
+        "https://",
+        "https://[",
+        "file:///etc/passwd",
+        "id.example",
+        "",
+    ],
+)
+def test_keys_come_over_a_wire_that_nobody_else_writes_to(url: str) -> None:
+    with pytest.raises(Misconfigured, match="keys come by https"):
+        PublicKeys.at(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://id.example/jwks.json", "http://localhost:9999/", "http://127.0.0.53/", "http://[::1]:80/"]
+)
+def test_keys_are_not_fetched_before_a_token_needs_them(url: str) -> None:
+    assert PublicKeys.at(url).where == url
+
+
+def no_keys() -> PublicKeys:
+    def read() -> list[jwt.PyJWK]:
+        raise AssertionError("read for a token that cannot be ours")
+
+    return PublicKeys("nowhere", read, 0, 0)

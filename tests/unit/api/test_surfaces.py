@@ -11,7 +11,7 @@ from rag_app.api.surface import surface_of
 from rag_app.api.surfaces import SURFACES
 from rag_app.domain import errors
 
-NOT_FOR_CALLERS = {errors.RagError, errors.Misconfigured, errors.UnreadableDocument, errors.NotFound}
+NOT_FOR_CALLERS = {errors.RagError, errors.Misconfigured, errors.UnreadableDocument}
 """Requests to these surfaces do not raise them; if one does, it is a fault of the server."""
 
 

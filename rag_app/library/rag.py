@@ -1,13 +1,14 @@
-"""rag_app as a library: thin functions over the pipeline and its parts. Async; works in a notebook's event loop."""
+"""The application, open, as an object: ingest, search and ask. Async; works in a notebook's event loop."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from rag_app.answering.capabilities import capability_for
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.app import Application, database_urls, open_application
-from rag_app.commands import question_of, scope_of, target_of
+from rag_app.asking import question_of, scope_of, target_of
 from rag_app.domain.answer import Answer, Hit
 from rag_app.ingestion.ingest import Summary
 from rag_app.retrieval.index import find_index
@@ -20,11 +21,31 @@ async def open(settings: Settings | None = None) -> AsyncIterator["Rag"]:  # noq
     """Open what the settings configure (by default the environment's); with no database, the private one under `.rag/`.
 
     Raises Misconfigured where settings and data do not fit, with what to do.
+
+    Example:
+
+        async with rag_app.open() as rag:
+            hits = await rag.search("Do you have wireless headphones?", index="store_catalogue", organization="aurora")
     """
     settings = settings or Settings()
-    with database_urls(settings) as urls:
+    database = ExitStack()
+    # a private PostgreSQL takes seconds to start: not on the caller's event loop
+    urls = await asyncio.to_thread(database.enter_context, database_urls(settings))
+    try:
         async with open_application(settings, urls) as application:
             yield Rag(application)
+    finally:
+        await asyncio.to_thread(database.close)
+
+
+@asynccontextmanager
+async def opened(rag: "Rag | None") -> AsyncIterator["Rag"]:
+    """The one that is given, which stays open; with none, what the environment configures, for this context."""
+    if rag is not None:
+        yield rag
+    else:
+        async with open() as own:
+            yield own
 
 
 class Rag:
@@ -87,4 +108,10 @@ class Rag:
     async def create_organization(self, slug: str, name: str | None = None) -> str:
         """Make an organization; its id. Raises InvalidInput where the slug is taken."""
         made = await self.application.people.create_organization(slug, name or slug)
+        return str(made.id)
+
+    async def create_site(self, organization: str, name: str) -> str:
+        """Make a site of an organization; its id. Raises NotFound, and InvalidInput where the name is taken."""
+        owner = await self.application.people.organization(organization)
+        made = await self.application.people.create_site(owner.id, name)
         return str(made.id)

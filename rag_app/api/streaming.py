@@ -1,0 +1,198 @@
+"""Answers as they come: server-sent events. docs/streaming.md is for who reads them.
+
+meta       {"request_id": ..., what the surface adds}
+sources    what the answer will be made from, in the surface's own shape
+delta      {"text": ...}: whole sentences, their citations checked; joined they are the answer's text
+citations  as in the plain response
+done       the plain response
+error      the plain error's body; nothing follows it
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, cast
+
+from litestar import Request, Response
+from litestar.openapi.spec import Example, OpenAPIMediaType, Operation, Schema
+from litestar.openapi.spec.enums import OpenAPIType
+from litestar.response.base import ASGIResponse
+from litestar.serialization import encode_json
+from litestar.types import Receive, Scope, Send
+from msgspec import Struct
+
+from rag_app.api.exchange import exchange
+from rag_app.domain.answer import Answer, Delta, Event, Found, Hit
+
+MEDIA_TYPE = "text/event-stream"
+KEEP_ALIVE = 15.0
+"""Seconds between two comments: proxies close connections on which nothing is said for a minute."""
+
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the latter for nginx, which collects a response
+_SAMPLE = """\
+event: meta
+data: {"request_id":"5b1f0c9e"}
+
+event: sources
+data: [...]
+
+event: delta
+data: {"text":"They find the yearly plan too expensive [Source 1]."}
+
+event: citations
+data: [...]
+
+event: done
+data: {...}
+"""
+
+
+def wants_stream(request: Request[Any, Any, Any]) -> bool:
+    """Whether the caller would rather have events than JSON. Who has no preference gets JSON."""
+    accepted = ",".join(request.headers.getall("accept", []))
+    return _preference(accepted, MEDIA_TYPE) > _preference(accepted, "application/json")
+
+
+async def event_stream(
+    request: Request[Any, Any, Any],
+    events: AsyncIterator[Event],
+    *,
+    meta: dict[str, Any],
+    sources: Callable[[tuple[Hit, ...]], Any],
+    citations: Callable[[Answer], Any],
+    body: Callable[[Answer], Struct],
+) -> Response[Any]:
+    """A streamed answer in the shapes of a surface: `body` makes the plain response.
+
+    What is raised before the first event is raised here, and so becomes an error response like any other. When the
+    client leaves, `events` is closed at once.
+    """
+    first = await anext(events)
+
+    async def frames() -> AsyncGenerator[bytes, None]:
+        try:
+            yield _frame("meta", {"request_id": exchange(request.scope).request_id, **meta})
+            event = first
+            while not isinstance(event, Answer):
+                match event:
+                    case Found(hits):
+                        yield _frame("sources", sources(hits))
+                    case Delta(text):
+                        yield _frame("delta", {"text": text})
+                event = await anext(events)
+            yield _frame("citations", citations(event))
+            yield _frame("done", body(event))
+        except Exception as error:
+            handle: Any = request.app.exception_handlers[Exception]  # the one of plain errors, which also logs
+            yield _frame("error", handle(request, error).content)
+
+    # A stream is a generator behind its interface; the ones made here and in the pipeline all are.
+    return _EventStream(frames(), cast(AsyncGenerator[Event, None], events))
+
+
+@dataclass
+class StreamedOperation(Operation):
+    """The OpenAPI operation of a handler that also streams: `@post(..., operation_class=StreamedOperation)`."""
+
+    def __post_init__(self) -> None:
+        succeeded: Any = (self.responses or {})["200"]
+        succeeded.content[MEDIA_TYPE] = OpenAPIMediaType(
+            schema=Schema(
+                type=OpenAPIType.STRING,
+                description=(
+                    f"With `Accept: {MEDIA_TYPE}`: the events `meta`, `sources`, `delta` (any number), `citations` and "
+                    "`done`, whose data is the JSON response; or `error`, whose data is that of an error response."
+                ),
+            ),
+            examples={"answer": Example(value=_SAMPLE)},
+        )
+
+
+class _EventStream(Response[Any]):
+    def __init__(self, frames: AsyncGenerator[bytes, None], events: AsyncGenerator[Event, None]) -> None:
+        super().__init__(None, media_type=MEDIA_TYPE, headers=_HEADERS)
+        self._frames, self._events = frames, events
+
+    def to_asgi_response(  # type: ignore[override]
+        self, app: None, request: Request[Any, Any, Any], *, headers: dict[str, str] | None = None, **_: Any
+    ) -> ASGIResponse:
+        return _Sending(self._frames, self._events, {**(headers or {}), **self.headers})
+
+
+class _Sending(ASGIResponse):
+    """Litestar's own streaming response leaves its generator to the garbage collector when the client leaves."""
+
+    _should_set_content_length = False
+
+    def __init__(
+        self, frames: AsyncGenerator[bytes, None], events: AsyncGenerator[Event, None], headers: dict[str, str]
+    ) -> None:
+        super().__init__(headers=headers, media_type=MEDIA_TYPE, status_code=200)
+        self._frames, self._events = frames, events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._events), aclosing(self._frames):
+            await super().__call__(scope, receive, send)
+
+    async def send_body(self, send: Send, receive: Receive) -> None:
+        writing, leaving = asyncio.create_task(self._write(send)), asyncio.create_task(_left(receive))
+        tasks = {writing, leaving}
+        try:
+            while not (await asyncio.wait(tasks, timeout=KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED))[0]:
+                await _send(send, b": keep-alive\n\n")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        if not leaving.done() or leaving.cancelled():
+            writing.result()
+
+    async def _write(self, send: Send) -> None:
+        async for frame in self._frames:
+            await _send(send, frame)
+        await _send(send, b"", more=False)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send(send: Send, content: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": content, "more_body": more})
+
+
+def _frame(event: str, data: Any) -> bytes:
+    """
+    >>> _frame("delta", {"text": "one line\\nanother"})
+    b'event: delta\\ndata: {"text":"one line\\\\nanother"}\\n\\n'
+    """
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), encode_json(data))
+
+
+def _preference(accepted: str, media_type: str) -> tuple[float, int]:
+    """The quality (0 to 1) that an Accept header gives a type, by the most specific range it falls in, and how specific.
+
+    >>> _preference("text/*;q=0.5, */*", "text/event-stream"), _preference("", "application/json")
+    ((0.5, 1), (0.0, 0))
+    """
+    best = (0.0, 0)
+    ranges = [media_type.partition("/")[0] + "/*", media_type]
+    for each in accepted.split(","):
+        name, *parameters = (part.strip().lower() for part in each.split(";"))
+        specific = ranges.index(name) + 1 if name in ranges else 0
+        if (specific or name == "*/*") and specific >= best[1]:
+            best = (_quality(parameters), specific)
+    return best
+
+
+def _quality(parameters: list[str]) -> float:
+    for each in parameters:
+        name, _, value = each.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(1.0, max(0.0, float(value)))
+            except ValueError:
+                return 0.0
+    return 1.0

@@ -1,0 +1,378 @@
+"""Owner Q&A: search and cited answers over a salon's calls and bookings (`/owner`).
+
+The contract's own words are kept: field names, ranges, defaults, texts.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from litestar import Request, Response, post
+from litestar.exceptions import HTTPException
+from litestar.openapi.spec import Example, Tag
+from litestar.params import BodyKwarg
+from msgspec import Meta, Struct
+
+from rag_app.api.bodies import JsonBody
+from rag_app.api.collaborators import Injected, Pipeline
+from rag_app.api.docs import security
+from rag_app.api.problems import KINDS, Kind, documented
+from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
+from rag_app.api.surface import Credential, Surface
+from rag_app.api.surfaces.rag_retrieval import RATE_LIMIT_HEADERS
+from rag_app.domain.answer import Answer, Hit, Question, Refusal
+from rag_app.domain.errors import (
+    EmbeddingFailed,
+    InvalidInput,
+    ModelFailed,
+    ModelLimited,
+    ModelTimeout,
+    RateLimited,
+    StoreFailed,
+    Unauthenticated,
+    UnknownField,
+)
+from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain.scope import Principal
+
+TAG = Tag("Owner Q&A", "what customers said and booked: search and cited answers over calls and bookings")
+INDEX = "salon_calls"
+CAPABILITY = "owner_ask"
+SEARCH_LIMIT, SEARCH_SIMILARITY = 10, 0.3
+ASK_LIMIT, ASK_SIMILARITY = 5, 0.35
+LEAST_FETCHED = 20
+"""Chunks that are retrieved before the threshold, however few are wanted: `limit` of them may well lie below it."""
+
+EXCERPT = 300
+"""Characters of what was found, before it is known what an answer cites."""
+
+QUERY = "customer complaints about pricing"
+QUESTION = "What did customers say about wait times this week?"
+CALL = "123e4567-e89b-12d3-a456-426614174000"
+
+Text = Meta(
+    min_length=1,
+    max_length=1000,
+    pattern=r"^\s*[^\s\0][^\0]*$",
+    description="a text of 1 to 1000 characters, not all of them blank",
+)
+Limit = Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")]
+MinSimilarity = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
+Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, description="a whole number of at most 64 bits")]
+Day = Annotated[date, Meta(description="a date, YYYY-MM-DD: the whole day, UTC", examples=["2026-01-08"])]
+SourceType = Annotated[str, Meta(examples=["call_transcript"])]
+Similarity = Annotated[float, Meta(ge=0, le=1, description="cosine similarity, four digits", examples=[0.7823])]
+Moment = Annotated[
+    str | None, Meta(description="the date of the call or booking: ISO 8601, UTC", examples=["2026-01-10T14:30:00Z"])
+]
+RecordType = Annotated[
+    Literal["call_transcript", "call_summary", "booking_note"],
+    Meta(description="one of call_transcript, call_summary, booking_note"),
+]
+Reference = Annotated[str | None, Meta(examples=[CALL])]
+
+
+class Narrowed(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is asked of the records. All filters that are given must hold; a record without the field does not match.
+    A null is the same as nothing."""
+
+    source_types: (
+        Annotated[
+            list[RecordType],
+            Meta(min_length=1, description="a list with some of call_transcript, call_summary, booking_note"),
+        ]
+        | None
+    ) = None
+    date_from: Day | None = None
+    date_to: Day | None = None
+    stylist_id: Number | None = None
+    customer_id: Number | None = None
+
+    def conditions(self) -> Filters:
+        """Raises InvalidInput for days in the wrong order."""
+        if self.date_from and self.date_to and self.date_from > self.date_to:
+            raise InvalidInput("date_from", str(self.date_from), "must not be after date_to")
+        given = (
+            ("source_type", Operator.IN, tuple(self.source_types) if self.source_types else None),
+            ("date", Operator.GTE, self.date_from.isoformat() if self.date_from else None),
+            ("date", Operator.LTE, self.date_to.isoformat() if self.date_to else None),
+            ("stylist_id", Operator.EQ, self.stylist_id),
+            ("customer_id", Operator.EQ, self.customer_id),
+        )
+        return tuple(Condition(field, operator, value) for field, operator, value in given if value is not None)
+
+
+class OwnerSearchRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    query: Annotated[str, Text]
+    limit: Limit | None = SEARCH_LIMIT
+    min_similarity: MinSimilarity | None = SEARCH_SIMILARITY
+
+    def question(self) -> Question:
+        return _question(
+            self.query,
+            self.conditions(),
+            SEARCH_LIMIT if self.limit is None else self.limit,
+            SEARCH_SIMILARITY if self.min_similarity is None else self.min_similarity,
+        )
+
+
+class OwnerAskRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    question: Annotated[str, Text]
+    limit: Limit | None = ASK_LIMIT
+    min_similarity: MinSimilarity | None = ASK_SIMILARITY
+
+    def asked(self) -> Question:
+        return _question(
+            self.question,
+            self.conditions(),
+            ASK_LIMIT if self.limit is None else self.limit,
+            ASK_SIMILARITY if self.min_similarity is None else self.min_similarity,
+        )
+
+
+class OwnerSearchResult(Struct, frozen=True):
+    id: Annotated[UUID, Meta(description="of the chunk")]
+    source_type: SourceType
+    source_id: UUID
+    booking_id: Reference
+    call_id: Reference
+    chunk_index: Annotated[int, Meta(ge=0, description="its place in the source, from 0")]
+    content: Annotated[str, Meta(examples=["Customer: I was surprised by the final price..."])]
+    customer_id: Annotated[int | None, Meta(examples=[42])]
+    stylist_id: Annotated[int | None, Meta(examples=[5])]
+    created_at: Moment
+    similarity: Similarity
+
+
+class OwnerSearchResponse(Struct, frozen=True):
+    results: Annotated[list[OwnerSearchResult], Meta(description="the most similar first, at most `limit`")]
+    query: Annotated[str, Meta(description="as it was sent", examples=[QUERY])]
+    total: Annotated[int, Meta(description="number of results returned", examples=[3])]
+
+
+class OwnerSource(Struct, frozen=True):
+    chunk_id: UUID
+    source_type: SourceType
+    source_id: UUID
+    booking_id: Reference
+    call_id: Reference
+    excerpt: Annotated[
+        str,
+        Meta(
+            description="the passage that supports the answer", examples=["Customer: I had to wait almost 15 minutes"]
+        ),
+    ]
+    similarity: Similarity
+    created_at: Moment
+
+
+class OwnerAskResponse(Struct, frozen=True):
+    answer: Annotated[
+        str,
+        Meta(
+            description="at most seven sentences with [Source N] citations, or the words of a refusal",
+            examples=["One customer waited 15 minutes past their appointment time [Source 1]."],
+        ),
+    ]
+    sources: Annotated[
+        list[OwnerSource],
+        Meta(
+            description="[Source N] is the Nth of them. Where an answer was withheld because it cited nothing: what was "
+            "found, the most similar first. Empty for the other refusals"
+        ),
+    ]
+    has_sufficient_evidence: Annotated[bool, Meta(description="true if the answer has valid citations")]
+    query: Annotated[str, Meta(description="the question, as it was sent", examples=[QUESTION])]
+    chunks_retrieved: Annotated[int, Meta(description="chunks found before the threshold", examples=[8])]
+    chunks_above_threshold: Annotated[int, Meta(description="those that reach `min_similarity`", examples=[5])]
+
+
+SearchBody = Annotated[
+    OwnerSearchRequest,
+    BodyKwarg(
+        examples=[
+            Example(
+                value={
+                    "query": QUERY,
+                    "limit": 10,
+                    "min_similarity": 0.35,
+                    "source_types": ["call_transcript", "call_summary"],
+                    "date_from": "2026-01-01",
+                    "date_to": "2026-01-15",
+                    "stylist_id": 5,
+                    "customer_id": None,
+                }
+            )
+        ]
+    ),
+]
+AskBody = Annotated[
+    OwnerAskRequest,
+    BodyKwarg(
+        examples=[
+            Example(
+                value={
+                    "question": QUESTION,
+                    "limit": 5,
+                    "min_similarity": 0.35,
+                    "date_from": "2026-01-08",
+                    "date_to": "2026-01-15",
+                }
+            )
+        ]
+    ),
+]
+FAILURES = {**KINDS, ModelLimited: Kind(500, "model_rate_limited", KINDS[ModelLimited].message)}
+"""Whatever part fails is a 500 here, also a model whose own limit is hit."""
+ERRORS = (
+    InvalidInput("limit", 99, "must be a whole number from 1 to 50"),
+    UnknownField("colour", OwnerAskRequest.__struct_fields__),
+    Unauthenticated("The token has expired"),
+    HTTPException(status_code=413),
+    HTTPException(status_code=415),
+    RateLimited(60, 1704067200),
+    EmbeddingFailed(),
+    StoreFailed(),
+    RuntimeError(),
+)
+MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited())
+CREDENTIALS = frozenset({Credential.JWT, Credential.NONE})
+SECURITY = security(CREDENTIALS)
+
+
+@post(
+    "/owner/search",
+    status_code=200,
+    dto=JsonBody,
+    return_dto=None,
+    summary="The most similar chunks, without an answer",
+    tags=[TAG.name],
+    security=SECURITY,
+    responses=documented(*ERRORS, kinds=FAILURES),
+    response_headers=RATE_LIMIT_HEADERS,
+)
+async def search(
+    request: Request[Principal, Any, Any], data: SearchBody, pipeline: Injected[Pipeline]
+) -> OwnerSearchResponse:
+    """Finds passages of calls and bookings, among what the caller may see. No model is asked."""
+    hits = await pipeline.search(INDEX, data.question(), request.user.scope())
+    results = _results(hits)
+    return OwnerSearchResponse(results, data.query, len(results))
+
+
+@post(
+    "/owner/ask",
+    status_code=200,
+    dto=JsonBody,
+    return_dto=None,
+    summary="An answer with its sources",
+    tags=[TAG.name],
+    security=SECURITY,
+    responses=documented(*ERRORS, *MODEL_ERRORS, kinds=FAILURES),
+    response_headers=RATE_LIMIT_HEADERS,
+    operation_class=StreamedOperation,
+)
+async def ask(
+    request: Request[Principal, Any, Any], data: AskBody, pipeline: Injected[Pipeline]
+) -> Response[OwnerAskResponse]:
+    """Answers from the calls and bookings that the caller may see, or says that there is nothing to answer from."""
+    asked = CAPABILITY, data.asked(), request.user.scope()
+    if wants_stream(request):
+        return await event_stream(
+            request,
+            pipeline.stream(*asked),
+            meta={"query": data.question},
+            sources=_found,
+            citations=_cited,
+            body=lambda given: _response(data.question, given),
+        )
+    return Response(_response(data.question, await pipeline.answer(*asked)))
+
+
+SURFACE = Surface(
+    name="owner_qa",
+    tag=TAG,
+    paths=("/owner/",),
+    handlers=(search, ask),
+    limit=60,
+    credentials=CREDENTIALS,
+    kinds=FAILURES,
+)
+
+
+def _question(text: str, filters: Filters, limit: int, min_similarity: float) -> Question:
+    """More is retrieved than wanted: what falls below the threshold makes room for what follows."""
+    return Question(text.strip(), filters, limit, threshold=min_similarity, fetch=max(LEAST_FETCHED, 2 * limit))
+
+
+def _results(hits: Iterable[Hit]) -> list[OwnerSearchResult]:
+    return [
+        OwnerSearchResult(
+            id=hit.chunk_id,
+            source_type=hit.source_type,
+            source_id=hit.source_id,
+            booking_id=_text(hit, "booking_id"),
+            call_id=_text(hit, "call_id"),
+            chunk_index=hit.position,
+            content=hit.text,
+            customer_id=_number(hit, "customer_id"),
+            stylist_id=_number(hit, "stylist_id"),
+            created_at=_created_at(hit),
+            similarity=hit.relevance,
+        )
+        for hit in _most_similar_first(hits)
+    ]
+
+
+def _response(question: str, given: Answer) -> OwnerAskResponse:
+    return OwnerAskResponse(
+        answer=given.text,
+        sources=_cited(given),
+        has_sufficient_evidence=not given.refused,
+        query=question,
+        chunks_retrieved=given.retrieved,
+        chunks_above_threshold=given.above_threshold,
+    )
+
+
+def _cited(given: Answer) -> list[OwnerSource]:
+    """What the answer cites; what was found, where a model's answer was withheld because it cited nothing."""
+    shown = given.citations if given.refusal in (None, Refusal.UNCITED) else ()
+    return [_source(citation.hit, citation.quote) for citation in shown]
+
+
+def _found(hits: Iterable[Hit]) -> list[OwnerSource]:
+    return [_source(hit, hit.text[:EXCERPT]) for hit in _most_similar_first(hits)]
+
+
+def _source(hit: Hit, excerpt: str) -> OwnerSource:
+    return OwnerSource(
+        chunk_id=hit.chunk_id,
+        source_type=hit.source_type,
+        source_id=hit.source_id,
+        booking_id=_text(hit, "booking_id"),
+        call_id=_text(hit, "call_id"),
+        excerpt=excerpt,
+        similarity=hit.relevance,
+        created_at=_created_at(hit),
+    )
+
+
+def _most_similar_first(hits: Iterable[Hit]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: hit.score, reverse=True)
+
+
+def _text(hit: Hit, name: str) -> str | None:
+    return str(hit.metadata[name]) if name in hit.metadata else None
+
+
+def _number(hit: Hit, name: str) -> int | None:
+    value = hit.metadata.get(name)
+    return value if isinstance(value, int) else None
+
+
+def _created_at(hit: Hit) -> str | None:
+    if hit.date is None:
+        return None
+    return datetime.fromtimestamp(hit.date, UTC).isoformat().replace("+00:00", "Z")

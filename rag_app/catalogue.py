@@ -1,0 +1,82 @@
+"""The indexes there are, as a principal sees them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from llama_index.core.schema import NodeWithScore
+from sqlalchemy import select
+
+from rag_app.api.collaborators import Collection, Listing
+from rag_app.db.generations import Generation
+from rag_app.db.models import GenerationRow
+from rag_app.db.session import Database
+from rag_app.domain.answer import Hit
+from rag_app.domain.errors import NotFound
+from rag_app.domain.scope import Principal
+from rag_app.pipeline import OpenStore
+from rag_app.retrieval.hits import to_hit
+from rag_app.retrieval.index import IndexSpec
+
+
+class Catalogue:
+    """`active` gives the generation of an index that answers, `open_store` its chunks."""
+
+    def __init__(
+        self,
+        indexes: Mapping[str, IndexSpec],
+        active: Callable[[IndexSpec], Awaitable[Generation]],
+        open_store: OpenStore,
+        database: Database,
+    ) -> None:
+        self._indexes, self._active, self._open_store, self._database = indexes, active, open_store, database
+
+    async def collections(self, principal: Principal) -> list[Listing]:
+        """All that the principal may search, by name, with what it may see of them."""
+        specs = list(self._allowed(principal))
+        found = [await self._collection(spec) for spec in specs]
+        created = await self._created([each.generation for each in found])
+        chunks = await asyncio.gather(*(self._count(spec, principal) for spec in specs))
+        return [
+            Listing(collection, count, created[collection.generation])
+            for collection, count in zip(found, chunks, strict=True)
+        ]
+
+    async def collection(self, name: str, principal: Principal) -> Collection:
+        """By name or alias. Raises NotFound with the names there are for the principal."""
+        known: list[str] = []
+        for spec in self._allowed(principal):
+            if name in (names := _names(spec)):
+                return await self._collection(spec)
+            known.extend(names)
+        raise NotFound("collection", name, known)
+
+    async def chunks(self, collection: Collection, ids: Sequence[UUID], principal: Principal) -> dict[UUID, Hit]:
+        """Those of these chunks that the principal may see, as hits of no query: their score is 0."""
+        if not ids:
+            return {}
+        store = await self._open_store(self._indexes[collection.index], principal.scope())
+        return {chunk: to_hit(NodeWithScore(node=node)) for chunk, node in (await store.fetch(ids)).items()}
+
+    def _allowed(self, principal: Principal) -> Iterator[IndexSpec]:
+        for spec in self._indexes.values():
+            if principal.indexes is None or spec.name in principal.indexes:
+                yield spec
+
+    async def _collection(self, spec: IndexSpec) -> Collection:
+        generation = await self._active(spec)
+        return Collection(spec.name, _names(spec), generation.dimension, generation.id, spec.confidence.answer_from)
+
+    async def _count(self, spec: IndexSpec, principal: Principal) -> int:
+        return await (await self._open_store(spec, principal.scope())).count()
+
+    async def _created(self, generations: Sequence[int]) -> dict[int, datetime]:
+        statement = select(GenerationRow.id, GenerationRow.created_at).where(GenerationRow.id.in_(generations))
+        async with self._database.session() as session:
+            return dict((await session.execute(statement)).tuples().all())
+
+
+def _names(spec: IndexSpec) -> tuple[str, ...]:
+    """The aliases first: they are there because clients use them."""
+    return *spec.aliases, spec.name

@@ -1,0 +1,139 @@
+"""How good the results of single queries are: which of them are relevant, and what that comes to.
+
+Results are relevant because they are the chunks that were expected, because they overlap passages that are judged to
+answer the query, or, where nothing is known, because their score is as high as that of an answer.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from rag_app.domain.answer import Hit
+from rag_app.evaluation.metrics import hit_rate, precision, reciprocal_rank
+from rag_app.evaluation.passages import Judged, Passages, locate, overlap
+
+CUTS = (5, 10)
+"""The k of precision and recall that are always given."""
+DEPTH = max(CUTS)
+"""So many results are needed at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """`found`: for each result, best first, what of the wanted it brings; a result that brings something is relevant.
+
+    `wanted`: how many different things there are to find, None where nobody knows.
+    """
+
+    found: Sequence[Collection[Hashable]]
+    wanted: int | None
+
+
+def expected(hits: Sequence[Hit], chunks: Collection[str]) -> Relevance:
+    """Against the ids of the chunks that should come. What is no id of a chunk is wanted, and never found."""
+    wanted = {canonical(each) for each in chunks}
+    return Relevance([{str(hit.chunk_id)} & wanted for hit in hits], len(wanted))
+
+
+def judged(hits: Sequence[Hit], passages: Collection[Judged], contents: Mapping[UUID, Passages]) -> Relevance:
+    """Against the passages that answer the query; `contents` are those of the hits' sources.
+
+    A chunk brings a passage of its own source if they share at least half of the shorter one. A passage that several
+    chunks bring makes each of them relevant, and is found once.
+    """
+    wanted = set(passages)
+    sources = {source for source, _ in wanted}
+    found = []
+    for hit in hits:
+        span = locate(hit, contents.get(hit.source_id, ())) if hit.source_id in sources else None
+        found.append(
+            {
+                (source, judged_span)
+                for source, judged_span in wanted
+                if source == hit.source_id
+                and (judged_span is None or (span is not None and overlap(span, judged_span)))
+            }
+        )
+    return Relevance(found, len(wanted))
+
+
+def scored(hits: Sequence[Hit], answer_from: float) -> Relevance:
+    """Relevant is what reaches this cosine (-1..1)."""
+    return Relevance([{hit.chunk_id} if hit.score >= answer_from else () for hit in hits], None)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """By the definitions of `rag_app.evaluation.metrics`: 0..1, the mappings by cut-off k.
+
+    `reciprocal_rank`, `hit_rate` and `relevant` (how many there are) look at the results that were asked for; recall is
+    None where nobody knows how much there is to find.
+    """
+
+    precision: Mapping[int, float]
+    recall: Mapping[int, float | None]
+    reciprocal_rank: float
+    hit_rate: float
+    relevant: int
+
+
+def measure(relevance: Relevance, top_k: int) -> Figures:
+    """The figures at 5, 10 and `top_k`.
+
+    >>> figures = measure(Relevance([{"a"}, (), {"b"}], 4), 2)
+    >>> figures.precision, figures.recall, figures.reciprocal_rank, figures.relevant
+    ({2: 0.5, 5: 0.4, 10: 0.2}, {2: 0.25, 5: 0.5, 10: 0.5}, 1.0, 1)
+    """
+    ranked = [str(place) for place in range(len(relevance.found))]
+    grades = {place: int(bool(found)) for place, found in zip(ranked, relevance.found, strict=True)}
+    cuts = sorted({*CUTS, top_k})
+    return Figures(
+        precision={k: precision(ranked, grades, k) for k in cuts},
+        recall={k: _recall(relevance, k) for k in cuts},
+        reciprocal_rank=reciprocal_rank(ranked, grades, top_k),
+        hit_rate=hit_rate(ranked, grades, top_k),
+        relevant=sum(grades[place] for place in ranked[:top_k]),
+    )
+
+
+def _recall(relevance: Relevance, k: int) -> float | None:
+    if relevance.wanted is None:
+        return None
+    return len(set().union(*relevance.found[:k])) / relevance.wanted
+
+
+async def ask_all(
+    queries: Sequence[str], search: Callable[[str], Awaitable[Sequence[Hit]]], concurrency: int = 4
+) -> list[Sequence[Hit]]:
+    """The hits of each query, in the order of the queries; `concurrency` of them are under way at a time.
+
+    What `search` raises ends the others.
+    """
+    found: dict[int, Sequence[Hit]] = {}
+    waiting = iter(enumerate(queries))
+
+    async def ask() -> None:
+        for place, query in waiting:
+            found[place] = await search(query)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(ask())
+    except ExceptionGroup as failed:
+        first = failed.exceptions[0]
+        raise first from first.__cause__
+    return [found[place] for place in range(len(queries))]
+
+
+def canonical(chunk: str) -> str:
+    """A chunk's id as results write it; anything else as it is.
+
+    >>> canonical("6F2D0E5C-58F3-4C0E-9A53-3B1D8C6F7A10"), canonical("chunk_abc123")
+    ('6f2d0e5c-58f3-4c0e-9a53-3b1d8c6f7a10', 'chunk_abc123')
+    """
+    try:
+        return str(UUID(chunk))
+    except ValueError:
+        return chunk

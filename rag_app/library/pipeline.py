@@ -1,0 +1,149 @@
+"""From a question to what a model is to be given, in one call; and the same on paper, to look at."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from textwrap import indent, shorten
+from typing import Any
+from uuid import UUID
+
+from rag_app.library.chunks import Chunk
+from rag_app.library.context import ContextBlock, MergeStrategy, build_context_blocks
+from rag_app.library.evidence import Evidence, build_evidence
+from rag_app.library.guardrails import (
+    DEFAULT_POLICY,
+    RetrievalPolicy,
+    create_permissive_policy,
+    validate_retrieval_request,
+)
+from rag_app.library.prompts import Message, assemble_chat_prompt, assemble_prompt
+from rag_app.library.rag import Rag
+from rag_app.library.retrieval import retrieve_chunks
+
+_EXCERPT = 160  # characters of a chunk in a report
+_PREVIEW = 2400  # and of the prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The same prompt as one text and as chat messages."""
+
+    single: str
+    chat: list[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineResult:
+    """What was retrieved, what of it a model reads, what an answer can point at, and the prompts.
+
+    `context_blocks[n - 1]` is what `[Source n]` in an answer stands for.
+    """
+
+    chunks: list[Chunk]
+    context_blocks: list[ContextBlock]
+    evidence: list[Evidence]
+    prompts: Prompts
+
+
+async def run_rag_pipeline(
+    *, tenant_id: str | UUID, site_id: str | UUID, query_text: str, top_k: int = 10, similarity_threshold: float = 0.7,
+    allowed_source_types: Iterable[str] | None = None, max_context_tokens: int = 4000,
+    max_context_characters: int | None = None, max_chunks_per_source: int = 3, max_sources: int = 5,
+    merge_strategy: MergeStrategy = "concatenate", system_template: str | None = None,
+    policy: RetrievalPolicy = DEFAULT_POLICY, model: str | None = None, mode: str = "dense",
+    index: str = "store_catalogue", rag: Rag | None = None,
+) -> PipelineResult:  # fmt: skip
+    """Validate, retrieve, build the context and its evidence, assemble the prompts. No answering model is called.
+
+    The options are those of `retrieve_chunks`, `build_context_blocks` and `assemble_prompt`. The default
+    policy is a shop's: for another index name one. Raises as these functions do, and Forbidden for a source type that
+    the policy does not allow.
+
+    Example:
+
+        result = await rag_app.run_rag_pipeline(
+            tenant_id="aurora",
+            site_id="eu",
+            query_text="Do you have wireless headphones?",
+            allowed_source_types=["product"],
+        )
+        for evidence in result.evidence:
+            print(f"{evidence.score:.2f}  {evidence.title}  {evidence.url}")
+        assert "Halden 2" in result.prompts.single
+    """
+    source_types = validate_retrieval_request(tenant_id, site_id, allowed_source_types, policy)
+    chunks = await retrieve_chunks(
+        tenant_id, site_id, query_text, top_k, similarity_threshold, source_types, model,
+        mode=mode, index=index, rag=rag,
+    )  # fmt: skip
+    blocks = build_context_blocks(
+        chunks, max_context_tokens, max_context_characters, max_chunks_per_source, max_sources, merge_strategy
+    )
+    prompts = Prompts(
+        single=assemble_prompt(blocks, query_text, system_template=system_template),
+        chat=assemble_chat_prompt(blocks, query_text, system_template=system_template),
+    )
+    return PipelineResult(chunks, blocks, build_evidence(blocks), prompts)
+
+
+async def test_rag_pipeline(
+    *, tenant_id: str | UUID, site_id: str | UUID, query_text: str, **options: Any
+) -> PipelineResult:
+    """`run_rag_pipeline` with its options; prints what came out: for trying things, not for serving.
+
+    Example:
+
+        result = await rag_app.test_rag_pipeline(
+            tenant_id="aurora", site_id="eu", query_text="How long is the warranty?", max_sources=2
+        )
+        assert len(result.context_blocks) <= 2
+    """
+    result = await run_rag_pipeline(tenant_id=tenant_id, site_id=site_id, query_text=query_text, **options)
+    print(report(query_text, result))  # noqa: T201
+    return result
+
+
+test_rag_pipeline.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test where it is imported
+
+
+async def quick_test(
+    tenant_id: str | UUID, site_id: str | UUID, query_text: str, *, index: str = "store_catalogue",
+    rag: Rag | None = None,
+) -> str:  # fmt: skip
+    """Print what `run_rag_pipeline` finds with its defaults, and return the same text.
+
+    Chunks with their similarities, context blocks with their sources, the evidence, the beginning of the prompt.
+
+    Example:
+
+        report = await rag_app.quick_test("aurora", "eu", "Do you have wireless headphones?")
+        assert "[Source 1]" in report
+    """
+    result = await run_rag_pipeline(
+        tenant_id=tenant_id, site_id=site_id, query_text=query_text,
+        policy=create_permissive_policy(), index=index, rag=rag,
+    )  # fmt: skip
+    text = report(query_text, result)
+    print(text)  # noqa: T201
+    return text
+
+
+def report(query_text: str, result: PipelineResult) -> str:
+    """A result as text, to read on a terminal."""
+    blocks, prompt = result.context_blocks, result.prompts.single
+    lines = [f"Question: {query_text}", "", f"Chunks: {len(result.chunks)}"]
+    for rank, chunk in enumerate(result.chunks, 1):
+        lines.append(f"{rank:>3}. {chunk.similarity:.2f}  {_source(chunk)}")
+        lines.append(f"     {shorten(chunk.text, _EXCERPT, placeholder=' …')}")
+    lines += ["", f"Context blocks: {len(blocks)}, {sum(block.tokens for block in blocks)} tokens"]
+    for block in blocks:
+        chunks = f"{len(block.chunk_ids)} chunk{'s' if len(block.chunk_ids) > 1 else ''}, {block.tokens} tokens"
+        lines.append(f"  [Source {block.number}] {block.similarity:.2f}  {_source(block)}: {chunks}")
+    lines += ["", f"Evidence: {len(result.evidence)}"]
+    lines += [f"  {each.score:.2f}  {_source(each)}, {each.source_id}" for each in result.evidence]
+    preview = prompt if len(prompt) <= _PREVIEW else prompt[:_PREVIEW] + " …"
+    return "\n".join([*lines, "", f"Prompt, {len(prompt)} characters:", indent(preview, "  | ", lambda line: True)])
+
+
+def _source(of: Chunk | ContextBlock | Evidence) -> str:
+    known = (of.source_type, of.url, f"updated {of.source_updated_at}" if of.source_updated_at else None)
+    return f"{of.title or of.source_id} ({', '.join(part for part in known if part)})"

@@ -1,0 +1,257 @@
+"""A walk over every route there is: a member of one organization gets nothing of another, whatever is typed.
+
+A route that is not in WALKS or OPEN makes this fail, so that nobody adds one and forgets.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from litestar.routes import HTTPRoute
+
+from rag_app.api.surfaces import SURFACES
+from rag_app.app import Application, create_app
+from rag_app.domain.answer import Question
+from rag_app.domain.scope import Scope
+from rag_app.domain.source import Visibility
+from rag_app.ingestion.metadata import Target
+from tests.integration.service import bearer, configured, prepare, served
+
+INDEXES = ("org_knowledge", "book", "salon_calls")
+OPEN = {
+    "/", "/health/live", "/health/ready", "/openapi.json", "/docs", "/docs/openapi.json", "/docs/oauth2-redirect.html",
+    "/docs/{path}", "/docs/assets/{file_path}",
+}  # fmt: skip
+"""They show nothing that belongs to an organization."""
+ASKED = "What is the door code of the house?"
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """An organization with a member, a key, and in each index a source whose text has `word` in it."""
+
+    org: UUID
+    user: UUID
+    key: str
+    word: str
+    chunks: Mapping[str, str]
+    sources: Mapping[str, str]
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(self.org), str(self.user), *self.chunks.values(), *self.sources.values()]
+
+
+@dataclass(frozen=True)
+class World:
+    client: httpx.Client
+    ours: Tenant
+    theirs: Tenant
+    their_validation: str
+
+    def token(self, tenant: Tenant, path: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {tenant.key}"} if path.startswith("/api/v1/") else bearer(tenant.user)
+
+    def as_us(self, method: str, path: str, body: object = None, **headers: str) -> httpx.Response:
+        return self.client.request(method, path, json=body, headers={**self.token(self.ours, path), **headers})
+
+
+Walk = Callable[[World, str], list[httpx.Response]]
+"""Requests to a path as one of us, first some that find what is ours, then ones that ask for what is theirs."""
+
+
+def knowledge(world: World, path: str) -> list[httpx.Response]:
+    filters: list[dict[str, Any]] = [{}, *({"org_id": each} for each in world.theirs.ids)]
+    filters += [{name: each} for name in ("source_id", "chunk_id", "user") for each in world.theirs.ids]
+    bodies = [{"query_text": ASKED, "top_k": 50, "filters": each} for each in filters]
+    streams = [world.as_us("POST", path, bodies[0], Accept="text/event-stream")] if path.endswith("answer") else []
+    return [*(world.as_us("POST", path, body) for body in bodies), *streams]
+
+
+def owner(world: World, path: str) -> list[httpx.Response]:
+    text = "question" if path.endswith("ask") else "query"
+    bodies: list[dict[str, Any]] = [
+        {text: ASKED, "limit": 50, "min_similarity": 0.0},
+        {text: ASKED, "limit": 50, "min_similarity": 0.0, "source_types": ["call_transcript"]},
+        *({text: f"{ASKED} {each}", "shop_id": each} for each in world.theirs.ids),
+        *({text: f"{ASKED} {each}"} for each in world.theirs.ids),
+        {text: world.theirs.word, "min_similarity": 0.0},
+    ]
+    streams = [world.as_us("POST", path, bodies[0], Accept="text/event-stream")] if path.endswith("ask") else []
+    return [*(world.as_us("POST", path, body) for body in bodies), *streams]
+
+
+def query(world: World, path: str) -> list[httpx.Response]:
+    bodies: list[dict[str, Any]] = [
+        {"query": ASKED, "top_k": 20, "validate": True},
+        {"query": world.theirs.word, "top_k": 20},
+        *({"query": ASKED, "collection_name": name} for name in [*INDEXES, *world.theirs.ids, "g_book_1", "*"]),
+        *({"query": ASKED, "org_id": each} for each in world.theirs.ids),
+    ]
+    return [world.as_us("POST", path, body) for body in bodies]
+
+
+def validate(world: World, path: str) -> list[httpx.Response]:
+    expected = [world.theirs.chunks["book"], *world.theirs.ids]
+    return [
+        world.as_us("POST", path, {"queries": [{"query": ASKED, "expected_chunks": [world.ours.chunks["book"]]}]}),
+        world.as_us("POST", path, {"queries": [{"query": ASKED, "expected_chunks": expected}], "top_k": 100}),
+        world.as_us("POST", "/api/v1/retrieval/query", {"query": ASKED, "top_k": 20, "validate": True}),
+    ]
+
+
+def validations(world: World, path: str) -> list[httpx.Response]:
+    return [
+        world.as_us("GET", path),
+        world.as_us("GET", f"{path}?before={world.their_validation}"),
+        world.as_us("GET", f"{path}?limit=100&org_id={world.theirs.org}"),
+    ]
+
+
+def validation(world: World, path: str) -> list[httpx.Response]:
+    at = path.partition("{")[0]
+    own = world.as_us("GET", at.rstrip("/")).json()["validations"]
+    own = own or [validate(world, "/api/v1/retrieval/validate")[0].json()]
+    ours = own[0]["validation_id"]
+    foreign = [world.as_us("GET", at + each) for each in [world.their_validation, *world.theirs.ids, "validation_0"]]
+    compared = world.as_us("GET", f"{at}{ours}?against={world.their_validation}")
+    assert {each.status_code for each in [*foreign, compared]} == {404}
+    return [world.as_us("GET", at + ours), *foreign, compared]
+
+
+def collections(world: World, path: str) -> list[httpx.Response]:
+    response = world.as_us("GET", path)
+    counted = {each["name"]: each["point_count"] for each in response.json()["collections"]}
+    assert counted["book"] == 1, "they have one there, too"
+    return [response]
+
+
+WALKS: dict[tuple[str, str], Walk] = {
+    ("POST", "/api/rag/search"): knowledge,
+    ("POST", "/api/rag/answer"): knowledge,
+    ("POST", "/functions/v1/rag-search"): knowledge,
+    ("POST", "/functions/v1/rag-answer"): knowledge,
+    ("POST", "/owner/search"): owner,
+    ("POST", "/owner/ask"): owner,
+    ("POST", "/api/v1/retrieval/query"): query,
+    ("POST", "/api/v1/retrieval/validate"): validate,
+    ("GET", "/api/v1/retrieval/validations"): validations,
+    ("GET", "/api/v1/retrieval/validations/{validation_id}"): validation,
+    ("GET", "/api/v1/retrieval/collections"): collections,
+}
+SHOWS_NO_TEXT = {path for _, path in WALKS if "valid" in path or "collections" in path}
+
+
+async def tenant(application: Application, folder: Path) -> Tenant:
+    people, word = application.people, f"zq{uuid4().hex[:12]}"
+    organization = await people.create_organization(f"t-{uuid4().hex}", "Tenant")
+    user = await people.create_user(f"u-{uuid4().hex}")
+    await people.add_member(organization, user)
+    _, key = await application.keys.create(organization, "walk", None)
+    file = folder / f"{organization.slug}.jsonl"
+    file.write_text(json.dumps({"id": "door", "title": "Door code", "text": f"The door code of the house is {word}."}))
+    scope, chunks, sources = Scope(frozenset({organization.id})), {}, {}
+    for index in INDEXES:
+        ingestor = await application.ingestor(
+            application.indexes[index], Target(organization.id, None, None, Visibility.TEAM)
+        )
+        assert not (await ingestor.ingest([file], base=folder)).failed
+        (hit,) = await application.pipeline.search(index, Question(ASKED), scope)
+        chunks[index], sources[index] = str(hit.chunk_id), str(hit.source_id)
+    return Tenant(organization.id, user.id, key, word, chunks, sources)
+
+
+@pytest.fixture(scope="module", params=["postgres", "qdrant"])
+def world(
+    request: pytest.FixtureRequest, database_urls: tuple[str, str], qdrant_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[World]:  # fmt: skip
+    folder = tmp_path_factory.mktemp("walk")
+    variables = {
+        "RAG_DATABASE_URL": database_urls[1],
+        "RAG_DATABASE_OWNER_URL": database_urls[0],
+        "RAG_VECTOR_STORE": request.param,
+        "QDRANT_PATH": str(qdrant_folder),
+        "RAG_HOME": str(folder),
+    }
+    with configured(variables) as patch:
+        patch.setattr("rag_app.api.server.SURFACES", tuple(replace(each, limit=10**9) for each in SURFACES))
+
+        async def two(application: Application) -> tuple[Tenant, Tenant]:
+            return await tenant(application, folder), await tenant(application, folder)
+
+        ours, theirs = prepare(two)
+        with served() as client:
+            body = {"queries": [{"query": ASKED, "expected_chunks": [theirs.chunks["book"]]}]}
+            made = client.post(
+                "/api/v1/retrieval/validate", json=body, headers={"Authorization": f"Bearer {theirs.key}"}
+            )
+            yield World(client, ours, theirs, made.json()["validation_id"])
+
+
+def routes() -> set[tuple[str, str]]:
+    """Every method and path of the application, shown in its documentation or not."""
+    return {
+        (method, route.path_format)
+        for route in create_app().routes
+        if isinstance(route, HTTPRoute)
+        for method in route.methods
+        if method not in ("OPTIONS", "HEAD")
+    }
+
+
+def test_every_route_is_walked(world: World) -> None:
+    unknown = {(method, path) for method, path in routes() if path not in OPEN} - WALKS.keys()
+    assert not unknown, f"say in WALKS how these could show what belongs to another organization: {unknown}"
+    assert not WALKS.keys() - routes(), "there is no such route any more"
+
+
+def private(text: str, tenants: Sequence[Tenant]) -> list[str]:
+    return [
+        each
+        for tenant in tenants
+        for each in [tenant.word, *tenant.chunks.values(), *tenant.sources.values()]
+        if each in text
+    ]
+
+
+@pytest.mark.parametrize("route", WALKS, ids=" ".join)
+def test_nothing_of_theirs_is_shown_to_us(world: World, route: tuple[str, str]) -> None:
+    responses = WALKS[route](world, route[1])
+    for response in responses:
+        assert response.status_code in (200, 400, 404), response.text
+        sent = response.request.content.decode() + str(response.request.url)
+        shown = response.text
+        for each in private(sent, [world.theirs]):  # what we typed ourselves may be echoed
+            shown = shown.replace(each, "")
+        assert not private(shown, [world.theirs]), response.request.content
+    found = [response for response in responses if response.status_code == 200]
+    assert found, "nothing was accepted, so nothing was tried"
+    if route[1] not in SHOWS_NO_TEXT:
+        assert any(world.ours.word in response.text for response in found), "not even what is ours was found"
+
+
+@pytest.mark.parametrize("route", WALKS, ids=" ".join)
+def test_their_words_are_there_for_them(world: World, route: tuple[str, str]) -> None:
+    """Otherwise the test above would pass with an empty database."""
+    method, path = route
+    swapped = replace(world, ours=world.theirs, theirs=world.ours)
+    if path in SHOWS_NO_TEXT or method != "POST":
+        return
+    assert any(world.theirs.word in response.text for response in WALKS[route](swapped, path)[:1])
+
+
+@pytest.mark.parametrize("route", WALKS, ids=" ".join)
+def test_nobody_gets_in_without_a_credential_or_with_one_of_another_kind(world: World, route: tuple[str, str]) -> None:
+    method, path = route
+    at = re.sub(r"\{.*\}", world.their_validation, path)
+    wrong = bearer(world.ours.user) if path.startswith("/api/v1/") else {"Authorization": f"Bearer {world.ours.key}"}
+    for headers in ({}, wrong, {"Authorization": "Bearer rag_" + "A" * 43}, {"x-api-key": "nonsense"}):
+        response = world.client.request(method, at, json={}, headers=headers)
+        assert response.status_code == 401, (headers, response.text)

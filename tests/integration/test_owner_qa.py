@@ -1,0 +1,294 @@
+"""`/owner` with everything real behind it, over the sample calls and bookings of two salons, on both vector stores."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from rag_app.app import Application
+from rag_app.demo import load_samples
+from rag_app.domain.source import Visibility, source_id
+from rag_app.ingestion.metadata import Target
+from rag_app.retrieval.text import tokens
+from tests.contract.test_errors import problem
+from tests.contract.test_owner_qa import ASK, NOTHING, SEARCH, SEARCH_EXAMPLE, UNCITED, commands, events, sent
+from tests.integration.service import bearer, configured, prepare, served
+from tests.integration.test_api_end_to_end import variables
+from tests.scripted_model import Reply, ScriptedModel
+
+INDEX = "salon_calls"
+PRIVATE = "The owner's private note: the salon in Fenwick Lane is to be sold in the summer for 410,000 pounds."
+PRICE_CALL, ON_TIME_CALL = "123e4567-e89b-12d3-a456-426614174000", "234e4567-e89b-12d3-a456-426614174001"
+ADMITTED = "I don't have enough information from the available records to answer this question."
+WAITING = {"question": "What did customers say about wait times?"}
+
+
+@dataclass(frozen=True)
+class Salon:
+    """A running application whose default organization is aurora; `leonie` is a member of it, `rory` of birch."""
+
+    client: httpx.Client
+    aurora: UUID
+    leonie: UUID
+    rory: UUID
+
+    def post(self, path: str, body: object, who: object = None) -> dict[str, Any]:
+        """The body of a success; asked without a token where nobody is named."""
+        response = self.client.post(path, json=body, headers=bearer(who) if who else {})
+        assert response.status_code == 200, response.text
+        given: dict[str, Any] = response.json()
+        return given
+
+    def search(self, query: str, who: object = None, **filters: object) -> list[dict[str, Any]]:
+        results: list[dict[str, Any]] = self.post(
+            SEARCH, {"query": query, "limit": 50, "min_similarity": 0, **filters}, who
+        )["results"]
+        return results
+
+
+async def load(application: Application, folder: Path) -> tuple[UUID, UUID, UUID]:
+    people, spec = application.people, application.indexes[INDEX]
+    application.indexes = {INDEX: spec}
+    assert await load_samples(application) == []
+    aurora, birch = await people.organization("aurora"), await people.organization("birch")
+    leonie, rory = [await people.create_user(f"{name}-{uuid4().hex}") for name in ("leonie", "rory")]
+    await people.add_member(aurora, leonie)
+    await people.add_member(birch, rory)
+    (folder / "note.txt").write_text(PRIVATE, "utf-8")
+    ingestor = await application.ingestor(spec, Target(aurora.id, None, leonie.id, Visibility.USER))
+    assert (await ingestor.ingest([folder / "note.txt"], base=folder)).added == 1
+    return aurora.id, leonie.id, rory.id
+
+
+async def unload(application: Application) -> None:
+    """The private note goes; the samples stay as they are."""
+    aurora = await application.people.organization("aurora")
+    ingestor = await application.ingestor(application.indexes[INDEX], Target(aurora.id))
+    await ingestor.delete([source_id(aurora.id, INDEX, "note.txt")])
+
+
+@pytest.fixture(scope="module", params=["postgres", "qdrant"])
+def salon(
+    request: pytest.FixtureRequest, database_urls: tuple[str, str], qdrant_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Salon]:  # fmt: skip
+    folder = tmp_path_factory.mktemp("salon")
+    environment = variables(database_urls, request.param, folder, qdrant_folder)
+    with configured({**environment, "RAG_DEFAULT_ORGANIZATION": "aurora"}):
+        ids = prepare(lambda application: load(application, folder))
+        with served() as client:
+            yield Salon(client, *ids)
+        prepare(unload)
+
+
+only_postgres = pytest.mark.parametrize("salon", ["postgres"], indirect=True)
+"""For what does not depend on the store, or runs a second application: local Qdrant would be in use."""
+
+
+def test_the_contracts_curl_commands(salon: Salon) -> None:
+    replies = [sent(command, str(salon.client.base_url).rstrip("/")) for command in commands()]
+    assert [reply.status_code for reply in replies] == [200, 200, 200, 200]
+    services, haircut, customer, weather = [reply.json() for reply in replies]
+
+    assert services["has_sufficient_evidence"] and "customers booked these services" in services["answer"]
+    assert re.search(r"\[Source 1\]", services["answer"]) and services["sources"][0]["source_type"] == "booking_note"
+    assert services["chunks_above_threshold"] >= 5
+
+    results = haircut["results"]
+    assert haircut["total"] == len(results) >= 3 and haircut["query"] == "haircut booking"
+    assert {result["source_type"] for result in results} == {"call_transcript"}
+    assert all("2026-01-10" <= result["created_at"][:10] <= "2026-01-15" for result in results)
+    shown = [result["similarity"] for result in results]
+    assert shown == sorted(shown, reverse=True) and shown[-1] >= 0.4
+    assert {"Lena Fischer", "Samir Haddad"} <= {
+        name
+        for name in ("Lena Fischer", "Samir Haddad", "Tom Ashby")
+        if any(name in each["content"] for each in results)
+    }
+
+    assert customer["has_sufficient_evidence"] and "cooler tone without gold" in customer["answer"]
+    of_42 = {result["source_id"] for result in salon.search("appointment", customer_id=42)}
+    assert customer["sources"] and {source["source_id"] for source in customer["sources"]} <= of_42
+
+    assert weather == {
+        "answer": NOTHING,
+        "sources": [],
+        "has_sufficient_evidence": False,
+        "query": "What is the weather like?",
+        "chunks_retrieved": 20,
+        "chunks_above_threshold": 0,
+    }
+
+
+def test_a_result_is_the_chunk_as_it_is_stored(salon: Salon) -> None:
+    body = salon.post(SEARCH, SEARCH_EXAMPLE, salon.leonie)
+    assert body["query"] == SEARCH_EXAMPLE["query"] and body["total"] == len(body["results"])
+    results = [
+        each for each in body["results"] if (each["call_id"], each["source_type"]) == (PRICE_CALL, "call_transcript")
+    ]
+    assert [each["chunk_index"] for each in sorted(results, key=lambda each: each["chunk_index"])] == [0, 1]
+    first = next(each for each in results if each["chunk_index"] == 0)
+    assert UUID(first.pop("id")) and first.pop("content").startswith("Agent: Aurora Hair Studio, Hollis speaking.")
+    assert 0.35 <= first.pop("similarity") <= 1
+    assert first == {
+        "source_type": "call_transcript",
+        "source_id": str(source_id(salon.aurora, INDEX, "aurora/calls/2026-01-10-price-surprise.txt")),
+        "booking_id": "771c41ae-3218-4492-a2a3-f5b7aae8ec3d",
+        "call_id": PRICE_CALL,
+        "chunk_index": 0,
+        "customer_id": 42,
+        "stylist_id": 5,
+        "created_at": "2026-01-10T14:30:00Z",
+    }
+
+
+def test_the_answer_cites_the_calls_of_the_contracts_example(salon: Salon) -> None:
+    asked = {**WAITING, "limit": 10, "source_types": ["call_transcript", "call_summary"]}
+    body = salon.post(ASK, asked, salon.leonie)
+    assert body["has_sufficient_evidence"] and body["query"] == WAITING["question"]
+    cited = {int(number) for number in re.findall(r"\[Source (\d+)\]", body["answer"])}
+    assert cited == set(range(1, len(body["sources"]) + 1))
+    assert body["chunks_retrieved"] == 20 >= body["chunks_above_threshold"] >= 5
+    for source in body["sources"]:
+        assert source["similarity"] >= 0.35 and source["excerpt"] and source["source_type"] != "booking_note"
+
+
+@pytest.fixture(scope="module")
+def everything(salon: Salon) -> dict[str, dict[str, Any]]:
+    """All chunks that Leonie sees, by id; of each kind there are fewer than one request may ask for."""
+    kinds = [
+        salon.search("the salon", salon.leonie, source_types=[kind])
+        for kind in ("call_transcript", "call_summary", "booking_note")
+    ]
+    assert all(0 < len(kind) < 50 for kind in kinds)
+    return {each["id"]: each for kind in kinds for each in kind}
+
+
+FILTERS: list[tuple[dict[str, Any], Any]] = [
+    ({"source_types": ["booking_note"]}, lambda each: each["source_type"] == "booking_note"),
+    ({"source_types": ["call_summary", "booking_note"]}, lambda each: each["source_type"] != "call_transcript"),
+    ({"stylist_id": 3}, lambda each: each["stylist_id"] == 3),
+    ({"customer_id": 42}, lambda each: each["customer_id"] == 42),
+    ({"customer_id": 42, "stylist_id": 3}, lambda each: each["customer_id"] == 42 and each["stylist_id"] == 3),
+    ({"customer_id": 999}, lambda each: False),
+    ({"date_from": "2026-01-14"}, lambda each: (each["created_at"] or "") >= "2026-01-14"),
+    ({"date_to": "2026-01-08"}, lambda each: "2026" < (each["created_at"] or "") < "2026-01-09"),
+    (
+        {"date_from": "2026-01-10", "date_to": "2026-01-10"},
+        lambda each: (each["created_at"] or "")[:10] == "2026-01-10",
+    ),
+    ({"date_from": "2027-01-01"}, lambda each: False),
+]
+
+
+@pytest.mark.parametrize(("filters", "holds"), FILTERS, ids=lambda value: str(value) if isinstance(value, dict) else "")
+def test_filters(filters: dict[str, Any], holds: Any, salon: Salon, everything: dict[str, dict[str, Any]]) -> None:
+    """What is found with a filter is what is found without it, of each kind, where it holds."""
+    found = {each["id"] for each in salon.search("the salon", salon.leonie, **filters)}
+    assert found == {key for key, each in everything.items() if holds(each)}
+
+
+def test_the_threshold_cuts_before_the_limit(salon: Salon) -> None:
+    query = "customer complaints about pricing"
+    every = salon.search(query, salon.leonie)
+    least = every[5]["similarity"]
+    above = [each["id"] for each in every if each["similarity"] >= least]
+    cut = salon.post(SEARCH, {"query": query, "limit": 50, "min_similarity": least - 0.00005}, salon.leonie)["results"]
+    assert [each["id"] for each in cut] == above
+    few = salon.post(SEARCH, {"query": query, "limit": 3, "min_similarity": 0.3}, salon.leonie)
+    assert few["total"] == len(few["results"]) == 3
+
+
+def test_nobody_sees_another_organization_or_what_is_private(salon: Salon) -> None:
+    assert "Hugh Pemberton" not in str(salon.search("Hugh Pemberton's hearing aids"))
+    assert {each["stylist_id"] for each in salon.search("scissor cut", customer_id=42)} == {5}
+    hughs = salon.search("Hugh Pemberton's hearing aids", salon.rory, customer_id=42)
+    assert "Hugh Pemberton" in str(hughs) and "Dana" not in str(hughs)
+    assert salon.search("Hugh Pemberton", "auth0|somebody") == []
+    sale = "At what price is the salon in Fenwick Lane to be sold?"
+    for who, sees in ((None, False), (salon.rory, False), (salon.leonie, True)):
+        assert ("410,000" in str(salon.search(sale, who))) is sees
+        assert ("410,000" in str(salon.post(ASK, {"question": sale}, who))) is sees
+
+
+def test_no_token_is_needed_and_a_bad_one_is_refused(salon: Salon) -> None:
+    assert salon.post(SEARCH, {"query": "pricing"})["total"] > 0
+    refused = salon.client.post(SEARCH, json={"query": "pricing"}, headers={"Authorization": "Bearer nonsense"})
+    problem(refused, 401, "unauthenticated")
+    problem(salon.client.post("/api/rag/search", json={"query_text": "pricing"}), 401, "unauthenticated")
+
+
+def test_an_answer_streams(salon: Salon) -> None:
+    plain = salon.post(ASK, WAITING, salon.leonie)
+    headers = {"Accept": "text/event-stream", **bearer(salon.leonie)}
+    told = events(salon.client.post(ASK, json=WAITING, headers=headers))
+    names = [name for name, _ in told]
+    assert names[:2] == ["meta", "sources"] and names[-2:] == ["citations", "done"] and set(names[2:-2]) == {"delta"}
+    assert "".join(data["text"] for name, data in told if name == "delta") == plain["answer"]
+    assert told[-2][1] == plain["sources"] and told[-1][1] == plain
+    assert len(told[1][1]) >= len(plain["sources"])
+
+
+LONG = " ".join(f"Customer number {n} had to wait [Source 1]." for n in range(1, 13))
+
+
+@only_postgres
+def test_a_model_writes(salon: Salon) -> None:
+    """What it is sent is the contract's prompt, and each way in which it fails is the contract's."""
+    script = [
+        Reply("Peter Hallam waited 25 minutes [Source 2]. Dana waited almost 15 [Source 1, Source 99]."),
+        Reply(LONG),
+        Reply("Customers are usually content."),
+        Reply(ADMITTED),
+        Reply(status=429),
+        Reply(status=401),
+        Reply(malformed=True),
+        Reply(LONG),
+    ]
+    with ScriptedModel(*script) as model:
+        gateway = {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": model.url, "RAG_LLM_API_KEY": "key"}
+        with configured({**gateway, "RAG_LLM_BACKOFF": "0"}), served() as client:
+            asked = {**WAITING, "limit": 10, "min_similarity": 0.1, "source_types": ["call_transcript"]}
+            written, long, uncited, admitted, limited, forbidden, malformed = [
+                client.post(ASK, json=asked) for _ in range(7)
+            ]
+            streamed = events(client.post(ASK, json=asked, headers={"Accept": "text/event-stream"}))
+            unasked = client.post(ASK, json={"question": "What is the weather like?", "min_similarity": 0.9}).json()
+
+    body = written.json()
+    assert body["answer"] == "Peter Hallam waited 25 minutes [Source 1]. Dana waited almost 15 [Source 2]."
+    assert body["has_sufficient_evidence"] and len(body["sources"]) == 2
+
+    request, *_ = model.requests
+    assert request.body["temperature"] == 0.1
+    system, user = (str(message["content"]) for message in request.body["messages"])
+    assert system.startswith(
+        "You are a helpful assistant that answers questions about salon operations\nbased ONLY on the provided context."
+    )
+    assert "4. ALWAYS cite your sources using [Source N] notation.\n5. Keep answers concise: 5-7 sentences" in system
+    assert "Type: Call Transcript | Date: 2026-01-10 14:30 | Call ID: 123e4567... | " in user
+    headers = re.findall(r"^\[Source (\d+)\] \(Relevance: \d+\.\d%\)\nType: [A-Z]\w+ [A-Z]\w+ \| ", user, re.MULTILINE)
+    assert headers == [str(number) for number in range(1, len(headers) + 1)] and len(headers) > 2
+    assert len(tokens(user[user.index("[Source 1]") : user.rindex("\n---\n")])) <= 3000
+    assert "Remember: No citations = No answer." in user and user.endswith(f"Question: {WAITING['question']}")
+    assert "410,000" not in user and "Hugh Pemberton" not in user
+
+    assert long.json()["answer"] == LONG[: LONG.index(" Customer number 8")]
+    assert uncited.json()["answer"] == UNCITED and not uncited.json()["has_sufficient_evidence"]
+    shown = [source["similarity"] for source in uncited.json()["sources"]]
+    assert len(shown) > 2 and shown == sorted(shown, reverse=True)
+    assert (admitted.json()["answer"], admitted.json()["sources"]) == (ADMITTED, [])
+    assert not admitted.json()["has_sufficient_evidence"]
+    problem(limited, 500, "model_rate_limited")
+    problem(forbidden, 500, "model_failed")
+    problem(malformed, 500, "model_failed")
+    assert streamed[-1] == ("done", long.json())
+    delta = next(data["text"] for name, data in streamed if name == "delta")
+    assert delta.strip() == "Customer number 1 had to wait [Source 1]."
+    assert (unasked["answer"], unasked["sources"]) == (NOTHING, [])
+    assert all(WAITING["question"] in each.prompt for each in model.requests), "no tokens for what was not found"

@@ -1,0 +1,113 @@
+"""Signing in as a deployment configures it: settings, commands and the application itself, on a real database."""
+
+import asyncio
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from rag_app import commands
+from rag_app.api.auth import Claims, Tokens
+from rag_app.app import DatabaseUrls, create_app
+from rag_app.domain.errors import InvalidInput, Misconfigured
+from rag_app.serving import _prepare
+from rag_app.settings import Settings
+from tests.contract.conftest import serve
+
+pytestmark = pytest.mark.parametrize("environment", ["postgres"], indirect=True)
+
+
+@pytest.fixture
+def slug(environment: str) -> str:
+    commands.upgrade_database()
+    slug = f"signing-{uuid4().hex[:12]}"
+    commands.create_organization(slug, slug)
+    return slug
+
+
+@pytest.fixture
+def user(slug: str) -> str:
+    """The id of a member of the organization."""
+    return commands.add_member(slug, f"ada@{slug}").split("\t")[1]
+
+
+@pytest.fixture
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str) -> ec.EllipticCurvePrivateKey:
+    """An identity provider's; the deployment knows its public half."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "keys.pem").write_bytes(public)
+    monkeypatch.setenv("RAG_JWT_KEY_FILE", str(tmp_path / "keys.pem"))
+    monkeypatch.delenv("RAG_JWT_SECRET")
+    return key
+
+
+def test_the_command_issues_tokens_for_people_and_for_the_extension(user: str, slug: str) -> None:
+    tokens = Tokens(Settings().jwt_secret(), "authenticated")
+    for client in (None, "extension"):
+        issued = commands.token(f"ada@{slug}", 1.0, client)
+        assert asyncio.run(tokens.claims(issued)) == Claims(user, client)
+    with pytest.raises(InvalidInput, match="--client: accepted: extension"):
+        commands.token(f"ada@{slug}", 1.0, "browser")
+
+
+def test_with_an_identity_provider_no_token_is_issued_here_and_no_secret_is_made(
+    user: str, slug: str, key: ec.EllipticCurvePrivateKey, tmp_path: Path
+) -> None:
+    with pytest.raises(Misconfigured, match=r"issued by whoever holds the private keys to those of .*keys\.pem"):
+        commands.token(f"ada@{slug}", 1.0, None)
+
+    claims = {"sub": user, "aud": "authenticated", "exp": 4102444800}
+    with serve(create_app()) as url:
+        statuses = [
+            httpx.post(
+                f"{url}/api/rag/search", json={"query_text": "?"}, headers={"Authorization": f"Bearer {token}"}
+            ).status_code
+            for token in (
+                jwt.encode(claims, key, "ES256"),
+                jwt.encode(claims, "a secret of the tests, long enough for HS256", "HS256"),
+            )
+        ]
+    assert statuses == [200, 401]
+    assert not list(tmp_path.rglob("jwt-secret"))
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"RAG_DEFAULT_ORGANIZATION": "nobody"}, "RAG_DEFAULT_ORGANIZATION: no organization named 'nobody'; there are: "),
+        ({"RAG_ORIGINS": "https://app.example, app.example"}, "'app.example' is no origin"),
+        ({"RAG_JWT_SECRET": "", "RAG_JWT_KEY_FILE": "lost.pem"}, "the keys in lost.pem cannot be used: .*No such file"),
+        ({"RAG_JWT_SECRET": "", "RAG_JWT_JWKS_URL": "http://id.example/jwks"}, "keys come by https://"),
+        ({"RAG_JWT_SECRET": "short"}, "at least 32"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused_before_anything_is_served(
+    variables: dict[str, str], says: str, slug: str, database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Misconfigured, match=says):
+        asyncio.run(_prepare(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=False), 1))
+
+
+def test_the_default_organization_is_one_that_exists(
+    slug: str, database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAG_DEFAULT_ORGANIZATION", slug)
+    asyncio.run(_prepare(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=False), 1))
+
+
+def test_doctor_says_whether_the_providers_keys_can_be_read(
+    slug: str, key: ec.EllipticCurvePrivateKey, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.doctor()
+    assert "ok  tokens           signed by the keys of" in capsys.readouterr().out
+    monkeypatch.delenv("RAG_JWT_KEY_FILE")
+    monkeypatch.setenv("RAG_JWT_JWKS_URL", "http://127.0.0.1:1/jwks.json")
+    assert not commands.doctor()
+    assert "!!  tokens           the keys of http://127.0.0.1:1/jwks.json cannot be read" in capsys.readouterr().out
