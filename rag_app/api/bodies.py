@@ -30,7 +30,8 @@ def _decoder(of: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def decode(of: type[T], body: bytes) -> T:
-    """The struct that the body holds. Nothing is converted: "5" is no number.
+    """The struct that the body holds. Nothing is converted: "5" is no number; but 5.0 is the whole number 5, as JSON
+    Schema has it.
 
     Raises InvalidInput with the path of the field, what was sent there and the field's description, or UnknownField
     with those there are. A field may say `Meta(extra={"raises": ...})`: a subclass of InvalidInput for its refusals.
@@ -43,13 +44,31 @@ def decode(of: type[T], body: bytes) -> T:
     rag_app.domain.errors.InvalidInput: size: must be a whole number up to 50
     """
     try:
-        return cast(T, _decoder(of).decode(body))
+        try:
+            return cast(T, _decoder(of).decode(body))
+        except msgspec.ValidationError as error:
+            body.decode()  # msgspec looks at no text that it refuses for another reason
+            if "got `float`" not in str(error):
+                raise
+            return cast(T, _decoder(of).decode(msgspec.json.encode(_whole(msgspec.json.decode(body)))))
     except msgspec.ValidationError as error:
         raise _refused(of, str(error), body) from None
     except UnicodeDecodeError:
         raise InvalidInput("", None, "The body is not valid UTF-8") from None
     except (msgspec.DecodeError, RecursionError):
         raise InvalidInput("", None, "The body is not valid JSON") from None
+
+
+def _whole(sent: Any) -> Any:
+    """With integers for floats that are whole numbers."""
+    match sent:
+        case dict():
+            return {name: _whole(value) for name, value in sent.items()}
+        case list():
+            return [_whole(value) for value in sent]
+        case float() if sent.is_integer():
+            return int(sent)
+    return sent
 
 
 def _refused(of: type, message: str, body: bytes) -> InvalidInput:
@@ -129,19 +148,29 @@ def _sent(body: bytes, steps: Sequence[str | int]) -> Any:
     return value
 
 
-def _strict(of: type) -> Iterator[type]:
-    """The structs in a body that refuse fields which they do not have."""
+def _structs(of: type) -> Iterator[inspect.StructType]:
+    """Those that a body consists of."""
     inner: list[inspect.Type] = [inspect.type_info(of)]
     for each in inner:
         match each:
-            case inspect.StructType(cls=struct, fields=fields):
+            case inspect.StructType(fields=fields):
                 inner += [field.type for field in fields]
-                if each.forbid_unknown_fields:
-                    yield struct
+                yield each
             case inspect.UnionType(types=types):
                 inner += types
             case inspect.Metadata(type=kind) | inspect.ListType(item_type=kind):
                 inner.append(kind)
+
+
+def _complete(schema: Schema, struct: inspect.StructType) -> None:
+    """What Litestar does not say of a struct: that it is closed, and a least value of 0 where null is accepted."""
+    if struct.forbid_unknown_fields:
+        schema.additional_properties = False
+    for field in struct.fields:
+        at, documented = _given(field.type), (schema.properties or {}).get(field.encode_name)
+        kind = at.type if isinstance(at, inspect.Metadata) else at
+        if isinstance(documented, Schema) and isinstance(kind, inspect.IntType | inspect.FloatType) and kind.ge == 0:
+            documented.minimum = 0
 
 
 class JsonBody(AbstractDTO[Any]):
@@ -160,10 +189,12 @@ class JsonBody(AbstractDTO[Any]):
         cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any
     ) -> Reference | Schema:
         schema: Reference | Schema = schema_creator.for_field_definition(field_definition)
-        strict = {f"{each.__module__}.{each.__qualname__}" for each in _strict(field_definition.annotation)}
+        structs = {
+            f"{each.cls.__module__}.{each.cls.__qualname__}": each for each in _structs(field_definition.annotation)
+        }
         for registered in schema_creator.schema_registry:
-            if ".".join(registered.key) in strict:
-                registered.schema.additional_properties = False  # Litestar does not say it of structs
+            if struct := structs.get(".".join(registered.key)):
+                _complete(registered.schema, struct)
         return schema
 
     def decode_bytes(self, value: bytes) -> Any:

@@ -51,7 +51,8 @@ data: {...}
 def wants_stream(request: Request[Any, Any, Any]) -> bool:
     """Whether the caller would rather have events than JSON. Who has no preference gets JSON."""
     accepted = ",".join(request.headers.getall("accept", []))
-    return _preference(accepted, MEDIA_TYPE) > _preference(accepted, "application/json")
+    wanted = _preference(accepted, MEDIA_TYPE)
+    return wanted[0] > 0 and wanted > _preference(accepted, "application/json")
 
 
 async def event_stream(

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from rag_app.api.exchange import RequestIds
+from rag_app.api.surfaces import SURFACES
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope
 from tests.contract.conftest import Backstage
@@ -184,11 +185,20 @@ def test_the_document_tells_all_there_is_to_know(path: str, document: dict[str, 
 
 def test_the_document_as_a_whole(document: dict[str, Any]) -> None:
     assert document["openapi"].startswith("3.1") and document["info"]["version"] == "0.0.test"
-    assert document["components"]["securitySchemes"] == {
-        "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+    schemes = document["components"]["securitySchemes"]
+    assert schemes["bearer"] == {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+    assert {tag["name"] for tag in document["tags"]} == {*(surface.tag.name for surface in SURFACES), "health"}
+    known = tuple(path for surface in SURFACES for path in surface.paths)
+    assert {*PATHS, "/health/live", "/health/ready"} <= set(document["paths"])
+    assert all(path.startswith(("/health/", *known)) for path in document["paths"])
+    used = {
+        name
+        for path in document["paths"].values()
+        for each in path.values()
+        for way in each.get("security", ())
+        for name in way
     }
-    assert {tag["name"] for tag in document["tags"]} == {"RAG retrieval", "health"}
-    assert set(document["paths"]) == {*PATHS, "/health/live", "/health/ready"}
+    assert used == set(schemes)
     ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
     assert len(ids) == len(set(ids))
 

@@ -316,7 +316,6 @@ def test_the_text_is_echoed_as_sent_and_asked_without_blanks_around_it(
         ({"date_from": "20260101"}, "date_from", "YYYY-MM-DD"),
         ({"date_to": "2026-01-15T00:00:00Z"}, "date_to", "YYYY-MM-DD"),
         ({"date_to": 1767225600}, "date_to", "YYYY-MM-DD"),
-        ({"date_from": "2026-01-15", "date_to": "2026-01-14"}, "date_from", "not be after date_to"),
         ({"stylist_id": "5"}, "stylist_id", "whole number"),
         ({"customer_id": 42.5}, "customer_id", "whole number"),
         ({"customer_id": 2**63}, "customer_id", "64 bits"),

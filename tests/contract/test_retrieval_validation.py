@@ -632,3 +632,11 @@ def test_the_document_shows_the_examples_in_this_envelope(key: httpx.Client) -> 
     codes = [each["value"]["error"]["code"] for each in shown.values()]
     assert codes == ["INVALID_QUERY", "INVALID_PARAMETERS", "INVALID_PARAMETERS"]
     assert json.dumps(operation["responses"]["401"]).count("UNAUTHORIZED") == 2
+
+
+def test_the_document_says_what_is_refused(key: httpx.Client) -> None:
+    schemas = key.get("/openapi.json").json()["components"]["schemas"]
+    for name in ("RetrievalQuery", "ValidationRequest", "ExpectedQuery"):
+        assert schemas[name]["additionalProperties"] is False
+    threshold = schemas["RetrievalQuery"]["properties"]["threshold"]
+    assert (threshold["minimum"], threshold["maximum"]) == (0, 1)

@@ -8,16 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from rag_app.api.surfaces import SURFACES
 from rag_app.app import Application
-from tests.integration.service import Text, configured, ingest, issue_token, prepare, served
+from tests.integration.service import Text, configured, ingest, issue_token, prepare, served, without_limits
 
 SECRET = "a secret of the tests, long enough for HS256"
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "300"))
@@ -48,9 +46,7 @@ def running(
         "RAG_HOME": str(folder),
     }
     with configured(variables) as patch:
-        patch.setattr(
-            "rag_app.api.server.SURFACES", tuple(replace(each, limit=10**9, concurrent=None) for each in SURFACES)
-        )
+        without_limits(patch)
         token, key = prepare(lambda application: one_organization(application, folder))
         with served() as client:
             yield client, {"TEST_TOKEN": token, "TEST_API_KEY": key}
@@ -64,7 +60,12 @@ def test_schemathesis_finds_nothing(running: tuple[httpx.Client, dict[str, str]]
         "--checks=all", f"--max-examples={EXAMPLES}", "--continue-on-failure", "--suppress-health-check=all",
         "--warnings=off", "--generation-deterministic", "--workers=2", "--no-color",
     ]  # fmt: skip
-    environment = {**os.environ, **credentials, "SCHEMATHESIS_HOOKS": "tests.schemathesis_hooks", "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        **credentials,
+        "SCHEMATHESIS_HOOKS": "tests.schemathesis_hooks",
+        "PYTHONPATH": str(ROOT),
+    }
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]

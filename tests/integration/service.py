@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from rag_app.api.auth import issue_token
+from rag_app.api.surfaces import SURFACES
 from rag_app.app import Application, DatabaseUrls, create_app, open_application
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Visibility, source_id
@@ -49,6 +50,12 @@ def configured(variables: Mapping[str, str]) -> Iterator[pytest.MonkeyPatch]:
         for name, value in {"RAG_JWT_SECRET": SECRET, "RAG_LOG_LEVEL": "warning", **variables}.items():
             patch.setenv(name, value)
         yield patch
+
+
+def without_limits(patch: pytest.MonkeyPatch) -> None:
+    """Nobody is told to wait: a refusal would hide what a test is after."""
+    surfaces = tuple(replace(each, limit=10**9, concurrent=None) for each in SURFACES)
+    patch.setattr("rag_app.api.server.SURFACES", surfaces)
 
 
 def prepare(work: Callable[[Application], Awaitable[T]]) -> T:

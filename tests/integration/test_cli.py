@@ -123,13 +123,27 @@ def test_help_does_not_wait_for_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    for name in ("demo", "serve", "db", "ingest", "search", "ask", "sources", "orgs", "token", "evaluate", "doctor"):
+    for name in (
+        "demo",
+        "serve",
+        "db",
+        "ingest",
+        "search",
+        "ask",
+        "sources",
+        "orgs",
+        "keys",
+        "token",
+        "evaluate",
+        "doctor",
+    ):
         assert re.search(rf"^  {name} +[A-Z].*\.$", done.stdout, re.MULTILINE), name
 
 
 COMMANDS = [
     "demo", "serve", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
-    "sources delete", "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "token", "evaluate", "doctor",
+    "sources delete", "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site",
+    "keys", "keys create", "keys list", "keys revoke", "token", "evaluate", "doctor",
 ]  # fmt: skip
 
 

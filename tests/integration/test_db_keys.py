@@ -247,7 +247,9 @@ def test_keys_from_the_command_line(environment: str, main: Main, database_urls:
     assert created.err == "keep it: it is not shown again, and only its hash is stored\n"
     secret = created.out.strip()
     found = principal(database_urls[1], secret)
-    assert found.organizations == {UUID(org_id)} and found.indexes == frozenset({"book"}), "an alias is the index it names"
+    assert found.organizations == {UUID(org_id)} and found.indexes == frozenset({"book"}), (
+        "an alias is the index it names"
+    )
 
     said = main("keys", "create", "-o", slug, "-n", "everything", "--json")
     made: dict[str, Any] = said.json

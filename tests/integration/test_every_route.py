@@ -15,13 +15,12 @@ import httpx
 import pytest
 from litestar.routes import HTTPRoute
 
-from rag_app.api.surfaces import SURFACES
 from rag_app.app import Application, create_app
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
 from rag_app.ingestion.metadata import Target
-from tests.integration.service import bearer, configured, prepare, served
+from tests.integration.service import bearer, configured, prepare, served, without_limits
 
 INDEXES = ("org_knowledge", "book", "salon_calls")
 OPEN = {
@@ -181,7 +180,7 @@ def world(
         "RAG_HOME": str(folder),
     }
     with configured(variables) as patch:
-        patch.setattr("rag_app.api.server.SURFACES", tuple(replace(each, limit=10**9) for each in SURFACES))
+        without_limits(patch)
 
         async def two(application: Application) -> tuple[Tenant, Tenant]:
             return await tenant(application, folder), await tenant(application, folder)

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 from qdrant_client import models
 from sqlalchemy import delete
 
-from rag_app.api.surfaces import SURFACES
 from rag_app.app import Application
 from rag_app.db.models import MembershipRow
 from rag_app.db.people import People
@@ -36,7 +35,7 @@ from rag_app.ingestion.metadata import Target
 from rag_app.stores import postgres, qdrant
 from tests.conftest import NewOrganization
 from tests.integration.conftest import INDEX
-from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served
+from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served, without_limits
 
 TENANTS = 20
 SEARCH = ("/api/rag/search", "/functions/v1/rag-search")
@@ -169,7 +168,7 @@ def world(
             "RAG_HOME": str(folder),
         }
     ) as patch:
-        patch.setattr("rag_app.api.server.SURFACES", tuple(replace(each, limit=1_000_000) for each in SURFACES))
+        without_limits(patch)
         tenants, people, texts, deleted = prepare(lambda application: build(application, folder))
         with served() as client:
             yield World(client, request.param, tuple(tenants), tuple(people), tuple(texts), deleted)

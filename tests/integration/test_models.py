@@ -154,7 +154,7 @@ async def test_a_stream_that_has_begun_is_not_asked_for_again(kind: str) -> None
         stream = model(kind, server).stream(ASKED)
         assert [await anext(stream), await anext(stream)] == ["one ", "two "]
         with pytest.raises(ModelMalformed):
-            "".join([delta async for delta in stream])
+            [piece async for piece in stream]
         assert len(server.requests) == 1
 
 

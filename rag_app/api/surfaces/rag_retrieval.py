@@ -11,7 +11,7 @@ from uuid import UUID
 from litestar import Request, Response, post
 from litestar.datastructures import ResponseHeader
 from litestar.exceptions import HTTPException
-from litestar.openapi.spec import Example, Tag
+from litestar.openapi.spec import Example, Schema, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
@@ -62,7 +62,10 @@ SourceMeta = Annotated[
 ]
 Moment = Annotated[
     str,
-    Meta(description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC where it has no zone)"),
+    Meta(
+        description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC where it has no zone)",
+        extra_json_schema={"extra": {"any_of": [Schema(format="date"), Schema(format="date-time")]}},  # Litestar's way
+    ),
 ]
 
 
@@ -80,7 +83,7 @@ class RetrievalFilters(Struct, frozen=True, forbid_unknown_fields=True):
     lang: (
         Annotated[
             str,
-            Meta(pattern=r"^[^\s\0]+$", description='a language code, such as "en" or "fr"'),
+            Meta(pattern=r"^[^\s\x00]+$", description='a language code, such as "en" or "fr"'),
         ]
         | None
     ) = None
@@ -107,7 +110,7 @@ class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             max_length=500,
-            pattern=r"^\s*[^\s\0][^\0]*$",
+            pattern=r"^\s*[^\s\x00][^\x00]*$",
             description="a text of 1 to 500 characters, not all of them blank",
             examples=[QUERY],
         ),

@@ -77,7 +77,7 @@ QueryText = Annotated[
     Meta(
         min_length=1,
         max_length=2000,
-        pattern=r"^\s*[^\s\0][^\0]*$",
+        pattern=r"^\s*[^\s\x00][^\x00]*$",
         description="a text of 1 to 2000 characters, not all of them blank",
         examples=[QUERY],
         extra={"raises": InvalidQuery},

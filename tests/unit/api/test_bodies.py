@@ -42,6 +42,51 @@ def test_where_and_what(body: str, field: str, problem: str) -> None:
     assert (refused.value.field, refused.value.problem) == (field, problem)
 
 
+@pytest.mark.parametrize("written", ["5.0", "5e0", "0.5e1", "50e-1"])
+def test_a_whole_number_is_one_however_it_is_written(written: str) -> None:
+    assert decode(Outer, f'{{"inner": {{"size": {written}}}, "numbers": [{written}]}}'.encode()) == Outer(Inner(5), [5])
+
+
+@pytest.mark.parametrize("written", ["5.5", "1e-5", "0.0", "1e400", '"5.0"', "true"])
+def test_what_is_no_whole_number_from_1_is_none(written: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        decode(Outer, f'{{"inner": {{"size": {written}}}}}'.encode())
+    assert (refused.value.field, refused.value.problem) == ("inner.size", "must be a positive number")
+
+
+def test_what_was_sent_is_told() -> None:
+    for body, value in [
+        ('{"inner": {"size": -5.5}}', -5.5),
+        ('{"inner": {"size": null}}', None),
+        ('{"inner": {"big": [1]}}', [1]),
+        ('{"numbers": [1, {"a": "b"}]}', {"a": "b"}),
+    ]:
+        with pytest.raises(InvalidInput) as refused:
+            decode(Outer, body.encode())
+        assert refused.value.value == value
+
+
+def test_a_field_may_have_refusals_of_its_own() -> None:
+    class Odd(InvalidInput):
+        pass
+
+    class Row(Struct):
+        name: Annotated[str, Meta(min_length=1, extra={"raises": Odd})]
+
+    class Rows(Struct):
+        rows: list[Row]
+        one: Row | None = None
+
+    for body, field in [
+        ('{"rows": [{"name": "a"}, {"name": ""}]}', "rows[1].name"),
+        ('{"rows": [{}]}', "rows[0].name"),
+        ('{"rows": [], "one": {"name": 5}}', "one.name"),
+    ]:
+        with pytest.raises(Odd) as refused:
+            decode(Rows, body.encode())
+        assert refused.value.field == field
+
+
 def test_unknown_fields_with_those_there_are() -> None:
     with pytest.raises(UnknownField) as refused:
         decode(Outer, b'{"outer": 1}')

@@ -1,0 +1,181 @@
+"""Whatever goes wrong, each surface says so in its own envelope, with its own codes: over HTTP, on the real thing."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from rag_app.api.surfaces import SURFACES
+from rag_app.app import Application
+from rag_app.db import private
+from rag_app.db.migrate import upgrade
+from tests.conftest import MIGRATIONS, NewPostgres
+from tests.integration.service import bearer, configured, prepare, served, without_limits
+
+NOWHERE = "http://127.0.0.1:1"
+PLAIN = {
+    "text": "invalid_request", "parameter": "invalid_request", "unreadable": "invalid_request", "path": "not_found",
+    "method": "method_not_allowed", "size": "payload_too_large", "type": "unsupported_media_type",
+    "credential": "unauthenticated", "database": "database_error", "embedding": "embedding_failed",
+}  # fmt: skip
+RETRIEVAL = {
+    "text": "INVALID_QUERY", "parameter": "INVALID_PARAMETERS", "unreadable": "INVALID_PARAMETERS", "path": "NOT_FOUND",
+    "method": "METHOD_NOT_ALLOWED", "size": "PAYLOAD_TOO_LARGE", "type": "UNSUPPORTED_MEDIA_TYPE",
+    "credential": "UNAUTHORIZED", "database": "DATABASE_ERROR", "embedding": "EMBEDDING_ERROR",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Way:
+    """A path with a body that it takes, and what its surface's envelope looks like."""
+
+    path: str
+    text: str
+    body: Mapping[str, Any]
+    codes: Mapping[str, str]
+    envelope: frozenset[str]
+
+
+PLAIN_BODY, RETRIEVAL_BODY = frozenset({"status", "error", "request_id"}), frozenset({"error"})
+ASKED = "What is the door code?"
+WAYS = [
+    *(
+        Way(path, "query_text", {"query_text": ASKED}, PLAIN, PLAIN_BODY)
+        for path in ("/api/rag/search", "/api/rag/answer", "/functions/v1/rag-search", "/functions/v1/rag-answer")
+    ),
+    Way("/owner/search", "query", {"query": ASKED}, PLAIN, PLAIN_BODY),
+    Way("/owner/ask", "question", {"question": ASKED}, PLAIN, PLAIN_BODY),
+    Way("/api/v1/retrieval/query", "query", {"query": ASKED}, RETRIEVAL, RETRIEVAL_BODY),
+    Way(
+        "/api/v1/retrieval/validate",
+        "queries",
+        {"queries": [{"query": ASKED, "expected_chunks": ["chunk_1"]}]},
+        RETRIEVAL,
+        RETRIEVAL_BODY,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Service:
+    client: httpx.Client
+    token: dict[str, str]
+    key: dict[str, str]
+
+    def post(self, way: Way, content: Any, **headers: str) -> httpx.Response:
+        credential = self.key if way.codes is RETRIEVAL else self.token
+        sent = {**credential, "Content-Type": "application/json", **headers}
+        return self.client.post(way.path, content=content, headers=sent)
+
+    def ask(self, way: Way) -> httpx.Response:
+        return self.post(way, json.dumps(way.body))
+
+
+def says(way: Way, response: httpx.Response, status: int, problem: str) -> dict[str, Any]:
+    """The error, if it is this one and in this surface's envelope."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"].startswith("application/json")
+    body = response.json()
+    assert body.keys() == way.envelope and body["error"].keys() <= {"code", "message", "details"}
+    assert body["error"]["code"] == way.codes[problem] and body["error"]["message"]
+    error: dict[str, Any] = body["error"]
+    return error
+
+
+@contextmanager
+def service(urls: tuple[str, str], folder: Path, **variables: str) -> Iterator[Service]:
+    async def one(application: Application) -> tuple[str, str]:
+        organization = await application.people.create_organization(f"o-{uuid4().hex}", "Envelopes")
+        user = await application.people.create_user(f"u-{uuid4().hex}")
+        await application.people.add_member(organization, user)
+        _, key = await application.keys.create(organization, "envelopes", None)
+        return str(user.id), key
+
+    deployment = {"RAG_DATABASE_OWNER_URL": urls[0], "RAG_DATABASE_URL": urls[1], "RAG_HOME": str(folder), **variables}
+    with configured(deployment) as patch:
+        without_limits(patch)
+        user, key = prepare(one)
+        with served() as client:
+            yield Service(client, bearer(user), {"Authorization": f"Bearer {key}"})
+
+
+@pytest.fixture(scope="module")
+def running(database_urls: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with service(database_urls, tmp_path_factory.mktemp("envelopes")) as started:
+        yield started
+
+
+def test_every_route_that_takes_a_body_is_here() -> None:
+    posts = {
+        path
+        for surface in SURFACES
+        for handler in surface.handlers
+        if "POST" in handler.http_methods
+        for path in handler.paths
+    }
+    assert posts == {way.path for way in WAYS}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.path)
+def test_what_a_caller_can_get_wrong(way: Way, running: Service) -> None:
+    for unreadable in (b"", b"{", b"{'a': 1}", b'{"a": "\xff\xfe"}', b"\x00", b"[]", b"null", b"[" * 100_000):
+        says(way, running.post(way, unreadable), 400, "unreadable")
+    text = "parameter" if way.text == "queries" else "text"
+    for wrong in (None, 5, [], {}, True, "", " "):
+        error = says(way, running.post(way, json.dumps({**way.body, way.text: wrong})), 400, text)
+        assert way.text in json.dumps(error)
+    says(way, running.post(way, json.dumps({})), 400, text)
+    for unknown in ({"colour": "red"}, {"": 1}, {"organization": str(uuid4())}):
+        error = says(way, running.post(way, json.dumps({**way.body, **unknown})), 400, "parameter")
+        assert way.text in error["message"].partition("accepted: ")[2]
+    for content in (b" " * 10_000_000, iter([b" " * 1_000_000] * 10)):
+        says(way, running.post(way, content), 413, "size")
+    says(way, running.post(way, json.dumps(way.body), **{"Content-Type": "text/plain"}), 415, "type")
+    says(way, running.post(way, json.dumps(way.body), Authorization="Bearer nonsense"), 401, "credential")
+    says(way, running.client.post(f"{way.path}/nothing", json={}), 404, "path")
+    refused = running.client.put(way.path, json={})
+    says(way, refused, 405, "method")
+    assert "POST" in refused.headers["allow"]
+    assert running.ask(way).status_code == 200
+
+
+def test_a_collection_that_is_not_there(running: Service) -> None:
+    for way in WAYS[-2:]:
+        for name in ("nothing", "g_book_1", "book; --", "\u0000"):
+            response = running.post(way, json.dumps({**way.body, "collection_name": name}))
+            assert (response.status_code, response.json()["error"]["code"]) == (404, "COLLECTION_NOT_FOUND")
+
+
+@pytest.mark.parametrize("store", ["postgres", "qdrant"])
+def test_postgresql_stops_and_comes_back(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = private._free_port()
+    monkeypatch.setattr(private, "_free_port", lambda: port)  # the same after a restart, as a server of one's own has
+    with ExitStack() as at_last, ExitStack() as up:
+        server = up.enter_context(private.private_postgres(tmp_path))
+        at_last.callback(lambda: shutil.rmtree((tmp_path / "cluster").resolve()))  # may lie outside of the folder
+        upgrade(server.owner_url, server.app_url, MIGRATIONS)
+        variables = {"RAG_VECTOR_STORE": store, "QDRANT_PATH": str(tmp_path / "qdrant")}
+        started = at_last.enter_context(service((server.owner_url, server.app_url), tmp_path, **variables))
+        assert [started.ask(way).status_code for way in WAYS] == [200] * len(WAYS)
+        up.close()
+        for way in WAYS:
+            says(way, started.ask(way), 500, "database")
+        up.enter_context(private.private_postgres(tmp_path))
+        assert [started.ask(way).status_code for way in WAYS] == [200] * len(WAYS), "without a restart of ours"
+
+
+def test_the_embedding_model_does_not_answer(new_postgres: NewPostgres, tmp_path: Path) -> None:
+    server = new_postgres()
+    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    variables = {"RAG_EMBEDDING": "openai", "RAG_EMBEDDING_API_BASE": NOWHERE, "RAG_EMBEDDING_API_KEY": "none"}
+    with service((server.owner_url, server.app_url), tmp_path, **variables) as started:
+        for way in WAYS:
+            error = says(way, started.ask(way), 500, "embedding")
+            assert NOWHERE not in json.dumps(error)

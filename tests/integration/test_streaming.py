@@ -1,0 +1,143 @@
+"""Streamed answers with everything real behind them but the model, which is a server that answers by script."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+
+from tests.contract.test_rag_retrieval import ANSWER, INSUFFICIENT
+from tests.contract.test_streaming import STREAM, Told, events, parsed, soon
+from tests.integration.service import bearer, configured, forget_public, prepare, served
+from tests.integration.test_api_end_to_end import NOT_THERE, PLANS, load, variables
+from tests.scripted_model import Reply, ScriptedModel
+
+COSTS = (
+    "It costs 480 euros a year. [Source 1] So says Plans and prices, and so says Ada [Source 2, 99]. Nobody else does."
+)
+SAID = "It costs 480 euros a year [Source 1]. So says Plans and prices, and so says Ada [Source 2]. Nobody else does."
+
+
+class Asked:
+    """The application, answering with the model that the test scripts."""
+
+    def __init__(self, client: httpx.Client, model: ScriptedModel, ada: UUID) -> None:
+        self.client, self.model, self.ada = client, model, ada
+
+    def script(self, *replies: Reply) -> None:
+        self.model.requests.clear()
+        self.model.hung_up.clear()
+        self.model.script = list(replies)
+
+    def request(self, text: str = PLANS, path: str = ANSWER[0]) -> dict[str, Any]:
+        headers = {**STREAM, **bearer(self.ada)}
+        return {"method": "POST", "url": path, "json": {"query_text": text}, "headers": headers}
+
+    def plain(self, text: str = PLANS) -> dict[str, Any]:
+        response = self.client.post(ANSWER[0], json={"query_text": text}, headers=bearer(self.ada))
+        assert response.status_code == 200
+        body: dict[str, Any] = response.json()
+        return body
+
+    def told(self, text: str = PLANS, path: str = ANSWER[0]) -> Told:
+        return events(self.client.request(**self.request(text, path)))
+
+
+@pytest.fixture(scope="module")
+def asked(
+    database_urls: tuple[str, str], qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Asked]:
+    folder = tmp_path_factory.mktemp("streaming")
+    with ScriptedModel() as model, configured(variables(database_urls, "postgres", folder, qdrant_folder)) as patch:
+        _, _, ada = prepare(lambda application: load(application, folder))
+        model_settings = {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": model.url, "RAG_LLM_API_KEY": "key"}
+        for name, value in {**model_settings, "RAG_LLM_BACKOFF": "0", "RAG_LLM_TIMEOUT": "20"}.items():
+            patch.setenv(name, value)
+        with served() as client:
+            yield Asked(client, model, ada)
+        prepare(forget_public)
+
+
+def comparable(body: dict[str, Any]) -> dict[str, Any]:
+    """Without what no two answers have in common."""
+    answer = {name: value for name, value in body["answer"].items() if name != "generated_at"}
+    return {**body, "answer": answer, "processing_time_ms": None}
+
+
+@pytest.mark.parametrize("path", ANSWER)
+def test_a_model_is_heard_sentence_by_sentence(path: str, asked: Asked) -> None:
+    asked.script(Reply(COSTS))
+    told = asked.told(path=path)
+    assert [name for name, _ in told] == ["meta", "sources", "delta", "delta", "delta", "citations", "done"]
+    texts = [data["text"] for name, data in told if name == "delta"]
+    assert "".join(texts) == SAID and texts[0] == "It costs 480 euros a year [Source 1]."
+    plain = asked.plain()
+    assert comparable(told[-1][1]) == comparable(plain) and plain["answer"]["text"] == SAID
+    assert told[-2][1] == plain["citations"] and len(plain["citations"]) == 2
+    cited = {each["source_id"] for each in plain["citations"]}
+    assert cited <= {each["source_id"] for each in told[1][1]}
+    assert [request.body.get("stream", False) for request in asked.model.requests] == [True, False]
+
+
+def test_the_first_sentence_is_there_while_the_model_still_writes(asked: Asked) -> None:
+    asked.script(Reply(COSTS, pace_s=0.05))
+    arrived: list[float] = []
+    text = ""
+    with asked.client.stream(**asked.request()) as response:
+        for piece in response.iter_text():
+            text += piece
+            arrived += [time.monotonic()] * (text.count("event: delta") - len(arrived))
+    assert len(arrived) == 3 and arrived[-1] - arrived[0] > 0.3
+    assert parsed(text)[-1][0] == "done"
+
+
+@pytest.mark.parametrize(
+    ("reply", "until"),
+    [(Reply(COSTS, pace_s=0.3), "event: delta"), (Reply(COSTS, delay_s=15), "event: sources")],
+    ids=["while it writes", "while it thinks"],
+)
+def test_who_leaves_takes_the_models_request_along(reply: Reply, until: str, asked: Asked) -> None:
+    asked.script(reply)
+    with asked.client.stream(**asked.request()) as response:
+        pieces, text = response.iter_text(), ""  # by its name kept open, also when it is left
+        while until not in text:
+            text += next(pieces)
+        assert soon(lambda: len(asked.model.requests) == 1) and not asked.model.hung_up
+    left = time.monotonic()
+    assert soon(lambda: len(asked.model.hung_up) == 1)
+    assert asked.model.hung_up[0] - left < 1.5
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "deltas"),
+    [
+        (Reply(status=429), "model_rate_limited", 0),
+        (Reply(status=401), "model_failed", 0),
+        (Reply(malformed=True), "model_failed", 0),
+        (Reply(f"{COSTS} {'And so on. ' * 20}", cut=True), "model_failed", 1),
+    ],
+    ids=["limited", "forbidden", "malformed", "cut"],
+)
+def test_a_model_that_fails_ends_the_stream_with_an_error(reply: Reply, code: str, deltas: int, asked: Asked) -> None:
+    asked.script(reply)
+    response = asked.client.request(**asked.request())
+    told = events(response)
+    names = [name for name, _ in told]
+    assert names[:2] == ["meta", "sources"] and names[-1] == "error" and "done" not in names
+    assert bool(deltas) == ("delta" in names)
+    error = told[-1][1]
+    assert error["error"]["code"] == code and error["request_id"] == response.headers["x-request-id"]
+
+
+def test_what_is_refused_is_never_seen(asked: Asked) -> None:
+    asked.script(Reply("It is very cheap. Really cheap. So they say."))
+    told = asked.told()
+    assert [data["text"] for name, data in told if name == "delta"] == [INSUFFICIENT]
+    assert comparable(told[-1][1]) == comparable(asked.plain())
+    asked.script(Reply(COSTS))
+    told = asked.told(NOT_THERE)
+    assert [data["text"] for name, data in told if name == "delta"] == [INSUFFICIENT]
+    assert not asked.model.requests
