@@ -57,20 +57,19 @@ TABLES = [
         org_id uuid NOT NULL CONSTRAINT fk_judgments_org_id REFERENCES organizations ON DELETE CASCADE,
         index_name text NOT NULL,
         query text NOT NULL,
-        source_id uuid NOT NULL,
+        source_id uuid NOT NULL CONSTRAINT fk_judgments_source_id REFERENCES sources ON DELETE CASCADE,
         "start" integer,
         "end" integer,
+        text text,
         grade integer NOT NULL DEFAULT 1 CONSTRAINT ck_judgments_grade CHECK (grade >= 0),
         created_at timestamptz NOT NULL DEFAULT now(),
-        CONSTRAINT fk_judgments_org_id_source_id FOREIGN KEY (org_id, source_id)
-            REFERENCES sources (org_id, id) ON DELETE CASCADE,
         CONSTRAINT uq_judgments_org_id_index_name_query_source_id_start_end
             UNIQUE NULLS NOT DISTINCT (org_id, index_name, query, source_id, "start", "end"),
         CONSTRAINT ck_judgments_span
             CHECK (("start" IS NULL) = ("end" IS NULL) AND 0 <= "start" AND "start" < "end")
     )
     """,
-    "CREATE INDEX ix_judgments_org_id_source_id ON judgments (org_id, source_id)",
+    "CREATE INDEX ix_judgments_source_id ON judgments (source_id)",
 ]
 
 TENANT = "org_id = ANY ((SELECT rag_organizations())::uuid[])"

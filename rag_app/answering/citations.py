@@ -14,6 +14,7 @@ QUOTE_LENGTH = 300
 _LOOSE = re.compile(r"\[\s*sources?[\s:#]*([0-9][^\[\]]*)\]", re.IGNORECASE)
 _LISTED = re.compile(r"(?:[0-9\s,;&#–-]|and\b|to\b|sources?\b)*", re.IGNORECASE)
 _RANGE = re.compile(r"([0-9]{1,3})\s*(?:[-–]|\bto\b)\s*(?:sources?\s*)?([0-9]{1,3})", re.IGNORECASE)
+# At the end of a text, what may still become a citation: "[Sour", "[Sources 1 and", "[Source [Source 9".
 _OPEN = re.compile(
     r"(?:\[\s*(?:sources?[\s:#]*(?:[0-9][^\[\]]*)?)?)*"
     r"\[\s*(?:s|so|sou|sour|sourc|sources?[\s:#]*(?:[0-9][^\[\]]*)?)?\Z",

@@ -80,27 +80,31 @@ class CapabilityEngine(BaseQueryEngine):
         """
         evidence = await self.gather(QueryBundle(question.text))
         yield Found(evidence.hits)
-        shown = ""
         if self.refuses(evidence):
             answer = self._too_little(evidence)
-        else:
-            text = news = ""
-            async with aclosing(self.synthesizer.stream(evidence.question, evidence.context)) as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, Draft):
-                        draft = piece
-                        continue
-                    text, news = text + piece, news + piece
-                    if not may_end_sentence(news):
-                        continue
-                    begun = check_begun(text, len(evidence.context.blocks), **self._limits)
-                    if len(begun.text) > len(shown) and (begun.blocks or not self.capability.grounded):
-                        yield Delta(begun.text[len(shown) :])
-                        shown, news = begun.text, piece
-            answer = self.verify(draft, evidence)
+            yield Delta(answer.text)
+            yield answer
+            return
+        text = news = shown = ""
+        async with aclosing(self.synthesizer.stream(evidence.question, evidence.context)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Draft):
+                    draft = piece
+                    break
+                text, news = text + piece, news + piece
+                certain = self._certain(text, evidence) if may_end_sentence(news) else ""
+                if len(certain) > len(shown):
+                    yield Delta(certain[len(shown) :])
+                    shown, news = certain, piece
+        answer = self.verify(draft, evidence)
         if answer.text != shown:
             yield Delta(answer.text[len(shown) :])
         yield answer
+
+    def _certain(self, text: str, evidence: Evidence) -> str:
+        """What an answer that begins like this may already show."""
+        begun = check_begun(text, len(evidence.context.blocks), **self._limits)
+        return begun.text if begun.blocks or not self.capability.grounded else ""
 
     async def _answer(self, evidence: Evidence) -> Answer:
         if self.refuses(evidence):
@@ -151,8 +155,10 @@ class CapabilityEngine(BaseQueryEngine):
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
         checked = check(draft.text, len(evidence.context.blocks), **self._limits, cut_off=draft.cut_off)
+        if not draft.text.strip():
+            return self.refusal(evidence, Refusal.WEAK, usage=draft.usage)
         if not checked.text:
-            return self.refusal(evidence, Refusal.UNCITED, usage=draft.usage)
+            return self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
         if self.capability.grounded and not checked.blocks:
             return self._without_citation(checked.text, evidence, draft.usage)
         return Answer(

@@ -145,8 +145,8 @@ class _Sending(ASGIResponse):
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
-        if not leaving.done() or leaving.cancelled():
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if leaving.cancelled():  # what goes wrong in writing to somebody who has left is nobody's concern
             writing.result()
 
     async def _write(self, send: Send) -> None:

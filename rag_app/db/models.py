@@ -235,18 +235,17 @@ class ValidationRow(Base):
 
 
 class JudgmentRow(Base):
-    """A passage that answers a query: characters `start` to `end` of a source's content, or all of it.
+    """A passage that answers a query, by the judgment of an organization: of a source of its own, or of a public one.
 
+    Characters `start` to `end` of the source's content, which were `text` then; all of it where they are null.
     Chunks come and go with each build, so none is named here.
     """
 
     __tablename__ = "judgments"
     __table_args__ = (
-        ForeignKeyConstraint(["org_id", "source_id"], [SourceRow.org_id, SourceRow.id], ondelete="CASCADE"),
         UniqueConstraint(
             "org_id", "index_name", "query", "source_id", "start", "end", postgresql_nulls_not_distinct=True
         ),
-        Index(None, "org_id", "source_id"),
         CheckConstraint("grade >= 0", name="grade"),
         CheckConstraint('("start" IS NULL) = ("end" IS NULL) AND 0 <= "start" AND "start" < "end"', name="span"),
     )
@@ -255,8 +254,9 @@ class JudgmentRow(Base):
     org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
     index_name: Mapped[str]
     query: Mapped[str]
-    source_id: Mapped[UUID]
+    source_id: Mapped[UUID] = mapped_column(ForeignKey(SourceRow.id, ondelete="CASCADE"), index=True)
     start: Mapped[int | None]
     end: Mapped[int | None]
+    text_: Mapped[str | None] = mapped_column("text")
     grade: Mapped[int] = mapped_column(server_default=text("1"))
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

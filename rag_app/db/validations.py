@@ -3,13 +3,12 @@
 Both belong to one organization: a caller who is of several has none here.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
-    ColumnElement,
     Integer,
     Select,
     Text,
@@ -17,6 +16,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     case,
+    func,
     insert,
     literal,
     select,
@@ -27,6 +27,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from rag_app.db.models import JudgmentRow, SourceRow, ValidationRow
 from rag_app.db.session import Database
+from rag_app.db.sources import Passages
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import Principal
 
@@ -54,7 +55,7 @@ class Validations:
     ) -> None:
         """Keep a report (JSON), and that these passages (None: the whole source) answer these queries.
 
-        What is judged already, and sources that are not the organization's own or gone meanwhile, are passed over.
+        What is judged already, and sources that the principal may not see or that are gone meanwhile, are passed over.
         """
         org_id = _organization(principal)
         async with self._database.scoped(principal.scope()) as session:
@@ -111,15 +112,17 @@ class Validations:
 
     async def judgments(
         self, principal: Principal, index: str, query: str, hits: Collection[UUID]
-    ) -> tuple[list[tuple[UUID, Span | None]], dict[UUID, Sequence[Mapping[str, Any]]]]:
+    ) -> tuple[list[tuple[UUID, Span | None]], dict[UUID, Passages]]:
         """The passages that answer the query, of sources that the principal may see, and the content of those sources
         that are among `hits` (ids of sources).
 
-        White space and case make no other query.
+        A passage is where its text stands now; where it was judged, if that text is not there any more. White space
+        and case make no other query.
         """
-        content = case((_in(hits), SourceRow.content))
+        first = func.row_number().over(partition_by=JudgmentRow.source_id) == 1
+        content = case((first, SourceRow.content))  # once, however many of its passages are judged
         statement = (
-            select(JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end, content)
+            select(JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end, JudgmentRow.text_, content)
             .join(SourceRow, SourceRow.id == JudgmentRow.source_id)
             .where(
                 JudgmentRow.org_id == _organization(principal),
@@ -131,33 +134,47 @@ class Validations:
         )
         async with self._database.scoped(principal.scope()) as session:
             rows = (await session.execute(statement)).all()
-        passages = [(source, None if start is None else (start, end)) for source, start, end, _ in rows]
-        return passages, {source: content for source, _, _, content in rows if content is not None}
+        contents = {source: content for source, *_, content in rows if content is not None}
+        texts = {source: _joined(content) for source, content in contents.items()}
+        passages = [
+            (source, None if start is None else _now((start, end), judged, texts[source]))
+            for source, start, end, judged, _ in rows
+        ]
+        return passages, {source: content for source, content in contents.items() if source in hits}
 
-    async def contents(
-        self, principal: Principal, sources: Collection[UUID]
-    ) -> dict[UUID, Sequence[Mapping[str, Any]]]:
-        """The passages of those of these sources that can be judged: the organization's own."""
+    async def contents(self, principal: Principal, sources: Collection[UUID]) -> dict[UUID, Passages]:
+        """The passages of those of these sources that can be judged: all that the principal may see."""
+        _organization(principal)
         if not sources:
             return {}
         async with self._database.scoped(principal.scope()) as session:
             rows = await session.execute(
                 select(SourceRow.id, SourceRow.content).where(
-                    _in(sources), SourceRow.org_id == _organization(principal), SourceRow.deleted_at.is_(None)
+                    SourceRow.id == any_(literal([*sources], ARRAY(Uuid))), SourceRow.deleted_at.is_(None)
                 )
             )
             return dict(rows.tuples().all())
 
 
 _JUDGE = text(
-    """
-    INSERT INTO judgments (org_id, index_name, query, source_id, "start", "end")
-    SELECT s.org_id, s.index_name, judged.query, s.id, judged."start", judged."end"
+    r"""
+    WITH seen AS MATERIALIZED (
+        SELECT s.id, s.index_name, (
+            SELECT string_agg(passage ->> 'text', E'\n\n' ORDER BY place)
+            FROM jsonb_array_elements(s.content) WITH ORDINALITY AS p(passage, place)
+        ) AS content
+        FROM sources s
+        WHERE s.id = ANY(:sources) AND s.index_name = :index AND s.deleted_at IS NULL
+        FOR KEY SHARE
+    )
+    INSERT INTO judgments AS known (org_id, index_name, query, source_id, "start", "end", text)
+    SELECT DISTINCT :org, seen.index_name, judged.query, seen.id, judged."start", judged."end",
+        nullif(substr(seen.content, judged."start" + 1, judged."end" - judged."start"), '')
     FROM unnest(:queries, :sources, :starts, :ends) AS judged(query, source_id, "start", "end")
-    JOIN sources s ON s.id = judged.source_id AND s.org_id = :org AND s.index_name = :index AND s.deleted_at IS NULL
-    ORDER BY judged.query, s.id, judged."start", judged."end"
-    FOR KEY SHARE OF s
-    ON CONFLICT DO NOTHING
+    JOIN seen ON seen.id = judged.source_id
+    ORDER BY judged.query, seen.id, judged."start", judged."end"
+    ON CONFLICT (org_id, index_name, query, source_id, "start", "end") DO UPDATE SET text = excluded.text
+    WHERE known.text IS DISTINCT FROM excluded.text
     """
 ).bindparams(
     bindparam("org", type_=Uuid),
@@ -166,7 +183,8 @@ _JUDGE = text(
     bindparam("starts", type_=ARRAY(Integer)),
     bindparam("ends", type_=ARRAY(Integer)),
 )
-# ordered, so that two runs of the same queries wait for each other in turn; locked, so that no source goes meanwhile
+# ordered, so that two runs of the same queries wait for each other in turn; locked, so that no source goes meanwhile.
+# That a source is seen is row-level security's doing: the foreign key would take anybody's.
 
 
 def _organization(principal: Principal) -> UUID:
@@ -182,8 +200,25 @@ def _seen_by(principal: Principal, statement: Select[Any]) -> Select[Any]:
     return statement.where(ValidationRow.index_name == any_(literal(sorted(principal.indexes), ARRAY(Text))))
 
 
-def _in(sources: Collection[UUID]) -> ColumnElement[bool]:
-    return SourceRow.id == any_(literal([*sources], ARRAY(Uuid)))
+def _joined(content: Passages) -> str:
+    return "\n\n".join(str(passage["text"]) for passage in content)
+
+
+def _now(judged: Span, text: str | None, content: str) -> Span:
+    """Where the text of a judged span stands in the content now, the nearest to where it stood; else where it stood.
+
+    >>> _now((0, 4), "Yes.", "No. Yes. Yes."), _now((0, 4), "Yes.", "No.")
+    ((4, 8), (0, 4))
+    """
+    if text is None:
+        return judged
+    start = judged[0]
+    before, after = content.rfind(text, 0, start + len(text)), content.find(text, start)
+    places = [place for place in (before, after) if place >= 0]
+    if not places:
+        return judged
+    nearest = min(places, key=lambda place: abs(place - start))
+    return nearest, nearest + len(text)
 
 
 def _key(query: str) -> str:

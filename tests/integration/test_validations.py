@@ -23,7 +23,7 @@ from rag_app.db.sources import SourceLedger
 from rag_app.db.validations import Validations
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.domain.source import Source, Visibility, chunk_id
+from rag_app.domain.source import Source, Visibility, chunk_id, source_id
 from rag_app.evaluation.judgments import read_judgments
 from rag_app.ingestion.metadata import Target
 from rag_app.resources import resource_folder
@@ -75,11 +75,17 @@ class School:
         given: dict[str, Any] = self.post(QUERY, body, key)["validation_metrics"]
         return given
 
-    def handbook(self, first: str, last: str) -> None:
+    def handbook(self, first: str, last: str, org: UUID | None = None) -> None:
         """Write it, and ingest it."""
         file = self.folder / "night-school.md"
         file.write_text(HANDBOOK.format(first=first, last=last), "utf-8")
-        prepare(lambda application: ingest_book(application, self.org, [file], self.folder))
+        prepare(lambda application: ingest_book(application, org or self.org, [file], self.folder))
+
+    def turnip(self, query: str, key: str | None = None) -> str:
+        """The id of the one chunk that names the robot."""
+        hits = self.post(QUERY, {"query": query, "top_k": 20}, key)["results"]
+        [chunk] = [hit["chunk_id"] for hit in hits if "Turnip" in hit["content"]]
+        return str(chunk)
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -87,7 +93,8 @@ def bearer(key: str) -> dict[str, str]:
 
 
 async def ingest_book(application: Application, org: UUID, paths: Sequence[Path], base: Path) -> None:
-    ingestor = await application.ingestor(application.indexes["book"], Target(org))
+    visibility = Visibility.GLOBAL if org == PUBLIC_ORGANIZATION else Visibility.TEAM
+    ingestor = await application.ingestor(application.indexes["book"], Target(org, visibility=visibility))
     summary = await ingestor.ingest(paths, base=base)
     assert not summary.failed
 
@@ -234,12 +241,11 @@ def test_runs_are_stored_compared_and_kept_apart(school: School) -> None:
 
 
 def test_judgments_outlive_the_chunks_they_came_as(school: School) -> None:
-    """A source is changed below what was judged: all of its chunks are others, the passage is still known."""
+    """A source is changed below and above what was judged: its chunks are others, the passage is still known."""
     assert school.metrics(TURNIP)["basis"] == "threshold"
     school.handbook("The doors open at six.", "The lamps are switched off at ten.")
-    hits = school.post(QUERY, {"query": TURNIP})["results"]
-    [answer] = [hit["chunk_id"] for hit in hits if "Turnip" in hit["content"]]
-    elsewhere = [hit["chunk_id"] for hit in hits if "Turnip" not in hit["content"]]
+    answer = school.turnip(TURNIP)
+    elsewhere = school.chunks["public/preface.md"][0]
     school.post(VALIDATE, {"queries": [{"query": TURNIP, "expected_chunks": [answer, str(uuid4()), "chunk_1"]}]})
 
     judged = school.metrics(f"  {TURNIP.upper()} \n")
@@ -247,19 +253,43 @@ def test_judgments_outlive_the_chunks_they_came_as(school: School) -> None:
     assert judged["recall_at_k"] == {"5": 1.0, "10": 1.0} and judged["relevant_results"] == 1
     assert school.metrics(TURNIP, school.other_key)["basis"] == "threshold", "another organization knows nothing of it"
 
-    school.handbook("The doors open at six.", "The lamps are left on all night, and somebody counts them. " * 40)
-    hits = school.post(QUERY, {"query": TURNIP, "top_k": 20})["results"]
-    [again] = [hit["chunk_id"] for hit in hits if "Turnip" in hit["content"]]
-    assert again != answer
-    stayed = school.metrics(TURNIP)
-    assert {name: stayed[name] for name in ("basis", "recall_at_k", "precision_at_k", "mrr", "relevant_results")} == {
-        name: judged[name] for name in ("basis", "recall_at_k", "precision_at_k", "mrr", "relevant_results")
-    }
+    doors, lamps = (
+        "The doors are open by day, and somebody guards them. " * 40,
+        "The lamps are left on all night. " * 40,
+    )
+    for first, last in (("The doors open at six.", lamps), (doors, lamps), ("Open.", "")):
+        school.handbook(first, last)
+        assert school.turnip(TURNIP) != answer
+        stayed = school.metrics(TURNIP)
+        for name in ("basis", "recall_at_k", "precision_at_k", "mrr", "relevant_results"):
+            assert stayed[name] == judged[name], (name, first[:20])
     # the old ids are expected and never found, as those of anybody else's chunks
-    [result] = school.post(VALIDATE, {"queries": [{"query": "Turnip?", "expected_chunks": [answer, *elsewhere[:1]]}]})[
+    [result] = school.post(VALIDATE, {"queries": [{"query": "Turnip?", "expected_chunks": [answer, elsewhere]}]})[
         "results"
     ]
     assert result["total_expected"] == 2 and answer not in result["retrieved_chunks"]
+
+
+def test_a_public_source_is_judged_by_each_organization_for_itself(school: School) -> None:
+    query, at_six = "Who waters the plants on Sundays?", "The doors open at six."
+    school.handbook(at_six, "The lamps are switched off at ten.", PUBLIC_ORGANIZATION)
+    try:
+        answer = school.turnip(query, school.other_key)
+        school.post(VALIDATE, {"queries": [{"query": query, "expected_chunks": [answer]}]}, school.other_key)
+        for first in (at_six, "The doors are open by day, and somebody guards them. " * 40):
+            school.handbook(first, "The lamps are switched off at ten.", PUBLIC_ORGANIZATION)
+            judged = school.metrics(query, school.other_key)
+            assert (judged["basis"], judged["recall_at_k"]["10"]) == ("judgments", 1.0)
+            assert judged["relevant_results"] == 1
+            assert school.metrics(query)["basis"] == "threshold"
+    finally:
+        prepare(withdraw_public_handbook)  # other tests of this run ask for exact results
+    assert school.metrics(query, school.other_key)["basis"] == "threshold"
+
+
+async def withdraw_public_handbook(application: Application) -> None:
+    ingestor = await application.ingestor(application.indexes["book"], Target(PUBLIC_ORGANIZATION))
+    await ingestor.delete([source_id(PUBLIC_ORGANIZATION, "book", "night-school.md")])
 
 
 def test_chunks_of_others_are_expected_and_never_found(school: School) -> None:
@@ -310,6 +340,11 @@ async def _shelf(database: Database, org: UUID, generation: int, **other: Any) -
     return Shelf(Principal("key:x", None, frozenset({org})), generation, source)
 
 
+async def rewrite(database: Database, shelf: Shelf, texts: Sequence[str]) -> None:
+    content = [{"text": each, "section": None, "page": None} for each in texts]
+    await SourceLedger(database).begin(shelf.source, content, shelf.generation)
+
+
 async def record(database: Database, shelf: Shelf, *judgments: Any, **report: Any) -> UUID:
     run = uuid4()
     await Validations(database).record(shelf.principal, run, "book", shelf.generation, 10, report, judgments)
@@ -346,21 +381,97 @@ async def test_the_longest_query_can_be_judged(database: Database, shelf: Shelf,
     assert await judged_of(database, shelf, query[:-1] + "!") == []
 
 
-async def test_judgments_of_what_is_not_the_organizations_own_are_passed_over(
+async def test_judgments_of_what_is_out_of_scope_are_passed_over(
     database: Database, shelf: Shelf, organization: NewOrganization
 ) -> None:
     other = await _shelf(database, (await organization()).id, shelf.generation)
-    public = await _shelf(database, PUBLIC_ORGANIZATION, shelf.generation, visibility=Visibility.GLOBAL)
-    await record(
-        database, shelf,
-        *(("q", source, (0, 4)) for source in (other.source.id, public.source.id, uuid4(), shelf.source.id)),
-    )  # fmt: skip
+    await record(database, shelf, *(("q", source, (0, 4)) for source in (other.source.id, uuid4(), shelf.source.id)))
     assert await judged_of(database, shelf, "q") == [(shelf.source.id, (0, 4))]
     await record(database, other, ("q", other.source.id, None))
     assert await judged_of(database, shelf, "q") == [(shelf.source.id, (0, 4))]
+    assert await judged_of(database, other, "q") == [(other.source.id, None)]
+    assert await Validations(database).contents(shelf.principal, {other.source.id}) == {}
+
+
+async def test_what_two_organizations_judge_of_a_public_source_stays_with_each_and_goes_with_it(
+    database: Database, shelf: Shelf, organization: NewOrganization
+) -> None:
+    public = (await _shelf(database, PUBLIC_ORGANIZATION, shelf.generation, visibility=Visibility.GLOBAL)).source
+    other = await _shelf(database, (await organization()).id, shelf.generation)
+    assert await Validations(database).contents(shelf.principal, {public.id}) == {public.id: PASSAGES}
+    await record(database, shelf, ("q", public.id, (0, 4)))
+    assert await judged_of(database, other, "q") == []
+    await record(database, other, ("q", public.id, (0, 4)), ("q", public.id, (6, 10)))
+    assert await judged_of(database, shelf, "q") == [(public.id, (0, 4))]
+    assert await judged_of(database, other, "q") == [(public.id, (0, 4)), (public.id, (6, 10))]
     ledger = SourceLedger(database)
-    await ledger.mark_deleting(PUBLIC_ORGANIZATION, [public.source.id])
-    await ledger.forget(PUBLIC_ORGANIZATION, [public.source.id])
+    await ledger.mark_deleting(PUBLIC_ORGANIZATION, [public.id])
+    assert await judged_of(database, shelf, "q") == []
+    await ledger.forget(PUBLIC_ORGANIZATION, [public.id])
+    for each in (shelf, other):
+        async with database.scoped(each.principal.scope()) as session:
+            assert await session.scalar(select(func.count()).select_from(JudgmentRow)) == 0
+
+
+BEFORE = ["The doors open at six.", "The robot is called Turnip.", "See below.", "Lamps are off.", "See below."]
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (["A new page.", *BEFORE], True),
+        (["Doors.", *BEFORE[1:]], True),
+        (BEFORE[1:], True),
+        ([*BEFORE[:2], "Anything else.", "At all."], True),
+        (["\n\n".join(BEFORE[::-1])], True),
+        ([BEFORE[0], "The robot is named Turnip.", *BEFORE[2:]], False),
+        ([BEFORE[0], *BEFORE[2:]], False),
+        ([], False),
+    ],
+    ids=["above", "shorter above", "removed above", "below", "another order", "inside", "removed", "all removed"],
+)
+async def test_a_passage_is_where_its_text_stands_now(
+    database: Database, shelf: Shelf, after: list[str], found: bool
+) -> None:
+    """And where it was judged, if its text is gone."""
+    await rewrite(database, shelf, BEFORE)
+    judged, whole = BEFORE[1], "\n\n".join(BEFORE)
+    span = whole.index(judged), whole.index(judged) + len(judged)
+    await record(database, shelf, ("q", shelf.source.id, span), ("q", shelf.source.id, None))
+    await rewrite(database, shelf, after)
+    [(_, now), (_, all_of_it)] = await judged_of(database, shelf, "q")
+    assert all_of_it is None
+    assert "\n\n".join(after)[slice(*now)] == judged if found else now == span
+
+
+async def test_of_equal_texts_the_nearest_is_meant(database: Database, shelf: Shelf) -> None:
+    await rewrite(database, shelf, BEFORE)
+    whole = "\n\n".join(BEFORE)
+    places = [whole.index("See below."), whole.rindex("See below.")]
+    await record(database, shelf, *(("q", shelf.source.id, (place, place + 10)) for place in places))
+    for above in ("", "New.", "N"):
+        await rewrite(database, shelf, [above, *BEFORE] if above else BEFORE)
+        moved = len(above) + 2 if above else 0
+        assert [span for _, span in await judged_of(database, shelf, "q")] == [
+            (place + moved, place + moved + 10) for place in places
+        ]
+
+
+async def test_judging_again_keeps_the_text_of_today(database: Database, shelf: Shelf) -> None:
+    """A letter is corrected, the passage is judged again, and then it moves."""
+    judgment = ("q", shelf.source.id, (0, 4))
+    await record(database, shelf, judgment)
+    await rewrite(database, shelf, ["Ône.", "Two."])
+    await record(database, shelf, judgment, (" Q ", *judgment[1:]))
+    await rewrite(database, shelf, ["Zero. 語", "Ône.", "Two."])
+    assert await judged_of(database, shelf, "q") == [(shelf.source.id, (9, 13))]
+
+
+async def test_a_passage_that_was_judged_before_and_after_it_moved_is_one(database: Database, shelf: Shelf) -> None:
+    await record(database, shelf, ("q", shelf.source.id, (0, 4)))
+    await rewrite(database, shelf, ["Zero.", "One."])
+    await record(database, shelf, ("q", shelf.source.id, (7, 11)))
+    assert set(await judged_of(database, shelf, "q")) == {(shelf.source.id, (7, 11))}
 
 
 async def test_a_judgment_of_a_private_source_is_known_to_who_sees_it(database: Database, shelf: Shelf) -> None:
