@@ -7,7 +7,6 @@ and `[Source N]` inside it becomes `(Source N)`, so it can neither pose as anoth
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
@@ -159,8 +158,8 @@ def _continuation(before: str, after: str, *, adjacent: bool) -> str:
 
 def _header(hit: Hit) -> str:
     fields: dict[str, object] = {"type": hit.source_type.replace("_", " ").title()}
-    if hit.date is not None:
-        fields["date"] = f"{datetime.fromtimestamp(hit.date, UTC):%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+    if hit.moment is not None:
+        fields["date"] = f"{hit.moment:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
     fields |= {key: _shown(value) for key, value in hit.metadata.items()}
     fields["title"] = hit.title
     if hit.section:

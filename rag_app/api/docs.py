@@ -5,6 +5,7 @@ from importlib.resources import files
 from typing import Any
 
 from litestar import Request, Router, get
+from litestar.datastructures import ResponseHeader
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import SwaggerRenderPlugin
 from litestar.openapi.spec import Components, Reference, SecurityRequirement, SecurityScheme, Tag
@@ -63,6 +64,15 @@ def _security_schemes(accepted: Collection[Credential], cookie: str) -> dict[str
 
 BEARER = security({Credential.JWT})
 """The security of an operation that needs a token."""
+
+
+def rate_limit_headers(limit: int) -> list[ResponseHeader]:
+    """What every response of a surface carries."""
+    return [
+        ResponseHeader("X-RateLimit-Limit", True, str(limit), "requests a minute"),
+        ResponseHeader("X-RateLimit-Remaining", True, str(limit - 1), "how many of them are left"),
+        ResponseHeader("X-RateLimit-Reset", True, "1704067200", "when the minute ends: Unix time, seconds"),
+    ]
 
 
 def openapi(version: str, tags: list[Tag], accepted: Collection[Credential], cookie: str) -> OpenAPIConfig:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from uuid import UUID
 
@@ -62,6 +62,11 @@ class Hit:
     def relevance(self) -> float:
         """The score as it is shown: clipped to 0..1, four digits."""
         return round(min(1.0, max(0.0, self.score)), 4)
+
+    @property
+    def moment(self) -> datetime | None:
+        """Its date, in UTC."""
+        return None if self.date is None else datetime.fromtimestamp(self.date, UTC)
 
 
 class Confidence(StrEnum):

@@ -4,7 +4,7 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -16,11 +16,10 @@ from msgspec import Meta, Struct
 
 from rag_app.api.bodies import JsonBody
 from rag_app.api.collaborators import Injected, Pipeline
-from rag_app.api.docs import security
+from rag_app.api.docs import rate_limit_headers, security
 from rag_app.api.problems import KINDS, Kind, documented
 from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.api.surface import Credential, Surface
-from rag_app.api.surfaces.rag_retrieval import RATE_LIMIT_HEADERS
 from rag_app.domain.answer import Answer, Hit, Question, Refusal
 from rag_app.domain.errors import (
     EmbeddingFailed,
@@ -39,6 +38,8 @@ from rag_app.domain.scope import Principal
 TAG = Tag("Owner Q&A", "what customers said and booked: search and cited answers over calls and bookings")
 INDEX = "salon_calls"
 CAPABILITY = "owner_ask"
+LIMIT = 60
+"""Requests a minute."""
 SEARCH_LIMIT, SEARCH_SIMILARITY = 10, 0.3
 ASK_LIMIT, ASK_SIMILARITY = 5, 0.35
 LEAST_FETCHED = 20
@@ -64,7 +65,8 @@ Day = Annotated[date, Meta(description="a date, YYYY-MM-DD: the whole day, UTC",
 SourceType = Annotated[str, Meta(examples=["call_transcript"])]
 Similarity = Annotated[float, Meta(ge=0, le=1, description="cosine similarity, four digits", examples=[0.7823])]
 Moment = Annotated[
-    str | None, Meta(description="the date of the call or booking: ISO 8601, UTC", examples=["2026-01-10T14:30:00Z"])
+    datetime | None,
+    Meta(description="the date of the call or booking: ISO 8601, UTC", examples=["2026-01-10T14:30:00Z"]),
 ]
 RecordType = Annotated[
     Literal["call_transcript", "call_summary", "booking_note"],
@@ -228,7 +230,7 @@ ERRORS = (
     Unauthenticated("The token has expired"),
     HTTPException(status_code=413),
     HTTPException(status_code=415),
-    RateLimited(60, 1704067200),
+    RateLimited(LIMIT, 1704067200),
     EmbeddingFailed(),
     StoreFailed(),
     RuntimeError(),
@@ -247,7 +249,7 @@ SECURITY = security(CREDENTIALS)
     tags=[TAG.name],
     security=SECURITY,
     responses=documented(*ERRORS, kinds=FAILURES),
-    response_headers=RATE_LIMIT_HEADERS,
+    response_headers=rate_limit_headers(LIMIT),
 )
 async def search(
     request: Request[Principal, Any, Any], data: SearchBody, pipeline: Injected[Pipeline]
@@ -267,7 +269,7 @@ async def search(
     tags=[TAG.name],
     security=SECURITY,
     responses=documented(*ERRORS, *MODEL_ERRORS, kinds=FAILURES),
-    response_headers=RATE_LIMIT_HEADERS,
+    response_headers=rate_limit_headers(LIMIT),
     operation_class=StreamedOperation,
 )
 async def ask(
@@ -292,7 +294,7 @@ SURFACE = Surface(
     tag=TAG,
     paths=("/owner/",),
     handlers=(search, ask),
-    limit=60,
+    limit=LIMIT,
     credentials=CREDENTIALS,
     kinds=FAILURES,
 )
@@ -315,7 +317,7 @@ def _results(hits: Iterable[Hit]) -> list[OwnerSearchResult]:
             content=hit.text,
             customer_id=_number(hit, "customer_id"),
             stylist_id=_number(hit, "stylist_id"),
-            created_at=_created_at(hit),
+            created_at=hit.moment,
             similarity=hit.relevance,
         )
         for hit in _most_similar_first(hits)
@@ -352,7 +354,7 @@ def _source(hit: Hit, excerpt: str) -> OwnerSource:
         call_id=_text(hit, "call_id"),
         excerpt=excerpt,
         similarity=hit.relevance,
-        created_at=_created_at(hit),
+        created_at=hit.moment,
     )
 
 
@@ -367,9 +369,3 @@ def _text(hit: Hit, name: str) -> str | None:
 def _number(hit: Hit, name: str) -> int | None:
     value = hit.metadata.get(name)
     return value if isinstance(value, int) else None
-
-
-def _created_at(hit: Hit) -> str | None:
-    if hit.date is None:
-        return None
-    return datetime.fromtimestamp(hit.date, UTC).isoformat().replace("+00:00", "Z")

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import Request, Response, post
-from litestar.datastructures import ResponseHeader
 from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Example, Schema, Tag
 from litestar.params import BodyKwarg
@@ -17,7 +16,7 @@ from msgspec import Meta, Struct
 
 from rag_app.api.bodies import JsonBody
 from rag_app.api.collaborators import Injected, Pipeline
-from rag_app.api.docs import BEARER
+from rag_app.api.docs import BEARER, rate_limit_headers
 from rag_app.api.exchange import exchange
 from rag_app.api.problems import documented
 from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
@@ -41,6 +40,8 @@ from rag_app.domain.source import MetadataValue
 TAG = Tag("RAG retrieval", "semantic search and cited answers over what an organization knows")
 INDEX = "org_knowledge"
 CAPABILITY = "knowledge_answer"
+LIMIT = 60
+"""Requests a minute."""
 DEFAULT_TOP_K = 8
 SNIPPET = 200
 """Characters."""
@@ -199,18 +200,13 @@ Body = Annotated[
         ]
     ),
 ]
-RATE_LIMIT_HEADERS = [
-    ResponseHeader("X-RateLimit-Limit", True, "60", "requests a minute"),
-    ResponseHeader("X-RateLimit-Remaining", True, "59", "how many of them are left"),
-    ResponseHeader("X-RateLimit-Reset", True, "1704067200", "when the minute ends: Unix time, seconds"),
-]
 ERRORS = (
     InvalidInput("top_k", 99, "must be a whole number from 1 to 50"),
     UnknownField("filters.colour", RetrievalFilters.__struct_fields__),
     Unauthenticated("The token has expired"),
     HTTPException(status_code=413),
     HTTPException(status_code=415),
-    RateLimited(60, 1704067200),
+    RateLimited(LIMIT, 1704067200),
     EmbeddingFailed(),
     StoreFailed(),
     RuntimeError(),
@@ -227,7 +223,7 @@ MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited())
     tags=[TAG.name],
     security=BEARER,
     responses=documented(*ERRORS),
-    response_headers=RATE_LIMIT_HEADERS,
+    response_headers=rate_limit_headers(LIMIT),
 )
 async def search(request: Request[Principal, Any, Any], data: Body, pipeline: Injected[Pipeline]) -> SearchResponse:
     """Finds chunks by meaning and by words, among what the caller may see."""
@@ -245,7 +241,7 @@ async def search(request: Request[Principal, Any, Any], data: Body, pipeline: In
     tags=[TAG.name],
     security=BEARER,
     responses=documented(*ERRORS, *MODEL_ERRORS),
-    response_headers=RATE_LIMIT_HEADERS,
+    response_headers=rate_limit_headers(LIMIT),
     operation_class=StreamedOperation,
 )
 async def answer(
@@ -274,7 +270,7 @@ SURFACE = Surface(
     tag=TAG,
     paths=("/api/rag/", "/functions/v1/rag-"),
     handlers=(search, answer),
-    limit=60,
+    limit=LIMIT,
 )
 
 
@@ -365,8 +361,8 @@ def _context_used(given: Answer) -> ContextUsed:
 
 def _meta(hit: Hit) -> dict[str, MetadataValue]:
     meta: dict[str, MetadataValue] = {**hit.metadata, "org_id": str(hit.org_id)}
-    if hit.date is not None:
-        meta["date"] = _iso(datetime.fromtimestamp(hit.date, UTC))
+    if hit.moment is not None:
+        meta["date"] = _iso(hit.moment)
     if hit.section is not None:
         meta["section"] = hit.section
     if hit.page is not None:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
 from litestar import Request, get, post
-from litestar.datastructures import ResponseHeader
 from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Example, Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 
 from rag_app.api.bodies import JsonBody
 from rag_app.api.collaborators import Catalogue, Collection, Injected, Pipeline, Validations
-from rag_app.api.docs import security
+from rag_app.api.docs import rate_limit_headers, security
 from rag_app.api.problems import Kind, Problem, documented
 from rag_app.api.surface import Credential, Surface
 from rag_app.domain.answer import Hit, Question
@@ -296,11 +295,6 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
     415: Kind(415, "UNSUPPORTED_MEDIA_TYPE", "Send the body as `Content-Type: application/json`"),
 }
 
-RATE_LIMIT_HEADERS = [
-    ResponseHeader("X-RateLimit-Limit", True, str(LIMIT), "requests a minute"),
-    ResponseHeader("X-RateLimit-Remaining", True, str(LIMIT - 1), "how many of them are left"),
-    ResponseHeader("X-RateLimit-Reset", True, "1704067200", "when the minute ends: Unix time, seconds"),
-]
 OF_ALL = (
     Unauthenticated(),
     Forbidden("Validations belong to one organization: use a key of it"),
@@ -355,7 +349,7 @@ ValidationBody = Annotated[
     tags=[TAG.name],
     security=security(CREDENTIALS),
     responses=_errors(*OF_BODIES),
-    response_headers=RATE_LIMIT_HEADERS,
+    response_headers=rate_limit_headers(LIMIT),
 )
 async def query(
     request: Request[Principal, Any, Any],
@@ -397,7 +391,7 @@ async def query(
         *OF_BODIES[:1], InvalidInput("queries[0].expected_chunks", [], "must be a list of at least one chunk id"),
         *OF_BODIES[3:],
     ),
-    response_headers=RATE_LIMIT_HEADERS,
+    response_headers=rate_limit_headers(LIMIT),
 )  # fmt: skip
 async def validate(
     request: Request[Principal, Any, Any],
@@ -430,7 +424,7 @@ async def validate(
     responses=_errors(
         InvalidInput("limit", "101", "Expected `int` <= 100"), NoValidation("validation", VALIDATION)
     ),
-    response_headers=RATE_LIMIT_HEADERS,
+    response_headers=rate_limit_headers(LIMIT),
 )  # fmt: skip
 async def newest(
     request: Request[Principal, Any, Any],
@@ -465,7 +459,7 @@ async def newest(
     tags=[TAG.name],
     security=security(CREDENTIALS),
     responses=_errors(NoValidation("validation", VALIDATION)),
-    response_headers=RATE_LIMIT_HEADERS,
+    response_headers=rate_limit_headers(LIMIT),
 )
 async def stored(
     request: Request[Principal, Any, Any],
@@ -487,7 +481,7 @@ async def stored(
     tags=[TAG.name],
     security=security(CREDENTIALS),
     responses=_errors(),
-    response_headers=RATE_LIMIT_HEADERS,
+    response_headers=rate_limit_headers(LIMIT),
 )
 async def collections(request: Request[Principal, Any, Any], catalogue: Injected[Catalogue]) -> CollectionsResponse:
     """A collection that has several names is listed under each of them."""
