@@ -1,6 +1,6 @@
 """What the HTTP layer needs of the rest of rag_app, as it needs it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +24,7 @@ class Pipeline(Protocol):
 
     async def answer(self, capability: str, question: Question, scope: Scope) -> Answer: ...
 
-    def stream(self, capability: str, question: Question, scope: Scope) -> AsyncIterator[Event]:
+    def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
         """`answer`, as it comes: Found, Deltas, and at last the Answer. What goes wrong before Found is raised first."""
         ...
 

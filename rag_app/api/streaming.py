@@ -9,10 +9,10 @@ error      the plain error's body; nothing follows it
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from litestar import Request, Response
 from litestar.openapi.spec import Example, OpenAPIMediaType, Operation, Schema
@@ -57,7 +57,7 @@ def wants_stream(request: Request[Any, Any, Any]) -> bool:
 
 async def event_stream(
     request: Request[Any, Any, Any],
-    events: AsyncIterator[Event],
+    events: AsyncGenerator[Event, None],
     *,
     meta: dict[str, Any],
     sources: Callable[[tuple[Hit, ...]], Any],
@@ -88,8 +88,7 @@ async def event_stream(
             handle: Any = request.app.exception_handlers[Exception]  # the one of plain errors, which also logs
             yield _frame("error", handle(request, error).content)
 
-    # A stream is a generator behind its interface; the ones made here and in the pipeline all are.
-    return _EventStream(frames(), cast(AsyncGenerator[Event, None], events))
+    return _EventStream(frames(), events)
 
 
 @dataclass

@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -92,7 +92,7 @@ class ScriptedPipeline:
         assert self.given is not None
         return self.given
 
-    async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncIterator[Event]:
+    async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
         given = await self.answer(capability, question, scope)
         yield Found(given.hits)
         for number, piece in enumerate(self.pieces or [given.text]):

@@ -136,7 +136,9 @@ def test_what_a_caller_can_get_wrong(way: Way, running: Service) -> None:
         error = says(way, running.post(way, json.dumps({**way.body, **unknown})), 400, "parameter")
         assert way.text in error["message"].partition("accepted: ")[2]
     for content in (b" " * 10_000_000, iter([b" " * 1_000_000] * 10)):
-        says(way, running.post(way, content), 413, "size")
+        refused = running.post(way, content)
+        says(way, refused, 413, "size")
+        assert refused.headers["connection"] == "close", "what is left of the body is no next request"
     says(way, running.post(way, json.dumps(way.body), **{"Content-Type": "text/plain"}), 415, "type")
     says(way, running.post(way, json.dumps(way.body), Authorization="Bearer nonsense"), 401, "credential")
     says(way, running.client.post(f"{way.path}/nothing", json={}), 404, "path")
