@@ -18,6 +18,12 @@ from rag_app.domain.errors import InvalidInput, UnknownField
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+# What is white space to Python and what to JSON Schema differ by some: none of either counts here.
+WORD = r"^[^\s\x00\x1c-\x1f\x85\ufeff]+$"
+"""A pattern: one or more characters, none of them white space or NUL."""
+NOT_BLANK = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85\ufeff][^\x00]*$"
+"""A pattern: at least one character that is not white space, no NUL."""
+
 _REFUSAL = re.compile(r"(?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 _NAMED = re.compile(r"Object (?P<problem>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
 _STEP = re.compile(r"\.?(?P<name>[^.\[\]]+)|\[(?P<place>\d+)\]")

@@ -14,7 +14,7 @@ from litestar.openapi.spec import Example, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
-from rag_app.api.bodies import JsonBody
+from rag_app.api.bodies import NOT_BLANK, JsonBody
 from rag_app.api.collaborators import Injected, Pipeline
 from rag_app.api.docs import rate_limit_headers, security
 from rag_app.api.problems import KINDS, Kind, documented
@@ -55,7 +55,7 @@ CALL = "123e4567-e89b-12d3-a456-426614174000"
 Text = Meta(
     min_length=1,
     max_length=1000,
-    pattern=r"^\s*[^\s\x00][^\x00]*$",
+    pattern=NOT_BLANK,
     description="a text of 1 to 1000 characters, not all of them blank",
 )
 Limit = Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")]

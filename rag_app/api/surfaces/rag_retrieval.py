@@ -14,7 +14,7 @@ from litestar.openapi.spec import Example, Schema, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
-from rag_app.api.bodies import JsonBody
+from rag_app.api.bodies import NOT_BLANK, WORD, JsonBody
 from rag_app.api.collaborators import Injected, Pipeline
 from rag_app.api.docs import BEARER, rate_limit_headers
 from rag_app.api.exchange import exchange
@@ -84,7 +84,7 @@ class RetrievalFilters(Struct, frozen=True, forbid_unknown_fields=True):
     lang: (
         Annotated[
             str,
-            Meta(pattern=r"^[^\s\x00]+$", description='a language code, such as "en" or "fr"'),
+            Meta(pattern=WORD, description='a language code, such as "en" or "fr"'),
         ]
         | None
     ) = None
@@ -111,7 +111,7 @@ class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             max_length=500,
-            pattern=r"^\s*[^\s\x00][^\x00]*$",
+            pattern=NOT_BLANK,
             description="a text of 1 to 500 characters, not all of them blank",
             examples=[QUERY],
         ),

@@ -18,7 +18,7 @@ from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from rag_app.api.bodies import JsonBody
+from rag_app.api.bodies import NOT_BLANK, JsonBody
 from rag_app.api.collaborators import Catalogue, Collection, Injected, Pipeline, Validations
 from rag_app.api.docs import rate_limit_headers, security
 from rag_app.api.problems import Kind, Problem, documented
@@ -76,7 +76,7 @@ QueryText = Annotated[
     Meta(
         min_length=1,
         max_length=2000,
-        pattern=r"^\s*[^\s\x00][^\x00]*$",
+        pattern=NOT_BLANK,
         description="a text of 1 to 2000 characters, not all of them blank",
         examples=[QUERY],
         extra={"raises": InvalidQuery},

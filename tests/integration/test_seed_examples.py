@@ -13,7 +13,9 @@ import httpx
 import pytest
 
 from rag_app.app import Application
+from rag_app.db.migrate import upgrade
 from rag_app.demo import load_samples
+from tests.conftest import MIGRATIONS, NewPostgres
 from tests.contract.test_owner_qa import commands, sent
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_cli import serving
@@ -154,9 +156,17 @@ EXAMPLES = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def urls(new_postgres: NewPostgres) -> tuple[str, str]:
+    """A server of its own: the samples have public sources, which other tests would find."""
+    server = new_postgres()
+    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    return server.owner_url, server.app_url
+
+
 @pytest.fixture(scope="module", params=["postgres", "qdrant"])
 def served(
-    request: pytest.FixtureRequest, database_urls: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, urls: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     """`rag-app serve` over the sample corpora, with aurora as the default organization, as the demo runs it."""
     folder = tmp_path_factory.mktemp("examples")
@@ -171,8 +181,8 @@ def served(
         return str(user.id), made
 
     variables = {
-        "RAG_DATABASE_OWNER_URL": database_urls[0],
-        "RAG_DATABASE_URL": database_urls[1],
+        "RAG_DATABASE_OWNER_URL": urls[0],
+        "RAG_DATABASE_URL": urls[1],
         "RAG_HOME": str(folder / "home"),
         "RAG_VECTOR_STORE": request.param,
         "QDRANT_PATH": str(folder / "qdrant"),
