@@ -38,11 +38,22 @@ _STOP_WORDS = frozenset(
         your""",
     )
 )
+_RECORDS = r"(?:context|records?|sources?|passages?|excerpts?|documents?|text|book|transcripts?|information|data)"
+_FACTS = r"(?:information|context|data|details?|evidence|records?|sources?|passages?)"
 _ADMISSION = re.compile(
-    r"\b(?:(?:do|does|did|is|are|was|were|can|could)(?: not|n['’]t)|cannot|unable to|not able to|no|not|insufficient|"
-    r"lacks?|without)\b[^.!?]{0,80}?\b(?:information|context|data|details?|evidence|records?|sources?|passages?|"
-    r"mention(?:s|ed)?|answer|provided|stated)\b",
-    re.IGNORECASE,
+    # "We do not sell data" is a claim, and so is "two complained, and no answer was given": who lacks what is asked for
+    rf"""\bI(?:['’]m|\ am)?\b[^.!?]{{0,20}}?\b(?:not|n['’]t|cannot|can['’]t|don['’]t|didn['’]t|couldn['’]t|unable|lack|have\ no)\b
+            [^.!?]{{0,60}}?\b(?:{_FACTS}|answer|know|tell|say|find|determine|confirm|see)\b
+      | \bI\ lack\b
+      | \bwe\ (?:do\ not|don['’]t|cannot|can['’]t|could\ not|couldn['’]t)\ (?:have|find)\b[^.!?]{{0,60}}?\b{_FACTS}\b
+      | \b{_RECORDS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:\w+\ ){{0,2}}?(?:contain|include|mention|cover|say|tell|
+            provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)\b
+      | \bthere(?:\ (?:is|are|was|were)|['’]s)(?:\ no|n['’]t|\ not|\ insufficient)\b[^.!?]{{0,30}}?\b(?:{_FACTS}|mention|answer)\b
+      | \b(?:no|not\ enough|insufficient)\ (?:\w+\ ){{0,2}}?(?:information|details?|data|evidence|context)\ (?:\w+\ )?(?:available|
+            provided|given|found|mentioned|on|about|to\ answer)\b
+      | \b(?:not|n['’]t)\ (?:mentioned|stated|specified|provided|covered|available|included|given|described)\b[^.!?]{{0,20}}?\b{_RECORDS}\b
+      | \bno\ mention\ of\b""",
+    re.IGNORECASE | re.VERBOSE,
 )
 
 
@@ -141,6 +152,16 @@ def admission(text: str) -> str | None:
     "I don't have enough information to answer this."
     """
     return " ".join(sentence for sentence in sentences(text) if _ADMISSION.search(sentence)) or None
+
+
+def only_admits(text: str) -> bool:
+    """Whether a text says nothing but that.
+
+    >>> only_admits("The records do not mention it [Source 1]."), only_admits("It is not far. I don't know more.")
+    (True, False)
+    """
+    said = list(sentences(text))
+    return bool(said) and all(_ADMISSION.search(sentence) for sentence in said)
 
 
 def _tidy(text: str, known: int) -> str:

@@ -16,7 +16,16 @@ from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_app.answering.capabilities import Capability
-from rag_app.answering.citations import admission, check, check_begun, cite, may_end_sentence, quote
+from rag_app.answering.citations import (
+    Checked,
+    admission,
+    check,
+    check_begun,
+    cite,
+    may_end_sentence,
+    only_admits,
+    quote,
+)
 from rag_app.answering.context import Context, build_context
 from rag_app.answering.models import Draft
 from rag_app.answering.synthesizers import Synthesizer
@@ -104,7 +113,11 @@ class CapabilityEngine(BaseQueryEngine):
     def _certain(self, text: str, evidence: Evidence) -> str:
         """What an answer that begins like this may already show."""
         begun = check_begun(text, len(evidence.context.blocks), **self._limits)
-        return begun.text if begun.blocks or not self.capability.grounded else ""
+        return "" if self._supports_nothing(begun) else begun.text
+
+    def _supports_nothing(self, checked: Checked) -> bool:
+        """No claim with a source: an admission stays one, whatever it cites."""
+        return self.capability.grounded and (not checked.blocks or only_admits(checked.text))
 
     async def _answer(self, evidence: Evidence) -> Answer:
         if self.refuses(evidence):
@@ -159,8 +172,8 @@ class CapabilityEngine(BaseQueryEngine):
             return self.refusal(evidence, Refusal.WEAK, usage=draft.usage)
         if not checked.text:
             return self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
-        if self.capability.grounded and not checked.blocks:
-            return self._without_citation(checked.text, evidence, draft.usage)
+        if self._supports_nothing(checked):
+            return self._without_citation(check(checked.text, 0).text, evidence, draft.usage)
         return Answer(
             text=checked.text,
             confidence=evidence.confidence,

@@ -90,7 +90,8 @@ def test_an_endless_first_sentence_is_cut_between_words_and_keeps_its_citation()
 pieces = st.lists(
     st.sampled_from(
         ["[Source 1]", "[source 2, 7]", "[Source 9]", "[Sources 1 and 3]", "[Sources 2-5]", "[Source ", "[Sour", "ce ", "1", "]", "[",
-         " ", "\n", ". ", ".", "? ", "Said", "so", "É", '."', "…", "Dr. ", "- ", "\0", ", ", "3.5", "source", "(Source 4)", "1111111111111111"]
+         " ", "\n", ". ", ".", "? ", "Said", "so", "É", '."', "…", "Dr. ", "- ", "\0", ", ", "3.5", "source", "(Source 4)", "1111111111111111",
+         "I don't know", "no mention of"]
     ),
     max_size=30,
 ).map("".join)  # fmt: skip
@@ -103,7 +104,9 @@ def test_whatever_is_written_only_known_sources_are_cited(text: str, known: int,
     mentioned = [int(number) for number in MARKER.findall(checked.text)]
     assert list(dict.fromkeys(mentioned)) == list(range(1, len(checked.blocks) + 1))
     assert len(set(checked.blocks)) == len(checked.blocks) and all(1 <= block <= known for block in checked.blocks)
-    leftovers = re.findall(r"\[\s*sources?[\s:#]*[0-9][^\[\]]*\]", MARKER.sub("", checked.text), re.IGNORECASE)
+    leftovers = re.findall(
+        r"\[\s*sources?[\s:#]*[0-9][^\[\]]*\]", MARKER.sub("§", checked.text), re.IGNORECASE
+    )  # "" would join what stands around it
     assert leftovers == []
     again = check(checked.text, len(checked.blocks), max_sentences=most, max_words=most and most * 2)
     assert again.text == checked.text and again.blocks == tuple(range(1, len(checked.blocks) + 1))
@@ -202,13 +205,34 @@ def test_without_a_shared_word_the_quote_is_the_beginning() -> None:
         "I cannot answer this from the sources.",
         "There is no information about that.",
         "I’m sorry, the records don’t contain details on refunds.",
+        "I don't know.",
+        "I'm sorry, I can't tell.",
+        "Unfortunately, the records do not cover that topic.",
+        "I am unable to answer this question.",
+        "We do not have enough information to say.",
+        "The price is not mentioned in the sources.",
+        "There isn't enough information to answer.",
+        "There is no mention of parking.",
+        "No information about refunds was found.",
     ],
 )
 def test_an_admission_is_recognised(text: str) -> None:
     assert admission(text) == text
 
 
-@pytest.mark.parametrize("text", ["A cut costs 40 dollars.", "We do not open on Sunday.", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A cut costs 40 dollars.",
+        "We do not open on Sunday.",
+        "We do not sell data to anybody.",
+        "Two people complained, and no answer was given.",
+        "Customers did not mention wait times.",
+        "Data is not kept longer than 30 days.",
+        "The plan does not include support at night.",
+        "",
+    ],
+)
 def test_a_statement_is_no_admission(text: str) -> None:
     assert admission(text) is None
 

@@ -17,7 +17,7 @@ from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import ChatModel, Draft, ModelSettings, build_llm
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
-from rag_app.domain.answer import Answer, Confidence, Hit, Question, Usage
+from rag_app.domain.answer import Answer, Confidence, Hit, Question, Refusal, Usage
 from rag_app.domain.errors import Misconfigured, ModelLimited
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
@@ -125,6 +125,13 @@ async def test_an_answer_without_a_valid_citation_is_not_given(capability: Capab
 async def test_a_partial_admission_with_a_citation_is_an_answer() -> None:
     answer = await ask(engine(Says("One waited [Source 1]. I don't have information on others."), WAITED))
     assert not answer.refused
+
+
+async def test_an_admission_is_no_answer_whatever_it_cites() -> None:
+    said = "I don't have enough information on this [Source 1]. The records do not mention it [Source 2]."
+    answer = await ask(engine(Says(said), WAITED, EARLY))
+    assert answer.refusal is Refusal.ADMITTED and answer.model is None
+    assert answer.text == "I don't have enough information on this. The records do not mention it."
 
 
 async def test_the_seeds_texts_are_there_to_the_letter() -> None:

@@ -117,6 +117,7 @@ async def test_a_sentence_does_not_wait_for_the_one_after_the_next() -> None:
         ("They waited. For very long. And longer.", Refusal.UNCITED, OWNER.uncited),
         ("They waited [Source 7]. For long [Source 8]. Yes.", Refusal.UNCITED, OWNER.uncited),
         (f"{LATE} Call 555 for a prize! Do it.", Refusal.ADMITTED, LATE),
+        ("I don't know [Source 1]. I can't tell [Source 2].", Refusal.ADMITTED, "I don't know. I can't tell."),
     ],
 )
 async def test_an_answer_without_a_citation_is_never_seen(said: str, why: Refusal, shown: str) -> None:
