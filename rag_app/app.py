@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -12,7 +12,7 @@ from uuid import UUID
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import SecretStr
 
-from rag_app.answering.capabilities import Capability
+from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import ChatModel, ModelSettings, build_llm
 from rag_app.answering.prompts import load_prompts
@@ -26,13 +26,13 @@ from rag_app.db.private import private_postgres
 from rag_app.db.session import Database, asyncpg_url
 from rag_app.db.sources import SourceLedger
 from rag_app.db.validations import Validations
-from rag_app.domain.errors import Misconfigured, RagError
+from rag_app.domain.errors import Misconfigured, RagError, StoreFailed
 from rag_app.domain.scope import Scope
 from rag_app.ingestion.ingest import Ingestor
 from rag_app.ingestion.metadata import Target
 from rag_app.pipeline import Pipeline
 from rag_app.resources import resource_folder
-from rag_app.retrieval.embedding import build_embedder
+from rag_app.retrieval.embedding import build_embedder, embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
@@ -77,8 +77,12 @@ def database_urls(settings: Settings) -> Iterator[DatabaseUrls]:
 class Backends:
     """The vector stores in use, each imported and opened when an index first needs it."""
 
-    def __init__(self, settings: Settings, urls: DatabaseUrls, ledger: SourceLedger, generations: Generations) -> None:
+    def __init__(
+        self, settings: Settings, urls: DatabaseUrls, ledger: SourceLedger, generations: Generations,
+        check_reads: Callable[[IndexSpec, Generation], None],
+    ) -> None:  # fmt: skip
         self._settings, self._urls, self._ledger, self._generations = settings, urls, ledger, generations
+        self._check_reads = check_reads
         self._opened: dict[str, PostgresBackend | QdrantBackend] = {}
         self._active: dict[tuple[str, str], tuple[float, Generation]] = {}
         self._ids: dict[str, int] = {}
@@ -86,16 +90,25 @@ class Backends:
     def kind(self, spec: IndexSpec) -> str:
         return spec.vector_store or self._settings.store.kind
 
-    def of(self, spec: IndexSpec) -> "PostgresBackend | QdrantBackend":
-        kind = self.kind(spec)
+    def of(self, kind: str) -> "PostgresBackend | QdrantBackend":
         if kind not in self._opened:
             self._opened[kind] = self._open_qdrant() if kind == "qdrant" else self._open_postgres()
         return self._opened[kind]
 
     async def open(self, spec: IndexSpec, scope: Scope) -> ScopedStore:
-        """The index's active generation as `scope` sees it. Raises Misconfigured where there is none."""
+        """The index's active generation as `scope` sees it.
+
+        Raises Misconfigured where there is none, StoreFailed where this process cannot read it.
+        """
         generation = await self.active(spec)
-        return self.of(spec).scoped(spec, generation.table_prefix, scope)
+        self._check_reads(spec, generation)
+        return self.scoped(spec, generation, scope)
+
+    def scoped(self, spec: IndexSpec, generation: Generation, scope: Scope) -> ScopedStore:
+        """A generation as `scope` sees it."""
+        if generation.store == "qdrant":
+            self._ids[generation.table_prefix] = generation.id
+        return self.of(generation.store).scoped(spec, generation.table_prefix, scope)
 
     async def active(self, spec: IndexSpec) -> Generation:
         key, now = (spec.name, self.kind(spec)), time.monotonic()
@@ -105,27 +118,37 @@ class Backends:
             if generation is None:
                 raise Misconfigured(f"index {spec.name} has not been built in {key[1]}: run `rag-app db upgrade`")
             self._active[key] = now, generation
-            self._ids[generation.table_prefix] = generation.id
         return generation
 
     async def build_missing(self, specs: Sequence[IndexSpec], embedder: BaseEmbedding, dimension: int) -> list[str]:
         """Make a first generation of each index that has none in its store; the names of those made."""
         made = []
         for spec in specs:
-            kind = self.kind(spec)
-            if await self._generations.active(spec.name, kind) is None:
-                if self._urls.owner is None:
-                    raise Misconfigured(
-                        "set RAG_DATABASE_OWNER_URL: building an index needs the role that owns the schema"
-                    )
-                generation = await self._generations.create(
-                    spec.name, kind, embedder.model_name, dimension, _built_with(spec)
-                )
-                owner = asyncpg_url(self._urls.owner).render_as_string(hide_password=False)
-                await self.of(spec).create(owner, spec, generation.table_prefix, dimension)
+            if await self._generations.active(spec.name, self.kind(spec)) is None:
+                generation = await self.begin(spec, embedder.model_name, dimension)
+                await self.create(spec, generation)
                 await self._generations.activate(generation.id)
                 made.append(spec.name)
         return made
+
+    async def begin(self, spec: IndexSpec, embedding_model: str, dimension: int) -> Generation:
+        """The index's next generation, on record only."""
+        self.owner()  # refuses before there is one
+        return await self._generations.create(spec.name, self.kind(spec), embedding_model, dimension, _built_with(spec))
+
+    async def create(self, spec: IndexSpec, generation: Generation) -> None:
+        """What the generation is stored in, empty."""
+        await self.of(generation.store).create(self.owner(), spec, generation.table_prefix, generation.dimension)
+
+    async def drop(self, generation: Generation) -> None:
+        """What the generation is stored in goes."""
+        await self.of(generation.store).drop(self.owner(), generation.table_prefix)
+
+    def owner(self) -> str:
+        """The DSN of the role that owns the schema. Raises Misconfigured where this process does not know it."""
+        if self._urls.owner is None:
+            raise Misconfigured("set RAG_DATABASE_OWNER_URL: building an index needs the role that owns the schema")
+        return asyncpg_url(self._urls.owner).render_as_string(hide_password=False)
 
     async def close(self) -> None:
         for backend in self._opened.values():
@@ -184,7 +207,7 @@ class Application:
         self.limiter, self.generations = RateLimiter(self.database), Generations(self.database)
         self.keys, self.leases = Keys(self.database), Leases(self.database)
         self.validations = Validations(self.database)
-        self.backends = Backends(self.settings, self.urls, self.ledger, self.generations)
+        self.backends = Backends(self.settings, self.urls, self.ledger, self.generations, self._check_reads)
         self.embedder, self.dimension = _embedder(self.settings)
         self.model = _chat_model(self.settings)
         self.pipeline = Pipeline(
@@ -206,6 +229,14 @@ class Application:
         """Make a first generation of each index that has none; the names of those made."""
         return await self.backends.build_missing(list(self.indexes.values()), self.embedder, self.dimension)
 
+    async def check_embedder(self) -> None:
+        """Raises EmbeddingFailed where it does not answer, Misconfigured where its vectors have another length."""
+        vector = await embed_query(self.embedder, "ready?")
+        if len(vector) != self.dimension:
+            raise Misconfigured(
+                f"{self.embedder.model_name} has {len(vector)} dimensions: set RAG_EMBEDDING_DIMENSION={len(vector)}"
+            )
+
     async def close(self) -> None:
         if self.model is not None:
             await self.model.aclose()
@@ -213,20 +244,36 @@ class Application:
         await self.database.close()
 
     async def ingestor(self, spec: IndexSpec, target: Target) -> Ingestor:
-        """What writes an organization's sources into an index."""
+        """What writes an organization's sources into an index. Raises Misconfigured where these settings do not fit it."""
+        self._check_fits(spec, await self.backends.active(spec))
+        return await self._ingestor(spec, target)
+
+    async def _ingestor(self, spec: IndexSpec, target: Target) -> Ingestor:
         generation = await self.backends.active(spec)
-        store = await self.backends.open(spec, Scope(frozenset({target.org_id}), target.owner_id))
-        return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target)
+        store = self.backends.scoped(spec, generation, Scope(frozenset({target.org_id}), target.owner_id))
+
+        async def erase(source_ids: Collection[UUID]) -> None:
+            holding = await self.ledger.holding(target.org_id, source_ids)
+            # a Qdrant that is configured no longer need not be there; what it holds of these, nobody is shown
+            stores = {"postgres", generation.store}
+            for each in await self.generations.list():
+                if each.id in holding and each.store in stores:
+                    held = self.backends.scoped(spec, each, Scope(frozenset({target.org_id})))
+                    await held.write([], replacing=list(source_ids))
+
+        return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target, erase)
 
     async def finish_deletions(self) -> None:
         """Complete the deletions of sources that a killed process began."""
         organizations = [organization.id for organization in await self.people.organizations()]
         for org_id, index in await self.ledger.interrupted(organizations):
-            await (await self.ingestor(find_index(self.indexes, index), Target(org_id))).finish_deletions()
+            await (await self._ingestor(find_index(self.indexes, index), Target(org_id))).finish_deletions()
 
     async def readiness(self) -> dict[str, str]:
         """Each part that a request needs: "ok" or "unavailable". Anybody may ask, so what is wrong goes to the log."""
         states = await self._states()
+        if states["vector_store"] == "ok":
+            states["vector_store"] = await _state(self._check_readable())
         for name, state in states.items():
             if state != "ok":
                 log.warning("%s is not ready: %s", name, state)
@@ -247,20 +294,39 @@ class Application:
 
     async def _check_stores(self) -> None:
         for spec in self.indexes.values():
-            store = await self.backends.open(spec, Scope(frozenset({UUID(int=0)})))
-            await store.fetch([UUID(int=0)])
+            generation = await self.backends.active(spec)
+            await self.backends.scoped(spec, generation, Scope(frozenset({UUID(int=0)}))).fetch([UUID(int=0)])
 
-    def _check_fits(self, spec: IndexSpec, generation: Generation) -> None:
+    async def _check_readable(self) -> None:
+        for spec in self.indexes.values():
+            self._check_reads(spec, await self.backends.active(spec))
+
+    def misfit(self, spec: IndexSpec, generation: Generation) -> str | None:
+        """Why this process cannot write to a generation, and what to put back; None if it can."""
         was = (generation.embedding_model, generation.dimension)
         if was != (self.embedder.model_name, self.dimension):
-            raise Misconfigured(
-                f"index {spec.name} was built with {was[0]} ({was[1]} dimensions), the settings say "
-                f"{self.embedder.model_name} ({self.dimension}): set RAG_EMBEDDING back, or ingest into another database"
+            return (
+                f"was built with {was[0]} ({was[1]} dimensions), the settings say "
+                f"{self.embedder.model_name} ({self.dimension}): set RAG_EMBEDDING back"
             )
         if dict(generation.settings) != _built_with(spec):
-            raise Misconfigured(
-                f"index {spec.name} was built with other fields or chunking than {spec.name}/index.toml declares: "
-                "put that back, or ingest into another database"
+            return f"was built with other fields or chunking than {spec.name}/index.toml declares: put that back"
+        return None
+
+    def _check_fits(self, spec: IndexSpec, generation: Generation) -> None:
+        if why := self.misfit(spec, generation):
+            command = f"rag-app indexes rebuild {spec.name} --switch"
+            raise Misconfigured(f"index {spec.name} {why}, or run `{command}`")
+
+    def _check_reads(self, spec: IndexSpec, generation: Generation) -> None:
+        """After a switch beside a running process; how a generation was chunked is nothing to a reader."""
+        mine, settings = _built_with(spec), generation.settings
+        same = all(settings.get(part) == mine[part] for part in mine if part != "chunking")
+        if not same or (generation.embedding_model, generation.dimension) != (self.embedder.model_name, self.dimension):
+            raise StoreFailed(
+                f"index {spec.name} was switched to generation {generation.number} "
+                f"({generation.embedding_model}, {generation.dimension} dimensions), which this process was not "
+                "started for: restart it with settings that fit"
             )
 
 
@@ -354,7 +420,7 @@ def configure_logging(settings: Settings) -> None:
 
 
 def _indexes(settings: Settings) -> dict[str, IndexSpec]:
-    """The declared indexes; a fixed confidence rule in the settings replaces theirs."""
+    """The declared indexes; a fixed confidence rule in the settings replaces that of one."""
     high, medium = settings.confidence.high, settings.confidence.medium
     specs = load_indexes(resource_folder("indexes"))
     if high is None and medium is None:
@@ -362,8 +428,9 @@ def _indexes(settings: Settings) -> dict[str, IndexSpec]:
     high, medium = 0.75 if high is None else high, 0.60 if medium is None else medium
     if high < medium:
         raise Misconfigured("RAG_CONFIDENCE_HIGH_THRESHOLD is below RAG_CONFIDENCE_MEDIUM_THRESHOLD")
-    fixed = ConfidenceRule(signal="mean5", answer_from=medium, high=high)
-    return {name: spec.model_copy(update={"confidence": fixed}) for name, spec in specs.items()}
+    rule = ConfidenceRule(signal="mean5", answer_from=medium, high=high)
+    judged = find_index(specs, capability_named("knowledge_answer").index)  # whose contract has these settings
+    return {**specs, judged.name: judged.model_copy(update={"confidence": rule})}
 
 
 def _embedder(settings: Settings) -> tuple[BaseEmbedding, int]:
@@ -381,7 +448,7 @@ def _chat_model(settings: Settings) -> ChatModel | None:
     providers = settings.providers
     providers_key = providers.hf_token if chosen.kind == "huggingface" else providers.openai_api_key
     limits = ModelSettings(
-        name=chosen.model,
+        name=chosen.name,
         kind=chosen.kind,
         api_base=chosen.api_base,
         api_key=_first(chosen.api_key, providers_key),

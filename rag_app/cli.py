@@ -15,10 +15,12 @@ app = typer.Typer(
 )  # fmt: skip
 db = typer.Typer(help="The database schema.")
 sources = typer.Typer(help="What has been ingested.")
+indexes = typer.Typer(help="Generations of an index: each is one build, with one embedding model; one of them answers.")
 orgs = typer.Typer(help="Organizations, their members and sites.")
 keys = typer.Typer(help="API keys: each belongs to an organization.")
 app.add_typer(db, name="db")
 app.add_typer(sources, name="sources")
+app.add_typer(indexes, name="indexes")
 app.add_typer(orgs, name="orgs")
 app.add_typer(keys, name="keys")
 
@@ -32,6 +34,7 @@ Filter = Annotated[
     list[str] | None,
     typer.Option("--filter", "-f", metavar="F", help="e.g. lang=fr, 'date>=2026-01-01', 'source_type in faq,doc'"),
 ]
+OneIndex = Annotated[str, typer.Argument(metavar="INDEX", help="a folder of indexes/")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout, nothing else")]
 
 
@@ -148,6 +151,77 @@ def sources_delete(
     from rag_app import commands
 
     commands.delete_sources(names, index, org)
+
+
+@indexes.command("list")
+def indexes_list(as_json: Json = False) -> None:
+    """Every generation of every index: what it was built with, and what is in it."""
+    from rag_app import commands
+
+    commands.list_generations(as_json)
+
+
+@indexes.command("rebuild")
+def indexes_rebuild(
+    index: OneIndex,
+    switch: Annotated[bool, typer.Option("--switch", help="let it answer as soon as it is complete")] = False,
+    as_json: Json = False,
+) -> None:
+    """Build an index anew, beside the generation that answers.
+
+    With the settings and index.toml as they are now, from what is stored: the files are not needed. Safe to repeat:
+    the same command goes on where it was. Exit status 2 if a source could not be built.
+    """
+    from rag_app import commands
+
+    if commands.rebuild_index(index, switch, as_json):
+        raise typer.Exit(2)
+
+
+@indexes.command("switch")
+def indexes_switch(
+    index: OneIndex,
+    number: Annotated[
+        int | None, typer.Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it; the newest by default")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Let another generation answer, at once.
+
+    Only one that holds every source as it is now. Without a number, the newest that has not answered yet.
+    """
+    from rag_app import commands
+
+    commands.switch_index(index, number, as_json)
+
+
+@indexes.command("rollback")
+def indexes_rollback(
+    index: OneIndex,
+    force: Annotated[
+        bool, typer.Option("--force", help="at once, without the sources that came or changed since")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Let the generation before the present one answer again.
+
+    What came or changed since is built in it first. Exit status 2 if a source could not be built.
+    """
+    from rag_app import commands
+
+    if commands.roll_back_index(index, force, as_json):
+        raise typer.Exit(2)
+
+
+@indexes.command("drop")
+def indexes_drop(
+    index: OneIndex,
+    number: Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it")],
+) -> None:
+    """Delete a generation that does not answer, with its chunks."""
+    from rag_app import commands
+
+    print(commands.drop_generation(index, number))
 
 
 @orgs.command("create")

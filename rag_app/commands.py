@@ -3,7 +3,8 @@
 import asyncio
 import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,16 +16,19 @@ from llama_index.core.llms import ChatMessage
 from rag_app.answering.capabilities import capability_for
 from rag_app.app import Application, DatabaseUrls, database_urls, open_application, public_keys
 from rag_app.asking import question_of, scope_of, target_of
+from rag_app.db.generations import Generation
 from rag_app.db.keys import ApiKey
 from rag_app.db.migrate import current, upgrade
 from rag_app.domain.answer import Answer, Hit, Mode
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, source_id
+from rag_app.indexing import Begin, Indexing, Outcome
 from rag_app.ingestion.documents import Document
 from rag_app.ingestion.ingest import Summary
 from rag_app.ingestion.metadata import Target, to_source
 from rag_app.ingestion.readers import documents_below
+from rag_app.ingestion.rebuild import Built
 from rag_app.printing import (
     answer_json,
     answer_text,
@@ -32,8 +36,12 @@ from rag_app.printing import (
     day,
     hit_json,
     hits_text,
+    holding_json,
+    holding_text,
     key_json,
     key_text,
+    outcome_json,
+    outcome_text,
     print_json,
     progress_bar,
     source_json,
@@ -41,7 +49,6 @@ from rag_app.printing import (
     summary_text,
 )
 from rag_app.resources import resource_folder
-from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.settings import Settings
 
@@ -196,6 +203,77 @@ def delete_sources(names: list[str], index: str, org: str) -> None:
     print(f"{run(work)} deleted")
 
 
+def list_generations(as_json: bool) -> None:
+    found = _operate(lambda indexing: indexing.holdings())
+    if as_json:
+        print_json([holding_json(each) for each in found])
+    else:
+        print("\n".join(holding_text(each) for each in found))
+
+
+def rebuild_index(index: str, switch: bool, as_json: bool) -> bool:
+    """True if a source could not be built."""
+    with _building() as begin:
+        outcome = _operate(lambda indexing: _named(indexing.rebuild(index, switch=switch, begin=begin), indexing))
+    return _tell(*outcome, as_json=as_json)
+
+
+def switch_index(index: str, number: int | None, as_json: bool) -> None:
+    _tell(*_operate(lambda indexing: _named(indexing.switch(index, number), indexing)), as_json=as_json)
+
+
+def roll_back_index(index: str, force: bool, as_json: bool) -> bool:
+    """True if a source could not be built."""
+    with _building() as begin:
+        outcome = _operate(lambda indexing: _named(indexing.roll_back(index, force=force, begin=begin), indexing))
+    return _tell(*outcome, as_json=as_json)
+
+
+def drop_generation(index: str, number: int) -> str:
+    dropped = _operate(lambda indexing: indexing.drop(index, number))
+    return f"generation {dropped.number} of {dropped.index} in {dropped.store} is dropped"
+
+
+def _operate(work: Callable[[Indexing], Awaitable[T]]) -> T:
+    """On an application that has not been checked: a mismatch is what these commands are for."""
+
+    async def opened(settings: Settings) -> T:
+        application = Application(settings, urls)
+        try:
+            await application.database.check()
+            return await work(Indexing(application))
+        finally:
+            await application.close()
+
+    settings = Settings()
+    with database_urls(settings) as urls:
+        return asyncio.run(opened(settings))
+
+
+@contextmanager
+def _building() -> Iterator[Begin]:
+    """A progress bar as soon as it is known of what."""
+    with ExitStack() as bars:
+
+        def begin(generation: Generation, sources: int) -> Callable[[Built], None]:
+            count = bars.enter_context(counting(f"{generation.index}, generation {generation.number}", sources))
+            return lambda built: count(built.sources)
+
+        yield begin
+
+
+async def _named(work: Awaitable[Outcome], indexing: Indexing) -> tuple[Outcome, dict[UUID, str]]:
+    return await work, await indexing.organizations()
+
+
+def _tell(outcome: Outcome, slugs: Mapping[UUID, str], *, as_json: bool) -> bool:
+    if as_json:
+        print_json(outcome_json(outcome, slugs))
+    else:
+        print(outcome_text(outcome, slugs))
+    return bool(outcome.built.failed)
+
+
 def create_organization(slug: str, name: str) -> str:
     made = run(lambda app: app.people.create_organization(slug, name))
     return f"{made.slug}\t{made.id}"
@@ -313,7 +391,7 @@ def doctor() -> bool:
     async def look(urls: DatabaseUrls) -> None:
         application = Application(settings, urls)
         try:
-            await check("embedding", _embeds(application), f"{application.embedder.model_name} answers")
+            await check("embedding", application.check_embedder(), f"{application.embedder.model_name} answers")
             if application.model is None:
                 say("answers", "extractive: sentences of the sources; RAG_LLM names a model that writes")
             else:
@@ -344,14 +422,6 @@ def doctor() -> bool:
         say("configuration", " ".join(str(error).split()), problem=True)
     print("all is well" if not amiss else f"{amiss} of these need attention")
     return not amiss
-
-
-async def _embeds(application: Application) -> None:
-    vector = await embed_query(application.embedder, "ready?")
-    if len(vector) != application.dimension:
-        raise Misconfigured(
-            f"{application.embedder.model_name} has {len(vector)} dimensions: set RAG_EMBEDDING_DIMENSION={len(vector)}"
-        )
 
 
 def _store(application: Application, spec: IndexSpec) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -11,11 +11,13 @@ from itertools import groupby
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
+from uuid import UUID
 
 from rag_app.db.keys import ApiKey
 from rag_app.domain.answer import Answer, Hit
 from rag_app.domain.errors import UnreadableDocument
 from rag_app.domain.source import Source
+from rag_app.indexing import Holding, Outcome
 from rag_app.ingestion.ingest import Progress, Summary
 
 _EXCERPT = 240  # characters of a hit's text
@@ -122,6 +124,59 @@ def key_text(key: ApiKey) -> str:
 
 def _date(moment: datetime | None) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d}" if moment else "never"
+
+
+def holding_json(holding: Holding) -> dict[str, Any]:
+    each = holding.generation
+    return {
+        "index": each.index, "store": each.store, "generation": each.number, "state": str(each.state),
+        "embedding_model": each.embedding_model, "dimension": each.dimension, "chunking": each.settings.get("chunking"),
+        "sources": holding.sources, "chunks": holding.chunks,
+        "created": each.created_at.astimezone(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+
+
+def holding_text(holding: Holding) -> str:
+    """One line: index, store, number, state, embedding model, chunking, what stands in it, and its day."""
+    each = holding.generation
+    cut = each.settings.get("chunking", {})
+    parts = (
+        each.index, each.store, str(each.number), str(each.state), f"{each.embedding_model} ({each.dimension})",
+        f"{cut.get('size', '?')}/{cut.get('overlap', '?')} tokens", f"{holding.sources} sources",
+        f"{holding.chunks} chunks", f"created {_date(each.created_at)}",
+    )  # fmt: skip
+    return "\t".join(parts)
+
+
+def outcome_json(outcome: Outcome, slugs: Mapping[UUID, str]) -> dict[str, Any]:
+    failed = [
+        {"organization": slugs.get(each.source.org_id), "source": each.source.external_id, "reason": each.reason}
+        for each in outcome.built.failed
+    ]
+    each = outcome.generation
+    return {
+        "index": each.index, "store": each.store, "generation": each.number, "state": str(each.state),
+        "built": outcome.built.sources, "chunks": outcome.built.chunks, "lacking": outcome.lacking, "failed": failed,
+    }  # fmt: skip
+
+
+def outcome_text(outcome: Outcome, slugs: Mapping[UUID, str]) -> str:
+    """What was built, and what answers, in one line; then each failure with its reason, and what is still to be done."""
+    each, built = outcome.generation, outcome.built
+    name = f"generation {each.number} of {each.index} in {each.store}"
+    lines = [f"{name} answers" if each.state == "active" else f"{name} is {each.state}"]
+    if built.sources or built.failed:
+        lines[0] += f"; {built.sources} sources built, {built.chunks} chunks written"
+    if outcome.lacking:
+        lines[0] += f"; {outcome.lacking} sources are not in it"
+    if built.failed:
+        lines[0] += f"; {len(built.failed)} could not be built:"
+        lines += [f"  {slugs.get(one.source.org_id)}/{one.source.external_id}: {one.reason}" for one in built.failed]
+    elif each.state == "building":
+        lines.append(f"let it answer: `rag-app indexes switch {each.index}`")
+    if outcome.misfit:
+        lines.append(f"a server with these settings does not start on it: it {outcome.misfit}")
+    return "\n".join(lines)
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:

@@ -20,6 +20,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from rag_app.domain.errors import Misconfigured
 
 _ENV_FILE = ".env"
+_MODELS = {
+    "openai": "gpt-4o-mini",
+    "openai_like": "google/gemini-2.5-flash",
+    "huggingface": "meta-llama/Llama-3.1-70B-Instruct",
+}
 
 
 class _Settings(BaseSettings):
@@ -101,10 +106,10 @@ class ModelSettings(_Settings):
         alias="RAG_LLM",
         description="extractive, openai, openai_like (any OpenAI-compatible URL) or huggingface",
     )
-    model: str = Field(
-        "google/gemini-2.5-flash",
+    model: str | None = Field(
+        None,
         alias="RAG_LLM_MODEL",
-        description="model name, as the endpoint knows it (for openai: gpt-4.1-mini, say)",
+        description=f"unless set, {', '.join(f'{kind}: {name}' for kind, name in _MODELS.items())}",
     )
     api_base: str | None = Field(
         None, alias="RAG_LLM_API_BASE", description="base URL of an OpenAI-compatible endpoint or gateway"
@@ -128,6 +133,11 @@ class ModelSettings(_Settings):
         2.0, alias="RAG_LLM_UNAVAILABLE_WAIT", ge=0, le=60, description="seconds before the one retry after a 503"
     )
 
+    @property
+    def name(self) -> str:
+        """The model's, as its endpoint knows it. Extractive answers have none."""
+        return self.model or _MODELS[self.kind]
+
 
 class ProviderSettings(_Settings):
     """Keys under the names that the providers' own tools use."""
@@ -139,7 +149,7 @@ class ProviderSettings(_Settings):
 
 
 class ConfidenceSettings(_Settings):
-    """Setting either brings back the fixed rule, mean of the top five, instead of each index's calibrated one."""
+    """Setting either has /api/rag (index org_knowledge) judge by the mean of the top five, not by its calibrated rule."""
 
     high: float | None = Field(
         None,

@@ -174,7 +174,7 @@ MATCH_EMBEDDINGS = f"""
                 WHERE v.org_id = ANY ($2) AND (v.private_to IS NULL OR v.private_to = $3)
                     AND v.org_id = $4 AND v.site_id = $5
                     AND ($6 IS NULL OR v.source_type = ANY ($6))
-                    AND (v.embedding <=> $1) < $7
+                    AND (v.embedding <=> $1) <= $7
                 ORDER BY v.embedding <=> $1, v.id LIMIT $8
             ) best JOIN %1$I v USING (no) JOIN %2$I c USING (no)
             ORDER BY best.distance, v.id
@@ -211,7 +211,8 @@ SEARCH_RAG_CONTEXT = f"""
         RETURN QUERY EXECUTE format($query$
             SELECT best.source_id, best.source_type, c.metadata ->> 'title', 1 - best.distance,
                 c.metadata - {OWN_KEYS} || jsonb_strip_nulls(jsonb_build_object('chunk_id', c.id, 'text', c.text,
-                    'uri', c.metadata -> 'uri', 'date', to_timestamp(best.date) AT TIME ZONE 'UTC')),
+                    'uri', c.metadata -> 'uri',
+                    'date', to_jsonb(to_timestamp(best.date) AT TIME ZONE 'UTC') #>> '{{}}' || 'Z')),
                 CASE WHEN (c.metadata ->> 'owner_id')::uuid = $3 THEN 'user'
                      WHEN c.org_id = '{PUBLIC}' THEN 'global' ELSE 'team' END
             FROM (

@@ -47,7 +47,8 @@ class Entrance:
         """Raises Unauthenticated where the request shows nothing that is accepted, or something that does not hold.
 
         What is shown is judged, and never replaced by something else that might do: not by the cookie that a browser
-        adds to whatever it sends, and not by the default organization.
+        adds to whatever it sends, and not by the default organization. Where no cookie is taken that cookie shows
+        nothing: a browser cannot leave it out.
         """
         shown = {
             name: connection.headers.getall(name)
@@ -67,7 +68,7 @@ class Entrance:
                 self._needs(Credential.API_KEY, accepted)
                 return await keys.principal(token)
             return await people.principal(await self._bearer(token, connection, accepted))
-        if self.cookie in connection.cookies:
+        if self.cookie in connection.cookies and Credential.COOKIE in accepted:
             self._needs(Credential.COOKIE, accepted)
             return await people.principal(await self._session(connection))
         if Credential.NONE not in accepted or self.default_organization is None:

@@ -2,27 +2,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import func, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.db.models import GenerationRow
 from rag_app.db.session import Database
-from rag_app.domain.errors import NotFound
+from rag_app.domain.errors import InvalidInput, NotFound
 
 
 class GenerationState(StrEnum):
     BUILDING = "building"
     ACTIVE = "active"
     RETIRED = "retired"
+    DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
     """One build. `number` counts from 1 in each index and store; `settings` is what it was built with.
 
-    >>> Generation(7, "book", "postgres", 2, "minilm", 384, GenerationState.ACTIVE, {}).table_prefix
+    >>> Generation(7, "book", "postgres", 2, "minilm", 384, GenerationState.ACTIVE, {}, datetime.now()).table_prefix
     'g_book_2'
     """
 
@@ -34,6 +37,7 @@ class Generation:
     dimension: int
     state: GenerationState
     settings: Mapping[str, Any]
+    created_at: datetime
 
     @property
     def table_prefix(self) -> str:
@@ -84,13 +88,12 @@ class Generations:
     async def activate(self, generation_id: int) -> Generation:
         """Let this one answer, and retire the one that did: at once for every reader. A retired one rolls back.
 
-        Raises NotFound.
+        Raises NotFound, and InvalidInput for a dropped one.
         """
         async with self._database.session() as session:
-            await session.execute(_ONE_AT_A_TIME)
-            row = await session.get(GenerationRow, generation_id)
-            if row is None:
-                raise NotFound("generation", str(generation_id))
+            row = await _locked(session, generation_id)
+            if row.state == "dropped":
+                raise InvalidInput("", row.number, f"generation {row.number} of {row.index_name} has been dropped")
             await session.execute(
                 update(GenerationRow)
                 .where(
@@ -101,6 +104,18 @@ class Generations:
                 .values(state="retired")
             )
             row.state = "active"
+            return _generation(row)
+
+    async def drop(self, generation_id: int) -> Generation:
+        """From here on nothing of it can be activated; its row stays, and its number is not used again.
+
+        Raises NotFound, and InvalidInput for the one that answers.
+        """
+        async with self._database.session() as session:
+            row = await _locked(session, generation_id)
+            if row.state == "active":
+                raise InvalidInput("", row.number, f"generation {row.number} of {row.index_name} answers: switch first")
+            row.state = "dropped"
             return _generation(row)
 
     async def list(self) -> list[Generation]:
@@ -114,6 +129,14 @@ _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")
 """Readers go on; who would take the same number or retire the same generation waits."""
 
 
+async def _locked(session: AsyncSession, generation_id: int) -> GenerationRow:
+    await session.execute(_ONE_AT_A_TIME)
+    row = await session.get(GenerationRow, generation_id)
+    if row is None:
+        raise NotFound("generation", str(generation_id))
+    return row
+
+
 def _generation(row: GenerationRow) -> Generation:
     return Generation(
         row.id,
@@ -124,4 +147,5 @@ def _generation(row: GenerationRow) -> Generation:
         row.dimension,
         GenerationState(row.state),
         row.settings,
+        row.created_at,
     )

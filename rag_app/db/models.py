@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0004"
+REVISION = "0005"
 """The migration that these models describe: a server refuses a database at another one."""
 
 
@@ -101,7 +101,7 @@ class GenerationRow(Base):
             postgresql_where=text("state = 'active'"),
         ),
         CheckConstraint("store IN ('postgres', 'qdrant')", name="store"),
-        CheckConstraint("state IN ('building', 'active', 'retired')", name="state"),
+        CheckConstraint("state IN ('building', 'active', 'retired', 'dropped')", name="state"),
         CheckConstraint("dimension > 0", name="dimension"),
     )
 

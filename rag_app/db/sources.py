@@ -3,6 +3,7 @@
 A vector store cannot take part in our transactions, so each change is written down before it is made there:
 
     write     begin -> the store's chunks -> finish                 killed between: `unfinished` names it
+    rebuild   claim -> the store's chunks -> finish                 killed between: `lacking` counts it
     delete    mark_deleting -> the store's chunks go -> forget      killed between: `deleting` names it
 
 Writing acts for the organization as a whole (`operator` in `rag_app.db.session`): it also touches private sources.
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from sqlalchemy import (
@@ -26,6 +27,7 @@ from sqlalchemy import (
     delete,
     func,
     literal,
+    or_,
     select,
     text,
     tuple_,
@@ -33,14 +35,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.orm import InstrumentedAttribute, undefer
 from sqlalchemy.types import Uuid
 
 from rag_app.db.models import SourceBuildRow, SourceRow
 from rag_app.db.session import Database
-from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, Visibility
+
+Selected = TypeVar("Selected", bound=tuple[Any, ...])
 
 Passages = Sequence[Mapping[str, Any]]
 """A source's normalised content as JSON: what an index can be rebuilt from without the file."""
@@ -72,11 +76,30 @@ class SourceLedger:
     async def writing(self, org_id: UUID, index: str) -> AsyncIterator[None]:
         """Hold the one right to write this organization's sources in this index; wait until it is free.
 
-        It is a lock of a database session: freed at exit, or when the process dies. Behind a connection pooler it
-        needs session pooling.
+        Meanwhile no generation of the index is switched to. It is a lock of a database session: freed at exit, or
+        when the process dies. Behind a connection pooler it needs session pooling.
         """
         async with self._database.dedicated() as connection:
-            await connection.execute(_LOCK, {"name": f"rag_app/write/{org_id}/{index}"})
+            names = {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"}
+            await connection.execute(_LOCK_TO_WRITE, names)
+            yield
+
+    @asynccontextmanager
+    async def switching(self, index: str) -> AsyncIterator[None]:
+        """Wait until nobody writes in this index, and let nobody begin; a lock as `writing` has it."""
+        async with self._database.dedicated() as connection:
+            await connection.execute(_LOCK, {"name": f"rag_app/switch/{index}"})
+            yield
+
+    @asynccontextmanager
+    async def rebuilding(self, index: str) -> AsyncIterator[None]:
+        """Be the only one that makes or drops generations of this index; a lock as `writing` has it.
+
+        Raises Misconfigured where another process does.
+        """
+        async with self._database.dedicated() as connection:
+            if not await connection.scalar(_TRY_LOCK, {"name": f"rag_app/rebuild/{index}"}):
+                raise Misconfigured(f"another command rebuilds, switches or drops a generation of {index}: wait for it")
             yield
 
     async def begin(self, source: Source, content: Passages, generation_id: int) -> None:
@@ -89,7 +112,8 @@ class SourceLedger:
         From here on `visible` gives the new version. A source that was being deleted is back.
         All or nothing. Raises InvalidInput for a site of another organization, a private source without an owner,
         an organization or owner that does not exist, text with a NUL in it; also where visibility "global" and the
-        public organization do not come together.
+        public organization do not come together. Raises Misconfigured where the generation answers no longer: what
+        is written there now would be missing in the one that does.
         """
         if not batch:
             return
@@ -106,6 +130,9 @@ class SourceLedger:
         scope = _organizations_of(source for source, _ in batch)
         try:
             async with self._database.scoped(scope, operator=True) as session:
+                gone = await session.scalar(_NO_LONGER, {"generation": generation_id})
+                if gone is not None:
+                    raise Misconfigured(f"index {gone} has been switched to another generation: run the command again")
                 await session.execute(_UPSERT_SOURCE, [_values(source, content) for source, content in batch])
                 await session.execute(_UPSERT_BUILD, builds)
         except DBAPIError as error:
@@ -131,6 +158,17 @@ class SourceLedger:
                     for source, chunks in batch
                 ],
             )
+
+    async def claim_many(self, batch: Sequence[Source], generation_id: int) -> set[UUID]:
+        """Write down that these sources, one organization's, are about to be written from the content kept here.
+
+        Those that have changed or gone since they were read are left out of what is returned.
+        """
+        if not batch:
+            return set()
+        async with self._database.scoped(_organizations_of(batch), operator=True) as session:
+            read = {"ids": [source.id for source in batch], "versions": [source.version for source in batch]}
+            return {*await session.scalars(_CLAIM, {"generation": generation_id, **read})}
 
     async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
         """From here on nobody sees these sources, and no build of them counts as complete."""
@@ -187,6 +225,14 @@ class SourceLedger:
             pairs = select(SourceRow.org_id, SourceRow.index_name).where(SourceRow.deleted_at.is_not(None)).distinct()
             return [(org_id, index) for org_id, index in await session.execute(pairs)]
 
+    async def holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
+        """The generations in whose stores chunks of these sources may stand."""
+        builds = select(SourceBuildRow.generation_id).where(
+            SourceBuildRow.org_id == org_id, _in(SourceBuildRow.source_id, source_ids)
+        )
+        async with self._database.scoped(_organization(org_id), operator=True) as session:
+            return {*await session.scalars(builds.distinct())}
+
     async def of_origin(self, org_id: UUID, index: str, origin: str) -> list[UUID]:
         """The sources that were read from this file."""
         return await self._ids(
@@ -197,6 +243,55 @@ class SourceLedger:
         statement = statement.where(SourceRow.org_id == org_id, SourceRow.index_name == index)
         async with self._database.scoped(_organization(org_id), operator=True) as session:
             return [*await session.scalars(statement.order_by(SourceRow.id))]
+
+    # -- what a rebuild asks
+
+    async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
+        """How many sources of each organization the generation does not hold as they are now; none: no entry."""
+        counted = _lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(SourceRow.org_id)
+        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
+            return dict((await session.execute(counted)).tuples().all())
+
+    async def next_lacking(
+        self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
+    ) -> Sequence[tuple[Source, Passages]]:
+        """The first of those sources by id, from `after` on, with their content."""
+        page = _lacking(select(SourceRow), index, generation_id).where(SourceRow.org_id == org_id, SourceRow.id > after)
+        page = page.options(undefer(SourceRow.content)).order_by(SourceRow.id).limit(limit)
+        async with self._database.scoped(_organization(org_id), operator=True) as session:
+            return [(_source(row), row.content) for row in await session.scalars(page)]
+
+    async def outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
+        """Sources of which another version than the present one may stand in the generation."""
+        builds = (
+            select(SourceRow.id)
+            .join(SourceBuildRow, _build_in(generation_id))
+            .where(SourceRow.org_id == org_id, _NOT_CURRENT)
+        )
+        async with self._database.scoped(_organization(org_id), operator=True) as session:
+            return [*await session.scalars(builds)]
+
+    async def forget_builds(
+        self, organizations: Collection[UUID], generation_id: int, source_ids: Collection[UUID] | None = None
+    ) -> None:
+        """These sources, or none at all, stand in the generation any longer."""
+        gone = delete(SourceBuildRow).where(SourceBuildRow.generation_id == generation_id)
+        if source_ids is not None:
+            gone = gone.where(_in(SourceBuildRow.source_id, source_ids))
+        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
+            await session.execute(gone)
+
+    async def totals(self, organizations: Collection[UUID]) -> dict[int, tuple[int, int, int]]:
+        """Of each generation: sources that stand in it, their chunks, and sources that are being written."""
+        ready = SourceBuildRow.state == "ready"
+        counted = select(
+            SourceBuildRow.generation_id,
+            func.count().filter(ready),
+            func.coalesce(func.sum(SourceBuildRow.chunks).filter(ready), 0),
+            func.count().filter(~ready),
+        ).group_by(SourceBuildRow.generation_id)
+        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
+            return {row[0]: (row[1], row[2], row[3]) for row in await session.execute(counted)}
 
     # -- reading
 
@@ -251,6 +346,20 @@ class SourceLedger:
 
 _PAGE = 500
 _LOCK = text("SELECT pg_advisory_lock(hashtextextended(:name, 0))")
+_TRY_LOCK = text("SELECT pg_try_advisory_lock(hashtextextended(:name, 0))")
+_LOCK_TO_WRITE = text(
+    "SELECT pg_advisory_lock_shared(hashtextextended(:shared, 0)), pg_advisory_lock(hashtextextended(:name, 0))"
+)
+_NO_LONGER = text("SELECT index_name FROM generations WHERE id = :generation AND state IN ('retired', 'dropped')")
+_CLAIM = text(
+    "INSERT INTO source_builds (generation_id, source_id, org_id, version, state)"
+    " SELECT :generation, s.id, s.org_id, s.version, 'writing' FROM sources s"
+    " JOIN unnest(CAST(:ids AS uuid[]), CAST(:versions AS text[])) AS read (id, version) USING (id, version)"
+    " WHERE s.deleted_at IS NULL"
+    " ON CONFLICT (generation_id, source_id) DO UPDATE"
+    " SET version = excluded.version, state = excluded.state, updated_at = now() RETURNING source_id"
+)
+_NOT_CURRENT = or_(SourceBuildRow.state != "ready", SourceBuildRow.version != SourceRow.version)
 
 _KEPT = {"id", "created_at", "updated_at", "deleted_at"}
 _new_source = insert(SourceRow)
@@ -313,6 +422,14 @@ def _in(column: InstrumentedAttribute[UUID], ids: Collection[UUID]) -> ColumnEle
 
 def _build_in(generation_id: int) -> ColumnElement[bool]:
     return and_(SourceBuildRow.source_id == SourceRow.id, SourceBuildRow.generation_id == generation_id)
+
+
+def _lacking(statement: Select[Selected], index: str, generation_id: int) -> Select[Selected]:
+    return statement.outerjoin(SourceBuildRow, _build_in(generation_id)).where(
+        SourceRow.index_name == index,
+        SourceRow.deleted_at.is_(None),
+        or_(SourceBuildRow.source_id.is_(None), _NOT_CURRENT),
+    )
 
 
 def _seen_by(scope: Scope) -> list[ColumnElement[bool]]:

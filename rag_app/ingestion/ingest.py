@@ -6,7 +6,7 @@ again ends where an undisturbed one does.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -66,6 +66,9 @@ class Summary:
     failed: list[UnreadableDocument] = field(default_factory=list)
 
 
+Erase = Callable[[Collection[UUID]], Awaitable[None]]
+"""Takes the chunks of these sources out of every generation that holds some."""
+
 Progress = Callable[[Path, Summary], None]
 """Called after each file, and after each batch of a large one."""
 
@@ -82,10 +85,11 @@ class Ingestor:
 
     def __init__(
         self, spec: IndexSpec, generation_id: int, store: ScopedStore, ledger: Ledger, embedder: BaseEmbedding,
-        target: Target,
+        target: Target, erase: Erase,
     ) -> None:  # fmt: skip
         self._spec, self._generation, self._store, self._ledger = spec, generation_id, store, ledger
-        self._embedder, self._target, self._chunker = embedder, target, Chunker(spec.chunking)
+        self._embedder, self._target, self._erase = embedder, target, erase
+        self._chunker = Chunker(spec.chunking)
 
     async def ingest(
         self, paths: Iterable[Path], *, base: Path, progress: Progress = lambda path, summary: None
@@ -102,11 +106,11 @@ class Ingestor:
         return summary
 
     async def delete(self, source_ids: Collection[UUID]) -> None:
-        """These sources of the organization never answer again, in the store and in the ledger."""
+        """These sources of the organization never answer again, in whatever generation, and the ledger forgets them."""
         if source_ids:
             async with self._ledger.writing(self._target.org_id, self._spec.name):
                 await self._ledger.mark_deleting(self._target.org_id, source_ids)
-                await self._store.write([], replacing=list(source_ids))
+                await self._erase(source_ids)
                 await self._ledger.forget(self._target.org_id, source_ids)
 
     async def finish_deletions(self) -> None:
@@ -165,11 +169,7 @@ class Ingestor:
             _Work(source, document.passages, await asyncio.to_thread(self._chunker.split, source, document.passages))
             for source, document in changed
         ]
-        nodes = [node for each in work for node in each.nodes]
-        for node, vector in zip(
-            nodes, await embed_texts(self._embedder, [searchable_text(node) for node in nodes]), strict=True
-        ):
-            node.embedding = vector
+        await embed_nodes(self._embedder, [node for each in work for node in each.nodes])
         return work
 
     async def _write(self, work: list[_Work], summary: Summary) -> None:
@@ -190,6 +190,13 @@ class Ingestor:
         summary.updated += known
         summary.unchanged += len(work) - len(todo)
         summary.chunks += len(nodes)
+
+
+async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode]) -> None:
+    """Give each chunk its vector. Raises EmbeddingFailed."""
+    vectors = await embed_texts(embedder, [searchable_text(node) for node in nodes])
+    for node, vector in zip(nodes, vectors, strict=True):
+        node.embedding = vector
 
 
 def _is_current(source: Source, builds: Mapping[UUID, Build]) -> bool:

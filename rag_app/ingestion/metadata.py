@@ -66,6 +66,12 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
     return _with_version(source, document)
 
 
+def under(source: Source, spec: IndexSpec) -> Source:
+    """The source with the metadata that `spec` declares now, in its types. Raises InvalidInput for a value that is not."""
+    said = {key: source.metadata[key] for key in spec.fields if key in source.metadata}
+    return replace(source, metadata={key: _value(key, spec.fields[key], value) for key, value in said.items()})
+
+
 def _value(name: str, kind: FieldType, value: object) -> MetadataValue:
     if kind is FieldType.TAGS:
         tags = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]

@@ -32,7 +32,11 @@ class Chunk:
 
     @property
     def distance(self) -> float:
-        """Cosine distance of chunk and question: 0..2."""
+        """Cosine distance of chunk and question: 0..2.
+
+        >>> Chunk("c-1", "product", "p-1", "Over-ear.", similarity=1.0).distance
+        0.0
+        """
         return 2 * (1 - self.similarity)
 
 

@@ -20,6 +20,10 @@ class ContextBlock:
 
     `text` is that of the chunks `chunk_ids`; nothing in it can pose as another block. `similarity` (0..1) is the best
     chunk's. `source_updated_at` is ISO 8601.
+
+    >>> block = ContextBlock(1, "policy", "returns", "30 days.", 0.8, ("c-2",), title="Returns")
+    >>> f"[Source {block.number}] {block.title}: {block.text}"
+    '[Source 1] Returns: 30 days.'
     """
 
     number: int
@@ -34,12 +38,23 @@ class ContextBlock:
 
     @property
     def quoted(self) -> str:
-        """As a prompt shows it: a header, and the text with each line quoted."""
+        """As a prompt shows it: a header, and the text with each line quoted.
+
+        >>> print(ContextBlock(1, "policy", "returns", "30 days.", 0.8, ("c-2",), title="Returns").quoted)
+        [Source 1] (Similarity: 0.80)
+        Title: Returns | Type: Policy
+        ---
+        > 30 days.
+        """
         return _shown(self.number, self, self.text).text
 
     @property
     def tokens(self) -> int:
-        """What `quoted` costs, by the bundled tokenizer."""
+        """What `quoted` costs, by the bundled tokenizer.
+
+        >>> ContextBlock(1, "policy", "returns", "30 days.", 0.8, ("c-2",), title="Returns").tokens
+        25
+        """
         return context.count_tokens(self.quoted)
 
 

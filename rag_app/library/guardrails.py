@@ -17,6 +17,11 @@ class RetrievalPolicy:
     With `explicit_allowlist_required` every retrieval is filtered by a list: the request's, or, where it names none,
     this one; another type is refused. Without, a request may name any type that its index declares, and gets all of
     them where it names none.
+
+    >>> RetrievalPolicy(allowed_source_types=("policy",)).explicit_allowlist_required
+    True
+    >>> DEFAULT_POLICY.allowed_source_types
+    ('product', 'page', 'policy')
     """
 
     allowed_source_types: tuple[str, ...] = SOURCE_TYPES
@@ -45,7 +50,10 @@ def create_permissive_policy() -> RetrievalPolicy:
 
 
 def sanitize_source_types(source_types: Iterable[str], allowed: Iterable[str] = SOURCE_TYPES) -> list[str]:
-    """Those that are allowed, each once, in their order. Nothing may be left: an empty list retrieves nothing.
+    """Those that are allowed, each once, in their order.
+
+    Nothing may be left, and a retrieval refuses an empty list with InvalidInput: it never comes to mean all types.
+    Raises InvalidInput itself for a single text, and for what is no list of texts.
 
     >>> sanitize_source_types(["product", "blog", "product", "page"])
     ['product', 'page']

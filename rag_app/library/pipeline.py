@@ -25,7 +25,12 @@ _PREVIEW = 2400  # and of the prompt
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The same prompt as one text and as chat messages."""
+    """The same prompt as one text and as chat messages.
+
+    >>> prompts = Prompts(assemble_prompt([], "Hello!"), assemble_chat_prompt([], "Hello!"))
+    >>> prompts.single.endswith(prompts.chat[-1]["content"])
+    True
+    """
 
     single: str
     chat: list[Message]
@@ -36,6 +41,12 @@ class PipelineResult:
     """What was retrieved, what of it a model reads, what an answer can point at, and the prompts.
 
     `context_blocks[n - 1]` is what `[Source n]` in an answer stands for.
+
+    >>> found = [Chunk("c-2", "policy", "returns", "30 days.", 0.8, title="Returns")]
+    >>> blocks = build_context_blocks(found)
+    >>> prompts = Prompts(assemble_prompt(blocks, "Hello!"), assemble_chat_prompt(blocks, "Hello!"))
+    >>> PipelineResult(found, blocks, build_evidence(blocks), prompts).evidence[0].title
+    'Returns'
     """
 
     chunks: list[Chunk]

@@ -16,7 +16,11 @@ from rag_app.resources import resource_folder
 
 
 class Message(TypedDict):
-    """As the chat endpoints of models take it."""
+    """As the chat endpoints of models take it.
+
+    >>> Message(role="user", content="Do you sell headphones?")
+    {'role': 'user', 'content': 'Do you sell headphones?'}
+    """
 
     role: Literal["system", "user", "assistant"]
     content: str

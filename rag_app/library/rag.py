@@ -54,6 +54,14 @@ class Rag:
     Everywhere: `organization`, `user` and `site` are names or ids; with a user, that user's private sources are seen
     too; with a site, nothing but that site's. `filters` are written as on the command line ("lang=fr",
     "date>=2026-01-01"); docs/filters.md has them all. Raises NotFound and InvalidInput for what there is not.
+
+    Example:
+
+        async with rag_app.open() as rag:
+            assert isinstance(rag, rag_app.Rag)
+            eu = {"index": "store_catalogue", "organization": "aurora", "site": "eu"}
+            for hit in await rag.search("How long is the warranty?", **eu, filters=["source_type=policy"], top_k=3):
+                print(hit.relevance, hit.title)
     """
 
     def __init__(self, application: Application) -> None:
@@ -63,7 +71,14 @@ class Rag:
         self, question: str, *, index: str, organization: str, user: str | None = None, site: str | None = None,
         filters: Sequence[str] = (), top_k: int = 8, mode: str = "hybrid",
     ) -> tuple[Hit, ...]:  # fmt: skip
-        """Hits, best first. `mode`: hybrid, dense or text."""
+        """Hits, best first. `mode`: hybrid, dense or text.
+
+        Example:
+
+            async with rag_app.open() as rag:
+                hits = await rag.search("wireless headphones", index="store_catalogue", organization="aurora", top_k=3)
+                assert 0 < len(hits) <= 3
+        """
         scope = await scope_of(self.application, organization, user, site)
         return await self.application.pipeline.search(index, question_of(question, top_k, mode, list(filters)), scope)
 
@@ -71,7 +86,17 @@ class Rag:
         self, question: str, *, index: str, organization: str, user: str | None = None, site: str | None = None,
         filters: Sequence[str] = (), top_k: int | None = None, mode: str = "hybrid",
     ) -> Answer:  # fmt: skip
-        """An answer with verified citations, or a refusal (`answer.refused`)."""
+        """An answer with verified citations, or a refusal (`answer.refused`).
+
+        Example:
+
+            async with rag_app.open() as rag:
+                answer = await rag.ask(
+                    "How long is the warranty?", index="store_catalogue", organization="aurora", site="eu"
+                )
+                assert not answer.refused
+                print(answer.text, [citation.hit.title for citation in answer.citations])
+        """
         scope = await scope_of(self.application, organization, user, site)
         capability = capability_for(find_index(self.application.indexes, index).name)
         asked = question_of(question, top_k or capability.top_k, mode, list(filters))
@@ -81,7 +106,15 @@ class Rag:
         self, *, index: str, organization: str, user: str | None = None, site: str | None = None,
         filters: Sequence[str] = (), top_k: int | None = None, mode: str = "hybrid",
     ) -> CapabilityEngine:  # fmt: skip
-        """The index's LlamaIndex query engine: `response = await engine.aquery("...")`, `response.source_nodes`."""
+        """The index's LlamaIndex query engine.
+
+        Example:
+
+            async with rag_app.open() as rag:
+                engine = await rag.engine(index="store_catalogue", organization="aurora", site="eu")
+                response = await engine.aquery("How long is the warranty?")
+                print(response, len(response.source_nodes))
+        """
         scope = await scope_of(self.application, organization, user, site)
         capability = capability_for(find_index(self.application.indexes, index).name)
         asked = question_of("?", top_k or capability.top_k, mode, list(filters))
@@ -91,7 +124,15 @@ class Rag:
         self, *, index: str, organization: str, user: str | None = None, site: str | None = None,
         filters: Sequence[str] = (), top_k: int = 8, mode: str = "hybrid",
     ) -> ChunkRetriever:  # fmt: skip
-        """The LlamaIndex retriever: `nodes = await retriever.aretrieve("...")`."""
+        """The LlamaIndex retriever.
+
+        Example:
+
+            async with rag_app.open() as rag:
+                retriever = await rag.retriever(index="store_catalogue", organization="aurora", top_k=3)
+                nodes = await retriever.aretrieve("How long is the warranty?")
+                assert 0 < len(nodes) <= 3
+        """
         scope = await scope_of(self.application, organization, user, site)
         return await self.application.pipeline.retriever(index, question_of("?", top_k, mode, list(filters)), scope)
 
@@ -99,19 +140,44 @@ class Rag:
         self, *paths: Path | str, index: str, organization: str, base: Path | str = ".", site: str | None = None,
         owner: str | None = None, visibility: str | None = None, **metadata: object,
     ) -> Summary:  # fmt: skip
-        """Read files and folders into an index; what could not be read is in the summary, with reasons."""
+        """Read files and folders into an index; what could not be read is in the summary, with reasons.
+
+        Example:
+
+            from pathlib import Path
+
+            Path("returns.md").write_text("What was bought can be returned for 30 days.", "utf-8")
+            async with rag_app.open() as rag:
+                await rag.create_organization("meadow")
+                where = {"index": "store_catalogue", "organization": "meadow"}
+                summary = await rag.ingest("returns.md", **where, source_type="policy")
+                assert summary.added == 1 and not summary.failed
+        """
         spec = find_index(self.application.indexes, index)
         target = await target_of(self.application, organization, site, owner, visibility, metadata)
         ingestor = await self.application.ingestor(spec, target)
         return await ingestor.ingest([Path(path) for path in paths], base=Path(base))
 
     async def create_organization(self, slug: str, name: str | None = None) -> str:
-        """Make an organization; its id. Raises InvalidInput where the slug is taken."""
+        """Make an organization; its id. Raises InvalidInput where the slug is taken.
+
+        Example:
+
+            async with rag_app.open() as rag:
+                print(await rag.create_organization("meadow", "Meadow, the garden shop"))
+        """
         made = await self.application.people.create_organization(slug, name or slug)
         return str(made.id)
 
     async def create_site(self, organization: str, name: str) -> str:
-        """Make a site of an organization; its id. Raises NotFound, and InvalidInput where the name is taken."""
+        """Make a site of an organization; its id. Raises NotFound, and InvalidInput where the name is taken.
+
+        Example:
+
+            async with rag_app.open() as rag:
+                await rag.create_organization("meadow")
+                print(await rag.create_site("meadow", "north"))
+        """
         owner = await self.application.people.organization(organization)
         made = await self.application.people.create_site(owner.id, name)
         return str(made.id)

@@ -54,17 +54,25 @@ class PostgresBackend:
         return PostgresStore.of(self, spec, generation, scope)
 
     async def create(self, owner_dsn: str, spec: IndexSpec, generation: str, dimension: int) -> None:
-        """Make the generation's tables, as the role that owns the schema."""
-        with postgres_failures():
-            owner = await asyncpg.connect(plain_dsn(owner_dsn))
-            try:
-                async with owner.transaction():
-                    await owner.execute(create_statements(spec, generation, dimension))
-            finally:
-                await owner.close()
+        """Make the generation's tables, as the role that owns the schema; what was there of it before goes."""
+        statements = create_statements(spec, generation, dimension)
+        await self._as_owner(owner_dsn, drop_statements(generation) + statements)
+
+    async def drop(self, owner_dsn: str, generation: str) -> None:
+        """Take the generation's tables away, if they are there."""
+        await self._as_owner(owner_dsn, drop_statements(generation))
 
     async def close(self) -> None:
         await self._pool.close()
+
+    async def _as_owner(self, dsn: str, statements: str) -> None:
+        with postgres_failures():
+            owner = await asyncpg.connect(plain_dsn(dsn))
+            try:
+                async with owner.transaction():
+                    await owner.execute(statements)
+            finally:
+                await owner.close()
 
     @asynccontextmanager
     async def transaction(self, scope: Scope, *, operator: bool = False) -> AsyncIterator[asyncpg.Connection]:
@@ -268,6 +276,12 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
         INSERT INTO {t}_totals VALUES (0);
         {policies}
         {_READERS.format(t=t, function=function) if (function := _FUNCTIONS.get(spec.name)) else ""}"""
+
+
+def drop_statements(generation: str) -> str:
+    """The DDL that takes a generation's tables away."""
+    names = ("vectors", "postings", "terms", "totals", "chunks")  # vectors refer to chunks
+    return "".join(f"DROP TABLE IF EXISTS {generation}_{name};" for name in names)
 
 
 _FUNCTIONS = {"org_knowledge": "rag_match", "store_catalogue": "match_embeddings", "marketplace": "search_rag_context"}

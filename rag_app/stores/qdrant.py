@@ -82,9 +82,8 @@ class QdrantBackend:
         return QdrantStore.of(self, spec, generation, scope)
 
     async def create(self, owner_dsn: str, spec: IndexSpec, generation: str, dimension: int) -> None:
-        """Make the generation's collection with its payload indexes."""
-        if await self.call("collection_exists", generation):
-            await self.call("delete_collection", generation)  # left by a creation that did not finish
+        """Make the generation's collection with its payload indexes; what was there of it before goes."""
+        await self.drop(owner_dsn, generation)
         await self.call(
             "create_collection",
             generation,
@@ -100,6 +99,11 @@ class QdrantBackend:
         for name, kind in spec.all_fields.items():
             if name != "org_id":
                 await self.call("create_payload_index", generation, _key(name), _INDEXES[kind])
+
+    async def drop(self, owner_dsn: str, generation: str) -> None:
+        """Take the generation's collection away, if it is there."""
+        if await self.call("collection_exists", generation):
+            await self.call("delete_collection", generation)
 
     @property
     def local(self) -> bool:

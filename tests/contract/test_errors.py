@@ -60,6 +60,8 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
         ({**ASK, "filters": {"org_id": "acme"}}, "filters.org_id", "UUID"),
         ({**ASK, "filters": {"date_from": "yesterday"}}, "filters.date_from", "ISO 8601"),
         ({**ASK, "filters": {"date_to": "2025-02-30"}}, "filters.date_to", "ISO 8601"),
+        ({**ASK, "filters": {"date_from": "0001-01-01T00:00:00+14:00"}}, "filters.date_from", "ISO 8601"),
+        ({**ASK, "filters": {"date_to": "9999-12-31T23:59:59-01:00"}}, "filters.date_to", "ISO 8601"),
         ({**ASK, "filters": {"date_to": 1735689600}}, "filters.date_to", "ISO 8601"),
     ],
 )

@@ -246,8 +246,10 @@ def test_null_is_the_same_as_absent(
     assert (question.top_k, question.threshold, question.filters) == (limit, least, ())
 
 
-@both
-@pytest.mark.parametrize(("limit", "fetch"), [(1, 20), (10, 20), (11, 22), (50, 100)])
+@pytest.mark.parametrize(
+    ("path", "limit", "fetch"),
+    [(ASK, 1, 20), (ASK, 10, 20), (ASK, 11, 22), (ASK, 50, 100), (SEARCH, 1, 100), (SEARCH, 50, 100)],
+)
 def test_more_is_retrieved_than_wanted(
     path: str, limit: int, fetch: int, client: httpx.Client, backstage: Backstage
 ) -> None:

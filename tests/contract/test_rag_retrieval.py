@@ -179,6 +179,24 @@ def test_all_filters_become_conditions(client: httpx.Client, backstage: Backstag
 
 
 @pytest.mark.parametrize(
+    ("written", "moment"),
+    [
+        ("2025-01-01t00:00:00z", "2025-01-01T00:00:00+00:00"),
+        ("2025-01-01T00:00:00", "2025-01-01T00:00:00+00:00"),
+        ("2025-01-01T01:00:00.5+01:00", "2025-01-01T00:00:00.500000+00:00"),
+        ("0001-01-01T14:00:00+14:00", "0001-01-01T00:00:00+00:00"),
+        ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59+00:00"),
+        ("9999-12-31", "9999-12-31"),
+    ],
+)
+def test_moments_may_be_written_as_rfc_3339_has_them(
+    written: str, moment: str, client: httpx.Client, backstage: Backstage
+) -> None:
+    assert client.post("/api/rag/search", json={**ASK, "filters": {"date_from": written}}).status_code == 200
+    assert backstage.pipeline.asked[0][1].filters == (Condition("date", Operator.GTE, moment),)
+
+
+@pytest.mark.parametrize(
     "body",
     [
         ASK,
@@ -302,17 +320,26 @@ def test_nothing_at_all_found_is_insufficient_context(client: httpx.Client, back
     assert body["context_used"] == {"chunks_retrieved": 0, "unique_sources": 0, "avg_relevance": 0.0}
 
 
-def test_citations_are_one_a_source_its_best_and_at_most_five(client: httpx.Client, backstage: Backstage) -> None:
-    source = uuid4()
-    weak, strong = hit(0.6, source), hit(0.9, source)
-    others = [hit(0.7) for _ in range(5)]
-    cited = [Citation(number, each, f"quote {number}") for number, each in enumerate([weak, strong, *others], 1)]
-    backstage.pipeline.given = answered(weak, strong, *others, cited=tuple(cited))
+def test_a_citation_is_as_relevant_as_the_best_chunk_of_its_source(client: httpx.Client, backstage: Backstage) -> None:
+    source, elsewhere = uuid4(), uuid4()
+    quoted, best, lone = hit(0.35, source, page=3), hit(0.61, source, page=1), hit(0.5, elsewhere)
+    cited = Citation(1, quoted, "so it says on page 3"), Citation(2, replace(lone, score=0.9), "of no hit")
+    backstage.pipeline.given = answered(best, quoted, lone, cited=cited)
 
     citations = client.post("/api/rag/answer", json=ASK).json()["citations"]
 
-    assert [each["snippet"] for each in citations] == ["quote 2", "quote 3", "quote 4", "quote 5", "quote 6"]
-    assert len({each["source_id"] for each in citations}) == 5
+    assert [(each["snippet"], each["relevance_score"], each["meta"].get("page")) for each in citations] == [
+        ("so it says on page 3", 0.61, 3),
+        ("of no hit", 0.9, None),
+    ]
+
+
+def test_citations_are_at_most_five(client: httpx.Client, backstage: Backstage) -> None:
+    hits = [hit(0.7) for _ in range(6)]
+    cited = [Citation(number, each, f"quote {number}") for number, each in enumerate(hits, 1)]
+    backstage.pipeline.given = answered(*hits, cited=tuple(cited))
+    citations = client.post("/api/rag/answer", json=ASK).json()["citations"]
+    assert [each["snippet"] for each in citations] == ["quote 1", "quote 2", "quote 3", "quote 4", "quote 5"]
 
 
 def test_snippets_of_a_refusal_are_at_most_five(client: httpx.Client, backstage: Backstage) -> None:

@@ -169,7 +169,16 @@ def test_as_many_as_metrics_need_are_retrieved_and_as_many_as_asked_for_returned
         assert [result["chunk_id"] for result in body["results"]] == [
             str(each.chunk_id) for each in backstage.pipeline.hits[:top_k]
         ]
-    assert {question.top_k for _, question, _ in backstage.pipeline.asked} == {fetched}
+    assert {(question.top_k, question.fetch) for _, question, _ in backstage.pipeline.asked} == {(fetched, None)}
+
+
+@pytest.mark.parametrize(("threshold", "fetch"), [(None, None), (0, None), (0.01, 100), (1, 100)])
+def test_what_a_threshold_cuts_makes_room_for_what_follows(
+    threshold: float | None, fetch: int | None, key: httpx.Client, backstage: Backstage
+) -> None:
+    assert key.post(QUERY, json={**ASK, "threshold": threshold}).status_code == 200
+    [(_, question, _)] = backstage.pipeline.asked
+    assert (question.threshold, question.top_k, question.fetch) == (threshold or None, 10, fetch)
 
 
 def test_the_fused_order_is_kept_and_scores_stay_between_0_and_1(key: httpx.Client, backstage: Backstage) -> None:
@@ -433,10 +442,16 @@ def test_a_collection_goes_by_its_alias_and_its_name(key: httpx.Client, backstag
 
 @pytest.mark.parametrize(("path", "body"), [(QUERY, ASK), (VALIDATE, {"queries": [{**ASK, "expected_chunks": ["x"]}]})])
 def test_an_unknown_collection_and_one_that_the_key_is_not_bound_to(
-    path: str, body: dict[str, Any], key: httpx.Client, backstage: Backstage
+    path: str, body: dict[str, Any], key: httpx.Client, backstage: Backstage, validator: Validate
 ) -> None:
-    problem(key.post(path, json={**body, "collection_name": "boook"}), 404, "COLLECTION_NOT_FOUND")
     problem(key.post(path, json=body, headers=as_key(ONE_INDEX)), 404, "COLLECTION_NOT_FOUND")
+    for name in ("boook", "", "x" * 101, "x" * 100_000, "\0"):
+        response = key.post(path, json={**body, "collection_name": name})
+        error = problem(response, 404, "COLLECTION_NOT_FOUND")
+        assert error["details"]["field"] == "collection_name" and error["message"].startswith("collection_name: no ")
+        assert error["details"]["value"] == (name if len(name) < 200 else name[:200] + "...")
+        assert len(response.content) < 1000
+        validator(response)
     assert not backstage.pipeline.asked
 
 
@@ -492,7 +507,6 @@ CASE = {**ASK, "expected_chunks": ["x"]}
         (QUERY, {**ASK, "threshold": -0.1}, "threshold", -0.1, "from 0 to 1"),
         (QUERY, {**ASK, "threshold": 1.01}, "threshold", 1.01, "from 0 to 1"),
         (QUERY, {**ASK, "threshold": "0.5"}, "threshold", "0.5", "from 0 to 1"),
-        (QUERY, {**ASK, "collection_name": ""}, "collection_name", "", "name of a collection"),
         (QUERY, {**ASK, "collection_name": 5}, "collection_name", 5, "name of a collection"),
         (QUERY, {**ASK, "validate": "true"}, "validate", "true", "true or false"),
         (QUERY, {**ASK, "topk": 5}, "topk", 5, "unknown field"),
@@ -563,7 +577,8 @@ def test_without_a_valid_key(
 
 
 def test_no_such_path_method_size_or_type(key: httpx.Client) -> None:
-    problem(key.post("/api/v1/retrieval/nothing", json=ASK), 404, "NOT_FOUND")
+    for path in ("/api/v1/retrieval/nothing", "/api/v1/retrieval", "/api/v1/nothing", "/api/v1/"):
+        problem(key.post(path, json=ASK), 404, "NOT_FOUND")
     response = key.get(QUERY)
     problem(response, 405, "METHOD_NOT_ALLOWED")
     assert "POST" in response.headers["allow"]

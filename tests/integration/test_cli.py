@@ -131,6 +131,7 @@ def test_help_does_not_wait_for_libraries() -> None:
         "search",
         "ask",
         "sources",
+        "indexes",
         "orgs",
         "keys",
         "token",
@@ -142,7 +143,8 @@ def test_help_does_not_wait_for_libraries() -> None:
 
 COMMANDS = [
     "demo", "serve", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
-    "sources delete", "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site",
+    "sources delete", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
+    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site",
     "keys", "keys create", "keys list", "keys revoke", "token", "evaluate", "doctor",
 ]  # fmt: skip
 

@@ -5,7 +5,7 @@ import pytest
 
 from rag_app.db.generations import Generation, Generations, GenerationState
 from rag_app.db.session import Database
-from rag_app.domain.errors import NotFound
+from rag_app.domain.errors import InvalidInput, NotFound
 
 
 @pytest.fixture
@@ -25,8 +25,9 @@ async def test_a_generation_is_built_then_answers_then_retires(generations: Gene
     index = fresh()
     first = await build(generations, index)
     assert first == Generation(
-        first.id, index, "postgres", 1, "minilm", 384, GenerationState.BUILDING, {"chunking": {"size": 254}}
-    )
+        first.id, index, "postgres", 1, "minilm", 384, GenerationState.BUILDING, {"chunking": {"size": 254}},
+        first.created_at,
+    )  # fmt: skip
     assert first.table_prefix == f"g_{index}_1"
     assert await generations.active(index, "postgres") is None
 
@@ -68,6 +69,19 @@ async def test_an_unknown_generation_is_not_activated(generations: Generations) 
     with pytest.raises(NotFound):
         await generations.activate(2**31 - 1)
     assert await generations.active(index, "postgres") == active
+
+
+async def test_what_answers_is_not_dropped_and_what_is_dropped_does_not_answer(generations: Generations) -> None:
+    index = fresh()
+    first, second = await build(generations, index), await build(generations, index)
+    await generations.activate(first.id)
+    with pytest.raises(InvalidInput, match=r"generation 1 of .* answers: switch first"):
+        await generations.drop(first.id)
+    assert (await generations.drop(second.id)).state is GenerationState.DROPPED
+    with pytest.raises(InvalidInput, match=r"generation 2 of .* has been dropped"):
+        await generations.activate(second.id)
+    assert (await generations.active(index, "postgres")).id == first.id  # type: ignore[union-attr]
+    assert (await build(generations, index)).number == 3
 
 
 async def test_many_at_once_get_a_number_each_and_one_is_active_at_all_times(database_urls: tuple[str, str]) -> None:

@@ -324,7 +324,7 @@ def test_match_embeddings_finds_what_the_pipeline_finds_in_one_site(world: World
                             match_count=1000, tenant_id_param=str(tenant), site_id_param=str(site_id),
                             entity_types=types,
                         )  # fmt: skip
-                        below = {hit.chunk_id: 1 - hit.score for hit in hits if 1 - hit.score < threshold}
+                        below = {hit.chunk_id: 1 - hit.score for hit in hits if 1 - hit.score <= threshold}
                         same_scores({row["id"]: row["distance"] for row in rows}, below)
                         assert [row["distance"] for row in rows] == sorted(row["distance"] for row in rows)
                         assert all(row["tenant_id"] == tenant and row["site_id"] == site_id for row in rows)
@@ -347,7 +347,7 @@ async def test_match_embeddings_gives_the_whole_row(world: World) -> None:
     assert page["source_updated_at"].isoformat() == "2026-02-02T00:00:00+00:00"
     assert len(json.loads(page["embedding"])) == DIMENSION
     best = rows[0]["distance"]
-    for threshold, count in ((best, 0), (best + 1e-9, 1)):
+    for threshold, count in ((best - 1e-9, 0), (best, 1)):
         nearer = await world.rpc(
             world.people["ann"].claims, "match_embeddings", query_embedding=world.vector, match_threshold=threshold,
             match_count=99, tenant_id_param=str(world.a), site_id_param=str(world.sites["a eu"]),
@@ -388,6 +388,7 @@ def test_search_rag_context_gives_the_best_chunk_of_each_source(world: World, ca
                     assert (row["source_type"], row["source_label"]) == (hit.source_type, hit.title)
                     assert (meta["chunk_id"], meta["text"]) == (str(hit.chunk_id), hit.text)
                     assert {name: meta[name] for name in hit.metadata} == dict(hit.metadata)
+                    assert hit.moment is None or meta["date"] == f"{hit.moment:%Y-%m-%dT%H:%M:%SZ}"
                     public = hit.org_id == PUBLIC_ORGANIZATION
                     own = person.id is not None and hit.owner_id == person.id
                     assert row["owner_scope"] == ("user" if own else "global" if public else "team")

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from pydantic.fields import FieldInfo
 
+from rag_app.app import _chat_model, _indexes
 from rag_app.domain.errors import Misconfigured
+from rag_app.retrieval.index import ConfidenceRule
 from rag_app.settings import GROUPS, Settings, example_env, fields, settings_table
 
 ROOT = Path(__file__).parents[2]
@@ -119,6 +121,36 @@ def test_empty_means_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_DATABASE_URL", "")
     settings = Settings()
     assert settings.api.port == 8000 and settings.database.url is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("openai", "gpt-4o-mini"),
+        ("openai_like", "google/gemini-2.5-flash"),
+        ("huggingface", "meta-llama/Llama-3.1-70B-Instruct"),
+    ],
+)
+def test_a_kind_of_model_needs_no_name(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_LLM", kind)
+    model = _chat_model(Settings())
+    assert model is not None and model.name == name
+    said = next(info.description for _, info in fields() if info.alias == "RAG_LLM_MODEL")
+    assert said is not None and name in said
+    monkeypatch.setenv("RAG_LLM_MODEL", "gpt-4.1-mini")
+    named = _chat_model(Settings())
+    assert named is not None and named.name == "gpt-4.1-mini"
+
+
+def test_fixed_thresholds_are_those_of_one_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = _indexes(Settings())
+    monkeypatch.setenv("RAG_CONFIDENCE_HIGH_THRESHOLD", "0.9")
+    fixed = _indexes(Settings())
+    assert fixed["org_knowledge"].confidence == ConfidenceRule(signal="mean5", answer_from=0.6, high=0.9)
+    assert {**fixed, "org_knowledge": None} == {**declared, "org_knowledge": None} and len(fixed) > 1
+    monkeypatch.setenv("RAG_CONFIDENCE_MEDIUM_THRESHOLD", "0.91")
+    with pytest.raises(Misconfigured, match="HIGH_THRESHOLD is below"):
+        _indexes(Settings())
 
 
 def test_a_secret_that_is_given_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

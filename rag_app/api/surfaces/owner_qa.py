@@ -44,6 +44,8 @@ SEARCH_LIMIT, SEARCH_SIMILARITY = 10, 0.3
 ASK_LIMIT, ASK_SIMILARITY = 5, 0.35
 LEAST_FETCHED = 20
 """Chunks that are retrieved before the threshold, however few are wanted: `limit` of them may well lie below it."""
+SEARCH_FETCHED = 100
+"""The same for a search, which is to find what there is; an answer is made from what is nearest in any case."""
 
 EXCERPT = 300
 """Characters of what was found, before it is known what an answer cites."""
@@ -108,11 +110,12 @@ class OwnerSearchRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_o
     min_similarity: MinSimilarity | None = SEARCH_SIMILARITY
 
     def question(self) -> Question:
-        return _question(
-            self.query,
+        return Question(
+            self.query.strip(),
             self.conditions(),
             SEARCH_LIMIT if self.limit is None else self.limit,
-            SEARCH_SIMILARITY if self.min_similarity is None else self.min_similarity,
+            threshold=SEARCH_SIMILARITY if self.min_similarity is None else self.min_similarity,
+            fetch=SEARCH_FETCHED,
         )
 
 
@@ -122,11 +125,13 @@ class OwnerAskRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only
     min_similarity: MinSimilarity | None = ASK_SIMILARITY
 
     def asked(self) -> Question:
-        return _question(
-            self.question,
+        limit = ASK_LIMIT if self.limit is None else self.limit
+        return Question(
+            self.question.strip(),
             self.conditions(),
-            ASK_LIMIT if self.limit is None else self.limit,
-            ASK_SIMILARITY if self.min_similarity is None else self.min_similarity,
+            limit,
+            threshold=ASK_SIMILARITY if self.min_similarity is None else self.min_similarity,
+            fetch=max(LEAST_FETCHED, 2 * limit),
         )
 
 
@@ -298,11 +303,6 @@ SURFACE = Surface(
     credentials=CREDENTIALS,
     kinds=FAILURES,
 )
-
-
-def _question(text: str, filters: Filters, limit: int, min_similarity: float) -> Question:
-    """More is retrieved than wanted: what falls below the threshold makes room for what follows."""
-    return Question(text.strip(), filters, limit, threshold=min_similarity, fetch=max(LEAST_FETCHED, 2 * limit))
 
 
 def _results(hits: Iterable[Hit]) -> list[OwnerSearchResult]:

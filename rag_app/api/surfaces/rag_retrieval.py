@@ -4,6 +4,7 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -21,7 +22,7 @@ from rag_app.api.exchange import exchange
 from rag_app.api.problems import documented
 from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.api.surface import Surface
-from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Question
+from rag_app.domain.answer import Answer, Confidence, Hit, Question
 from rag_app.domain.errors import (
     EmbeddingFailed,
     InvalidInput,
@@ -162,7 +163,9 @@ class RetrievalCitation(Struct, frozen=True):
     source_title: SourceTitle
     source_uri: SourceUri
     snippet: Annotated[str, Meta(description="the excerpt that supports the answer", examples=[QUOTE])]
-    relevance_score: Relevance
+    relevance_score: Annotated[
+        float, Meta(ge=0, le=1, description="cosine similarity of the source's best chunk", examples=[0.87])
+    ]
     meta: SourceMeta
 
 
@@ -275,14 +278,15 @@ SURFACE = Surface(
 
 
 def _moment(field: str, value: str | None) -> str | None:
-    """The value as the index understands it: YYYY-MM-DD for a day, however it was written."""
+    """The value as the index understands it: YYYY-MM-DD for a day, however it was written; a timestamp in UTC."""
     if value is None:
         return None
-    for kind in (date, datetime):
-        try:
-            return kind.fromisoformat(value).isoformat()
-        except ValueError:
-            continue
+    written = value.upper()  # RFC 3339 has "t" and "z", too
+    with suppress(ValueError):
+        return date.fromisoformat(written).isoformat()
+    with suppress(ValueError, OverflowError):  # the latter: not in the years 1 to 9999 of UTC
+        moment = datetime.fromisoformat(written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
     raise InvalidInput(field, value, "must be an ISO 8601 date or timestamp")
 
 
@@ -319,34 +323,32 @@ def _answer(asked: RetrievalRequest, given: Answer, elapsed_ms: int) -> AnswerRe
 
 def _shown(given: Answer) -> list[RetrievalCitation]:
     """What the text refers to; the best snippets where there is no answer."""
-    return _best_snippets(given.hits) if given.refused else _citations(given.citations)
+    return _best_snippets(given.hits) if given.refused else _citations(given)
 
 
-def _citations(citations: Iterable[Citation]) -> list[RetrievalCitation]:
-    """One a source, its best; in the order in which the text refers to them."""
-    by_source: dict[UUID, Citation] = {}
-    for citation in citations:
-        kept = by_source.setdefault(citation.hit.source_id, citation)
-        if citation.hit.score > kept.hit.score:
-            by_source[citation.hit.source_id] = citation
-    return [_citation(each.hit, each.quote) for each in by_source.values()][:MOST_CITATIONS]
+def _citations(given: Answer) -> list[RetrievalCitation]:
+    """The passages that support the text, each as relevant as its source: that is, as the best chunk of it."""
+    relevance: dict[UUID, float] = {}
+    for hit in (*given.hits, *(each.hit for each in given.citations)):
+        relevance[hit.source_id] = max(hit.relevance, relevance.get(hit.source_id, 0.0))
+    return [_citation(each.hit, each.quote, relevance[each.hit.source_id]) for each in given.citations[:MOST_CITATIONS]]
 
 
 def _best_snippets(hits: Iterable[Hit]) -> list[RetrievalCitation]:
     by_source: dict[UUID, Hit] = {}
     for hit in sorted(hits, key=lambda hit: hit.score, reverse=True):
         by_source.setdefault(hit.source_id, hit)
-    return [_citation(hit, hit.text[:SNIPPET]) for hit in by_source.values()][:MOST_CITATIONS]
+    return [_citation(hit, hit.text[:SNIPPET], hit.relevance) for hit in by_source.values()][:MOST_CITATIONS]
 
 
-def _citation(hit: Hit, snippet: str) -> RetrievalCitation:
+def _citation(hit: Hit, snippet: str, relevance: float) -> RetrievalCitation:
     return RetrievalCitation(
         source_id=hit.source_id,
         source_type=hit.source_type,
         source_title=hit.title,
         source_uri=hit.uri,
         snippet=snippet,
-        relevance_score=hit.relevance,
+        relevance_score=relevance,
         meta=_meta(hit),
     )
 

@@ -54,6 +54,10 @@ LIMIT = 100
 """Requests a minute."""
 CONCURRENT = 10
 DEFAULT_COLLECTION = "rag_embedding"
+LONGEST_NAME = 100
+"""Characters: no collection has a longer name."""
+FETCHED = 100
+"""Chunks that are retrieved where a threshold cuts: the fused order may put some that reach it behind many that do not."""
 _VALIDATION_ID = re.compile("validation_[0-9a-f]{32}")
 _CHUNK_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -67,8 +71,8 @@ class InvalidQuery(InvalidInput):
     """It is the query itself that is not accepted."""
 
 
-class NoValidation(NotFound):
-    """No such run, as far as the caller may know."""
+class NoCollection(InvalidInput):
+    """No such collection, as far as the caller may know."""
 
 
 QueryText = Annotated[
@@ -82,9 +86,7 @@ QueryText = Annotated[
         extra={"raises": InvalidQuery},
     ),
 ]
-CollectionName = Annotated[
-    str, Meta(min_length=1, max_length=100, description="the name of a collection", examples=[DEFAULT_COLLECTION])
-]
+CollectionName = Annotated[str, Meta(description="the name of a collection", examples=[DEFAULT_COLLECTION])]
 Score = Annotated[float, Meta(ge=0, le=1, description="0 to 1")]
 Cuts = Annotated[
     dict[str, float], Meta(description="by k: 5, 10, and the `top_k` asked for", examples=[{"5": 0.2, "10": 0.1}])
@@ -281,8 +283,8 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
     InvalidInput: Kind(400, "INVALID_PARAMETERS"),
     Unauthenticated: Kind(401, "UNAUTHORIZED", "Invalid or missing API key"),
     Forbidden: Kind(403, "FORBIDDEN"),
-    NotFound: Kind(404, "COLLECTION_NOT_FOUND"),
-    NoValidation: Kind(404, "NOT_FOUND"),
+    NoCollection: Kind(404, "COLLECTION_NOT_FOUND"),
+    NotFound: Kind(404, "NOT_FOUND"),
     RateLimited: Kind(429, "RATE_LIMIT_EXCEEDED", "Too many requests: wait for as many seconds as Retry-After says"),
     TooManyAtOnce: Kind(429, "CONCURRENCY_LIMIT_EXCEEDED"),
     EmbeddingFailed: Kind(500, "EMBEDDING_ERROR", "An error occurred during embedding generation"),
@@ -307,7 +309,7 @@ OF_BODIES = (
     InvalidQuery("query", "", "must be a text of 1 to 2000 characters, not all of them blank"),
     InvalidInput("top_k", 99, "must be a whole number from 1 to 20"),
     UnknownField("topk", RetrievalQuery.__struct_fields__),
-    NotFound("collection", "boook", ["book", DEFAULT_COLLECTION]),
+    NoCollection("collection_name", "boook", str(NotFound("collection", "boook", ["book", DEFAULT_COLLECTION]))),
     HTTPException(status_code=413),
     HTTPException(status_code=415),
     EmbeddingFailed(),
@@ -359,12 +361,14 @@ async def query(
     validations: Injected[Validations],
 ) -> QueryResponse:
     """Finds chunks by meaning and by words, among what the key may see."""
-    top_k = 5 if data.top_k is None else data.top_k
-    collection = await catalogue.collection(data.collection_name or DEFAULT_COLLECTION, request.user)
+    top_k, threshold = 5 if data.top_k is None else data.top_k, data.threshold or None
+    collection = await _collection(data.collection_name, request.user, catalogue)
     started = perf_counter()
     hits = await pipeline.search(
         collection.index,
-        Question(data.query.strip(), top_k=max(top_k, DEPTH), threshold=data.threshold or None),
+        Question(
+            data.query.strip(), top_k=max(top_k, DEPTH), threshold=threshold, fetch=FETCHED if threshold else None
+        ),
         request.user.scope(),
     )
     elapsed = perf_counter() - started
@@ -402,7 +406,7 @@ async def validate(
 ) -> ValidationResponse:
     """Asks each query and looks for the chunks it should find. The run is kept, and so is what answers which query."""
     top_k, user, scope = 10 if data.top_k is None else data.top_k, request.user, request.user.scope()
-    collection = await catalogue.collection(data.collection_name or DEFAULT_COLLECTION, user)
+    collection = await _collection(data.collection_name, user, catalogue)
 
     async def search(text: str) -> Sequence[Hit]:
         return await pipeline.search(collection.index, Question(text.strip(), top_k=max(top_k, DEPTH)), scope)
@@ -422,7 +426,7 @@ async def validate(
     tags=[TAG.name],
     security=security(CREDENTIALS),
     responses=_errors(
-        InvalidInput("limit", "101", "Expected `int` <= 100"), NoValidation("validation", VALIDATION)
+        InvalidInput("limit", "101", "Expected `int` <= 100"), NotFound("validation", VALIDATION)
     ),
     response_headers=rate_limit_headers(LIMIT),
 )  # fmt: skip
@@ -458,7 +462,7 @@ async def newest(
     summary="A run as it was answered, compared with another one on demand",
     tags=[TAG.name],
     security=security(CREDENTIALS),
-    responses=_errors(NoValidation("validation", VALIDATION)),
+    responses=_errors(NotFound("validation", VALIDATION)),
     response_headers=rate_limit_headers(LIMIT),
 )
 async def stored(
@@ -498,7 +502,7 @@ async def collections(request: Request[Principal, Any, Any], catalogue: Injected
 SURFACE = Surface(
     name="retrieval_validation",
     tag=TAG,
-    paths=("/api/v1/retrieval/",),
+    paths=("/api/v1/",),
     handlers=(query, validate, newest, stored, collections),
     limit=LIMIT,
     concurrent=CONCURRENT,
@@ -518,15 +522,23 @@ def _shown_id(run: UUID) -> str:
 
 def _validation_id(shown: str) -> UUID:
     if not _VALIDATION_ID.fullmatch(shown):
-        raise NoValidation("validation", shown)
+        raise NotFound("validation", shown)
     return UUID(shown.removeprefix("validation_"))
 
 
 async def _stored(shown: str, user: Principal, validations: Validations) -> StoredValidation:
     report = await validations.report(user, _validation_id(shown))
     if report is None:
-        raise NoValidation("validation", shown)
+        raise NotFound("validation", shown)
     return convert(report, StoredValidation)
+
+
+async def _collection(name: str | None, user: Principal, catalogue: Catalogue) -> Collection:
+    name = DEFAULT_COLLECTION if name is None else name
+    try:
+        return await catalogue.collection(name[: LONGEST_NAME + 1], user)  # the message holds it
+    except NotFound as error:
+        raise NoCollection("collection_name", name, str(error)) from None
 
 
 def _result(hit: Hit, rank: int) -> RetrievalResult:

@@ -1,0 +1,208 @@
+"""Generations of an index, operated by command: listed, rebuilt, switched, rolled back, dropped.
+
+All of it works below the check that a server makes when it starts: it is what puts right what that check finds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from rag_app.app import Application
+from rag_app.db.generations import Generation, GenerationState
+from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.scope import Scope
+from rag_app.ingestion.rebuild import Built, Rebuild
+from rag_app.retrieval.index import IndexSpec, find_index
+
+Begin = Callable[[Generation, int], Callable[[Built], None]]
+"""Called with the generation and how many sources are to be built; gives what is told of the progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A generation, and what stands in it."""
+
+    generation: Generation
+    sources: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A generation after a command: what was built in it, and how many sources it does not hold as they are now.
+
+    `misfit` says why servers with these settings cannot start on it, where they cannot.
+    """
+
+    generation: Generation
+    built: Built
+    lacking: int
+    misfit: str | None
+
+
+class Indexing:
+    """Works on one application, started or not. Raises NotFound for an index or a generation there is not."""
+
+    def __init__(self, application: Application) -> None:
+        self._app, self._generations, self._ledger = application, application.generations, application.ledger
+
+    async def holdings(self) -> list[Holding]:
+        """Every generation of every index and store."""
+        totals = await self._ledger.totals(await self._organizations())
+        return [Holding(each, *totals.get(each.id, (0, 0, 0))[:2]) for each in await self._generations.list()]
+
+    async def rebuild(self, index: str, *, switch: bool, begin: Begin) -> Outcome:
+        """A new generation with the present settings, or the unfinished one that was begun with them, made complete.
+
+        With `switch` it answers from then on, unless a source could not be built.
+        """
+        spec = find_index(self._app.indexes, index)
+        await self._app.check_embedder()
+        async with self._ledger.rebuilding(spec.name):
+            generation = await self._taken_up(spec) or await self._begun(spec)
+            rebuild = await self._rebuilding(spec, generation, begin)
+            await rebuild.run()
+            if switch:
+                generation = await self._switched_when_complete(spec, generation, rebuild)
+            lacking = sum((await rebuild.lacking()).values())
+        return Outcome(generation, rebuild.built, lacking, None)
+
+    async def switch(self, index: str, number: int | None) -> Outcome:
+        """Let a generation answer: the newest that is being built, or the one of this number.
+
+        Raises InvalidInput for one that does not hold every source as it is now.
+        """
+        spec = find_index(self._app.indexes, index)
+        async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
+            ours = await self._ours(spec)
+            generation = _newest_built(spec, ours) if number is None else _numbered(spec, ours, number)
+            lacking = await self._lacking(spec, generation)
+            if lacking and generation.state in (GenerationState.BUILDING, GenerationState.RETIRED):
+                raise InvalidInput(
+                    "", number, f"generation {generation.number} of {spec.name} lacks {lacking} sources as they are now; "
+                    f"`{_rebuild(spec)} --switch` builds them",
+                )  # fmt: skip
+            generation = await self._generations.activate(generation.id)
+        return Outcome(generation, Built(), lacking, self._app.misfit(spec, generation))
+
+    async def roll_back(self, index: str, *, force: bool, begin: Begin) -> Outcome:
+        """Let the generation before the present one answer again.
+
+        Sources that came or changed since are built in it first, for which the settings must fit it (InvalidInput
+        says what to set). With `force` it answers at once, without them: never as they were before.
+        """
+        spec = find_index(self._app.indexes, index)
+        async with self._ledger.rebuilding(spec.name):
+            generation = _before_the_active(spec, await self._ours(spec))
+            misfit = self._app.misfit(spec, generation)
+            if force:
+                async with self._ledger.switching(spec.name):
+                    await self._take_out_outdated(spec, generation)
+                    lacking = await self._lacking(spec, generation)
+                    generation = await self._generations.activate(generation.id)
+                return Outcome(generation, Built(), lacking, misfit)
+            if misfit:
+                async with self._ledger.switching(spec.name):
+                    if lacking := await self._lacking(spec, generation):
+                        raise InvalidInput(
+                            "", index, f"generation {generation.number} of {spec.name} lacks {lacking} sources as they "
+                            f"are now, and cannot be given them: it {misfit}, or do without them: --force",
+                        )  # fmt: skip
+                    return Outcome(await self._generations.activate(generation.id), Built(), 0, misfit)
+            rebuild = await self._rebuilding(spec, generation, begin)
+            await rebuild.run()
+            generation = await self._switched_when_complete(spec, generation, rebuild)
+            lacking = await self._lacking(spec, generation)
+        return Outcome(generation, rebuild.built, lacking, None)
+
+    async def drop(self, index: str, number: int) -> Generation:
+        """Take a generation that does not answer out of its store. Raises InvalidInput for the one that does."""
+        spec = find_index(self._app.indexes, index)
+        self._app.backends.owner()  # refuses before anything is done
+        async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
+            generation = await self._generations.drop(_numbered(spec, await self._ours(spec), number).id)
+            await self._app.backends.drop(generation)
+            await self._ledger.forget_builds(await self._organizations(), generation.id)
+        return generation
+
+    async def _taken_up(self, spec: IndexSpec) -> Generation | None:
+        """The newest unfinished generation that these settings began."""
+        begun = [each for each in await self._ours(spec) if each.state is GenerationState.BUILDING]
+        mine = [each for each in begun if self._app.misfit(spec, each) is None]
+        if not mine:
+            return None
+        if mine[-1].id not in await self._ledger.totals(await self._organizations()):
+            await self._app.backends.create(spec, mine[-1])  # nothing is in it: perhaps not even tables
+        return mine[-1]
+
+    async def _begun(self, spec: IndexSpec) -> Generation:
+        backends = self._app.backends
+        generation = await backends.begin(spec, self._app.embedder.model_name, self._app.dimension)
+        await backends.create(spec, generation)
+        return generation
+
+    async def _rebuilding(self, spec: IndexSpec, generation: Generation, begin: Begin) -> Rebuild:
+        return Rebuild(
+            spec, generation.id, self._organizations,
+            lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id}))),
+            self._ledger, self._app.embedder, begin(generation, await self._lacking(spec, generation)),
+        )  # fmt: skip
+
+    async def _switched_when_complete(self, spec: IndexSpec, generation: Generation, rebuild: Rebuild) -> Generation:
+        """The generation, active unless a source could not be built."""
+        while not rebuild.built.failed:
+            async with self._ledger.switching(spec.name):
+                if await rebuild.complete():
+                    return await self._generations.activate(generation.id)
+            await rebuild.run()  # an ingest was quick
+        return generation
+
+    async def _take_out_outdated(self, spec: IndexSpec, generation: Generation) -> None:
+        """What a source said before, or to whom, is not to be seen again."""
+        for org_id in await self._organizations():
+            if outdated := await self._ledger.outdated(org_id, generation.id):
+                scope = Scope(frozenset({org_id}))
+                await self._app.backends.scoped(spec, generation, scope).write([], replacing=outdated)
+                await self._ledger.forget_builds([org_id], generation.id, outdated)
+
+    async def _lacking(self, spec: IndexSpec, generation: Generation) -> int:
+        return sum((await self._ledger.lacking(await self._organizations(), spec.name, generation.id)).values())
+
+    async def _ours(self, spec: IndexSpec) -> list[Generation]:
+        """Those of the index in its store, oldest first."""
+        key = spec.name, self._app.backends.kind(spec)
+        return [each for each in await self._generations.list() if (each.index, each.store) == key]
+
+    async def organizations(self) -> dict[UUID, str]:
+        """Their slugs, by id."""
+        return {organization.id: organization.slug for organization in await self._app.people.organizations()}
+
+    async def _organizations(self) -> list[UUID]:
+        return [*await self.organizations()]
+
+
+def _numbered(spec: IndexSpec, generations: list[Generation], number: int) -> Generation:
+    for each in generations:
+        if each.number == number:
+            return each
+    known = [str(each.number) for each in generations if each.state is not GenerationState.DROPPED]
+    raise NotFound(f"generation of {spec.name}", str(number), known)
+
+
+def _newest_built(spec: IndexSpec, generations: list[Generation]) -> Generation:
+    for each in reversed(generations):
+        if each.state is GenerationState.BUILDING:
+            return each
+    raise InvalidInput("", spec.name, f"index {spec.name} has no new generation; `{_rebuild(spec)}` makes one")
+
+
+def _before_the_active(spec: IndexSpec, generations: list[Generation]) -> Generation:
+    active = max((each.number for each in generations if each.state is GenerationState.ACTIVE), default=0)
+    for each in reversed(generations):
+        if each.state is GenerationState.RETIRED and each.number < active:
+            return each
+    raise InvalidInput("", spec.name, f"index {spec.name} has no generation before the present one to go back to")
+
+
+def _rebuild(spec: IndexSpec) -> str:
+    return f"rag-app indexes rebuild {spec.name}"

@@ -1,0 +1,162 @@
+"""Brings a generation of an index up to what the ledger says, from the content that is kept there: no files needed.
+
+What is written is decided under the ledger's lock, source by source: one that changed or went while it was embedded
+is left for the next pass, or for good. Killed anywhere, another run goes on where this one was.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.schema import TextNode
+
+from rag_app.domain.errors import EmbeddingFailed, InvalidInput
+from rag_app.domain.source import Source
+from rag_app.ingestion.chunking import Chunker
+from rag_app.ingestion.documents import Passage
+from rag_app.ingestion.ingest import embed_nodes
+from rag_app.ingestion.metadata import under
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.store import ScopedStore
+
+_BATCH = 32  # sources written together
+_REFUSED = 5  # sources in a row that an embedding model refuses before it is taken to be out of order
+
+
+class Ledger(Protocol):
+    """The truth about sources, in PostgreSQL (`rag_app.db.sources.SourceLedger`)."""
+
+    def writing(self, org_id: UUID, index: str) -> AbstractAsyncContextManager[None]: ...
+    async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]: ...
+    async def next_lacking(
+        self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
+    ) -> Sequence[tuple[Source, Sequence[Mapping[str, Any]]]]: ...
+    async def claim_many(self, batch: Sequence[Source], generation_id: int) -> set[UUID]: ...
+    async def finish_many(self, batch: Sequence[tuple[Source, int]], generation_id: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unbuilt:
+    """A source that could not be built, and why."""
+
+    source: Source
+    reason: str
+
+
+@dataclass(slots=True)
+class Built:
+    """What a rebuild did: `sources` were written, in so many `chunks`; `failed` could not be."""
+
+    sources: int = 0
+    chunks: int = 0
+    failed: list[Unbuilt] = field(default_factory=list)
+
+
+Progress = Callable[[Built], None]
+"""Called after each batch."""
+
+_Work = list[tuple[Source, list[TextNode]]]
+
+
+class Rebuild:
+    """Writes the sources of all organizations into one generation of an index.
+
+    `organizations` gives those there are; it is asked again, for there may be more. `open_store` gives the
+    generation as one of them sees it.
+    """
+
+    def __init__(
+        self, spec: IndexSpec, generation_id: int, organizations: Callable[[], Awaitable[Collection[UUID]]],
+        open_store: Callable[[UUID], ScopedStore], ledger: Ledger, embedder: BaseEmbedding,
+        progress: Progress = lambda built: None,
+    ) -> None:  # fmt: skip
+        self._spec, self._generation, self._organizations = spec, generation_id, organizations
+        self._open_store, self._ledger, self._embedder = open_store, ledger, embedder
+        self._progress, self._chunker = progress, Chunker(spec.chunking)
+        self.built = Built()
+
+    async def lacking(self) -> dict[UUID, int]:
+        """How many sources of each organization are still to be built."""
+        return await self._ledger.lacking(await self._organizations(), self._spec.name, self._generation)
+
+    async def run(self) -> None:
+        """Build what is lacking, until only what cannot be built is.
+
+        Raises EmbeddingFailed where the model is out of order, StoreFailed.
+        """
+        lacking = await self.lacking()
+        while sum(lacking.values()) > len(self.built.failed):
+            await self._pass(lacking, locked=True)
+            lacking = await self.lacking()
+
+    async def complete(self) -> bool:
+        """Whether nothing is lacking, for a caller who keeps all writers out; the last few sources are built here."""
+        lacking = await self.lacking()
+        if 0 < sum(lacking.values()) <= _BATCH:
+            await self._pass(lacking, locked=False)
+            lacking = await self.lacking()
+        return not lacking
+
+    async def _pass(self, organizations: Collection[UUID], *, locked: bool) -> None:
+        self.built.failed.clear()
+        for org_id in organizations:
+            await self._build(org_id, locked)
+
+    async def _build(self, org_id: UUID, locked: bool) -> None:
+        after, writing = UUID(int=0), None
+        try:
+            while batch := await self._ledger.next_lacking(org_id, self._spec.name, self._generation, after, _BATCH):
+                after = batch[-1][0].id
+                work = await self._prepare(batch)
+                if writing is not None:
+                    await writing
+                writing = asyncio.create_task(self._write(org_id, work, locked))  # while the next batch is embedded
+        finally:
+            if writing is not None:
+                await writing
+
+    async def _prepare(self, batch: Sequence[tuple[Source, Sequence[Mapping[str, Any]]]]) -> _Work:
+        """The sources of a batch, split and embedded."""
+        work: _Work = []
+        for source, content in batch:
+            passages = [Passage(**passage) for passage in content]
+            try:
+                work.append((source, await asyncio.to_thread(self._chunker.split, under(source, self._spec), passages)))
+            except InvalidInput as error:
+                self.built.failed.append(Unbuilt(source, str(error)))
+        try:
+            await embed_nodes(self._embedder, [node for _, nodes in work for node in nodes])
+        except EmbeddingFailed:
+            return await self._embed_one_by_one(work)
+        return work
+
+    async def _embed_one_by_one(self, work: _Work) -> _Work:
+        """Those that the model takes. Raises EmbeddingFailed where it does not seem to be about the sources."""
+        taken: _Work = []
+        refused: list[Unbuilt] = []
+        for source, nodes in work:
+            try:
+                await embed_nodes(self._embedder, nodes)
+                taken.append((source, nodes))
+            except EmbeddingFailed as error:
+                refused.append(Unbuilt(source, str(error)))
+                if len(refused) == _REFUSED and not taken:
+                    raise
+        self.built.failed.extend(refused)
+        return taken
+
+    async def _write(self, org_id: UUID, work: _Work, locked: bool) -> None:
+        async with self._ledger.writing(org_id, self._spec.name) if locked else nullcontext():
+            claimed = await self._ledger.claim_many([source for source, _ in work], self._generation)
+            todo = [(source, nodes) for source, nodes in work if source.id in claimed]
+            if todo:
+                chunks = [node for _, nodes in todo for node in nodes]
+                await self._open_store(org_id).write(chunks, replacing=[source.id for source, _ in todo])
+                await self._ledger.finish_many([(source, len(nodes)) for source, nodes in todo], self._generation)
+        self.built.sources += len(todo)
+        self.built.chunks += sum(len(nodes) for _, nodes in todo)
+        self._progress(self.built)
