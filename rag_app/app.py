@@ -416,7 +416,8 @@ def configure_logging(settings: Settings) -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"))
     handler.addFilter(RequestIds())
     logging.basicConfig(level=settings.api.log_level.upper(), handlers=[handler])
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for name in ("httpx", "httpcore", "openai"):  # at "debug" they log whole requests: questions and sources
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _indexes(settings: Settings) -> dict[str, IndexSpec]:

@@ -19,6 +19,7 @@ from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Event, Hit, Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.retrieval.embedding import asking
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
@@ -102,6 +103,7 @@ class Pipeline:
         """
         spec = find_index(self._indexes, index)
         filters = check_filters(question.filters, spec)
+        asking.set(scope.organizations)
         store = await self._open_store(spec, scope)
         fetch = max(question.fetch or 0, question.top_k)
         return ChunkRetriever(store, self._embedder, filters=filters, top_k=fetch, mode=question.mode)

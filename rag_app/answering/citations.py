@@ -20,10 +20,10 @@ _OPEN = re.compile(
     r"\[\s*(?:s|so|sou|sour|sourc|sources?[\s:#]*(?:[0-9][^\[\]]*)?)?\Z",
     re.IGNORECASE,
 )
-_DROPPED = re.compile(r"[ \t]*(?:\0[ \t]*)+")
+_DROPPED = re.compile(r"(?<![ \t])[ \t]*(?:\0[ \t]*)+")  # the look behind: a run of blanks is tried once
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
 _BEHIND = re.compile(
-    r"""[ \t]*(?<![.!?。！？])([.!?。！？]++["'”’)]*)[ \t]*(\[Source [0-9]+\](?:[ \t]*\[Source [0-9]+\])*)([.!?]*)"""
+    r"""(?<![ \t])[ \t]*(?<![.!?。！？])([.!?。！？]++["'”’)]*)[ \t]*(\[Source [0-9]+\](?:[ \t]*\[Source [0-9]+\])*)([.!?]*)"""
 )
 # The end of a sentence, perhaps: what may stand between two, and the beginning of a word that nothing reaches over.
 _END = re.compile(

@@ -39,6 +39,8 @@ LIFESPAN = 300.0
 COOLDOWN = 10.0
 """Seconds between two fetches at least, so that tokens with made up key ids cannot make us a nuisance."""
 FETCH_SECONDS = 5.0
+PATIENCE = 2.0
+"""Seconds for which somebody with a known key waits for newer ones."""
 FILE_SECONDS = 2.0
 """LIFESPAN and COOLDOWN of a file: reading it costs next to nothing."""
 
@@ -111,7 +113,8 @@ class PublicKeys:
                 self._reading = asyncio.create_task(self._reread())
             # Who waits may give up, what is awaited goes on. With a known key nobody waits for a provider that is away.
             if self._reading is not None and not (found and self._problem):
-                await asyncio.shield(self._reading)
+                patience = self._tried_at + (PATIENCE if found else 2 * FETCH_SECONDS) - now
+                await asyncio.wait({self._reading}, timeout=max(0.0, patience))
                 found = self._matching(name)
         if self._keys is None:
             raise RagError(f"the keys of {self.where} cannot be read: {self._problem}")

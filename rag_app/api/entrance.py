@@ -73,6 +73,13 @@ class Entrance:
             return await people.principal(await self._session(connection))
         if Credential.NONE not in accepted or self.default_organization is None:
             raise self._refusal(accepted)
+        origin = connection.headers.get("origin")
+        if (
+            origin is not None
+            and origin not in self.origins
+            and origin_of(origin) != origin_of(str(connection.base_url))
+        ):
+            raise Unauthenticated("Without a credential, pages of other origins are not answered")
         try:
             return await people.member_of(self.default_organization)
         except NotFound as error:

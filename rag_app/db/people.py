@@ -121,11 +121,15 @@ class People:
                 select(UserRow.id, MembershipRow.org_id)
                 .outerjoin(MembershipRow, MembershipRow.user_id == UserRow.id)
                 .where(_called(subject))
+                .order_by((UserRow.subject == subject).desc().nulls_last())
             )
             found = rows.all()
         if not found:
             return Principal(subject)
-        return Principal(subject, found[0][0], frozenset(org_id for _, org_id in found if org_id is not None))
+        user = found[0][0]
+        return Principal(
+            subject, user, frozenset(org_id for each, org_id in found if each == user and org_id is not None)
+        )
 
     async def member_of(self, organization: str) -> Principal:
         """Somebody without a name, who sees what all members of an organization see. Raises NotFound."""

@@ -61,7 +61,7 @@ class NotFound(RagError):
     def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
         self.kind, self.name = kind, name
         there_are = ", ".join(sorted(known))
-        super().__init__(f"no {kind} named {name!r}" + (f"; there are: {there_are}" if there_are else ""))
+        super().__init__(f"no {kind} named {name[:200]!r}" + (f"; there are: {there_are}" if there_are else ""))
 
 
 class Unauthenticated(RagError):

@@ -5,7 +5,9 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,10 @@ from rag_app.retrieval.text import TOKENIZER_FILE
 DEFAULT_MODEL = "all-MiniLM-L6-v2-int8"
 DEFAULT_DIMENSION = 384
 _MAX_TOKENS = 256
+
+
+asking: ContextVar[frozenset[UUID]] = ContextVar("rag_app_asking", default=frozenset())
+"""The organizations that ask. What was embedded for one is no faster for another: that would tell what it asked."""
 
 
 class MiniLM(BaseEmbedding):
@@ -39,7 +45,7 @@ class MiniLM(BaseEmbedding):
     _session: Any = PrivateAttr()
     _tokenizer: Tokenizer = PrivateAttr()
     _pool: ThreadPoolExecutor = PrivateAttr()
-    _cache: "OrderedDict[str, list[float]]" = PrivateAttr()
+    _cache: "OrderedDict[tuple[frozenset[UUID], str], list[float]]" = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         # The wheel's telemetry is on unless told otherwise (Privacy.md in it); nothing here calls home.
@@ -84,12 +90,13 @@ class MiniLM(BaseEmbedding):
         return self._remembered(query) or self._remember(query, await self._aget_text_embedding(query))
 
     def _remembered(self, query: str) -> list[float] | None:
-        if query in self._cache:
-            self._cache.move_to_end(query)
-        return self._cache.get(query)
+        key = asking.get(), query
+        if key in self._cache:
+            self._cache.move_to_end(key)
+        return self._cache.get(key)
 
     def _remember(self, query: str, vector: list[float]) -> list[float]:
-        self._cache[query] = vector
+        self._cache[asking.get(), query] = vector
         while len(self._cache) > self.cache_size:
             self._cache.popitem(last=False)
         return vector

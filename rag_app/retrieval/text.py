@@ -1,11 +1,15 @@
 """Sentences and tokens, counted the same way everywhere."""
 
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import sentencex
 from tokenizers import Tokenizer
 
+# sentencex 1.0.32 panics on a capital letter, one of these and a full stop; a panic is no Exception.
+_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 TOKENIZER_FILE = Path(__file__).parent / "minilm-tokenizer.json"
 
 
@@ -15,12 +19,23 @@ def sentences(text: str, lang: str = "en") -> list[str]:
     >>> sentences("Dr. Smith paid $3.50. She left!")
     ['Dr. Smith paid $3.50.', 'She left!']
     """
-    return [part for raw in sentencex.segment(lang, text) if (part := raw.strip())]
+    return [part for raw in _segments(text, lang) if (part := raw.strip())]
 
 
 def sentence_pieces(text: str) -> list[str]:
-    """As `sentences`, but nothing is lost: the pieces joined are the text."""
-    return list(sentencex.segment("en", text))
+    """As `sentences`, but nothing is lost: the pieces joined are the text.
+
+    >>> "".join(sentence_pieces("Plan A\u00a0. Plan\u2028B.\u3000C.")) == "Plan A\u00a0. Plan\u2028B.\u3000C."
+    True
+    """
+    return list(_segments(text, "en"))
+
+
+def _segments(text: str, lang: str) -> Iterator[str]:
+    start = 0
+    for piece in sentencex.segment(lang, _WIDE_SPACE.sub(" ", text)):
+        yield text[start : start + len(piece)]
+        start += len(piece)
 
 
 @cache

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -195,10 +196,11 @@ def test_the_cookie_is_judged_where_one_is_taken_and_not_looked_at_elsewhere(
 ) -> None:
     for name, takes in TAKES.items():
         response = client.request(method, f"/{name}", headers=headers)
-        let_in = who if COOKIE in takes else "member of rose" if NONE in takes else None
+        foreign = OTHER in headers.values()  # another page: without a credential it reads nothing
+        let_in = who if COOKIE in takes else "member of rose" if NONE in takes and not foreign else None
         if let_in:
             assert (response.status_code, response.json()) == (200, {"subject": let_in})
-        elif COOKIE in takes:
+        elif COOKIE in takes or NONE in takes:
             refusal(response)
         else:
             assert refusal(response) == MESSAGES[name]
@@ -477,3 +479,18 @@ def test_what_is_no_origin_is_named(bad: str) -> None:
 )
 def test_a_page_without_an_origin(url: str) -> None:
     assert origin_of(url) is None
+
+
+def test_pages_of_other_origins_do_not_read_the_default_organization() -> None:
+    """Whoever opens one inside of the network would be its messenger."""
+    backstage = Backstage()
+    backstage.people.known["acme"] = Principal("member of acme", None, frozenset({uuid4()}))
+    entrance = Entrance(Tokens(SECRET), origins=frozenset({"https://app.example"}), default_organization="acme")
+    app = api(backstage.collaborators(), entrance, version="0.0.test")
+    with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
+
+        def status(**headers: str) -> int:
+            return client.post("/owner/search", json={"query": "?"}, headers=headers).status_code
+
+        assert [status(), status(Origin=url), status(Origin="https://app.example")] == [200, 200, 200]
+        assert [status(Origin="https://evil.example"), status(Origin="null"), status(Origin="")] == [401, 401, 401]

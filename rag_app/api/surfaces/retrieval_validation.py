@@ -3,6 +3,7 @@
 The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -53,6 +54,8 @@ CREDENTIALS = frozenset({Credential.API_KEY})
 LIMIT = 100
 """Requests a minute."""
 CONCURRENT = 10
+MOST_EXPECTED = 1000
+"""Chunks that the queries of one validation may expect: each becomes a judgment."""
 DEFAULT_COLLECTION = "rag_embedding"
 LONGEST_NAME = 100
 """Characters: no collection has a longer name."""
@@ -114,7 +117,7 @@ class ExpectedQuery(Struct, frozen=True, forbid_unknown_fields=True):
     query: QueryText
     expected_chunks: Annotated[
         list[Annotated[str, Meta(description="the id of a chunk, a text")]],
-        Meta(min_length=1, description="a list of at least one chunk id", examples=[[CHUNK]]),
+        Meta(min_length=1, max_length=100, description="a list of 1 to 100 chunk ids", examples=[[CHUNK]]),
     ]
 
 
@@ -392,7 +395,7 @@ async def query(
     tags=[TAG.name],
     security=security(CREDENTIALS),
     responses=_errors(
-        *OF_BODIES[:1], InvalidInput("queries[0].expected_chunks", [], "must be a list of at least one chunk id"),
+        *OF_BODIES[:1], InvalidInput("queries[0].expected_chunks", [], "must be a list of 1 to 100 chunk ids"),
         *OF_BODIES[3:],
     ),
     response_headers=rate_limit_headers(LIMIT),
@@ -405,6 +408,8 @@ async def validate(
     validations: Injected[Validations],
 ) -> ValidationResponse:
     """Asks each query and looks for the chunks it should find. The run is kept, and so is what answers which query."""
+    if sum(len(each.expected_chunks) for each in data.queries) > MOST_EXPECTED:
+        raise InvalidInput("queries", None, f"must not expect more than {MOST_EXPECTED} chunks in all")
     top_k, user, scope = 10 if data.top_k is None else data.top_k, request.user, request.user.scope()
     collection = await _collection(data.collection_name, user, catalogue)
 
@@ -620,11 +625,11 @@ async def _judgments(
     chunks |= {str(chunk): hit for chunk, hit in (await catalogue.chunks(collection, others, user)).items()}
     known = [(text, chunks[chunk]) for text, chunk in wanted if chunk in chunks]
     contents = await validations.contents(user, {chunk.source_id for _, chunk in known})
-    return [
-        (text, chunk.source_id, locate(chunk, contents[chunk.source_id]))
-        for text, chunk in known
-        if chunk.source_id in contents
-    ]
+    there = {chunk.chunk_id: chunk for _, chunk in known if chunk.source_id in contents}
+    places = await asyncio.to_thread(
+        lambda: {key: locate(chunk, contents[chunk.source_id]) for key, chunk in there.items()}
+    )
+    return [(text, chunk.source_id, places[chunk.chunk_id]) for text, chunk in known if chunk.chunk_id in places]
 
 
 def _comparison(run: ValidationResponse, other: ValidationResponse) -> Comparison:

@@ -240,3 +240,9 @@ def test_a_statement_is_no_admission(text: str) -> None:
 def test_only_the_admitting_sentences_are_kept() -> None:
     said = admission("Sadly I lack information on this. Prices start at 3 dollars. Call 555-1234!")
     assert said == "Sadly I lack information on this."
+
+
+def test_a_run_of_blanks_costs_no_more_than_its_length() -> None:
+    """Tried at each of its characters it would take minutes, and the server with them."""
+    for blanks in (" " * 100_000, "\t" * 100_000):
+        assert check(f"One waited [Source 1].{blanks}Another did not.", 1).blocks == (1,)
