@@ -39,7 +39,7 @@ IDENTITY = [
     """,
     """
     CREATE FUNCTION rag_subject() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', '')
+    RETURN nullif(btrim(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub'), '')
     """,
     # The two functions with their owner's rights. They take no argument: they tell nothing but the caller's own.
     """
