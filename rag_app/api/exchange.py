@@ -20,6 +20,8 @@ REQUEST_ID_HEADER = "X-Request-ID"
 logger = logging.getLogger("rag_app.api")
 
 _SECONDS_UNWATCHED = 0.1  # a watch costs as much as a short request does
+_LARGEST_REST = 1_000_000  # bytes
+_SECONDS_FOR_REST = 1.0
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _request_id: ContextVar[str] = ContextVar("rag_app_request_id", default="-")
@@ -135,9 +137,32 @@ class Client:
         """`send` for the application."""
         if message["type"] == "http.response.start":
             self._response_started = True
+            if not self._is_read and not await self._read_rest():
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
         elif message["type"] == "http.response.body" and not message.get("more_body"):
             await self._exchange.close()
         await self._send(message)
+
+    async def _read_rest(self) -> bool:
+        """Take the rest of a body that nobody wants, if it is small: it was refused before it was read.
+
+        Granian closes a connection on which something is left unread, and a client that keeps it open finds out with
+        its next request.
+        """
+        left = _LARGEST_REST
+        try:
+            async with asyncio.timeout(_SECONDS_FOR_REST):
+                while left > 0:
+                    message = cast(HTTPReceiveMessage, await self._receive())
+                    if message["type"] == "http.disconnect":
+                        return False
+                    left -= len(message.get("body", b""))
+                    if not message.get("more_body"):
+                        self._is_read = True
+                        return True
+        except TimeoutError:
+            pass
+        return False
 
     def _watch(self) -> None:
         self._takes_long = True

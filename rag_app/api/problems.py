@@ -133,8 +133,6 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
             headers["WWW-Authenticate"] = "Bearer"
         case MethodNotAllowedException():
             headers |= error.headers or {}
-        case HTTPException(status_code=413):  # the rest of the body is not read
-            headers["Connection"] = "close"
     return Problem(kind.status, kind.code, kind.message or str(error), request_id, details, headers)
 
 

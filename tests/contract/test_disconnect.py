@@ -424,3 +424,18 @@ def test_a_database_that_fails_later_spoils_no_answer(
     assert len(stage.leases.extended) >= 2, "one failure is not the last attempt"
     assert {"a place could not be kept: away", "a place could not be given back: away"} == set(caplog.messages)
     stage.leases.taken.clear()
+
+
+def test_a_request_that_is_refused_before_its_body_came_leaves_the_connection_usable(
+    running: tuple[str, Backstage], backstage: Backstage
+) -> None:
+    """Many clients send headers and body apart; the connection they keep must not be closed behind their back."""
+    host, port = running[0].removeprefix("http://").split(":")
+    head = "POST /api/rag/search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        for _ in range(5):
+            connection.sendall(head.encode())
+            time.sleep(0.05)  # the refusal is ready by now
+            connection.sendall(b'{"query_text": "ab"}')
+            reply = connection.recv(65536)
+            assert reply.startswith(b"HTTP/1.1 401") and b"connection: close" not in reply.lower()
