@@ -1,10 +1,11 @@
 import asyncio
+from uuid import UUID
 
 import numpy as np
 import pytest
 
 from rag_app.domain.errors import EmbeddingFailed, Misconfigured
-from rag_app.retrieval.embedding import MiniLM, build_embedder, embed_query
+from rag_app.retrieval.embedding import MiniLM, asking, build_embedder, embed_query
 
 CARD = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
 
@@ -37,7 +38,7 @@ async def test_every_way_in_gives_the_same_vector(model: MiniLM) -> None:
 async def test_the_cache_is_bounded_and_keeps_what_was_asked_last(model: MiniLM) -> None:
     for text in ("one", "two", "three", "one", "four"):
         await model.aget_query_embedding(text)
-    assert list(model._cache) == ["three", "one", "four"]
+    assert [text for _, text in model._cache] == ["three", "one", "four"]
 
 
 async def test_long_and_empty_texts_have_vectors(model: MiniLM) -> None:
@@ -69,3 +70,12 @@ async def test_failures_have_one_name() -> None:
         await embed_query(Broken(), "x")
     with pytest.raises(Misconfigured, match="builtin, openai"):
         build_embedder("word2vec", "x", None, None)
+
+
+async def test_what_one_organization_asked_is_no_faster_for_another() -> None:
+    model = MiniLM(cache_size=3)
+    one, other = frozenset({UUID(int=1)}), frozenset({UUID(int=2)})
+    for organizations in (one, other, one):
+        asking.set(organizations)
+        await model.aget_query_embedding("the same question")
+    assert list(model._cache) == [(other, "the same question"), (one, "the same question")]
