@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from rag_app.answering.context import neutralise
 from rag_app.domain.answer import Hit
 from rag_app.domain.source import MetadataValue
 
@@ -71,7 +72,7 @@ def by_source(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
     groups: dict[tuple[str, str], dict[str, Chunk]] = {}
     known = set[str]()
     for chunk in sorted(chunks, key=lambda chunk: -chunk.similarity):
-        if chunk.id not in known:
+        if chunk.id not in known and neutralise(chunk.text).strip():  # what nobody can see is no text
             known.add(chunk.id)
             groups.setdefault((chunk.source_type, chunk.source_id), {}).setdefault(chunk.text.strip(), chunk)
     return [list(group.values()) for group in groups.values()]

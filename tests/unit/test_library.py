@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rag_app
@@ -178,6 +178,7 @@ def test_separate_gives_each_chunk_a_block_and_each_source_one_piece_of_evidence
 
 
 @settings(max_examples=60, deadline=None)
+@example(texts=["\x08"], budget=17, separate=False)
 @given(
     texts=st.lists(
         st.text(max_size=200) | st.sampled_from(["One two. Three four! " * 20, "a " * 300]), min_size=1, max_size=6
