@@ -370,9 +370,7 @@ def create_app() -> "Litestar":
             keys=application.keys,
             limiter=application.limiter,
             leases=application.leases,
-            catalogue=Catalogue(
-                application.indexes, application.backends.active, application.backends.open, application.database
-            ),
+            catalogue=Catalogue(application.indexes, application.backends.active, application.backends.open),
             validations=application.validations,
             readiness=application.readiness,
         ),

@@ -2,16 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
-from sqlalchemy import select
 
 from rag_app.api.collaborators import Collection, Listing
 from rag_app.db.generations import Generation
-from rag_app.db.models import GenerationRow
-from rag_app.db.session import Database
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import Principal
@@ -28,19 +24,17 @@ class Catalogue:
         indexes: Mapping[str, IndexSpec],
         active: Callable[[IndexSpec], Awaitable[Generation]],
         open_store: OpenStore,
-        database: Database,
     ) -> None:
-        self._indexes, self._active, self._open_store, self._database = indexes, active, open_store, database
+        self._indexes, self._active, self._open_store = indexes, active, open_store
 
     async def collections(self, principal: Principal) -> list[Listing]:
         """All that the principal may search, by name, with what it may see of them."""
         specs = list(self._allowed(principal))
-        found = [await self._collection(spec) for spec in specs]
-        created = await self._created([each.generation for each in found])
+        generations = [await self._active(spec) for spec in specs]
         chunks = await asyncio.gather(*(self._count(spec, principal) for spec in specs))
         return [
-            Listing(collection, count, created[collection.generation])
-            for collection, count in zip(found, chunks, strict=True)
+            Listing(_collection(spec, generation), count, generation.created_at)
+            for spec, generation, count in zip(specs, generations, chunks, strict=True)
         ]
 
     async def collection(self, name: str, principal: Principal) -> Collection:
@@ -48,7 +42,7 @@ class Catalogue:
         known: list[str] = []
         for spec in self._allowed(principal):
             if name in (names := _names(spec)):
-                return await self._collection(spec)
+                return _collection(spec, await self._active(spec))
             known.extend(names)
         raise NotFound("collection", name, known)
 
@@ -64,17 +58,12 @@ class Catalogue:
             if principal.indexes is None or spec.name in principal.indexes:
                 yield spec
 
-    async def _collection(self, spec: IndexSpec) -> Collection:
-        generation = await self._active(spec)
-        return Collection(spec.name, _names(spec), generation.dimension, generation.id, spec.confidence.answer_from)
-
     async def _count(self, spec: IndexSpec, principal: Principal) -> int:
         return await (await self._open_store(spec, principal.scope())).count()
 
-    async def _created(self, generations: Sequence[int]) -> dict[int, datetime]:
-        statement = select(GenerationRow.id, GenerationRow.created_at).where(GenerationRow.id.in_(generations))
-        async with self._database.session() as session:
-            return dict((await session.execute(statement)).tuples().all())
+
+def _collection(spec: IndexSpec, generation: Generation) -> Collection:
+    return Collection(spec.name, _names(spec), generation.dimension, generation.id, spec.confidence.answer_from)
 
 
 def _names(spec: IndexSpec) -> tuple[str, ...]:

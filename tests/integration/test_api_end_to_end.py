@@ -230,7 +230,7 @@ def test_another_organization_is_as_good_as_none(path: str, service: Service) ->
     else:
         assert bodies[0]["status"] == "insufficient_context" and bodies[0]["citations"] == []
         assert bodies[0]["context_used"] == {"chunks_retrieved": 0, "unique_sources": 0, "avg_relevance": 0.0}
-    assert "999" not in str(bodies)
+    assert "999 euros" not in str(bodies)
 
 
 def test_an_organization_of_ones_own_as_a_filter(service: Service) -> None:
@@ -244,7 +244,7 @@ def test_who_is_not_known_sees_what_is_public(who: object, service: Service) -> 
     assert {result["meta"]["org_id"] for result in found["results"]} == {str(PUBLIC_ORGANIZATION)}
     answer = service.post(ANSWER[0], {"query_text": "What are the house rules of the library's yearly plan?"}, who)
     assert {citation["meta"]["org_id"] for citation in answer["citations"]} == {str(PUBLIC_ORGANIZATION)}
-    assert "480" not in str(answer) and "999" not in str(answer)
+    assert "480 euros" not in str(answer) and "999 euros" not in str(answer)
 
 
 def check_answer(body: dict[str, Any], query: str, found: list[dict[str, Any]]) -> None:
