@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -372,6 +372,8 @@ def create_app() -> "Litestar":
             leases=application.leases,
             catalogue=Catalogue(application.indexes, application.backends.active, application.backends.open),
             validations=application.validations,
+            conversations=cast(Any, None),
+            threads=cast(Any, None),
             readiness=application.readiness,
         ),
         entrance(settings),

@@ -11,6 +11,7 @@ from litestar.di import Dependency
 from litestar.params import SkipValidationMarker
 
 from rag_app.domain.answer import Answer, Event, Hit, Question
+from rag_app.domain.conversation import Message, Page, Reply, RetrievedSource, Said, Thread
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.passages import Judged, Passages, Span
 
@@ -154,6 +155,85 @@ class Validations(Protocol):
         ...
 
 
+class Turn(Protocol):
+    """A message that is kept, charged for, and about to be answered: by `answer`, or by `stream`, once.
+
+    Whatever becomes of it, the conversation knows: a stream that is closed keeps what was said by then.
+    """
+
+    @property
+    def thread(self) -> UUID: ...
+    @property
+    def message(self) -> UUID:
+        """The id that the assistant's message has, or will have."""
+        ...
+
+    @property
+    def capability(self) -> str: ...
+
+    async def answer(self) -> Reply:
+        """Raises ModelFailed where nothing can be said; StoreFailed and EmbeddingFailed."""
+        ...
+
+    def stream(self) -> AsyncGenerator[Event, None]:
+        """`answer`, as it comes: Found, Deltas, and at last the Answer."""
+        ...
+
+    def reply(self, answer: Answer) -> Reply:
+        """What a client is told of it."""
+        ...
+
+    def sources(self, hits: Sequence[Hit]) -> tuple[RetrievedSource, ...]:
+        """Those of the hits, before it is known which of them are cited."""
+        ...
+
+
+class Conversations(Protocol):
+    async def begin(self, principal: Principal, said: Said) -> Turn:
+        """Keep what a user says, and reserve the answer.
+
+        Raises FeatureDisabled, CostCapReached, QuotaExceeded, BudgetSpent, Forbidden (an index or plan that is not the
+        caller's), NotFound (a thread or capability), InvalidInput, StoreFailed.
+        """
+        ...
+
+
+class Threads(Protocol):
+    """Conversations that are kept. What is not the principal's is NotFound, unless they are an administrator who reads:
+    that is written down."""
+
+    async def list(
+        self, principal: Principal, *, limit: int, after: str | None, archived: bool | None, user: UUID | None,
+        everybody: bool,
+    ) -> Page:  # fmt: skip
+        """Newest first. `archived` None: both. `user` or `everybody`: for administrators, else Forbidden.
+
+        Raises InvalidInput for a cursor that is none.
+        """
+        ...
+
+    async def read(
+        self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None
+    ) -> tuple[Thread, Sequence[Message], bool]:
+        """The thread, its newest messages (or those before one) in their order, and whether there are earlier ones.
+
+        Sources that the principal may see no longer keep their label and lose their text.
+        """
+        ...
+
+    async def rename(self, principal: Principal, thread: UUID, title: str) -> Thread: ...
+
+    async def archive(self, principal: Principal, thread: UUID, archived: bool) -> Thread: ...
+
+    async def delete(self, principal: Principal, thread: UUID) -> None:
+        """The thread with its messages goes."""
+        ...
+
+    async def delete_message(self, principal: Principal, thread: UUID, message: UUID) -> None:
+        """It is shown no more, nor used as history."""
+        ...
+
+
 Readiness = Callable[[], Awaitable[Mapping[str, str]]]
 """Each part the application needs, by name: "ok", or what is wrong with it."""
 
@@ -169,6 +249,8 @@ class Collaborators:
     leases: Leases
     catalogue: Catalogue
     validations: Validations
+    conversations: Conversations
+    threads: Threads
     readiness: Readiness
 
 

@@ -4,13 +4,15 @@ Row-level security, the functions it reads and the grants are in `migrations/ver
 `rag_app.db.session`: models cannot say them.
 """
 
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
+    Date,
     DateTime,
     Double,
     ForeignKey,
@@ -18,6 +20,7 @@ from sqlalchemy import (
     Identity,
     Index,
     MetaData,
+    Numeric,
     Text,
     UniqueConstraint,
     func,
@@ -26,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0005"
+REVISION = "0006"
 """The migration that these models describe: a server refuses a database at another one."""
 
 
@@ -44,6 +47,8 @@ class Base(DeclarativeBase):
         str: Text,
         float: Double,
         datetime: DateTime(timezone=True),
+        date: Date,
+        Decimal: Numeric,
         dict[str, Any]: JSONB,
         list[dict[str, Any]]: JSONB,
     }
@@ -51,11 +56,13 @@ class Base(DeclarativeBase):
 
 class OrganizationRow(Base):
     __tablename__ = "organizations"
+    __table_args__ = (CheckConstraint("monthly_token_budget >= 0", name="budget"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     slug: Mapped[str] = mapped_column(unique=True)
     name: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    monthly_token_budget: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class SiteRow(Base):
@@ -70,15 +77,29 @@ class SiteRow(Base):
     name: Mapped[str]
 
 
+class PlanRow(Base):
+    """What a plan gives a user; -1 messages: without limit."""
+
+    __tablename__ = "plan_entitlements"
+    __table_args__ = (CheckConstraint("rag_messages_per_month >= -1", name="messages"),)
+
+    plan_code: Mapped[str] = mapped_column(primary_key=True)
+    rag_messages_per_month: Mapped[int] = mapped_column(server_default=text("50"))
+    rag_enabled: Mapped[bool] = mapped_column(server_default=text("true"))
+
+
 class UserRow(Base):
     """`subject` is what an identity provider calls the user, where that is not our id."""
 
     __tablename__ = "users"
+    __table_args__ = (CheckConstraint("role IN ('user', 'admin')", name="role"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     name: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     subject: Mapped[str | None] = mapped_column(unique=True)
+    plan_code: Mapped[str] = mapped_column(ForeignKey(PlanRow.plan_code), server_default=text("'free'"))
+    role: Mapped[str] = mapped_column(server_default=text("'user'"))
 
 
 class MembershipRow(Base):
@@ -259,4 +280,167 @@ class JudgmentRow(Base):
     end: Mapped[int | None]
     text_: Mapped[str | None] = mapped_column("text")
     grade: Mapped[int] = mapped_column(server_default=text("1"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class ThreadRow(Base):
+    __tablename__ = "rag_threads"
+    __table_args__ = (
+        Index("rag_threads_user_id_idx", "user_id", text("last_message_at DESC"), text("id DESC")),
+        Index("rag_threads_archived_idx", "archived", postgresql_where=text("NOT archived")),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    title: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    last_message_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    message_count: Mapped[int] = mapped_column(server_default=text("0"))
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", server_default=text("'{}'"))
+    archived: Mapped[bool] = mapped_column(server_default=text("false"))
+
+
+class MessageRow(Base):
+    """From `model_id` on: of the assistant's messages. `clock_timestamp`: two of one transaction come one after the other."""
+
+    __tablename__ = "rag_messages"
+    __table_args__ = (
+        CheckConstraint("role IN ('user', 'assistant')", name="role"),
+        Index("rag_messages_thread_id_idx", "thread_id", "created_at", "id"),
+        Index("rag_messages_role_idx", "role"),
+        Index("rag_messages_training_idx", "training_eligible", postgresql_where=text("training_eligible")),
+        Index("rag_messages_deleted_idx", "deleted_at", postgresql_where=text("deleted_at IS NULL")),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    thread_id: Mapped[UUID] = mapped_column(ForeignKey(ThreadRow.id, ondelete="CASCADE"))
+    role: Mapped[str]
+    content: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    capability: Mapped[str | None]
+    context_json: Mapped[dict[str, Any] | None]
+    model_id: Mapped[str | None]
+    retrieved_source_ids: Mapped[list[dict[str, Any]] | None]
+    generation_metadata: Mapped[dict[str, Any] | None]
+    flags: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    training_eligible: Mapped[bool] = mapped_column(server_default=text("false"))
+    deleted_at: Mapped[datetime | None]
+
+
+class UsageCounterRow(Base):
+    """How much of `key` a user has used in the month that begins on `period`; reservations under way are in it."""
+
+    __tablename__ = "usage_counters"
+    __table_args__ = (CheckConstraint("used >= 0", name="used"),)
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    period: Mapped[date] = mapped_column(primary_key=True)
+    used: Mapped[int]
+
+
+class ReservationRow(Base):
+    """One use that is counted but not yet earned: it goes when the answer is kept, or is given back when it expires."""
+
+    __tablename__ = "usage_reservations"
+    __table_args__ = (Index(None, "user_id", "expires_at"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    key: Mapped[str]
+    period: Mapped[date]
+    expires_at: Mapped[datetime]
+
+
+class OrganizationTokensRow(Base):
+    """Tokens that models counted for an organization's members in the month that begins on `period`."""
+
+    __tablename__ = "organization_tokens"
+    __table_args__ = (CheckConstraint("tokens >= 0", name="tokens"),)
+
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
+    period: Mapped[date] = mapped_column(primary_key=True)
+    tokens: Mapped[int] = mapped_column(BigInteger)
+
+
+class DailyCostRow(Base):
+    """What answers have cost on a day (UTC), all users together."""
+
+    __tablename__ = "daily_costs"
+    __table_args__ = (CheckConstraint("cents >= 0", name="cents"),)
+
+    day: Mapped[date] = mapped_column(primary_key=True)
+    cents: Mapped[Decimal]
+
+
+class UsageEventRow(Base):
+    """One answer and what it took. `stages` in milliseconds."""
+
+    __tablename__ = "ai_usage_events"
+    __table_args__ = (Index(None, "created_at"), Index(None, "user_id", "created_at"))
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
+    type: Mapped[str]
+    message_id: Mapped[UUID | None]
+    plan_code: Mapped[str]
+    capability: Mapped[str | None]
+    model_version: Mapped[str]
+    cache_hit: Mapped[bool] = mapped_column(server_default=text("false"))
+    latency_ms: Mapped[int]
+    stages: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    tokens_in: Mapped[int]
+    tokens_out: Mapped[int]
+    cost_cents: Mapped[Decimal]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class FailureRow(Base):
+    """A part that failed while an answer was made: `kind` is the error's name, `message` its text, without what was asked."""
+
+    __tablename__ = "ai_failures"
+    __table_args__ = (Index(None, "created_at"), Index(None, "user_id"))
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    message_id: Mapped[UUID | None]
+    capability: Mapped[str | None]
+    model_id: Mapped[str | None]
+    kind: Mapped[str]
+    message: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class PromptConfigRow(Base):
+    """A version of a prompt. Files seed the table at `db upgrade`; from then on the table says what is active."""
+
+    __tablename__ = "lexybrain_prompt_configs"
+    __table_args__ = (
+        CheckConstraint("weight >= 0", name="weight"),
+        Index(None, "type", postgresql_where=text("is_active")),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    name: Mapped[str] = mapped_column(unique=True)
+    type: Mapped[str]
+    system_instructions: Mapped[str]
+    constraints: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    weight: Mapped[int] = mapped_column(server_default=text("1"))
+    is_active: Mapped[bool] = mapped_column(server_default=text("false"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class AuditRow(Base):
+    """What an administrator did, and to what. Rows are added and read, never changed."""
+
+    __tablename__ = "audit_events"
+    __table_args__ = (Index(None, "created_at"),)
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    actor_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
+    action: Mapped[str]
+    subject: Mapped[str]
+    details: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

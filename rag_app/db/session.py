@@ -6,8 +6,9 @@ for one transaction:
     rag.organizations   '{uuid,uuid}': rows of these organizations exist, others do not; unset: none do
     rag.user            the user for whom private rows (visibility "user") of their own exist; unset: for nobody
     rag.operator        'on': private rows of those organizations exist whoever owns them
+    rag.administrator   'on': if the user is an administrator, threads and usage of all users exist, to be read
 
-The last one is for acts on behalf of an organization as a whole: ingestion, deletion, the operator's commands. It
+`rag.operator` is for acts on behalf of an organization as a whole: ingestion, deletion, the operator's commands. It
 widens nothing across organizations, and no request of a principal sets it.
 """
 
@@ -33,7 +34,7 @@ _OUT_OF_ORDER = frozenset({"08", "53", "57", "58"})
 
 _SET_TENANT = text(
     "SELECT set_config('rag.organizations', :organizations, true), set_config('rag.user', :user, true),"
-    " set_config('rag.operator', :operator, true)"
+    " set_config('rag.operator', :operator, true), set_config('rag.administrator', :administrator, true)"
 )
 
 
@@ -127,13 +128,15 @@ class Database:
                 yield session
 
     @asynccontextmanager
-    async def scoped(self, scope: Scope, operator: bool = False) -> AsyncIterator[AsyncSession]:
+    async def scoped(
+        self, scope: Scope, operator: bool = False, administrator: bool = False
+    ) -> AsyncIterator[AsyncSession]:
         """One transaction, committed at exit, in which rows outside the scope's organizations do not exist.
 
-        The scope's site is not row-level security's business: a query adds it. `operator` is explained above.
+        The scope's site is not row-level security's business: a query adds it. The other two are explained above.
         """
         async with self.session() as session:
-            await session.execute(set_tenant(scope, operator))
+            await session.execute(set_tenant(scope, operator, administrator))
             yield session
 
     @asynccontextmanager
@@ -182,10 +185,11 @@ class Database:
         await self._dedicated.dispose()
 
 
-def set_tenant(scope: Scope, operator: bool = False) -> TextClause:
+def set_tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> TextClause:
     """The statement that a transaction under row-level security begins with."""
     return _SET_TENANT.bindparams(
         organizations="{" + ",".join(str(organization) for organization in sorted(scope.organizations)) + "}",
         user=str(scope.user) if scope.user else "",
         operator="on" if operator else "",
+        administrator="on" if administrator else "",
     )

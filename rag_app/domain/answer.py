@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from uuid import UUID
 
+from rag_app.domain.errors import RagError
 from rag_app.domain.filters import Filters
 from rag_app.domain.source import MetadataValue
 
@@ -19,11 +20,29 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Instructions:
+    """What the asker's side wants of the model, besides question and context.
+
+    `values` are the other variables of the capability's prompt. `max_tokens` (of the answer) and `temperature` (0..2)
+    are the model's own where they are None.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What is asked, and how many hits are wanted (`top_k`).
 
     `threshold` cuts hits below that cosine similarity (-1..1); None cuts nothing. `fetch` chunks are retrieved before
     the cut, as many as `top_k` where it is None.
+
+    In a conversation: `searched` is what is looked for, where `text` alone would not find it; `sources` are named by
+    the asker, and come before what was found; `preferred` filters hold as well, unless they leave fewer than `enough`
+    chunks. `terms` are words the asker named, for an order that puts exact matches first; `at_most` so many sources of
+    a type are kept.
     """
 
     text: str
@@ -32,6 +51,13 @@ class Question:
     mode: Mode = Mode.HYBRID
     threshold: float | None = None
     fetch: int | None = None
+    searched: str | None = None
+    sources: tuple[UUID, ...] = ()
+    preferred: Filters = ()
+    enough: int = 5
+    terms: tuple[str, ...] = ()
+    at_most: tuple[tuple[str, int], ...] = ()
+    instructions: Instructions = Instructions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +125,7 @@ class Refusal(StrEnum):
     WEAK = "weak"  # hits, but none good enough for the index's confidence rule
     UNCITED = "uncited"  # what a model wrote cites nothing of what was found
     ADMITTED = "admitted"  # it said that it lacks the information
+    FAILED = "failed"  # the model did not answer; the text says what was found
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +136,10 @@ class Answer:
     some, `above_threshold` reached it. `citations` are what the text refers to, numbered from 1 without gaps (when
     refused: the best hit of each source); `average_relevance` is the mean of the five best scores. `usage` is what a
     model was paid for, even where its answer was refused.
+
+    Where a capability copes with failures (`Capability.failure_text`), `failures` are those of its parts, and
+    `complete` is False where a model fell silent in the middle: the text is what it had said by then. `seconds` is how
+    long each stage took: "retrieval", "generation".
     """
 
     text: str
@@ -122,6 +153,9 @@ class Answer:
     refusal: Refusal | None = None
     retrieved: int = 0
     above_threshold: int = 0
+    failures: tuple[RagError, ...] = ()
+    complete: bool = True
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def refused(self) -> bool:

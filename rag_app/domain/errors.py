@@ -8,6 +8,10 @@
     ├── Forbidden                 a principal who may not do this
     ├── RateLimited               `limit`, `resets_at` (Unix time, seconds)
     ├── TooManyAtOnce             `limit` requests of this caller are under way
+    ├── QuotaExceeded             `limit`, `used`, `resets_at` (Unix time, seconds): a plan's messages of a month
+    │   └── BudgetSpent           the same in tokens, of an organization
+    ├── FeatureDisabled           switched off for everybody or for the caller's plan
+    │   └── CostCapReached        until tomorrow (UTC): answers have cost as much as a day may
     ├── UnreadableDocument        a file that cannot become a source: `path`, `reason`
     ├── Misconfigured             settings that cannot work together: the message says what to do
     ├── EmbeddingFailed           the embedding model did not answer
@@ -86,6 +90,30 @@ class TooManyAtOnce(RagError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(f"{limit} requests are under way; wait until one of them has ended")
+
+
+class QuotaExceeded(RagError):
+    """All messages of the month are used; the count begins again at `resets_at` (Unix time, seconds)."""
+
+    what = "messages of this month"
+
+    def __init__(self, limit: int, used: int, resets_at: int) -> None:
+        self.limit, self.used, self.resets_at = limit, used, resets_at
+        super().__init__(f"all {limit} {self.what} are used")
+
+
+class BudgetSpent(QuotaExceeded):
+    """All tokens that an organization has for a month are used."""
+
+    what = "tokens that your organization has for this month"
+
+
+class FeatureDisabled(RagError):
+    """Switched off, for everybody or for the caller's plan. The message says which."""
+
+
+class CostCapReached(FeatureDisabled):
+    """Answers have cost as much as they may in a day; tomorrow (UTC) they may again."""
 
 
 class UnreadableDocument(RagError):

@@ -30,15 +30,18 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`field operator value`; `value` is a tuple for IN only. A chunk without the field does not match.
+    """`field operator value`; `value` is a tuple for IN only.
+
+    A chunk without the field does not match, unless `or_missing`: then it does.
 
     >>> Condition("lang", Operator.EQ, "fr")
-    Condition(field='lang', operator=<Operator.EQ: '=='>, value='fr')
+    Condition(field='lang', operator=<Operator.EQ: '=='>, value='fr', or_missing=False)
     """
 
     field: str
     operator: Operator
     value: Value | tuple[Value, ...]
+    or_missing: bool = False
 
 
 Filters = tuple[Condition, ...]

@@ -1,0 +1,209 @@
+"""A conversation: threads of messages, what a user sends, and what comes back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from rag_app.domain.answer import Usage
+
+
+class Role(StrEnum):
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """What a message is about, as the client knows it. Sources are named by id, or as their organization calls them.
+
+    `since` and `until` bound the dates of sources; `marketplaces` are values of the field `market`.
+    """
+
+    keywords: tuple[str, ...] = ()
+    watchlists: tuple[str, ...] = ()
+    listings: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()
+    shop_url: str | None = None
+    marketplaces: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All sources that are named."""
+        return self.keywords + self.watchlists + self.listings + self.alerts
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message as its user sends it: into a new thread where `thread` is None.
+
+    `capability` is detected where it is None. `max_tokens` of the answer and `temperature` (0..1) are those of the
+    prompt where they are None. `plan` overrides the user's own, for administrators. `context` is what was sent as
+    `focus`, to be kept with the message; `meta` goes to a new thread.
+    """
+
+    text: str
+    thread: UUID | None = None
+    capability: str | None = None
+    focus: Focus = Focus()
+    context: Mapping[str, Any] | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    language: str = "en"
+    plan: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedSource:
+    """A source that an answer was made from. `score` is the cosine of its best chunk, clipped to 0..1.
+
+    `type` is its kind as the index shows it; `cited` is its number in the text ([Source N]), if it has one; `quote` the
+    passage that supports the answer. `available` is False, and `quote` None, where its reader may see it no longer.
+    """
+
+    id: UUID
+    type: str
+    label: str
+    score: float
+    cited: int | None = None
+    quote: str | None = None
+    available: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What a client should know of an answer.
+
+    `used_rag`: something was retrieved. `fallback_to_generic`: the model failed, the text says what was found.
+    `insufficient_context`: fewer than five sources, or none that was good enough. `interrupted`: the text ends where
+    the model or the client left.
+    """
+
+    used_rag: bool = False
+    fallback_to_generic: bool = False
+    insufficient_context: bool = False
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a thread. From `model` on: of the assistant's alone."""
+
+    id: UUID
+    thread: UUID
+    role: Role
+    text: str
+    created_at: datetime
+    capability: str | None = None
+    context: Mapping[str, Any] | None = None
+    model: str | None = None
+    sources: tuple[RetrievedSource, ...] = ()
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    flags: Flags = Flags()
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation of one user."""
+
+    id: UUID
+    user: UUID
+    title: str | None
+    created_at: datetime
+    updated_at: datetime
+    last_message_at: datetime
+    messages: int
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a user gets for a message. `references` are ids of the sources that the text mentions, by shown type."""
+
+    thread: UUID
+    message: UUID
+    text: str
+    capability: str
+    sources: tuple[RetrievedSource, ...]
+    references: Mapping[str, tuple[UUID, ...]]
+    model: str
+    usage: Usage | None
+    latency_ms: int
+    flags: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class PromptConfig:
+    """One version of what a model is told about its role. `type` is a capability, or "global" for all.
+
+    Of the active versions of a type, each new thread gets one, by `weight` (0: none). `constraints` are checked:
+    `temperature`, `max_tokens`, `retrieval_scope`, `max_keywords`, `max_listings`, `max_related_keywords`,
+    `max_alerts`.
+    """
+
+    name: str
+    type: str
+    instructions: str
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    weight: int = 1
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a user may do. `messages` a month, -1 without limit; `enabled`: the plan has conversations at all."""
+
+    user: UUID
+    plan: str
+    messages: int
+    enabled: bool
+    administrator: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Threads, newest first; `after` is the cursor of the next page, None on the last one."""
+
+    threads: tuple[Thread, ...]
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a turn: the assistant's message, and what it took.
+
+    `generation` is kept as `generation_metadata` (tokensIn, tokensOut, latencyMs, temperature, prompts, stages);
+    `stages` in milliseconds; `failures` are (kind, text) of parts that failed. `charged`: whether the message counts
+    against the user's plan.
+    """
+
+    message: UUID
+    text: str
+    capability: str
+    model: str
+    sources: tuple[RetrievedSource, ...]
+    flags: Flags
+    usage: Usage | None
+    cost_cents: Decimal
+    latency_ms: int
+    stages: Mapping[str, int]
+    generation: Mapping[str, Any]
+    failures: tuple[tuple[str, str], ...] = ()
+    charged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn under way: the user's message is kept in its thread, and one message of the plan is reserved for it."""
+
+    thread: Thread
+    message: UUID
+    reservation: UUID
+    account: Account
