@@ -9,7 +9,7 @@ export UV_NATIVE_TLS := 1
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := .venv/bin
 
-.PHONY: help demo test soak quality lint types check docs wheel clean
+.PHONY: help demo test soak quality bench lint types check docs wheel clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -25,6 +25,9 @@ soak: .venv/.synced ## long tests: 2,000 examples of each operation against its 
 
 quality: .venv/.synced ## retrieval quality on the collections in EVAL=folder (long)
 	$(RUN)/python -m tests.quality "$(EVAL)"
+
+bench: .venv/.synced ## speed beside the same by hand and stock LlamaIndex (long; BENCH_SIZE=5000 for a quick look)
+	@$(RUN)/python -m bench
 
 lint: .venv/.synced ## ruff and import contracts
 	$(RUN)/ruff check .

@@ -5,26 +5,32 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import SecretStr
 
-from rag_app.answering.capabilities import Capability, capability_named
-from rag_app.answering.extractive import ExtractiveSynthesizer
-from rag_app.answering.models import ChatModel, ModelSettings, build_llm
-from rag_app.answering.prompts import load_prompts
-from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
+from rag_app.answering.capabilities import capability_named
+from rag_app.answering.roles import check as check_prompt
+from rag_app.answering.roles import load_configs
+from rag_app.chosen_models import ChosenModels
+from rag_app.conversation import INDEX as CONVERSATIONS
+from rag_app.conversation import Conversations, Options
 from rag_app.db.generations import Generation, Generations
 from rag_app.db.keys import Keys
 from rag_app.db.limits import Leases, RateLimiter
 from rag_app.db.migrate import upgrade
 from rag_app.db.people import People
 from rag_app.db.private import private_postgres
+from rag_app.db.prompt_configs import PromptConfigs
+from rag_app.db.quotas import Accounts, Plans
 from rag_app.db.session import Database, asyncpg_url
 from rag_app.db.sources import SourceLedger
+from rag_app.db.threads import Threads
+from rag_app.db.turns import Turns
 from rag_app.db.validations import Validations
 from rag_app.domain.errors import Misconfigured, RagError, StoreFailed
 from rag_app.domain.scope import Scope
@@ -197,8 +203,13 @@ class Application:
     backends: Backends = field(init=False)
     embedder: BaseEmbedding = field(init=False)
     dimension: int = field(init=False)
-    model: ChatModel | None = field(init=False)
+    models: ChosenModels = field(init=False)
     pipeline: Pipeline = field(init=False)
+    accounts: Accounts = field(init=False)
+    plans: Plans = field(init=False)
+    prompts: PromptConfigs = field(init=False)
+    threads: Threads = field(init=False)
+    conversations: Conversations = field(init=False)
 
     def __post_init__(self) -> None:
         self.indexes = _indexes(self.settings)
@@ -209,9 +220,27 @@ class Application:
         self.validations = Validations(self.database)
         self.backends = Backends(self.settings, self.urls, self.ledger, self.generations, self._check_reads)
         self.embedder, self.dimension = _embedder(self.settings)
-        self.model = _chat_model(self.settings)
-        self.pipeline = Pipeline(
-            self.indexes, self.backends.open, self.embedder, _synthesizers(self.model, self.embedder)
+        self.models = ChosenModels(self.settings, self.embedder)
+        self.pipeline = Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer)
+        self.accounts, self.plans = Accounts(self.database), Plans(self.database)
+        self.prompts = PromptConfigs(self.database, check_prompt)
+        self.threads = Threads(self.database, self.ledger)
+        self.conversations = self._conversations()
+
+    def _conversations(self) -> Conversations:
+        chosen = self.settings.lexybrain
+        return Conversations(
+            pipeline=self.pipeline,
+            index=find_index(self.indexes, CONVERSATIONS),
+            accounts=self.accounts,
+            turns=Turns(self.database, cost_cap_cents=Decimal(chosen.daily_cost_cap), token_budget=chosen.token_budget),
+            threads=self.threads,
+            prompts=self.prompts,
+            ledger=self.ledger,
+            models=self.models,
+            options=Options(
+                chosen.enabled, chosen.detection == "model", chosen.rewrite, history_tokens=chosen.history_tokens
+            ),
         )
 
     async def start(self) -> None:
@@ -222,12 +251,17 @@ class Application:
         await self.database.check()
         if self.urls.private:
             await self.build_missing()
+            await self.seed_prompts()
         for spec in self.indexes.values():
             await self._check_index(spec)
 
     async def build_missing(self) -> list[str]:
         """Make a first generation of each index that has none; the names of those made."""
         return await self.backends.build_missing(list(self.indexes.values()), self.embedder, self.dimension)
+
+    async def seed_prompts(self) -> list[str]:
+        """Add the versions of prompts that the files have and the database has not; the names of those added."""
+        return await self.prompts.seed(load_configs(resource_folder("prompts") / "lexybrain"))
 
     async def check_embedder(self) -> None:
         """Raises EmbeddingFailed where it does not answer, Misconfigured where its vectors have another length."""
@@ -238,8 +272,8 @@ class Application:
             )
 
     async def close(self) -> None:
-        if self.model is not None:
-            await self.model.aclose()
+        await self.conversations.aclose()
+        await self.models.aclose()
         await self.backends.close()
         await self.database.close()
 
@@ -372,8 +406,8 @@ def create_app() -> "Litestar":
             leases=application.leases,
             catalogue=Catalogue(application.indexes, application.backends.active, application.backends.open),
             validations=application.validations,
-            conversations=cast(Any, None),
-            threads=cast(Any, None),
+            conversations=application.conversations,
+            threads=application.threads,
             readiness=application.readiness,
         ),
         entrance(settings),
@@ -439,35 +473,6 @@ def _embedder(settings: Settings) -> tuple[BaseEmbedding, int]:
     key = _first(chosen.api_key, settings.providers.openai_api_key)
     embedder = build_embedder(chosen.kind, chosen.model, chosen.api_base, key)
     return embedder, getattr(embedder, "dimension", chosen.dimension)
-
-
-def _chat_model(settings: Settings) -> ChatModel | None:
-    """The model that writes answers; None where they are extracted."""
-    chosen = settings.model
-    if chosen.kind == "extractive":
-        return None
-    providers = settings.providers
-    providers_key = providers.hf_token if chosen.kind == "huggingface" else providers.openai_api_key
-    limits = ModelSettings(
-        name=chosen.name,
-        kind=chosen.kind,
-        api_base=chosen.api_base,
-        api_key=_first(chosen.api_key, providers_key),
-        temperature=chosen.temperature,
-        max_tokens=chosen.max_tokens,
-        timeout_s=chosen.timeout,
-        backoff_s=chosen.backoff,
-        unavailable_wait_s=chosen.unavailable_wait,
-    )
-    return ChatModel(build_llm(limits), limits)
-
-
-def _synthesizers(model: ChatModel | None, embedder: BaseEmbedding) -> Callable[[Capability], Synthesizer]:
-    if model is None:
-        extractive = ExtractiveSynthesizer(embedder)
-        return lambda capability: extractive
-    prompts = load_prompts(resource_folder("prompts"))
-    return lambda capability: ModelSynthesizer(model, prompts[capability.prompt])
 
 
 def _first(*keys: SecretStr | None) -> str | None:

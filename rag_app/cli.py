@@ -17,12 +17,18 @@ db = typer.Typer(help="The database schema.")
 sources = typer.Typer(help="What has been ingested.")
 indexes = typer.Typer(help="Generations of an index: each is one build, with one embedding model; one of them answers.")
 orgs = typer.Typer(help="Organizations, their members and sites.")
+users = typer.Typer(help="Users: the plan of each, and what they have used of it.")
+plans = typer.Typer(help="Plans: messages a month, and whether there are conversations at all.")
 keys = typer.Typer(help="API keys: each belongs to an organization.")
+prompts = typer.Typer(help="Versions of what models are told in conversations, and which are in use.")
 app.add_typer(db, name="db")
 app.add_typer(sources, name="sources")
 app.add_typer(indexes, name="indexes")
 app.add_typer(orgs, name="orgs")
+app.add_typer(users, name="users")
+app.add_typer(plans, name="plans")
 app.add_typer(keys, name="keys")
+app.add_typer(prompts, name="prompts")
 
 Index = Annotated[str, typer.Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
 Org = Annotated[str, typer.Option("--org", "-o", metavar="O", help="organization: slug or id")]
@@ -224,6 +230,24 @@ def indexes_drop(
     print(commands.drop_generation(index, number))
 
 
+@indexes.command("move")
+def indexes_move(
+    index: OneIndex,
+    to: Annotated[str, typer.Option("--to", metavar="postgres|qdrant", help="the vector store to copy it to")],
+    as_json: Json = False,
+) -> None:
+    """Copy an index to the other vector store; nothing is embedded again.
+
+    Both sides are compared before the copy may answer, and RAG_VECTOR_STORE says whether it is asked. Safe to repeat:
+    the same command goes on where it was, and brings over what has changed since. Exit status 2 if a source could not
+    be copied, or differs.
+    """
+    from rag_app import commands
+
+    if commands.move_index(index, to, as_json):
+        raise typer.Exit(2)
+
+
 @orgs.command("create")
 def orgs_create(
     slug: Annotated[str, typer.Argument(help="short name, as in --org")],
@@ -268,6 +292,101 @@ def orgs_add_site(
     print(commands.add_site(org, site))
 
 
+@orgs.command("set-budget")
+def orgs_set_budget(
+    org: Annotated[str, typer.Argument(help="slug or id")],
+    tokens: Annotated[str, typer.Argument(metavar="TOKENS|none", help="a number; none: as the settings have it")],
+) -> None:
+    """Bound the tokens that models may count for an organization in a month.
+
+    When they are used, its members get no answers in conversations until the first of the next month (UTC).
+    """
+    from rag_app import commands
+
+    print(commands.set_budget(org, tokens))
+
+
+@users.command("create")
+def users_create(
+    name: Annotated[str, typer.Argument(help="a name: an e-mail address, say")],
+    plan: Annotated[str, typer.Option("--plan", metavar="P", help="one of `plans list`")] = "free",
+    role: Annotated[str, typer.Option("--role", metavar="user|admin", help="what they may do")] = "user",
+    org: Annotated[
+        list[str] | None, typer.Option("--org", "-o", metavar="O", help="an organization to be of: slug or id; repeatable")
+    ] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(metavar="SUB", help="the `sub` of the user's tokens, if an identity provider issues them"),
+    ] = None,
+) -> None:  # fmt: skip
+    """Make a user."""
+    from rag_app import commands
+
+    print(commands.create_user(name, plan, role, org or [], subject))
+
+
+@users.command("list")
+def users_list(as_json: Json = False) -> None:
+    """All users: plan, role, organizations, and the messages of this month.
+
+    Service users of API keys are among them: `key:` and the key's id.
+    """
+    from rag_app import commands
+
+    commands.list_users(as_json)
+
+
+@users.command("set-plan")
+def users_set_plan(
+    user: Annotated[str, typer.Argument(help="name or id")],
+    plan: Annotated[str, typer.Argument(help="one of `plans list`")],
+) -> None:
+    """Give a user another plan, at once.
+
+    What is used of this month stays used.
+    """
+    from rag_app import commands
+
+    print(commands.set_plan(user, plan))
+
+
+@users.command("set-role")
+def users_set_role(
+    user: Annotated[str, typer.Argument(help="name or id")],
+    role: Annotated[str, typer.Argument(metavar="user|admin", help="what they may do")],
+) -> None:
+    """Make a user an administrator, or an ordinary user again, at once.
+
+    An administrator may read all conversations, which is written down, and answer a message by another plan.
+    """
+    from rag_app import commands
+
+    print(commands.set_role(user, role))
+
+
+@plans.command("list")
+def plans_list(as_json: Json = False) -> None:
+    """All plans: messages a month, and whether they have conversations."""
+    from rag_app import commands
+
+    commands.list_plans(as_json)
+
+
+@plans.command("set")
+def plans_set(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="a plan's; one that is not there is made")],
+    messages: Annotated[str | None, typer.Option(metavar="N|unlimited", help="messages a month")] = None,
+    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="whether it has conversations")] = None,
+) -> None:
+    """Change a plan for all who have it, from their next message on, or make one.
+
+    A new plan has 50 messages and conversations, unless it is said otherwise.
+    """
+    from rag_app import commands
+
+    print(commands.set_plan_entitlement(code, messages, enabled))
+
+
 @keys.command("create")
 def keys_create(
     org: Org,
@@ -306,6 +425,68 @@ def keys_revoke(key: Annotated[str, typer.Argument(help="id, or how it begins, a
     from rag_app import commands
 
     print(commands.revoke_key(key))
+
+
+PromptVersion = Annotated[str, typer.Argument(metavar="NAME", help="as `prompts list` shows it")]
+
+
+@prompts.command("list")
+def prompts_list(as_json: Json = False) -> None:
+    """All versions: for what, whether in use, weight, and the share of new threads that get it."""
+    from rag_app import commands
+
+    commands.list_prompts(as_json)
+
+
+@prompts.command("show")
+def prompts_show(name: PromptVersion, as_json: Json = False) -> None:
+    """One version, as a file that `prompts add` takes."""
+    from rag_app import commands
+
+    commands.show_prompt(name, as_json)
+
+
+@prompts.command("add")
+def prompts_add(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="its name is the version's: ask_lexybrain_...")],
+) -> None:
+    """Add a version.
+
+    A version never changes: what is better has a new name. It is in use if the file says so, or after `prompts activate`.
+    """
+    from rag_app import commands
+
+    commands.add_prompt(file)
+
+
+@prompts.command("activate")
+def prompts_activate(name: PromptVersion) -> None:
+    """Use a version, beside the others of its type that are in use."""
+    from rag_app import commands
+
+    commands.activate_prompt(name, active=True)
+
+
+@prompts.command("deactivate")
+def prompts_deactivate(name: PromptVersion) -> None:
+    """Use a version no more, not even in threads that had it."""
+    from rag_app import commands
+
+    commands.activate_prompt(name, active=False)
+
+
+@prompts.command("weigh")
+def prompts_weigh(
+    name: PromptVersion,
+    weight: Annotated[int, typer.Argument(metavar="W", min=0, max=1_000_000, help="0: no thread gets it")],
+) -> None:
+    """Set a version's share among those of its type that are in use.
+
+    Threads keep the version they have while it is in use and weighs something.
+    """
+    from rag_app import commands
+
+    commands.weigh_prompt(name, weight)
 
 
 @app.command()

@@ -8,18 +8,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from llama_index.core.llms import ChatMessage
 
 from rag_app.answering.capabilities import capability_for
+from rag_app.answering.roles import as_toml, check, load_config, load_configs, shares
 from rag_app.app import Application, DatabaseUrls, database_urls, open_application, public_keys
 from rag_app.asking import question_of, scope_of, target_of
 from rag_app.db.generations import Generation
 from rag_app.db.keys import ApiKey
 from rag_app.db.migrate import current, upgrade
+from rag_app.db.people import User
+from rag_app.db.prompt_configs import PromptConfigs
+from rag_app.db.quotas import Accounts, Plan, Plans
+from rag_app.db.session import Database
 from rag_app.domain.answer import Answer, Hit, Mode
+from rag_app.domain.conversation import PromptConfig
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, source_id
@@ -40,6 +46,8 @@ from rag_app.printing import (
     holding_text,
     key_json,
     key_text,
+    moved_json,
+    moved_text,
     outcome_json,
     outcome_text,
     print_json,
@@ -72,22 +80,24 @@ def run(work: Callable[[Application], Awaitable[T]]) -> T:
 
 
 def upgrade_database() -> str:
-    """Migrate, then build the first generation of indexes that have none."""
+    """Migrate, then build the first generation of indexes that have none, and add the prompt versions of the files."""
     settings = Settings()
     with database_urls(settings) as urls:
         if urls.owner is None:
             raise Misconfigured("set RAG_DATABASE_OWNER_URL: migrating needs the role that owns the schema")
         upgrade(urls.owner, urls.app, resource_folder("migrations"), gateway=settings.database.gateway_role)
 
-        async def build() -> list[str]:
+        async def build() -> tuple[list[str], list[str]]:
             application = Application(settings, urls)
             try:
-                return await application.build_missing()
+                return await application.build_missing(), await application.seed_prompts()
             finally:
                 await application.close()
 
-        made = asyncio.run(build())
-    return "the schema is up to date" + (f"; built: {', '.join(made)}" if made else "")
+        built, added = asyncio.run(build())
+    return "the schema is up to date" + "".join(
+        f"; {what}: {', '.join(names)}" for what, names in (("built", built), ("prompts added", added)) if names
+    )
 
 
 def ingest(
@@ -229,6 +239,17 @@ def roll_back_index(index: str, force: bool, as_json: bool) -> bool:
     return _tell(*outcome, as_json=as_json)
 
 
+def move_index(index: str, to: str, as_json: bool) -> bool:
+    """True if a source could not be copied, or a copy differs."""
+    with _building() as begin:
+        moved, slugs = _operate(lambda indexing: _named(indexing.move(index, to, begin=begin), indexing))
+    if as_json:
+        print_json(moved_json(moved, slugs))
+    else:
+        print(moved_text(moved, slugs))
+    return bool(moved.built.failed or moved.differing)
+
+
 def drop_generation(index: str, number: int) -> str:
     dropped = _operate(lambda indexing: indexing.drop(index, number))
     return f"generation {dropped.number} of {dropped.index} in {dropped.store} is dropped"
@@ -257,12 +278,12 @@ def _building() -> Iterator[Begin]:
 
         def begin(generation: Generation, sources: int) -> Callable[[Built], None]:
             count = bars.enter_context(counting(f"{generation.index}, generation {generation.number}", sources))
-            return lambda built: count(built.sources)
+            return lambda built: count(built.sources + built.compared)
 
         yield begin
 
 
-async def _named(work: Awaitable[Outcome], indexing: Indexing) -> tuple[Outcome, dict[UUID, str]]:
+async def _named(work: Awaitable[T], indexing: Indexing) -> tuple[T, dict[UUID, str]]:
     return await work, await indexing.organizations()
 
 
@@ -311,6 +332,100 @@ def add_site(org: str, site: str) -> str:
     return run(work)
 
 
+def set_budget(org: str, tokens: str) -> str:
+    bound = None if tokens == "none" else _number("tokens", tokens, "none")
+
+    async def work(application: Application) -> str:
+        organization = await application.people.organization(org)
+        await application.people.set_budget(organization, bound)
+        return f"{organization.slug}\t{'no budget of its own' if bound is None else f'{bound} tokens a month'}"
+
+    return run(work)
+
+
+def create_user(name: str, plan: str, role: str, orgs: list[str], subject: str | None) -> str:
+    async def work(application: Application) -> str:
+        people = application.people
+        organizations = [await people.organization(org) for org in orgs]  # all of them exist, or nobody is made
+        made = await people.create_user(name, plan, role, subject)
+        for organization in organizations:
+            await people.add_member(organization, made)
+        return _user_text(made)
+
+    return run(work)
+
+
+def list_users(as_json: bool) -> None:
+    async def work(application: Application) -> list[dict[str, Any]]:
+        users = await application.people.users()
+        limits = {plan.code: plan.messages for plan in await Plans(application.database).list()}
+        used = await Accounts(application.database).used(user.id for user, _ in users)
+        return [
+            {
+                "name": user.name, "id": str(user.id), "plan": user.plan, "role": user.role,
+                "organizations": organizations, "used": used[user.id], "limit": limits[user.plan],
+            }
+            for user, organizations in users
+        ]  # fmt: skip
+
+    found = run(work)
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        organizations = ",".join(each["organizations"]) or "-"
+        used = f"{each['used']} of {_messages(each['limit'])} this month"
+        print("\t".join([each["name"], each["id"], each["plan"], each["role"], organizations, used]))
+    print(f"{len(found)} users", file=sys.stderr)
+
+
+def set_plan(user: str, plan: str) -> str:
+    async def work(application: Application) -> str:
+        return _user_text(await application.people.set_plan(await application.people.user(user), plan))
+
+    return run(work)
+
+
+def set_role(user: str, role: str) -> str:
+    async def work(application: Application) -> str:
+        return _user_text(await application.people.set_role(await application.people.user(user), role))
+
+    return run(work)
+
+
+def list_plans(as_json: bool) -> None:
+    found = run(lambda app: Plans(app.database).list())
+    if as_json:
+        print_json([{"code": each.code, "messages": each.messages, "enabled": each.enabled} for each in found])
+    else:
+        print("\n".join(_plan_text(each) for each in found))
+
+
+def set_plan_entitlement(code: str, messages: str | None, enabled: bool | None) -> str:
+    limit = None
+    if messages is not None:
+        limit = -1 if messages == "unlimited" else _number("messages", messages, "unlimited")
+    return _plan_text(run(lambda app: Plans(app.database).set(code, limit, enabled)))
+
+
+def _number(field: str, said: str, other: str) -> int:
+    if not re.fullmatch("[0-9]{1,19}", said):
+        raise InvalidInput(field, said, f"{said!r} is neither a number nor {other!r}")
+    return int(said)
+
+
+def _messages(limit: int) -> str:
+    return "unlimited" if limit < 0 else str(limit)
+
+
+def _plan_text(plan: Plan) -> str:
+    return f"{plan.code}\t{_messages(plan.messages)} messages a month\t{'enabled' if plan.enabled else 'disabled'}"
+
+
+def _user_text(user: User) -> str:
+    return f"{user.name}\t{user.id}\t{user.plan}\t{user.role}"
+
+
 def create_key(org: str, name: str, indexes: list[str] | None, as_json: bool) -> None:
     async def work(application: Application) -> tuple[ApiKey, str]:
         # by their own names: an alias may point elsewhere one day
@@ -340,6 +455,82 @@ def list_keys(org: str | None, as_json: bool) -> None:
 
 def revoke_key(key: str) -> str:
     return key_text(run(lambda app: app.keys.revoke(key)))
+
+
+def list_prompts(as_json: bool) -> None:
+    found = _prompts(lambda configs: configs.all())
+    if as_json:
+        share = shares(found)
+        print_json([{**_prompt_json(each), "share": share[each.name]} for each in found])
+    else:
+        print("\n".join(_prompt_text(each, found) for each in found))
+
+
+def show_prompt(name: str, as_json: bool) -> None:
+    found = _prompts(lambda configs: configs.get(name))
+    if as_json:
+        print_json({**_prompt_json(found), "system_instructions": found.instructions})
+    else:
+        print(as_toml(found), end="")
+
+
+def add_prompt(file: Path) -> None:
+    config = load_config(file)
+    _tell_of_prompt(lambda configs: configs.add(config))
+
+
+def activate_prompt(name: str, *, active: bool) -> None:
+    _tell_of_prompt(lambda configs: configs.activate(name) if active else configs.deactivate(name))
+
+
+def weigh_prompt(name: str, weight: int) -> None:
+    _tell_of_prompt(lambda configs: configs.weigh(name, weight))
+
+
+def _tell_of_prompt(change: Callable[[PromptConfigs], Awaitable[PromptConfig]]) -> None:
+    """Change a version; print it as `prompts list` does, and say so where nothing of its type is in use now."""
+
+    async def work(configs: PromptConfigs) -> tuple[PromptConfig, list[PromptConfig]]:
+        return await change(configs), await configs.all()
+
+    changed, found = _prompts(work)
+    print(_prompt_text(changed, found))
+    if not any(each.active and each.weight for each in found if each.type == changed.type):
+        print(f"note: no version of {changed.type} is in use: models are told nothing of the kind", file=sys.stderr)
+
+
+def _prompts(work: Callable[[PromptConfigs], Awaitable[T]]) -> T:
+    """These commands need the database alone, not what is searched."""
+
+    async def opened() -> T:
+        database = Database(urls.app, pool_size=1)
+        try:
+            await database.check()
+            configs = PromptConfigs(database, check)
+            if urls.private:
+                await _seed(configs)
+            return await work(configs)
+        finally:
+            await database.close()
+
+    with database_urls(Settings()) as urls:
+        return asyncio.run(opened())
+
+
+async def _seed(configs: PromptConfigs) -> list[str]:
+    return await configs.seed(load_configs(resource_folder("prompts") / "lexybrain"))
+
+
+def _prompt_json(config: PromptConfig) -> dict[str, object]:
+    return {
+        "name": config.name, "type": config.type, "is_active": config.active, "weight": config.weight,
+        "constraints": dict(config.constraints),
+    }  # fmt: skip
+
+
+def _prompt_text(config: PromptConfig, configs: list[PromptConfig]) -> str:
+    state = f"{shares(configs)[config.name]:.0%} of new threads" if config.active else "not in use"
+    return f"{config.name}\t{config.type}\t{config.weight}\t{state}"
 
 
 def token(user: str, hours: float, client: str | None) -> str:
@@ -392,11 +583,11 @@ def doctor() -> bool:
         application = Application(settings, urls)
         try:
             await check("embedding", application.check_embedder(), f"{application.embedder.model_name} answers")
-            if application.model is None:
+            if not application.models.all:
                 say("answers", "extractive: sentences of the sources; RAG_LLM names a model that writes")
-            else:
-                hello = application.model.chat([ChatMessage("Answer with one word: ready.")])
-                await check("answers", hello, f"{application.model.name} answers")
+            for model in application.models.all:
+                hello = model.chat([ChatMessage("Answer with one word: ready.")])
+                await check("answers", hello, f"{model.name} answers")
             if (keys := public_keys(settings)) is not None:
                 await check("tokens", keys.named(None), f"signed by the keys of {keys.where}")
             where = f"private, in {settings.database.home / 'postgres'}" if urls.private else "as RAG_DATABASE_URL says"

@@ -1,4 +1,4 @@
-"""Generations of an index, operated by command: listed, rebuilt, switched, rolled back, dropped.
+"""Generations of an index, operated by command: listed, rebuilt, switched, rolled back, dropped, moved.
 
 All of it works below the check that a server makes when it starts: it is what puts right what that check finds.
 """
@@ -9,13 +9,18 @@ from uuid import UUID
 
 from rag_app.app import Application
 from rag_app.db.generations import Generation, GenerationState
-from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 from rag_app.domain.scope import Scope
+from rag_app.ingestion.move import Comparison, Move
 from rag_app.ingestion.rebuild import Built, Rebuild
 from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.retrieval.store import ScopedStore
 
 Begin = Callable[[Generation, int], Callable[[Built], None]]
-"""Called with the generation and how many sources are to be built; gives what is told of the progress."""
+"""Called with the generation and how many sources are to be built (and compared, in a move); gives what is told of
+the progress."""
+
+_OTHER = {"postgres": "qdrant", "qdrant": "postgres"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,28 @@ class Outcome:
     built: Built
     lacking: int
     misfit: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a move did: `generation` is the copy of `origin`, and answers in its store if `compared` shows no difference.
+
+    Nothing is compared where a source could not be copied. `setting` is what makes servers ask that store, None where
+    they do; with it they look there for `others`, too, indexes that are not there as they are now.
+    """
+
+    generation: Generation
+    origin: Generation
+    built: Built
+    lacking: int
+    compared: list[Comparison]
+    setting: str | None
+    others: list[str]
+
+    @property
+    def differing(self) -> int:
+        """Sources that are not the same in both stores."""
+        return sum(each.differing for each in self.compared)
 
 
 class Indexing:
@@ -125,9 +152,76 @@ class Indexing:
             await self._ledger.forget_builds(await self._organizations(), generation.id)
         return generation
 
-    async def _taken_up(self, spec: IndexSpec) -> Generation | None:
+    async def move(self, index: str, to: str, *, begin: Begin) -> Moved:
+        """Copy the generation that answers in the other store to the store `to`, and let it answer there if it is the same.
+
+        A generation that is there already and fits is brought up to date. Raises InvalidInput where there is nothing
+        to be moved, Misconfigured where the settings do not fit it.
+        """
+        spec = find_index(self._app.indexes, index)
+        if to not in _OTHER:
+            raise InvalidInput("--to", to, f"accepted: {', '.join(_OTHER)}")
+        async with self._ledger.rebuilding(spec.name):
+            origin = await self._generations.active(spec.name, _OTHER[to])
+            if origin is None:
+                raise InvalidInput("", index, f"nothing of index {spec.name} is in {_OTHER[to]}: nothing to move")
+            if misfit := self._app.misfit(spec, origin):
+                raise Misconfigured(f"index {spec.name} in {origin.store} {misfit}")
+            target = await self._copy_of(spec, origin, to)
+            move = await self._moving(spec, target, origin, begin)
+            await move.run()
+            compared: list[Comparison] = []
+            while not move.built.failed:
+                async with self._ledger.switching(spec.name):
+                    if await move.complete():
+                        compared = await move.compare()
+                        if not any(each.differing for each in compared):
+                            target = await self._generations.activate(target.id)
+                        break
+                await move.run()  # an ingest was quick
+            lacking = sum((await move.lacking()).values())
+        return Moved(target, origin, move.built, lacking, compared, *await self._to_be_set(spec, to))
+
+    async def _copy_of(self, spec: IndexSpec, origin: Generation, to: str) -> Generation:
+        """The generation in `to` that answers, or that an earlier run began, if it fits; a new one otherwise."""
+        there = await self._generations.active(spec.name, to)
+        if there is not None and self._app.misfit(spec, there) is None:
+            return there
+        if begun := await self._taken_up(spec, to):
+            return begun
+        backends = self._app.backends
+        backends.owner()  # refuses before there is one
+        made = await self._generations.create(spec.name, to, origin.embedding_model, origin.dimension, origin.settings)
+        await backends.create(spec, made)
+        return made
+
+    async def _moving(self, spec: IndexSpec, target: Generation, origin: Generation, begin: Begin) -> Move:
+        held = (await self._ledger.totals(await self._organizations())).get(origin.id, (0, 0, 0))[0]
+        progress = begin(target, await self._lacking(spec, target) + held)
+
+        def of(generation: Generation) -> Callable[[UUID], ScopedStore]:
+            return lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
+
+        return Move(spec, target.id, origin.id, self._organizations, of(target), of(origin), self._ledger, progress)
+
+    async def _to_be_set(self, spec: IndexSpec, to: str) -> tuple[str | None, list[str]]:
+        """What makes servers look for an index in `to`, and the other indexes that this is true of and that lack sources."""
+        if self._app.backends.kind(spec) == to:
+            return None, []
+        if spec.vector_store is not None:
+            return f'vector_store = "{to}" in indexes/{spec.name}/index.toml', []
+        others = [each for each in self._app.indexes.values() if each.vector_store is None and each.name != spec.name]
+        return f"RAG_VECTOR_STORE={to}", [each.name for each in others if await self._lacks(each, to)]
+
+    async def _lacks(self, spec: IndexSpec, store: str) -> bool:
+        """Whether an index has sources that do not stand in the store as they are now."""
+        there = await self._generations.active(spec.name, store)
+        nowhere = 0  # the id of no generation
+        return bool(await self._ledger.lacking(await self._organizations(), spec.name, there.id if there else nowhere))
+
+    async def _taken_up(self, spec: IndexSpec, store: str | None = None) -> Generation | None:
         """The newest unfinished generation that these settings began."""
-        begun = [each for each in await self._ours(spec) if each.state is GenerationState.BUILDING]
+        begun = [each for each in await self._ours(spec, store) if each.state is GenerationState.BUILDING]
         mine = [each for each in begun if self._app.misfit(spec, each) is None]
         if not mine:
             return None
@@ -168,9 +262,9 @@ class Indexing:
     async def _lacking(self, spec: IndexSpec, generation: Generation) -> int:
         return sum((await self._ledger.lacking(await self._organizations(), spec.name, generation.id)).values())
 
-    async def _ours(self, spec: IndexSpec) -> list[Generation]:
-        """Those of the index in its store, oldest first."""
-        key = spec.name, self._app.backends.kind(spec)
+    async def _ours(self, spec: IndexSpec, store: str | None = None) -> list[Generation]:
+        """Those of the index in its store, or in another one, oldest first."""
+        key = spec.name, store or self._app.backends.kind(spec)
         return [each for each in await self._generations.list() if (each.index, each.store) == key]
 
     async def organizations(self) -> dict[UUID, str]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import QueryBundle
@@ -18,13 +19,25 @@ from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Event, Hit, Question
+from rag_app.domain.errors import StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.embedding import asking
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.retrieval.postprocessors import Best, OwnerPreference, SimilarityCutoff
-from rag_app.retrieval.retriever import ChunkRetriever
+from rag_app.retrieval.postprocessors import (
+    AlertsFirst,
+    AtMost,
+    Best,
+    BestSources,
+    ExactMatch,
+    Named,
+    Opportunity,
+    OwnerPreference,
+    OwnThenSales,
+    SimilarityCutoff,
+)
+from rag_app.retrieval.retriever import ChunkRetriever, Unreachable
 from rag_app.retrieval.store import ScopedStore
 
 log = logging.getLogger(__name__)
@@ -53,15 +66,16 @@ class Pipeline:
         and StoreFailed.
         """
         retriever = await self.retriever(index, question, scope)
-        found = await retriever.aretrieve(QueryBundle(question.text))
-        for postprocessor in _chosen(question):
+        found = await retriever.aretrieve(QueryBundle(question.searched or question.text))
+        for postprocessor in [*_cut(question), *_limited(question), Best(top_k=question.top_k)]:
             found = await postprocessor.apostprocess_nodes(found)
         return to_hits(found)
 
     async def answer(self, capability: str, question: Question, scope: Scope) -> Answer:
         """An answer with verified citations, or the capability's refusal.
 
-        Raises as `search`, and ModelFailed where the answering model does not answer.
+        Raises as `search`, and ModelFailed where the answering model does not answer; a capability with a
+        `failure_text` copes with most of what fails (see CapabilityEngine).
         """
         started = time.perf_counter()
         engine = await self.engine(capability, question, scope)
@@ -88,35 +102,80 @@ class Pipeline:
     async def engine(self, capability: str, question: Question, scope: Scope) -> CapabilityEngine:
         """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly."""
         chosen = capability_named(capability)
+        retriever: BaseRetriever
+        try:
+            retriever = await self.retriever(chosen.index, question, scope)
+        except StoreFailed as error:
+            if not chosen.failure_text:
+                raise
+            retriever = Unreachable(error)
         return CapabilityEngine(
             capability=chosen,
             rule=find_index(self._indexes, chosen.index).confidence,
-            retriever=await self.retriever(chosen.index, question, scope),
-            postprocessors=_chosen(question, *_preference(chosen, scope)),
+            retriever=retriever,
+            postprocessors=[
+                *_cut(question),
+                *_ordered(chosen, question, scope),
+                *_limited(question),
+                _best(chosen, question, scope),
+            ],
             synthesizer=self._synthesizer(chosen),
         )
 
     async def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:
-        """The LlamaIndex retriever of an index, for one scope, with the question's filters and mode.
+        """The LlamaIndex retriever of an index, for one scope, with the question's filters, named sources and mode.
 
         It finds as many chunks as the question wants fetched.
         """
         spec = find_index(self._indexes, index)
-        filters = check_filters(question.filters, spec)
+        filters, preferred = check_filters(question.filters, spec), check_filters(question.preferred, spec)
         asking.set(scope.organizations)
         store = await self._open_store(spec, scope)
         fetch = max(question.fetch or 0, question.top_k)
-        return ChunkRetriever(store, self._embedder, filters=filters, top_k=fetch, mode=question.mode)
+        return ChunkRetriever(
+            store, self._embedder, filters=filters, top_k=fetch, mode=question.mode, preferred=preferred,
+            enough=question.enough, sources=question.sources,
+        )  # fmt: skip
 
 
-def _chosen(question: Question, *ordering: BaseNodePostprocessor) -> list[BaseNodePostprocessor]:
-    """What makes the question's hits of the chunks that were retrieved: cut, ordered, limited."""
-    cut = [] if question.threshold is None else [SimilarityCutoff(threshold=question.threshold)]
-    return [*cut, *ordering, Best(top_k=question.top_k)]
+def _cut(question: Question) -> list[BaseNodePostprocessor]:
+    return [] if question.threshold is None else [SimilarityCutoff(threshold=question.threshold)]
 
 
-def _preference(capability: Capability, scope: Scope) -> list[BaseNodePostprocessor]:
-    return [OwnerPreference(user=scope.user, public=PUBLIC_ORGANIZATION)] if capability.prefers_owner else []
+def _ordered(capability: Capability, question: Question, scope: Scope) -> list[BaseNodePostprocessor]:
+    """By whose it is, and then by the capability's own strategy: what that does not tell apart stays as it was."""
+    public = PUBLIC_ORGANIZATION
+    ordering: list[BaseNodePostprocessor] = []
+    if capability.prefers_owner:
+        ordering.append(OwnerPreference(user=scope.user, public=public))
+    match capability.rerank:
+        case "opportunity":
+            ordering.append(Opportunity())
+        case "own_then_sales":
+            ordering.append(OwnThenSales(user=scope.user))
+        case "exact_match":
+            text = f"{question.text}\n{question.searched or ''}"
+            ordering.append(ExactMatch(terms=question.terms, text=text))
+        case "alerts_first":
+            ordering.append(AlertsFirst(user=scope.user, public=public))
+    return ordering
+
+
+def _limited(question: Question) -> list[BaseNodePostprocessor]:
+    """What was named comes first, so that limits cut the others."""
+    named = [Named(source_ids=frozenset(question.sources))] if question.sources else []
+    return [*named, *([AtMost(limits=dict(question.at_most))] if question.at_most else [])]
+
+
+def _best(capability: Capability, question: Question, scope: Scope) -> BaseNodePostprocessor:
+    if not capability.by_source:
+        return Best(top_k=question.top_k)
+    return BestSources(
+        top_k=question.top_k,
+        chunks=capability.chunks_per_source,
+        user=scope.user if capability.prefers_owner else None,
+        named=frozenset(question.sources),
+    )
 
 
 def _record(capability: str, answer: Answer | None, started: float) -> None:

@@ -17,7 +17,7 @@ from rag_app.db.keys import ApiKey
 from rag_app.domain.answer import Answer, Hit
 from rag_app.domain.errors import UnreadableDocument
 from rag_app.domain.source import Source
-from rag_app.indexing import Holding, Outcome
+from rag_app.indexing import Holding, Moved, Outcome
 from rag_app.ingestion.ingest import Progress, Summary
 
 _EXCERPT = 240  # characters of a hit's text
@@ -148,7 +148,7 @@ def holding_text(holding: Holding) -> str:
     return "\t".join(parts)
 
 
-def outcome_json(outcome: Outcome, slugs: Mapping[UUID, str]) -> dict[str, Any]:
+def outcome_json(outcome: Outcome | Moved, slugs: Mapping[UUID, str]) -> dict[str, Any]:
     failed = [
         {"organization": slugs.get(each.source.org_id), "source": each.source.external_id, "reason": each.reason}
         for each in outcome.built.failed
@@ -158,6 +158,58 @@ def outcome_json(outcome: Outcome, slugs: Mapping[UUID, str]) -> dict[str, Any]:
         "index": each.index, "store": each.store, "generation": each.number, "state": str(each.state),
         "built": outcome.built.sources, "chunks": outcome.built.chunks, "lacking": outcome.lacking, "failed": failed,
     }  # fmt: skip
+
+
+def moved_json(moved: Moved, slugs: Mapping[UUID, str]) -> dict[str, Any]:
+    """As `outcome_json`, with both sides of each organization that has sources; checksums are 32 hexadecimal digits."""
+    compared = [
+        {
+            "organization": slugs.get(each.org_id), "sources": each.sources, "differing": each.differing,
+            "chunks": {moved.origin.store: each.original.chunks, moved.generation.store: each.copy.chunks},
+            "checksums": {
+                moved.origin.store: f"{each.original.checksum:032x}", moved.generation.store: f"{each.copy.checksum:032x}"
+            },
+            "embeddings_deviate_by": each.deviation,
+        }
+        for each in moved.compared if each.sources
+    ]  # fmt: skip
+    return {
+        **outcome_json(moved, slugs), "moved_from": {"store": moved.origin.store, "generation": moved.origin.number},
+        "differing": moved.differing, "compared": compared, "setting": moved.setting, "others": moved.others,
+    }  # fmt: skip
+
+
+def moved_text(moved: Moved, slugs: Mapping[UUID, str]) -> str:
+    """What was copied and compared, in one line; then what could not be copied or differs; what to set, in the last one."""
+    copy, origin, built = moved.generation, moved.origin, moved.built
+    name, of = (
+        f"generation {copy.number} of {copy.index} in {copy.store}",
+        f"generation {origin.number} in {origin.store}",
+    )
+    copied = f"{built.sources} sources copied, {built.chunks} chunks written"
+    again = f"`rag-app indexes move {copy.index} --to {copy.store}`"
+    if built.failed:
+        lines = [f"{name} is {copy.state}; {copied}; {len(built.failed)} could not be copied:"]
+        lines += [f"  {slugs.get(one.source.org_id)}/{one.source.external_id}: {one.reason}" for one in built.failed]
+        return "\n".join([*lines, f"nothing is switched; then again: {again}"])
+    if moved.differing:
+        lines = [f"{name} is not the same as {of}; {copied}; {moved.differing} sources differ:"]
+        for each in moved.compared:
+            if each.differing:
+                lines.append(
+                    f"  {slugs.get(each.org_id)}: {each.differing} of {each.sources} sources; chunks: "
+                    f"{each.original.chunks} in {origin.store}, {each.copy.chunks} in {copy.store}"
+                )
+        return "\n".join([*lines, f"nothing is switched; {again} copies them anew"])
+    chunks = sum(each.copy.chunks for each in moved.compared)
+    lines = [f"{name} is the same as {of}: {chunks} chunks compared; {copied}"]
+    if moved.setting is None:
+        return "\n".join([*lines, f"the settings ask {copy.store} already"])
+    if moved.others:
+        lines.append(
+            f"{moved.setting} is for every index; not in {copy.store} as they are now: {', '.join(moved.others)}"
+        )
+    return "\n".join([*lines, f"let it answer: set {moved.setting}; what is ingested until then, {again} brings over"])
 
 
 def outcome_text(outcome: Outcome, slugs: Mapping[UUID, str]) -> str:

@@ -1,7 +1,8 @@
 """Every setting: its name, default, unit and reason. Read from the environment and from `.env`, in app and cli alone.
 
 `python -m rag_app.settings` prints the table of docs/settings.md, `... env` prints .env.example; tests compare both.
-A variable that starts with RAG_ and is not here is refused, so that a slip of the pen does not pass for a choice.
+A variable that starts with RAG_ or LEXYBRAIN_RAG_ and is not here is refused, so that a slip of the pen does not pass
+for a choice. Other LEXYBRAIN_ variables are those of LexyBrain Insights.
 """
 
 import difflib
@@ -9,6 +10,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
@@ -133,10 +135,72 @@ class ModelSettings(_Settings):
         2.0, alias="RAG_LLM_UNAVAILABLE_WAIT", ge=0, le=60, description="seconds before the one retry after a 503"
     )
 
+    input_price: Decimal = Field(
+        Decimal(250),
+        alias="RAG_LLM_INPUT_PRICE",
+        ge=0,
+        le=1_000_000,
+        description="cents for a million tokens that a model reads, if RAG_MODELS_FILE has no price for it",
+    )
+    output_price: Decimal = Field(
+        Decimal(1000),
+        alias="RAG_LLM_OUTPUT_PRICE",
+        ge=0,
+        le=1_000_000,
+        description="the same for tokens that it writes; both rather too high, so that the cost cap holds",
+    )
+    models_file: Path | None = Field(
+        None,
+        alias="RAG_MODELS_FILE",
+        description="TOML file of models by capability, their fallbacks and prices: docs/models.md",
+    )
+
     @property
     def name(self) -> str:
         """The model's, as its endpoint knows it. Extractive answers have none."""
         return self.model or _MODELS[self.kind]
+
+
+class LexyBrainSettings(_Settings):
+    """Ask LexyBrain: conversations, under /api/lexybrain."""
+
+    enabled: bool = Field(True, alias="LEXYBRAIN_RAG_ENABLED", description="false: 503 feature_disabled for everybody")
+    model_id: str = Field(
+        "meta-llama/Llama-3.1-70B-Instruct",
+        alias="LEXYBRAIN_RAG_MODEL_ID",
+        description="model at Hugging Face, where HF_TOKEN is set and RAG_LLM names no other kind",
+    )
+    daily_cost_cap: int = Field(
+        10_000,
+        alias="LEXYBRAIN_DAILY_COST_CAP",
+        ge=0,
+        le=1_000_000_000,
+        description="cents that a day's answers (UTC) may cost, of all users; then, and at 0: 503 cost_cap_reached",
+    )
+    detection: Literal["heuristic", "model"] = Field(
+        "heuristic",
+        alias="LEXYBRAIN_RAG_DETECTION",
+        description="what tells the capability of a message that names none: heuristic or model",
+    )
+    rewrite: bool = Field(
+        False,
+        alias="LEXYBRAIN_RAG_REWRITE",
+        description="true: a model rewrites a follow-up for retrieval; false: the message before joins it",
+    )
+    history_tokens: int = Field(
+        1500,
+        alias="LEXYBRAIN_RAG_HISTORY_TOKENS",
+        ge=0,
+        le=100_000,
+        description="tokens that the last ten messages of a thread may take in a prompt",
+    )
+    token_budget: int | None = Field(
+        None,
+        alias="LEXYBRAIN_RAG_TOKEN_BUDGET",
+        ge=0,
+        le=1_000_000_000_000,
+        description="tokens an organization may use in a month (UTC); no limit where not set",
+    )
 
 
 class ProviderSettings(_Settings):
@@ -216,7 +280,7 @@ class ApiSettings(_Settings):
 class Settings:
     """All of them, read once.
 
-    Raises Misconfigured for a value that is not accepted and for a RAG_ variable there is not.
+    Raises Misconfigured for a value that is not accepted and for a RAG_ or LEXYBRAIN_RAG_ variable there is not.
     """
 
     def __init__(self) -> None:
@@ -226,6 +290,7 @@ class Settings:
             self.store = StoreSettings()
             self.embedding = EmbeddingSettings()
             self.model = ModelSettings()
+            self.lexybrain = LexyBrainSettings()
             self.providers = ProviderSettings()
             self.confidence = ConfidenceSettings()
             self.api = ApiSettings()
@@ -266,9 +331,16 @@ class Settings:
 
 
 GROUPS: tuple[type[_Settings], ...] = (
-    DatabaseSettings, StoreSettings, EmbeddingSettings, ModelSettings, ProviderSettings, ConfidenceSettings, ApiSettings,
+    DatabaseSettings, StoreSettings, EmbeddingSettings, ModelSettings, LexyBrainSettings, ProviderSettings,
+    ConfidenceSettings, ApiSettings,
 )  # fmt: skip
 _NOT_OURS = frozenset({"RAG_TEST_OWNER_URL", "RAG_TEST_APP_URL", "RAG_SHARED"})
+
+
+def variable(name: str) -> SecretStr | None:
+    """A variable that a file of the operator's names: of the environment, or else of `.env`. Empty is not set."""
+    value = os.environ.get(name) or dotenv_values(_ENV_FILE).get(name)
+    return SecretStr(value) if value else None
 
 
 def fields() -> Iterator[tuple[type[_Settings], FieldInfo]]:
@@ -280,13 +352,15 @@ def fields() -> Iterator[tuple[type[_Settings], FieldInfo]]:
 def _refuse_unknown() -> None:
     known = {str(info.alias) for _, info in fields()} | _NOT_OURS
     for name in sorted({*os.environ, *dotenv_values(_ENV_FILE)}):
-        if name.startswith("RAG_") and name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
+        if name.startswith(("RAG_", "LEXYBRAIN_RAG_")) and name not in known:
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
             hint = f"; did you mean {close[0]}?" if close else "; docs/settings.md lists those there are"
             raise Misconfigured(f"there is no setting {name}{hint}")
 
 
 def _default(info: FieldInfo) -> str:
+    if isinstance(info.default, bool):
+        return str(info.default).lower()
     return "" if info.default is None else str(info.default)
 
 

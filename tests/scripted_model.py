@@ -13,7 +13,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +25,8 @@ USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 class Reply:
     """What the server does with one request. `cut`: the connection is dropped half-way through the answer.
 
-    It waits `delay_s` before the answer, and `pace_s` before each word of a streamed one.
+    It waits `delay_s` before the answer, and `pace_s` before each word of a streamed one. `body`: exactly this is sent,
+    whatever was asked for, as `content_type` and with `status`.
     """
 
     text: str = ""
@@ -38,6 +39,9 @@ class Reply:
     cut: bool = False
     finish_reason: str = "stop"
     model: str = "scripted"
+    usage: Any = field(default_factory=lambda: USAGE)
+    body: str | bytes | None = None
+    content_type: str = "application/json"
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,9 @@ class ScriptedModel:
                 reply = server._next(Request(self.path, dict(self.headers), body, time.monotonic()))
                 try:
                     self._wait(reply.delay_s)
-                    if reply.status != 200:
+                    if reply.body is not None:
+                        self._json(reply, reply.body)
+                    elif reply.status != 200:
                         self._json(reply, json.dumps({"error": {"message": f"scripted {reply.status}"}}))
                     elif body.get("stream"):
                         self._events(reply, body)
@@ -110,10 +116,10 @@ class ScriptedModel:
                 if seconds and select.select([self.connection], [], [], seconds)[0]:
                     raise ConnectionResetError
 
-            def _json(self, reply: Reply, text: str) -> None:
-                content = text.encode()
+            def _json(self, reply: Reply, text: str | bytes) -> None:
+                content = text if isinstance(text, bytes) else text.encode()
                 self.send_response(reply.status)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", reply.content_type)
                 self.send_header("Content-Length", str(len(content)))
                 if reply.retry_after is not None:
                     self.send_header("Retry-After", reply.retry_after)
@@ -159,7 +165,7 @@ def _whole(reply: Reply) -> dict[str, Any]:
         "created": 0,
         "model": reply.model,
         "choices": [] if reply.empty_choices else [choice],
-        "usage": USAGE,
+        "usage": reply.usage,
     }
 
 
@@ -171,7 +177,7 @@ def _usage_of(reply: Reply) -> dict[str, Any]:
         "created": 0,
         "model": reply.model,
         "choices": [],
-        "usage": USAGE,
+        "usage": reply.usage,
     }
 
 

@@ -1,11 +1,13 @@
 """The query engine of a capability: retrieve, postprocess, judge, synthesize, verify."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -27,9 +29,11 @@ from rag_app.answering.citations import (
     quote,
 )
 from rag_app.answering.context import Context, build_context
+from rag_app.answering.extractive import summary
 from rag_app.answering.models import Draft
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Citation, Confidence, Delta, Event, Found, Hit, Question, Refusal, Usage
+from rag_app.domain.errors import EmbeddingFailed, ModelFailed, RagError, StoreFailed
 from rag_app.retrieval.confidence import average_relevance, judge
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import ConfidenceRule
@@ -40,23 +44,27 @@ from rag_app.retrieval.postprocessors import DeduplicateBySource, SimilarityCuto
 class Evidence:
     """What was found for a question, and what an answer may be made from: `context` is empty where that is nothing.
 
-    `retrieved` and `above_threshold` count chunks as Answer does.
+    `retrieved` and `above_threshold` count chunks as Answer does. `failures` are those that nothing was found for;
+    `seconds` is how long all this took.
     """
 
-    question: str
-    retrieved: int
-    above_threshold: int
-    nodes: Sequence[NodeWithScore]
-    hits: tuple[Hit, ...]
-    confidence: Confidence
-    context: Context
+    question: Question
+    retrieved: int = 0
+    above_threshold: int = 0
+    nodes: Sequence[NodeWithScore] = ()
+    hits: tuple[Hit, ...] = ()
+    confidence: Confidence = Confidence.LOW
+    context: Context = field(default_factory=Context)
+    failures: tuple[RagError, ...] = ()
+    seconds: float = 0.0
 
 
 class CapabilityEngine(BaseQueryEngine):
     """Answers questions with one capability, from one retriever. Cheap to make: an engine per request is fine.
 
     `answer` is the whole way, `stream` the same in pieces. Their steps: `gather`, then a refusal where `refuses`, else
-    what the synthesizer writes, and `verify`.
+    what the synthesizer writes, and `verify`. Of a capability with a `failure_text`, retrieval that fails finds
+    nothing, and a model that fails leaves what was found, or what it had said by then; of others, both is raised.
     """
 
     def __init__(
@@ -75,11 +83,11 @@ class CapabilityEngine(BaseQueryEngine):
     async def answer(self, question: Question) -> Answer:
         """Answer, or refuse in the capability's words: where hits are too weak, no model is called.
 
-        Only the question's text is read here; its filters, mode, number of hits and threshold are what the
-        retriever and the postprocessors were made with.
+        Filters, mode, limits and order are what the retriever and the postprocessors were made with; of the question
+        only its texts, its named sources and its instructions are read here.
         Raises EmbeddingFailed, StoreFailed and ModelFailed as its parts do.
         """
-        return await self._answer(await self.gather(QueryBundle(question.text)))
+        return await self._answer(await self.gather(question))
 
     async def stream(self, question: Question) -> AsyncGenerator[Event, None]:
         """`answer` as it comes: Found, Deltas that joined are the answer's text, then the Answer. Raises as `answer`.
@@ -87,67 +95,101 @@ class CapabilityEngine(BaseQueryEngine):
         A Delta is one sentence or more, its citations checked and numbered for good. Of a grounded capability nothing
         is given before the first valid citation. Close it, and the model is not listened to any longer.
         """
-        evidence = await self.gather(QueryBundle(question.text))
+        evidence = await self.gather(question)
         yield Found(evidence.hits)
+        started = time.perf_counter()
         if self.refuses(evidence):
-            answer = self._too_little(evidence)
+            answer = _timed(self._too_little(evidence), evidence, started)
             yield Delta(answer.text)
             yield answer
             return
-        text = news = shown = ""
-        async with aclosing(self.synthesizer.stream(evidence.question, evidence.context)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, Draft):
-                    draft = piece
-                    break
-                text, news = text + piece, news + piece
-                certain = self._certain(text, evidence) if may_end_sentence(news) else ""
-                if len(certain) > len(shown):
-                    yield Delta(certain[len(shown) :])
-                    shown, news = certain, piece
-        answer = self.verify(draft, evidence)
-        if answer.text != shown:
-            yield Delta(answer.text[len(shown) :])
-        yield answer
+        text = news = ""
+        shown = Checked("", ())
+        try:
+            async with aclosing(self.synthesizer.stream(question, evidence.context)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Draft):
+                        answer = self.verify(piece, evidence)
+                        break
+                    text, news = text + piece, news + piece
+                    certain = self._certain(text, evidence) if may_end_sentence(news) else shown
+                    if len(certain.text) > len(shown.text):
+                        yield Delta(certain.text[len(shown.text) :], cite(certain, evidence.context))
+                        shown, news = certain, piece
+        except (ModelFailed, EmbeddingFailed) as error:
+            answer = self._after(error, evidence, shown)
+        if answer.text != shown.text:
+            yield Delta(answer.text[len(shown.text) :], () if answer.refused else answer.citations)
+        yield _timed(answer, evidence, started)
 
-    def _certain(self, text: str, evidence: Evidence) -> str:
+    def _certain(self, text: str, evidence: Evidence) -> Checked:
         """What an answer that begins like this may already show."""
         begun = check_begun(text, len(evidence.context.blocks), **self._limits)
-        return "" if self._supports_nothing(begun) else begun.text
+        return Checked("", ()) if self._supports_nothing(begun) else begun
 
     def _supports_nothing(self, checked: Checked) -> bool:
         """No claim with a source: an admission stays one, whatever it cites."""
         return self.capability.grounded and (not checked.blocks or only_admits(checked.text))
 
     async def _answer(self, evidence: Evidence) -> Answer:
+        started = time.perf_counter()
         if self.refuses(evidence):
-            return self._too_little(evidence)
-        return self.verify(await self.synthesizer.write(evidence.question, evidence.context), evidence)
+            return _timed(self._too_little(evidence), evidence, started)
+        try:
+            answer = self.verify(await self.synthesizer.write(evidence.question, evidence.context), evidence)
+        except (ModelFailed, EmbeddingFailed) as error:
+            answer = self._after(error, evidence, Checked("", ()))
+        return _timed(answer, evidence, started)
 
-    async def gather(self, query: QueryBundle) -> Evidence:
+    async def gather(self, question: Question) -> Evidence:
         """Retrieve, postprocess, judge, and build the context."""
+        started = time.perf_counter()
+        try:
+            evidence = await self._found(question)
+        except (EmbeddingFailed, StoreFailed) as error:
+            if not self.capability.failure_text:
+                raise
+            evidence = Evidence(question, failures=(error,))
+        return replace(evidence, seconds=time.perf_counter() - started)
+
+    async def _found(self, question: Question) -> Evidence:
+        query = QueryBundle(question.searched or question.text)
         nodes = await self._retriever.aretrieve(query)
         retrieved = above_threshold = len(nodes)
         for postprocessor in self._postprocessors:
             nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
             if isinstance(postprocessor, SimilarityCutoff):
                 above_threshold = len(nodes)
+        confidence = judge(to_hits(nodes), self._rule)
+        named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
+        if confidence is Confidence.LOW and named:  # whatever their similarity: they are what the question is about
+            nodes, confidence = named, Confidence.MEDIUM
         hits = to_hits(nodes)
-        confidence = judge(hits, self._rule)
         kept = DeduplicateBySource(keep=self.capability.chunks_per_source).postprocess_nodes(nodes)
         context = build_context(
             () if confidence is Confidence.LOW else to_hits(kept),
             max_tokens=self.capability.max_context_tokens,
             max_sources=self.capability.max_sources,
         )
-        return Evidence(query.query_str, retrieved, above_threshold, nodes, hits, confidence, context)
+        return Evidence(question, retrieved, above_threshold, nodes, hits, confidence, context)
 
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
         return self.capability.grounded and not evidence.context.blocks
 
-    def _too_little(self, evidence: Evidence) -> Answer:
-        return self.refusal(evidence, Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND)
+    def _too_little(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
+        return self.refusal(evidence, Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND, usage=usage)
+
+    def _after(self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: Checked) -> Answer:
+        """What is left where the model has failed: what it had said, else what was found. Raises the error otherwise."""
+        if not self.capability.failure_text or not (shown.text or evidence.hits):
+            raise error
+        failures = (*evidence.failures, error)
+        if shown.text:
+            begun = self._answered(shown, evidence, self.synthesizer.model)
+            return replace(begun, complete=False, failures=failures)
+        text = self.capability.failure_text.format(summary=summary(evidence.hits))
+        return replace(self.refusal(evidence, Refusal.FAILED, text), failures=failures)
 
     def refusal(self, evidence: Evidence, why: Refusal, text: str = "", usage: Usage | None = None) -> Answer:
         """No answer, but the best hits, one a source. `text` instead of the capability's refusal."""
@@ -163,28 +205,33 @@ class CapabilityEngine(BaseQueryEngine):
             refusal=why,
             retrieved=evidence.retrieved,
             above_threshold=evidence.above_threshold,
+            failures=evidence.failures,
         )
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
         checked = check(draft.text, len(evidence.context.blocks), **self._limits, cut_off=draft.cut_off)
         if not draft.text.strip():
-            return self.refusal(evidence, Refusal.WEAK, usage=draft.usage)
+            return self._too_little(evidence, draft.usage)
         if not checked.text:
             return self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
         if self._supports_nothing(checked):
             return self._without_citation(check(checked.text, 0).text, evidence, draft.usage)
+        return self._answered(checked, evidence, draft.model, draft.usage)
+
+    def _answered(self, checked: Checked, evidence: Evidence, model: str | None, usage: Usage | None = None) -> Answer:
         return Answer(
             text=checked.text,
             confidence=evidence.confidence,
-            model=draft.model,
+            model=model,
             generated_at=datetime.now(UTC),
             hits=evidence.hits,
             citations=cite(checked, evidence.context),
             average_relevance=average_relevance(evidence.hits),
-            usage=draft.usage,
+            usage=usage,
             retrieved=evidence.retrieved,
             above_threshold=evidence.above_threshold,
+            failures=evidence.failures,
         )
 
     def _without_citation(self, text: str, evidence: Evidence, usage: Usage | None) -> Answer:
@@ -196,7 +243,7 @@ class CapabilityEngine(BaseQueryEngine):
         return self.refusal(evidence, Refusal.ADMITTED, said, usage)
 
     async def _aquery(self, query_bundle: QueryBundle) -> Response:
-        evidence = await self.gather(query_bundle)
+        evidence = await self.gather(Question(query_bundle.query_str))
         answer = await self._answer(evidence)
         return Response(answer.text, list(evidence.nodes), metadata=_described(answer))
 
@@ -211,11 +258,16 @@ class CapabilityEngine(BaseQueryEngine):
         return {"synthesizer": self.synthesizer}
 
 
+def _timed(answer: Answer, evidence: Evidence, started: float) -> Answer:
+    return replace(answer, seconds={"retrieval": evidence.seconds, "generation": time.perf_counter() - started})
+
+
 def _best(evidence: Evidence, most: int) -> tuple[Citation, ...]:
     """The best hit of each source, with the passage nearest to the question."""
+    asked = evidence.question.searched or evidence.question.text
     nearest = sorted(evidence.nodes, key=lambda node: -(node.score or 0.0))
     best = to_hits(DeduplicateBySource(keep=1).postprocess_nodes(nearest)[:most])
-    return tuple(Citation(number, *quote([evidence.question], [hit])) for number, hit in enumerate(best, 1))
+    return tuple(Citation(number, *quote([asked], [hit])) for number, hit in enumerate(best, 1))
 
 
 def _described(answer: Answer) -> dict[str, Any]:

@@ -13,9 +13,10 @@ import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rag_app.answering.citations import content_words
-from rag_app.answering.context import Context
+from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.models import Draft
 from rag_app.answering.synthesizers import Synthesizer
+from rag_app.domain.answer import Hit, Question
 from rag_app.retrieval.embedding import embed_query, embed_texts
 from rag_app.retrieval.text import sentences
 
@@ -23,6 +24,8 @@ MODEL = "extractive"
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, those with the most words of the question."""
 MAX_CHOSEN = 3
+SUMMARY_LENGTH = 300
+"""Characters of a summary, at most."""
 GAP = 0.35
 """How far below the best score a second and third sentence may lie."""
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT = 0.1, 0.5
@@ -60,12 +63,13 @@ class ExtractiveSynthesizer(Synthesizer):
 
     def __init__(self, embedder: BaseEmbedding) -> None:
         super().__init__()
-        self._embedder = embedder
+        self.model, self._embedder = MODEL, embedder
 
-    async def write(self, question: str, context: Context) -> Draft:
+    async def write(self, question: Question, context: Context) -> Draft:
         pool = [passage for number, block in enumerate(context.blocks) for passage in passages(block.body, number)]
         relevance = [_SOURCE_WEIGHT * block.score for block in context.blocks]
-        wanted = content_words(question)
+        looked_for = question.searched or question.text
+        wanted = content_words(looked_for)
         prior = [
             _OVERLAP_WEIGHT * len(wanted & content_words(passage.text)) / max(1, len(wanted)) + relevance[passage.block]
             for passage in pool
@@ -73,7 +77,7 @@ class ExtractiveSynthesizer(Synthesizer):
         ranked = sorted(range(len(pool)), key=lambda i: -prior[i])[:MAX_RANKED]
         if not ranked:
             return Draft("", MODEL)
-        asked = await embed_query(self._embedder, question)
+        asked = await embed_query(self._embedder, looked_for)
         vectors = await embed_texts(self._embedder, [f"{pool[i].lead} {pool[i].text}".strip() for i in ranked])
         cosine = np.asarray(vectors) @ np.asarray(asked)
         scored = sorted(
@@ -104,6 +108,38 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     return found or [Passage(block, place, unit) for place, unit in enumerate(units) if not unit.endswith("?")]
 
 
+def summary(hits: Sequence[Hit], sources: int = 3) -> str:
+    """One line of at most 300 characters on the first `sources` sources: their titles, with figures or a sentence.
+
+    It is retrieved text, so what speaks to whoever answers is left out, and no marker of a source is in it.
+    """
+    best = {hit.source_id: hit for hit in reversed(hits)}
+    chosen = [best[source] for source in dict.fromkeys(hit.source_id for hit in hits)][:sources]
+    most = (SUMMARY_LENGTH - 2 * (sources - 1)) // sources
+    return "; ".join(_line(hit, most) for hit in chosen)
+
+
+def _line(hit: Hit, most: int) -> str:
+    title = " ".join(neutralise(hit.title).split())
+    if not title or _TO_THE_ANSWERER.search(title):
+        title = hit.source_type.replace("_", " ")
+    title = _cut(title, most * 2 // 3)
+    figures = {name: value for name, value in hit.metadata.items() if type(value) in (int, float)}
+    if figures:
+        said = header_line(figures).replace(" | ", ", ").lower()
+    else:
+        said = next((" ".join(each.text.split()) for each in passages(neutralise(hit.text))), "")
+    said = _cut(said, most - len(title) - 3)
+    return f"{title} ({said})" if said else title
+
+
+def _cut(text: str, most: int) -> str:
+    """Whole words of it, and no full stop at the end."""
+    if len(text) > most:
+        text = text[: most - 1].rsplit(maxsplit=1)[0] + "…"
+    return _ENDED.sub("", text) if not text.endswith("…") else text
+
+
 def _units(text: str) -> Iterator[str]:
     """Sentences, and lines that stand for themselves."""
     for line in _lines(text):
@@ -117,7 +153,7 @@ def _lines(text: str) -> Iterator[str]:
     lines = text.splitlines()
     paragraph: list[str] = []
     columns: list[str] = []
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in zip(lines, [*lines[1:], ""], strict=False):
         row = _cells(line)
         columns = columns if row else []
         if _OWN_LINE.match(line) or row or not line.strip():

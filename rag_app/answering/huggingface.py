@@ -3,6 +3,8 @@
 1. A URL as the model (an endpoint of one's own) is also sent as the model's name.
 2. A finished stream closes the client that all requests share, so the next request fails.
 3. A stream drops its last chunk: the text in it, and the reason for which it ended.
+
+And a temperature of 0, which a request may ask for, is refused by text-generation-inference.
 """
 
 from collections.abc import Sequence
@@ -13,6 +15,8 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.llms import ChatMessage, ChatResponse, ChatResponseAsyncGen, MessageRole
 from llama_index.llms.huggingface_api import HuggingFaceInferenceAPI
 
+LOWEST_TEMPERATURE = 0.01
+
 
 class HuggingFaceChat(HuggingFaceInferenceAPI):
     """A chat model behind Hugging Face's router, or at the URL that `model_name` is."""
@@ -20,7 +24,9 @@ class HuggingFaceChat(HuggingFaceInferenceAPI):
     served_name: str = Field(description="the model's name in the request")
 
     def _get_model_kwargs(self, **kwargs: Any) -> dict[str, Any]:
-        return {**super()._get_model_kwargs(**kwargs), "model": self.served_name}
+        wanted = super()._get_model_kwargs(**kwargs)
+        temperature = max(wanted["temperature"], LOWEST_TEMPERATURE)
+        return {**wanted, "model": self.served_name, "temperature": temperature}
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         async def replies() -> ChatResponseAsyncGen:

@@ -8,25 +8,34 @@
 | connection cut in mid-answer | yes, after `backoff_s`, doubling | ModelMalformed |
 | 429 | no | ModelLimited |
 | other 4xx | no | ModelFailed |
-| no choices, no text, no JSON | no | ModelMalformed |
+| no choices, no text, no JSON | no | ModelMalformed, unless the text of an answer can be told (`Draft.extracted`) |
 
-"Asked again" means `retries` times at most. A stream is asked again only while nothing of it has been passed on.
+"Asked again" means `retries` times at most. A stream is asked again only while nothing of it has been passed on; so it
+is with a second model (WithFallback). Of a broken stream nothing is extracted: its SDKs show one event of it, at most.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal
+from json import JSONDecodeError
+from typing import Any, Literal, Protocol
 
 from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 
+from rag_app.answering.salvage import LONGEST, salvaged, storable
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
+from rag_app.retrieval.text import tokens
+
+log = logging.getLogger(__name__)
 
 OPENAI_URL = "https://api.openai.com/v1"
 _CUT_OFF = ("length", "content_filter")
+_MOST_TOKENS = 10**8
+"""More than this in one answer is not believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,41 +62,62 @@ class ModelSettings:
 class Draft:
     """What a synthesizer wrote, before its citations are checked. `text` is empty where it found nothing to say.
 
-    `cut_off`: it had to stop before the end, for its limit of tokens or a filter of the model's.
+    `cut_off`: it had to stop before the end, for its limit of tokens or a filter of the model's. `extracted`: the reply
+    it was in is broken (salvage.py).
     """
 
     text: str
     model: str
     usage: Usage | None = None
     cut_off: bool = False
+    extracted: bool = False
+
+
+class Chats(Protocol):
+    """Whatever answers messages."""
+
+    async def chat(
+        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
+    ) -> Draft: ...
 
 
 class ChatModel:
-    """A LlamaIndex LLM that is asked a bounded number of times. `llm` must not retry by itself."""
+    """A LlamaIndex LLM that is asked a bounded number of times. `llm` must not retry by itself, nor limit tokens.
+
+    `max_tokens` and `temperature` of a request are those of the settings where they are None.
+    """
 
     def __init__(self, llm: LLM, settings: ModelSettings) -> None:
         self.name = settings.name
         self._llm, self._settings = llm, settings
 
-    async def chat(self, messages: Sequence[ChatMessage]) -> Draft:
+    async def chat(
+        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
+    ) -> Draft:
         """The model's answer. Raises ModelFailed or one of its kinds; the table above says when."""
+        options = self._options(max_tokens, temperature)
         for attempt in count():
             try:
                 async with asyncio.timeout(self._settings.timeout_s):
-                    return self._draft(await self._llm.achat(messages))
+                    return self._draft(await self._llm.achat(messages, **options))
             except Exception as error:
+                if (draft := self._salvaged(error)) is not None:
+                    return draft
                 await self._wait_or_raise(error, attempt)
         raise AssertionError("unreachable")
 
-    async def stream(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str | Draft, None]:
+    async def stream(
+        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
+    ) -> AsyncGenerator[str | Draft, None]:
         """The model's answer in pieces, and then the whole of it.
 
         Raises as `chat` does, and ModelMalformed where it ends unfinished.
         """
+        options = self._options(max_tokens, temperature)
         begun = False
         for attempt in count():
             try:
-                async with aclosing(self._stream_once(messages)) as pieces:
+                async with aclosing(self._stream_once(messages, options)) as pieces:
                     async for piece in pieces:
                         begun = True
                         yield piece
@@ -101,7 +131,15 @@ class ChatModel:
         if client is not None:
             await client.close()
 
-    async def _stream_once(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str | Draft, None]:
+    def _options(self, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
+        options: dict[str, Any] = {"max_tokens": self._settings.max_tokens if max_tokens is None else max_tokens}
+        if temperature is not None and not _one_temperature(self._settings):
+            options["temperature"] = temperature
+        return options
+
+    async def _stream_once(
+        self, messages: Sequence[ChatMessage], options: dict[str, Any]
+    ) -> AsyncGenerator[str | Draft, None]:
         heard: asyncio.Queue[ChatResponse | None] = asyncio.Queue()
 
         # LlamaIndex (core 0.14.25, llms/callbacks.py:88) leaves the connection open when its generator is closed.
@@ -109,7 +147,9 @@ class ChatModel:
         async def listen() -> None:
             try:
                 async with asyncio.timeout(self._settings.timeout_s):
-                    replies: Any = await self._llm.astream_chat(messages, stream_options={"include_usage": True})
+                    replies: Any = await self._llm.astream_chat(
+                        messages, stream_options={"include_usage": True}, **options
+                    )
                     async for reply in replies:
                         heard.put_nowait(reply)
             finally:
@@ -120,9 +160,9 @@ class ChatModel:
         try:
             while (reply := await heard.get()) is not None:
                 reason, usage = _finish_reason(reply) or reason, _usage(reply) or usage
-                if reply.delta:
-                    text += reply.delta
-                    yield reply.delta
+                before, text = text, text + storable(reply.delta or "")
+                if text.strip() and text != before:  # blanks alone are nothing: somebody else may still be asked
+                    yield text[len(before) :] if before.strip() else text
             await listening
         finally:
             listening.cancel()
@@ -132,10 +172,17 @@ class ChatModel:
         yield Draft(text.strip(), self.name, usage, reason in _CUT_OFF)
 
     def _draft(self, reply: ChatResponse) -> Draft:
-        text = (reply.message.content or "").strip()
+        text = storable(reply.message.content or "").strip()
         if not text:
             raise ModelMalformed(f"{self.name}: no text")
         return Draft(text, self.name, _usage(reply), _finish_reason(reply) in _CUT_OFF)
+
+    def _salvaged(self, error: Exception) -> Draft | None:
+        found = salvaged(body) if (body := _broken_reply(error)) else None
+        if found is None:
+            return None
+        log.warning("%s: a broken reply; its text was extracted", self.name)
+        return Draft(found[0], self.name, cut_off=found[1], extracted=True)
 
     async def _wait_or_raise(self, error: Exception, attempt: int) -> None:
         """Wait where asking again may help and is allowed; otherwise raise what the error means."""
@@ -146,6 +193,80 @@ class ChatModel:
             raise kind(f"{self.name}: {error!r}") from error
         unavailable = _status(error) == 503
         await asyncio.sleep(self._settings.unavailable_wait_s if unavailable else self._settings.backoff_s * 2**attempt)
+
+
+class WithFallback:
+    """A model, and another that is asked where the first has failed, after all its requests. Draft.model says who wrote.
+
+    Together they take at most the sum of what each may. A stream goes to the second only while nothing of it has been
+    passed on. Where both fail, the first's error is raised, with a note of the second's.
+    """
+
+    def __init__(self, first: ChatModel, second: ChatModel) -> None:
+        self.name = first.name
+        self._first, self._second = first, second
+
+    async def chat(
+        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
+    ) -> Draft:
+        """As ChatModel.chat."""
+        try:
+            return await self._first.chat(messages, max_tokens=max_tokens, temperature=temperature)
+        except ModelFailed as error:
+            failed = error
+        self._log(failed)
+        try:
+            return await self._second.chat(messages, max_tokens=max_tokens, temperature=temperature)
+        except ModelFailed as error:
+            raise self._both(failed, error) from failed.__cause__
+
+    async def stream(
+        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
+    ) -> AsyncGenerator[str | Draft, None]:
+        """As ChatModel.stream."""
+        begun = False
+        try:
+            async with aclosing(self._first.stream(messages, max_tokens=max_tokens, temperature=temperature)) as pieces:
+                async for piece in pieces:
+                    begun = True
+                    yield piece
+            return
+        except ModelFailed as error:
+            if begun:
+                raise
+            failed = error
+        self._log(failed)
+        try:
+            async with aclosing(
+                self._second.stream(messages, max_tokens=max_tokens, temperature=temperature)
+            ) as pieces:
+                async for piece in pieces:
+                    begun = True
+                    yield piece
+        except ModelFailed as error:
+            if begun:
+                raise
+            raise self._both(failed, error) from failed.__cause__
+
+    async def aclose(self) -> None:
+        """Close the connections of both."""
+        try:
+            await self._first.aclose()
+        finally:
+            await self._second.aclose()
+
+    def _log(self, failed: ModelFailed) -> None:
+        log.warning("%s; asking %s", failed, self._second.name)
+
+    def _both(self, failed: ModelFailed, also: ModelFailed) -> ModelFailed:
+        failed.add_note(f"and {self._second.name}, asked instead: {also!r}")
+        return failed
+
+
+def estimated(messages_text: str, text: str) -> Usage:
+    """What a generation took whose usage nobody told, as when it was abandoned: an estimate, with the bundled
+    tokenizer, which is not the model's."""
+    return Usage(len(tokens(messages_text)), len(tokens(text)))
 
 
 def _meaning(error: Exception) -> tuple[type[ModelFailed], bool]:
@@ -173,9 +294,26 @@ def _status(error: Exception) -> int:
     return getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None) or 0
 
 
+def _broken_reply(error: Exception) -> str | None:
+    """What an SDK was sent where it expected JSON; of a reply whose status is an error it shows no such thing.
+
+    huggingface_hub and openai raise what `json` raises. Where the content type is no JSON either, openai hands on the
+    text (openai/_response.py), and LlamaIndex looks for choices in it.
+    """
+    match error:
+        case JSONDecodeError():
+            return error.doc
+        case UnicodeDecodeError():
+            return error.object[: 4 * LONGEST].decode("utf-8", "replace")
+        case AttributeError(name="choices", obj=str(text)):
+            return text
+    return None
+
+
 def build_llm(settings: ModelSettings) -> LLM:
     """The LlamaIndex LLM that settings name, with all retries of its SDK off. Nothing is read from the environment.
 
+    How many tokens an answer may take is not set in it: ChatModel says it with every request.
     Raises Misconfigured where its integration is not installed or does not know the model.
     """
     package = f"llama-index-llms-{'huggingface-api' if settings.kind == 'huggingface' else settings.kind}"
@@ -204,26 +342,27 @@ def _openai_like(settings: ModelSettings) -> LLM:
 
 
 def _openai_options(settings: ModelSettings) -> dict[str, Any]:
-    """`max_retries` 0 turns off both LlamaIndex's own retries and the SDK's (openai/base.py, llm_retry_decorator)."""
+    """`max_retries` 0 turns off both LlamaIndex's own retries and the SDK's (openai/base.py, llm_retry_decorator).
+
+    `max_tokens` would win over those of a request (llms-openai 0.7.10, base.py, _get_model_kwargs).
+    """
     return {
         "api_base": settings.api_base or OPENAI_URL,
         "api_key": settings.api_key or "none",
         "temperature": settings.temperature,
-        "max_tokens": settings.max_tokens,
         "timeout": settings.timeout_s,
         "max_retries": 0,
     }
 
 
 def _huggingface(settings: ModelSettings) -> LLM:
-    from rag_app.answering.huggingface import HuggingFaceChat
+    from rag_app.answering.huggingface import LOWEST_TEMPERATURE, HuggingFaceChat
 
     return HuggingFaceChat(
         model_name=settings.api_base or settings.name,
         served_name=settings.name,
         token=settings.api_key or "none",  # None would send the token saved on this machine
-        temperature=max(settings.temperature, 0.01),  # 0 is refused
-        num_output=settings.max_tokens,
+        temperature=max(settings.temperature, LOWEST_TEMPERATURE),
         timeout=settings.timeout_s,
     )
 
@@ -235,15 +374,28 @@ _BUILDERS: dict[str, Callable[[ModelSettings], LLM]] = {
 }
 
 
+def _one_temperature(settings: ModelSettings) -> bool:
+    """Reasoning models refuse any but theirs, which LlamaIndex sets (llms-openai 0.7.10, base.py, __init__)."""
+    if settings.kind == "huggingface":
+        return False
+    from llama_index.llms.openai.utils import O1_MODELS
+
+    return settings.name in O1_MODELS
+
+
 def _finish_reason(reply: ChatResponse) -> str | None:
     choices = getattr(reply.raw, "choices", None)
     return choices[0].finish_reason if choices else None
 
 
 def _usage(reply: ChatResponse) -> Usage | None:
-    """Of a stream, its last reply tells, where the server knows `stream_options`."""
+    """Of a stream, its last reply tells, where the server knows `stream_options`. What cannot be is not told."""
     counts = getattr(reply.raw, "usage", None)
-    return Usage(counts.prompt_tokens, counts.completion_tokens) if counts else None
+    told = [getattr(counts, name, None) for name in ("prompt_tokens", "completion_tokens")]
+    match told:
+        case [int(prompt), int(completion)] if 0 <= prompt <= _MOST_TOKENS and 0 <= completion <= _MOST_TOKENS:
+            return Usage(prompt, completion)
+    return None
 
 
 def _names(error: BaseException | None) -> Iterator[str]:

@@ -10,14 +10,20 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.response_synthesizers import BaseSynthesizer
 
 from rag_app.answering.context import Context, plain_context
-from rag_app.answering.models import ChatModel, Draft
+from rag_app.answering.models import ChatModel, Draft, WithFallback
 from rag_app.answering.prompts import Prompt
+from rag_app.domain.answer import Question
 from rag_app.domain.errors import Misconfigured
 
 
 class Synthesizer(BaseSynthesizer):
     """Writes from numbered context blocks. An engine calls `write`; LlamaIndex may call `asynthesize`,
-    where the nodes are the sources, numbered in their order."""
+    where the nodes are the sources, numbered in their order.
+
+    `model` is the name of who writes, for a text that no draft came of; a draft says who has written it.
+    """
+
+    model: str | None = None
 
     def __init__(self) -> None:
         # BaseSynthesizer.__init__ (llama-index-core 0.14.25, response_synthesizers/base.py:59) turns a missing LLM
@@ -29,17 +35,17 @@ class Synthesizer(BaseSynthesizer):
         self._empty_response = ""
 
     @abstractmethod
-    async def write(self, question: str, context: Context) -> Draft:
+    async def write(self, question: Question, context: Context) -> Draft:
         """Raises ModelFailed or EmbeddingFailed where the model behind it does."""
 
-    async def stream(self, question: str, context: Context) -> AsyncGenerator[str | Draft, None]:
+    async def stream(self, question: Question, context: Context) -> AsyncGenerator[str | Draft, None]:
         """The text of a draft in pieces as it is written, and then the draft."""
         draft = await self.write(question, context)
         yield draft.text
         yield draft
 
     async def aget_response(self, query_str: str, text_chunks: Sequence[str], **response_kwargs: Any) -> str:
-        return (await self.write(query_str, plain_context(text_chunks))).text
+        return (await self.write(Question(query_str), plain_context(text_chunks))).text
 
     def get_response(self, query_str: str, text_chunks: Sequence[str], **response_kwargs: Any) -> str:
         raise NotImplementedError("use `await synthesizer.asynthesize(...)`: rag_app's synthesizers are async")
@@ -52,20 +58,28 @@ class Synthesizer(BaseSynthesizer):
 
 
 class ModelSynthesizer(Synthesizer):
-    """Asks a model, with a prompt that takes `question` and `context`."""
+    """Asks a model, with a prompt that takes `question`, `context`, and what the question's instructions have for it."""
 
-    def __init__(self, model: ChatModel, prompt: Prompt) -> None:
+    def __init__(self, model: ChatModel | WithFallback, prompt: Prompt) -> None:
         super().__init__()
-        self._model, self._prompt = model, prompt
+        self.model, self._model, self._prompt = model.name, model, prompt
 
-    async def write(self, question: str, context: Context) -> Draft:
-        return await self._model.chat(self._messages(question, context))
+    async def write(self, question: Question, context: Context) -> Draft:
+        asked = question.instructions
+        return await self._model.chat(
+            self._messages(question, context), max_tokens=asked.max_tokens, temperature=asked.temperature
+        )
 
-    def stream(self, question: str, context: Context) -> AsyncGenerator[str | Draft, None]:
-        return self._model.stream(self._messages(question, context))
+    def stream(self, question: Question, context: Context) -> AsyncGenerator[str | Draft, None]:
+        asked = question.instructions
+        return self._model.stream(
+            self._messages(question, context), max_tokens=asked.max_tokens, temperature=asked.temperature
+        )
 
-    def _messages(self, question: str, context: Context) -> list[ChatMessage]:
-        return self._prompt.messages(question=question, context=context.text)
+    def _messages(self, question: Question, context: Context) -> list[ChatMessage]:
+        given = question.instructions.values
+        others = {name: given[name] for name in self._prompt.variables & given.keys()}
+        return self._prompt.messages(**(others | {"question": question.text, "context": context.text}))
 
     def _get_prompts(self) -> PromptDictType:
         return {self._prompt.name: self._prompt.template}

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import ceil
 from time import time
 from typing import Annotated, Any, Literal
@@ -15,13 +16,16 @@ from msgspec import Meta, MsgspecError, Struct, json
 
 from rag_app.api.exchange import exchange
 from rag_app.domain.errors import (
+    CostCapReached,
     EmbeddingFailed,
+    FeatureDisabled,
     Forbidden,
     InvalidInput,
     ModelFailed,
     ModelLimited,
     ModelTimeout,
     NotFound,
+    QuotaExceeded,
     RateLimited,
     StoreFailed,
     TooManyAtOnce,
@@ -50,6 +54,9 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
     NotFound: Kind(404, "not_found"),
     RateLimited: Kind(429, "rate_limited", "Too many requests: wait for as many seconds as Retry-After says."),
     TooManyAtOnce: Kind(429, "too_many_at_once"),
+    QuotaExceeded: Kind(403, "quota_exceeded"),
+    FeatureDisabled: Kind(503, "feature_disabled", "This is switched off."),
+    CostCapReached: Kind(503, "cost_cap_reached", "Answers have cost as much today as they may. Try again tomorrow."),
     EmbeddingFailed: Kind(500, "embedding_failed", "The question could not be embedded. Try again later."),
     StoreFailed: Kind(500, "database_error", "The database did not answer. Try again later."),
     ModelTimeout: Kind(500, "model_timeout", "The answering model did not answer in time. Try again later."),
@@ -120,20 +127,28 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
     """`details` of what was sent wrongly are `field`, `value`, `problem`, and `accepted` names where there are any."""
     details: dict[str, object] = {}
     headers: dict[str, str] = {}
+    message = kind.message or str(error)
     match error:
         case InvalidInput(field=str(name), value=value, problem=str(what)) if name:
             details = {"field": name, "value": _shown(value), "problem": what}
             if isinstance(error, UnknownField):
                 details["accepted"] = error.accepted
         case RateLimited(resets_at=resets_at):
-            headers["Retry-After"] = str(max(1, ceil(resets_at - time())))
+            headers["Retry-After"] = _seconds_until(resets_at)
+        case QuotaExceeded(resets_at=resets_at):
+            headers["Retry-After"] = _seconds_until(resets_at)
+            message += f"; the count begins again on {datetime.fromtimestamp(resets_at, UTC):%Y-%m-%d at %H:%M} UTC"
         case TooManyAtOnce():
             headers["Retry-After"] = "1"
         case Unauthenticated():
             headers["WWW-Authenticate"] = "Bearer"
         case MethodNotAllowedException():
             headers |= error.headers or {}
-    return Problem(kind.status, kind.code, kind.message or str(error), request_id, details, headers)
+    return Problem(kind.status, kind.code, message, request_id, details, headers)
+
+
+def _seconds_until(moment: int) -> str:
+    return str(max(1, ceil(moment - time())))
 
 
 def _shown(value: object) -> object:

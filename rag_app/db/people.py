@@ -4,16 +4,19 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, or_, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.db.models import Base, MembershipRow, OrganizationRow, SiteRow, UserRow
+from rag_app.db.models import Base, MembershipRow, OrganizationRow, PlanRow, SiteRow, UserRow
 from rag_app.db.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound
-from rag_app.domain.scope import Principal
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 
 Row = TypeVar("Row", bound=Base)
+
+_ROLES = ("admin", "user")
+_MOST_TOKENS = 2**63 - 1  # what the column holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,15 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`id` is the `sub` of the user's tokens, unless an identity provider calls the user something else."""
+    """`id` is the `sub` of the user's tokens, unless an identity provider calls the user something else.
+
+    `role` "admin" may read everybody's threads, choose a plan for a message, and administer.
+    """
 
     id: UUID
     name: str
+    plan: str = "free"
+    role: str = "user"
 
 
 class People:
@@ -66,10 +74,58 @@ class People:
                 raise NotFound("organization", str(slug), await session.scalars(select(OrganizationRow.slug)))
         return Organization(row.id, row.slug, row.name)
 
-    async def create_user(self, name: str) -> User:
+    async def set_budget(self, organization: Organization, tokens: int | None) -> None:
+        """Tokens a month that models may count for the organization; None: as the settings have it.
+
+        Raises InvalidInput for the public organization, to which nothing is ever charged, and below 0.
+        """
+        if organization.id == PUBLIC_ORGANIZATION:
+            raise InvalidInput("organization", organization.slug, "the public one has no budget: it is never charged")
+        if tokens is not None and not 0 <= tokens <= _MOST_TOKENS:
+            raise InvalidInput("tokens", tokens, f"must be a number between 0 and {_MOST_TOKENS}, or none")
         async with self._database.session() as session:
-            made = await _insert(session, UserRow, "name", name=_name("name", name))
-        return User(made.id, made.name)
+            this = OrganizationRow.id == organization.id
+            await session.execute(update(OrganizationRow).where(this).values(monthly_token_budget=tokens))
+
+    async def create_user(self, name: str, plan: str = "free", role: str = "user", subject: str | None = None) -> User:
+        """With what an identity provider calls the user, if anything (see `know_as`); all of it, or nothing.
+
+        Raises NotFound, which names the plans there are, and InvalidInput.
+        """
+        async with self._database.session() as session:
+            await _check_plan(session, plan)
+            values = {"name": _name("name", name), "plan_code": plan, "role": _role(role)}
+            made = await _insert(session, UserRow, "name", **values)
+            if subject is not None:
+                await _know_as(session, made.id, subject)
+        return _user(made)
+
+    async def users(self) -> list[tuple[User, tuple[str, ...]]]:
+        """All of them, service users of API keys included, by name; each with the slugs of its organizations."""
+        slugs = func.array_agg(aggregate_order_by(OrganizationRow.slug, OrganizationRow.slug))
+        async with self._database.session() as session:
+            rows = await session.execute(
+                select(UserRow, slugs.filter(OrganizationRow.slug.is_not(None)))
+                .outerjoin(MembershipRow, MembershipRow.user_id == UserRow.id)
+                .outerjoin(OrganizationRow, OrganizationRow.id == MembershipRow.org_id)
+                .group_by(UserRow.id)
+                .order_by(UserRow.name)
+            )
+            return [(_user(row), tuple(organizations or ())) for row, organizations in rows]
+
+    async def set_plan(self, user: User, plan: str) -> User:
+        """From the user's next message on. What is used this month stays used.
+
+        Raises NotFound, which names the plans there are.
+        """
+        async with self._database.session() as session:
+            await _check_plan(session, plan)
+            return await _changed(session, user, plan_code=plan)
+
+    async def set_role(self, user: User, role: str) -> User:
+        """Raises InvalidInput, which names the roles there are."""
+        async with self._database.session() as session:
+            return await _changed(session, user, role=_role(role))
 
     async def user(self, name: str | UUID) -> User:
         """Raises NotFound, which tells no other names."""
@@ -77,20 +133,15 @@ class People:
             row = await _find(session, UserRow, "name", name)
         if row is None:
             raise NotFound("user", str(name))
-        return User(row.id, row.name)
+        return _user(row)
 
     async def know_as(self, user: User, subject: str) -> None:
         """Let tokens whose `sub` is this stand for the user: what an identity provider calls them.
 
         Raises InvalidInput where it stands for another user already.
         """
-        if not subject.strip() or not subject.isprintable():
-            raise InvalidInput("subject", subject, "must be the `sub` of the user's tokens")
         async with self._database.session() as session:
-            others = select(UserRow.id).where(_called(subject), UserRow.id != user.id)
-            if (await session.scalars(others)).first() is not None:
-                raise InvalidInput("subject", subject, f"{subject!r} is another user")
-            await session.execute(update(UserRow).where(UserRow.id == user.id).values(subject=subject))
+            await _know_as(session, user.id, subject)
 
     async def add_member(self, organization: Organization, user: User) -> None:
         """Once is enough: a second time changes nothing."""
@@ -120,7 +171,7 @@ class People:
             rows = await session.execute(
                 select(UserRow.id, MembershipRow.org_id)
                 .outerjoin(MembershipRow, MembershipRow.user_id == UserRow.id)
-                .where(_called(subject))
+                .where(called(subject))
                 .order_by((UserRow.subject == subject).desc().nulls_last())
             )
             found = rows.all()
@@ -137,11 +188,43 @@ class People:
         return Principal(f"member of {found.slug}", None, frozenset({found.id}))
 
 
-def _called(subject: str) -> ColumnElement[bool]:
+def called(subject: str) -> ColumnElement[bool]:
     """The user of a token's `sub`: at most one, `know_as` sees to that."""
     user_id = _uuid(subject)
     known = UserRow.subject == subject
     return known if user_id is None else or_(known, UserRow.id == user_id)
+
+
+async def _know_as(session: AsyncSession, user: UUID, subject: str) -> None:
+    if not subject.strip() or not subject.isprintable():
+        raise InvalidInput("subject", subject, "must be the `sub` of the user's tokens")
+    others = select(UserRow.id).where(called(subject), UserRow.id != user)
+    if (await session.scalars(others)).first() is not None:
+        raise InvalidInput("subject", subject, f"{subject!r} is another user")
+    await session.execute(update(UserRow).where(UserRow.id == user).values(subject=subject))
+
+
+async def _check_plan(session: AsyncSession, plan: str) -> None:
+    known = set(await session.scalars(select(PlanRow.plan_code)))
+    if plan not in known:
+        raise NotFound("plan", plan, known)
+
+
+async def _changed(session: AsyncSession, user: User, **values: str) -> User:
+    row = await session.scalar(update(UserRow).where(UserRow.id == user.id).values(**values).returning(UserRow))
+    if row is None:
+        raise NotFound("user", user.name)
+    return _user(row)
+
+
+def _role(role: str) -> str:
+    if role not in _ROLES:
+        raise InvalidInput("role", role, f"accepted: {', '.join(_ROLES)}")
+    return role
+
+
+def _user(row: UserRow) -> User:
+    return User(row.id, row.name, row.plan_code, row.role)
 
 
 async def _insert(session: AsyncSession, table: type[Row], key: str, **values: Any) -> Row:

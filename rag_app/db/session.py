@@ -28,7 +28,8 @@ from rag_app.db.models import REVISION
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from rag_app.domain.scope import Scope
 
-_SECONDS_TO_CONNECT = 5  # a request waits no longer than this for a new connection, nor for one of the pool
+_SECONDS_TO_CONNECT = 5
+_SECONDS_IN_LINE = 30  # a request waits no longer than this for one of the pool: transactions are short, lines move on
 _OUT_OF_ORDER = frozenset({"08", "53", "57", "58"})
 """SQLSTATE classes: connection exception, insufficient resources, operator intervention, system error."""
 
@@ -115,7 +116,7 @@ class Database:
     """
 
     def __init__(self, url: str, pool_size: int = 10) -> None:
-        self._engine = create_engine(url, pool_size=pool_size, max_overflow=0, pool_timeout=_SECONDS_TO_CONNECT)
+        self._engine = create_engine(url, pool_size=pool_size, max_overflow=0, pool_timeout=_SECONDS_IN_LINE)
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._dedicated = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)

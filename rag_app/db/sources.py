@@ -308,6 +308,29 @@ class SourceLedger:
             )
             return dict(rows.tuples().all())
 
+    async def named(self, scope: Scope, index: str, names: Collection[str], uri: str | None = None) -> list[UUID]:
+        """The sources of an index that are called this, by id or external id, or are found at that URI.
+
+        Names that nothing has in the scope are passed over.
+        """
+        ids = [found for name in names if (found := _uuid(name)) is not None]
+        called = [SourceRow.id.in_(ids), SourceRow.external_id.in_(names)]
+        if uri is not None:
+            called.append(SourceRow.uri.in_([uri, uri.rstrip("/"), f"{uri.rstrip('/')}/"]))
+        async with self._database.scoped(scope) as session:
+            rows = await session.scalars(
+                select(SourceRow.id)
+                .where(SourceRow.index_name == index, or_(*called), *_seen_by(scope))
+                .order_by(SourceRow.id)
+            )
+            return list(rows)
+
+    async def seen(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
+        """Those of these sources that the scope may see, whatever generation they stand in."""
+        async with self._database.scoped(scope) as session:
+            statement = select(SourceRow.id).where(_in(SourceRow.id, source_ids), *_seen_by(scope))
+            return set(await session.scalars(statement))
+
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
         """Raises NotFound, also for what exists out of scope."""
         async with self._database.scoped(scope, operator) as session:
@@ -413,6 +436,13 @@ def _organization(org_id: UUID) -> Scope:
 
 def _organizations_of(sources: Iterable[Source]) -> Scope:
     return Scope(frozenset(source.org_id for source in sources))
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def _in(column: InstrumentedAttribute[UUID], ids: Collection[UUID]) -> ColumnElement[bool]:

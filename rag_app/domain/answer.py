@@ -171,9 +171,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of a streamed answer: its citations are checked, and it is not taken back."""
+    """A piece of a streamed answer: its citations are checked, and it is not taken back.
+
+    `citations` are those of all that has come by now, for who has to do without the rest.
+    """
 
     text: str
+    citations: tuple[Citation, ...] = ()
 
 
 Event = Found | Delta | Answer

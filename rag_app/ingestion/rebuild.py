@@ -5,6 +5,7 @@ is left for the next pass, or for good. Killed anywhere, another run goes on whe
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -23,8 +24,11 @@ from rag_app.ingestion.metadata import under
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 
-_BATCH = 32  # sources written together
 _REFUSED = 5  # sources in a row that an embedding model refuses before it is taken to be out of order
+
+
+Batch = Sequence[tuple[Source, Sequence[Mapping[str, Any]]]]
+"""Sources with the content that the ledger keeps."""
 
 
 class Ledger(Protocol):
@@ -32,9 +36,7 @@ class Ledger(Protocol):
 
     def writing(self, org_id: UUID, index: str) -> AbstractAsyncContextManager[None]: ...
     async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]: ...
-    async def next_lacking(
-        self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
-    ) -> Sequence[tuple[Source, Sequence[Mapping[str, Any]]]]: ...
+    async def next_lacking(self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int) -> Batch: ...
     async def claim_many(self, batch: Sequence[Source], generation_id: int) -> set[UUID]: ...
     async def finish_many(self, batch: Sequence[tuple[Source, int]], generation_id: int) -> None: ...
 
@@ -49,34 +51,40 @@ class Unbuilt:
 
 @dataclass(slots=True)
 class Built:
-    """What a rebuild did: `sources` were written, in so many `chunks`; `failed` could not be."""
+    """What a rebuild did: `sources` were written, in so many `chunks`; `failed` could not be.
+
+    `compared`: sources that a move has read back, in both stores.
+    """
 
     sources: int = 0
     chunks: int = 0
+    compared: int = 0
     failed: list[Unbuilt] = field(default_factory=list)
 
 
 Progress = Callable[[Built], None]
 """Called after each batch."""
 
-_Work = list[tuple[Source, list[TextNode]]]
+Work = list[tuple[Source, list[TextNode]]]
+"""Sources of one organization with their chunks, embedded."""
 
 
-class Rebuild:
-    """Writes the sources of all organizations into one generation of an index.
+class Filling(ABC):
+    """Writes the sources of all organizations into one generation of an index; where from, a subclass knows.
 
     `organizations` gives those there are; it is asked again, for there may be more. `open_store` gives the
     generation as one of them sees it.
     """
 
+    batch = 32
+    """Sources written together."""
+
     def __init__(
         self, spec: IndexSpec, generation_id: int, organizations: Callable[[], Awaitable[Collection[UUID]]],
-        open_store: Callable[[UUID], ScopedStore], ledger: Ledger, embedder: BaseEmbedding,
-        progress: Progress = lambda built: None,
+        open_store: Callable[[UUID], ScopedStore], ledger: Ledger, progress: Progress,
     ) -> None:  # fmt: skip
         self._spec, self._generation, self._organizations = spec, generation_id, organizations
-        self._open_store, self._ledger, self._embedder = open_store, ledger, embedder
-        self._progress, self._chunker = progress, Chunker(spec.chunking)
+        self._open_store, self._ledger, self._progress = open_store, ledger, progress
         self.built = Built()
 
     async def lacking(self) -> dict[UUID, int]:
@@ -84,19 +92,16 @@ class Rebuild:
         return await self._ledger.lacking(await self._organizations(), self._spec.name, self._generation)
 
     async def run(self) -> None:
-        """Build what is lacking, until only what cannot be built is.
-
-        Raises EmbeddingFailed where the model is out of order, StoreFailed.
-        """
+        """Write what is lacking, until only what cannot be written is. Raises StoreFailed."""
         lacking = await self.lacking()
         while sum(lacking.values()) > len(self.built.failed):
             await self._pass(lacking, locked=True)
             lacking = await self.lacking()
 
     async def complete(self) -> bool:
-        """Whether nothing is lacking, for a caller who keeps all writers out; the last few sources are built here."""
+        """Whether nothing is lacking, for a caller who keeps all writers out; the last few sources are written here."""
         lacking = await self.lacking()
-        if 0 < sum(lacking.values()) <= _BATCH:
+        if 0 < sum(lacking.values()) <= self.batch:
             await self._pass(lacking, locked=False)
             lacking = await self.lacking()
         return not lacking
@@ -106,10 +111,45 @@ class Rebuild:
         for org_id in organizations:
             await self._build(org_id, locked)
 
+    @abstractmethod
+    async def _build(self, org_id: UUID, locked: bool) -> None:
+        """One organization's; the ledger's lock is taken where `locked`, and is the caller's otherwise."""
+
+    async def _next(self, org_id: UUID, after: UUID) -> Batch:
+        """The first sources that are lacking, by id, from `after` on."""
+        return await self._ledger.next_lacking(org_id, self._spec.name, self._generation, after, self.batch)
+
+    async def _write(self, org_id: UUID, work: Work, locked: bool) -> None:
+        async with self._ledger.writing(org_id, self._spec.name) if locked else nullcontext():
+            claimed = await self._ledger.claim_many([source for source, _ in work], self._generation)
+            todo = [(source, nodes) for source, nodes in work if source.id in claimed]
+            if todo:
+                chunks = [node for _, nodes in todo for node in nodes]
+                await self._open_store(org_id).write(chunks, replacing=[source.id for source, _ in todo])
+                await self._ledger.finish_many([(source, len(nodes)) for source, nodes in todo], self._generation)
+        self.built.sources += len(todo)
+        self.built.chunks += sum(len(nodes) for _, nodes in todo)
+        self._progress(self.built)
+
+
+class Rebuild(Filling):
+    """Splits and embeds the content that the ledger keeps.
+
+    `run` raises EmbeddingFailed where the model is out of order.
+    """
+
+    def __init__(
+        self, spec: IndexSpec, generation_id: int, organizations: Callable[[], Awaitable[Collection[UUID]]],
+        open_store: Callable[[UUID], ScopedStore], ledger: Ledger, embedder: BaseEmbedding,
+        progress: Progress = lambda built: None,
+    ) -> None:  # fmt: skip
+        super().__init__(spec, generation_id, organizations, open_store, ledger, progress)
+        self._embedder, self._chunker = embedder, Chunker(spec.chunking)
+
     async def _build(self, org_id: UUID, locked: bool) -> None:
         after, writing = UUID(int=0), None
         try:
-            while batch := await self._ledger.next_lacking(org_id, self._spec.name, self._generation, after, _BATCH):
+            while batch := await self._next(org_id, after):
                 after = batch[-1][0].id
                 work = await self._prepare(batch)
                 if writing is not None:
@@ -119,9 +159,9 @@ class Rebuild:
             if writing is not None:
                 await writing
 
-    async def _prepare(self, batch: Sequence[tuple[Source, Sequence[Mapping[str, Any]]]]) -> _Work:
+    async def _prepare(self, batch: Batch) -> Work:
         """The sources of a batch, split and embedded."""
-        work: _Work = []
+        work: Work = []
         for source, content in batch:
             passages = [Passage(**passage) for passage in content]
             try:
@@ -134,9 +174,9 @@ class Rebuild:
             return await self._embed_one_by_one(work)
         return work
 
-    async def _embed_one_by_one(self, work: _Work) -> _Work:
+    async def _embed_one_by_one(self, work: Work) -> Work:
         """Those that the model takes. Raises EmbeddingFailed where it does not seem to be about the sources."""
-        taken: _Work = []
+        taken: Work = []
         refused: list[Unbuilt] = []
         for source, nodes in work:
             try:
@@ -148,15 +188,3 @@ class Rebuild:
                     raise
         self.built.failed.extend(refused)
         return taken
-
-    async def _write(self, org_id: UUID, work: _Work, locked: bool) -> None:
-        async with self._ledger.writing(org_id, self._spec.name) if locked else nullcontext():
-            claimed = await self._ledger.claim_many([source for source, _ in work], self._generation)
-            todo = [(source, nodes) for source, nodes in work if source.id in claimed]
-            if todo:
-                chunks = [node for _, nodes in todo for node in nodes]
-                await self._open_store(org_id).write(chunks, replacing=[source.id for source, _ in todo])
-                await self._ledger.finish_many([(source, len(nodes)) for source, nodes in todo], self._generation)
-        self.built.sources += len(todo)
-        self.built.chunks += sum(len(nodes) for _, nodes in todo)
-        self._progress(self.built)

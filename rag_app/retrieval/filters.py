@@ -5,6 +5,7 @@ docs/filters.md is the specification; nothing that is not in it reaches a store.
 
 import math
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
@@ -38,6 +39,7 @@ _LLAMA = {
     FilterOperator.LTE: Operator.LTE,
     FilterOperator.CONTAINS: Operator.HAS,
 }
+_OURS = {ours: theirs for theirs, ours in _LLAMA.items()}
 
 
 def check_filters(filters: Filters, spec: IndexSpec) -> Filters:
@@ -48,7 +50,7 @@ def check_filters(filters: Filters, spec: IndexSpec) -> Filters:
 
     >>> notes = IndexSpec(name="notes", source_types=("note",), default_source_type="note")
     >>> check_filters((Condition("date", Operator.LT, "1970-01-02"),), notes)
-    (Condition(field='date', operator=<Operator.LT: '<'>, value=86400.0),)
+    (Condition(field='date', operator=<Operator.LT: '<'>, value=86400.0, or_missing=False),)
     """
     return tuple(checked for condition in filters for checked in _check(condition, spec))
 
@@ -64,10 +66,10 @@ def _check(condition: Condition, spec: IndexSpec) -> tuple[Condition, ...]:
     if (operator is Operator.IN) != isinstance(value, tuple):
         raise InvalidInput(name, value, "a list of values goes with `in`, and only with it")
     if kind is FieldType.TIME and _is_day(value):
-        return _whole_day(name, operator, str(value))
+        return tuple(replace(each, or_missing=condition.or_missing) for each in _whole_day(name, operator, str(value)))
     if isinstance(value, tuple):
-        return (Condition(name, operator, tuple(coerce(name, kind, each) for each in value)),)
-    return (Condition(name, operator, coerce(name, kind, value)),)
+        return (replace(condition, value=tuple(coerce(name, kind, each) for each in value)),)
+    return (replace(condition, value=coerce(name, kind, value)),)
 
 
 def _is_day(value: object) -> bool:
@@ -179,11 +181,17 @@ def parse_condition(written: str) -> Condition:
 
 
 def to_llama(filters: Filters) -> MetadataFilters:
-    """As LlamaIndex's retrievers and stores pass them on."""
-    back = {ours: theirs for theirs, ours in _LLAMA.items()}
-    return MetadataFilters(
-        filters=[MetadataFilter(key=c.field, operator=back[c.operator], value=_for_llama(c.value)) for c in filters]
-    )
+    """As LlamaIndex's retrievers and stores pass them on; `or_missing` is a group: the condition, OR the field is empty."""
+    return MetadataFilters(filters=[_to_llama(condition) for condition in filters])
+
+
+def _to_llama(condition: Condition) -> MetadataFilter | MetadataFilters:
+    name, value = condition.field, _for_llama(condition.value)
+    plain = MetadataFilter(key=name, operator=_OURS[condition.operator], value=value)
+    if not condition.or_missing:
+        return plain
+    missing = MetadataFilter(key=name, operator=FilterOperator.IS_EMPTY, value=None)
+    return MetadataFilters(filters=[plain, missing], condition=FilterCondition.OR)
 
 
 def _for_llama(value: Value | tuple[Value, ...]) -> Any:
@@ -203,10 +211,20 @@ def from_llama(filters: MetadataFilters | None) -> Filters:
 
 def _from_llama(condition: MetadataFilter | MetadataFilters) -> Condition:
     if not isinstance(condition, MetadataFilter):
-        raise InvalidInput("filters", None, "conditions cannot be nested")
+        return _or_missing(condition)
     if condition.operator not in _LLAMA:
         raise InvalidInput(
             condition.key, condition.operator.value, f"operator {condition.operator.value} is not supported"
         )
     value: Any = condition.value
     return Condition(condition.key, _LLAMA[condition.operator], tuple(value) if isinstance(value, list) else value)
+
+
+def _or_missing(group: MetadataFilters) -> Condition:
+    """The one group that there is: a condition, or its field is missing."""
+    match group.filters:
+        case [MetadataFilter() as plain, MetadataFilter(operator=FilterOperator.IS_EMPTY, value=None) as missing] if (
+            group.condition is FilterCondition.OR and plain.key == missing.key
+        ):
+            return replace(_from_llama(plain), or_missing=True)
+    raise InvalidInput("filters", None, "conditions cannot be nested, but for `one, or its field is empty`")

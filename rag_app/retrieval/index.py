@@ -80,6 +80,7 @@ class IndexSpec(_Strict):
     aliases: tuple[Name, ...] = ()
     source_types: tuple[Name, ...] = Field(min_length=1)
     default_source_type: Name
+    shown_types: Mapping[Name, Name] = {}
     languages: tuple[str, ...] = ("en",)
     fields: Mapping[Name, FieldType] = {}
     chunking: Chunking = Chunking()
@@ -94,12 +95,29 @@ class IndexSpec(_Strict):
             raise ValueError(f"default_source_type {self.default_source_type!r} is not one of source_types")
         if taken := sorted(set(self.fields) & RESERVED_FIELDS):
             raise ValueError(f"fields: {', '.join(taken)} cannot be declared: every chunk has them already")
+        shown = set(self.shown_types.values())
+        if unknown := sorted((shown | set(self.shown_types)) - set(self.source_types)):
+            raise ValueError(f"shown_types: {', '.join(unknown)}: not among source_types")
+        if again := sorted(shown & set(self.shown_types)):
+            raise ValueError(f"shown_types: {', '.join(again)}: shown as another type itself")
         return self
 
     @property
     def all_fields(self) -> dict[str, FieldType]:
         """What a filter may name."""
         return {**BASE_FIELDS, **self.fields}
+
+    def shown(self, source_type: str) -> str:
+        """The type as a client that knows fewer types is told it (`shown_types`); others are shown as they are.
+
+        >>> types = ("doc", "risk_rule")
+        >>> spec = IndexSpec(
+        ...     name="notes", source_types=types, default_source_type="doc", shown_types={"risk_rule": "doc"}
+        ... )
+        >>> spec.shown("risk_rule"), spec.shown("doc")
+        ('doc', 'doc')
+        """
+        return self.shown_types.get(source_type, source_type)
 
 
 RESERVED_FIELDS = frozenset(BASE_FIELDS) | {

@@ -1,5 +1,9 @@
 """LlamaIndex node postprocessors: what retrieval found is cut, folded and reordered before it is judged."""
 
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
 from uuid import UUID
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -37,6 +41,63 @@ class Best(_Pure):
         return nodes[: self.top_k]
 
 
+class BestSources(_Pure):
+    """Keeps `top_k` sources, each with its first `chunks` nodes: the first ones, in their order.
+
+    What was `named` is among them before all else; then what belongs to `user`, where it is at most `within` (cosine)
+    below the best node.
+    """
+
+    top_k: int
+    chunks: int
+    user: UUID | None = None
+    named: frozenset[UUID] = frozenset()
+    within: float = 0.1
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        best = _best(nodes)
+        owned = {_source(n) for n in nodes if _belongs(n, self.user) and (n.score or 0.0) >= best - self.within}
+
+        def priority(source: str) -> int:
+            return 0 if UUID(source) in self.named else 1 if source in owned else 2
+
+        kept = set(sorted(dict.fromkeys(map(_source, nodes)), key=priority)[: self.top_k])
+        of_kept = [node for node in nodes if _source(node) in kept]
+        return DeduplicateBySource(keep=self.chunks).postprocess_nodes(of_kept)
+
+
+class AtMost(_Pure):
+    """Keeps the first `limits[type]` sources of each source type that has a limit; nodes come best first."""
+
+    limits: Mapping[str, int]
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        seen: dict[str, set[str]] = {}
+        kept = []
+        for node in nodes:
+            kind = node.node.metadata["source_type"]
+            sources = seen.setdefault(kind, set())
+            if _source(node) in sources or kind not in self.limits or len(sources) < self.limits[kind]:
+                sources.add(_source(node))
+                kept.append(node)
+        return kept
+
+
+class Named(_Pure):
+    """The sources that the asker named come first, whatever their similarity; the order is kept otherwise."""
+
+    source_ids: frozenset[UUID]
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return sorted(nodes, key=lambda node: UUID(_source(node)) not in self.source_ids)
+
+
 class DeduplicateBySource(_Pure):
     """Keeps the first `keep` nodes of each source; nodes come best first."""
 
@@ -55,26 +116,126 @@ class DeduplicateBySource(_Pure):
         return kept
 
 
-class OwnerPreference(_Pure):
-    """A user's own sources first, then the team's, then what is public; the order inside each is kept.
+class _Lift(_Pure):
+    """Nodes by `rank`, the lowest first; the order among equals is kept.
 
     Nodes more than `within` (cosine) below the best one are not lifted over better ones.
     """
 
-    user: UUID | None
-    public: UUID
     within: float = 0.1
+
+    @abstractmethod
+    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
+        """Where a good node belongs."""
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        best = max((node.score or 0.0 for node in nodes), default=0.0)
+        best = _best(nodes)
+        far = [node for node in nodes if (node.score or 0.0) < best - self.within]
+        near = [node for node in nodes if (node.score or 0.0) >= best - self.within]
+        return sorted(near, key=self.rank) + far
 
-        def tier(node: NodeWithScore) -> int:
-            if (node.score or 0.0) < best - self.within:
-                return 3
-            if self.user is not None and node.node.metadata.get("owner_id") == str(self.user):
-                return 0
-            return 2 if node.node.metadata["org_id"] == str(self.public) else 1
 
-        return sorted(nodes, key=tier)
+class OwnerPreference(_Lift):
+    """A user's own sources first, then the team's, then what is public; the order inside each is kept."""
+
+    user: UUID | None
+    public: UUID
+
+    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
+        if _belongs(node, self.user):
+            return (0,)
+        return (2,) if node.node.metadata["org_id"] == str(self.public) else (1,)
+
+
+class AlertsFirst(OwnerPreference):
+    """A user's own alerts first, then the team's and what is public of them, then risk rules, then the rest."""
+
+    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
+        match node.node.metadata["source_type"]:
+            case "alert":
+                return super().rank(node)
+            case "risk_rule":
+                return (3,)
+            case _:
+                return (4,)
+
+
+class Opportunity(_Lift):
+    """High opportunity scores first: demand_index * (100 - competition_score) / 100, then what has none.
+
+    The formula is the marketplace's own: "Opportunity score" in indexes/marketplace/samples/public/help/metrics.md.
+    """
+
+    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
+        demand, competition = _number(node, "demand_index"), _number(node, "competition_score")
+        if demand is None or competition is None:
+            return (1,)
+        return 0, -demand * (100 - competition) / 100
+
+
+class OwnThenSales(_Lift):
+    """A user's own sources first, then those with the most `sales`, then what has none."""
+
+    user: UUID | None
+
+    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
+        sales = _number(node, "sales")
+        return not _belongs(node, self.user), sales is None, -(sales or 0.0)
+
+
+class ExactMatch(_Lift):
+    """What is about a term of the question first, then what is related to one; by similarity inside each.
+
+    A term is one of `terms`, or stands in `text` as whole words: a node's `term` or title for what it is about, its
+    `related_terms` for what it is related to. Case and a plural s do not matter.
+    """
+
+    terms: tuple[str, ...] = ()
+    text: str = ""
+
+    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
+        meta = node.node.metadata
+        about = [meta.get("term"), meta.get("title")]
+        related = meta.get("related_terms") or []
+        tier = 0 if any(map(self._asked, about)) else 1 if any(map(self._asked, related)) else 2
+        return tier, -(node.score or 0.0)
+
+    @cached_property
+    def asked(self) -> tuple[str, frozenset[str]]:
+        """The words of the text, and of each term."""
+        return _words(self.text), frozenset(map(_words, self.terms))
+
+    def _asked(self, name: object) -> bool:
+        text, terms = self.asked
+        words = _words(str(name or ""))
+        return bool(words.strip()) and (words in text or words in terms)
+
+
+def _words(text: str) -> str:
+    """Its words between blanks, so that one text is whole words of another where it is part of it.
+
+    >>> _words("Two Ring-Stands"), _words("ring stand") in _words("ring standing")
+    (' two ring stand ', False)
+    """
+    words = re.findall(r"\w+", text.casefold())
+    return f" {' '.join(word.removesuffix('s') if len(word) > 3 else word for word in words)} "
+
+
+def _number(node: NodeWithScore, field: str) -> float | None:
+    value = node.node.metadata.get(field)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _belongs(node: NodeWithScore, user: UUID | None) -> bool:
+    return user is not None and node.node.metadata.get("owner_id") == str(user)
+
+
+def _source(node: NodeWithScore) -> str:
+    return str(node.node.metadata["source_id"])
+
+
+def _best(nodes: list[NodeWithScore]) -> float:
+    """The highest similarity."""
+    return max((node.score or 0.0 for node in nodes), default=0.0)

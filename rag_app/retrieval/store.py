@@ -1,6 +1,6 @@
 """What rag_app asks of a vector store: a LlamaIndex store seen through one Scope.
 
-An adapter in `stores/` implements five methods; modes, fusion and LlamaIndex's interface are here, once.
+An adapter in `stores/` implements six methods; modes, fusion and LlamaIndex's interface are here, once.
 """
 
 from abc import abstractmethod
@@ -85,6 +85,17 @@ class ScopedStore(BasePydanticVectorStore):
 
         Raises InvalidInput where a chunk belongs to an organization outside the scope.
         """
+
+    @abstractmethod
+    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
+        """Every chunk of these sources in the scope's organizations, with its embedding; for the operator, as `write` is.
+
+        Private sources are among them, whoever the scope's user is.
+        """
+
+    @abstractmethod
+    async def sources(self) -> set[UUID]:
+        """The sources of the scope's organizations that have chunks here, private ones too; for the operator."""
 
     @property
     def languages(self) -> list[str]:

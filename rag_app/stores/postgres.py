@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -159,6 +160,24 @@ class PostgresStore(ScopedStore):
             await connection.execute(_INSERT_POSTINGS.format(t=table), list(number.values()))
             await connection.execute(f"UPDATE {table}_totals SET chunks = chunks + $1", len(nodes) - gone)
 
+    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
+        sql = (
+            f"SELECT c.id, c.source_id, c.text, c.metadata, v.embedding FROM {self.generation}_chunks c "
+            f"JOIN {self.generation}_vectors v USING (no) "
+            "WHERE c.source_id = ANY($1) AND c.org_id = ANY($2) ORDER BY c.no"
+        )
+        async with self._backend.transaction(self.scope, operator=True) as connection:
+            rows = await connection.fetch(sql, list(source_ids), list(self.scope.organizations))
+        nodes = [_to_node(row) for row in rows]
+        for node, row in zip(nodes, rows, strict=True):
+            node.embedding = row["embedding"].to_list()
+        return nodes
+
+    async def sources(self) -> set[UUID]:
+        sql = f"SELECT DISTINCT source_id FROM {self.generation}_vectors WHERE org_id = ANY($1)"
+        async with self._backend.transaction(self.scope, operator=True) as connection:
+            return {row["source_id"] for row in await connection.fetch(sql, list(self.scope.organizations))}
+
 
 class _Query:
     """SQL under construction: every value is bound, every column comes from the index spec."""
@@ -188,6 +207,9 @@ class _Query:
     def _condition(self, condition: Condition) -> str:
         kind = self.store.spec.all_fields[condition.field]
         column, sql_type = f"v.{_column(condition.field)}", _SQL_TYPES[kind]
+        if condition.or_missing:
+            missing = f"coalesce(cardinality({column}), 0) = 0" if kind is FieldType.TAGS else f"{column} IS NULL"
+            return f"({missing} OR {self._condition(replace(condition, or_missing=False))})"
         if condition.operator is Operator.HAS:
             return f"{self.bind(condition.value, 'text')} = ANY({column})"
         if condition.operator is Operator.IN:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from heapq import nlargest
 from pathlib import Path
@@ -31,6 +32,7 @@ from rag_app.retrieval.store import ScopedStore, heading
 _DENSE, _LEXICAL = "dense", "lexical"
 _LEGS = {Mode.DENSE: (_DENSE,), Mode.TEXT: (_LEXICAL,), Mode.HYBRID: (_DENSE, _LEXICAL)}
 _ALL = 10_000_000  # points: more than a local collection is for
+_PAGE = 1000  # points in one answer: a few megabytes with their vectors
 _EVERYBODY = "*"
 _INDEXES = {
     FieldType.KEYWORD: models.PayloadSchemaType.KEYWORD,
@@ -222,6 +224,29 @@ class QdrantStore(ScopedStore):
                 )
                 await self._backend.call("delete", self.generation, models.FilterSelector(filter=old), wait=True)
 
+    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
+        wanted = models.FieldCondition(key="source_id", match=models.MatchAny(any=_texts(source_ids)))
+        nodes = []
+        async for point in self._owned([wanted], with_vectors=[_DENSE]):
+            node = _to_node(point)
+            node.embedding = point.vector[_DENSE]
+            nodes.append(node)
+        return nodes
+
+    async def sources(self) -> set[UUID]:
+        return {UUID(point.payload["source_id"]) async for point in self._owned([], with_payload=["source_id"])}
+
+    async def _owned(self, conditions: list[Any], **parts: Any) -> AsyncIterator[Any]:
+        """The points of the scope's organizations, private ones too."""
+        ours = models.FieldCondition(key="org_id", match=models.MatchAny(any=_texts(self.scope.organizations)))
+        found, page = models.Filter(must=[ours, *conditions]), None
+        while True:
+            points, page = await self._backend.call("scroll", self.generation, found, limit=_PAGE, offset=page, **parts)
+            for point in points:
+                yield point
+            if page is None:
+                return
+
     def _point(self, node: BaseNode, terms: Terms) -> models.PointStruct:
         meta, bm25 = node.metadata, self.spec.bm25
         norm = bm25.k1 * (1 - bm25.b + bm25.b * sum(terms.values()) / bm25.average_length)
@@ -252,6 +277,9 @@ class QdrantStore(ScopedStore):
 
 def _condition(condition: Condition, kind: FieldType) -> models.FieldCondition | models.Filter:
     key, value = _key(condition.field), condition.value
+    if condition.or_missing:
+        missing = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+        return models.Filter(should=[missing, _condition(replace(condition, or_missing=False), kind)])
     if isinstance(value, tuple):
         each = [_condition(Condition(condition.field, Operator.EQ, one), kind) for one in value]
         return models.Filter(should=each) if each else models.Filter(must=[models.HasIdCondition(has_id=[])])

@@ -8,7 +8,8 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -22,8 +23,9 @@ from rag_app.api.auth import Tokens, issue_token
 from rag_app.api.collaborators import Collaborators, Collection, Listing
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
-from rag_app.domain.answer import Answer, Delta, Event, Found, Hit, Question
-from rag_app.domain.errors import ModelFailed, NotFound, Unauthenticated
+from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
+from rag_app.domain.conversation import Flags, Message, Page, Reply, RetrievedSource, Said, Thread
+from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.passages import Judged, Passages, Span
 
@@ -217,6 +219,163 @@ class ScriptedValidations:
         return {source: text for source, text in self.texts.items() if source in sources}
 
 
+def replied(**other: Any) -> Reply:
+    """An answer that was made from nothing."""
+    made = Reply(
+        thread=uuid4(), message=uuid4(), text="Said.", capability="general_chat", sources=(), references={},
+        model="extractive", usage=None, latency_ms=1, flags=Flags(insufficient_context=True),
+    )  # fmt: skip
+    return replace(made, **other)
+
+
+@dataclass
+class ScriptedTurn:
+    """Says what its conversations are told to reply."""
+
+    stage: "ScriptedConversations"
+
+    @property
+    def thread(self) -> UUID:
+        return self.stage.given.thread
+
+    @property
+    def message(self) -> UUID:
+        return self.stage.given.message
+
+    @property
+    def capability(self) -> str:
+        return self.stage.given.capability
+
+    async def answer(self) -> Reply:
+        if self.stage.fails:
+            raise self.stage.fails
+        return self.stage.given
+
+    async def stream(self) -> AsyncGenerator[Event, None]:
+        given, said, closed = self.stage.given, "", self.stage.closed
+        try:
+            if self.stage.fails and self.stage.breaks_after is None:
+                raise self.stage.fails
+            yield Found(self.stage.hits)
+            for number, piece in enumerate(self.stage.pieces or [given.text]):
+                if number == self.stage.breaks_after:
+                    raise self.stage.fails or ModelFailed("it broke")
+                if number:
+                    await asyncio.sleep(self.stage.thinks)
+                said += piece
+                yield Delta(piece)
+            yield Answer(given.text, Confidence.HIGH, given.model, datetime.now(UTC), self.stage.hits)
+        finally:
+            await asyncio.sleep(0.01)  # keeping it takes a while
+            closed.append(said)
+
+    def reply(self, answer: Answer) -> Reply:
+        return replace(self.stage.given, text=answer.text)
+
+    def sources(self, hits: Sequence[Hit]) -> tuple[RetrievedSource, ...]:
+        return tuple(RetrievedSource(hit.source_id, hit.source_type, hit.title, hit.relevance) for hit in hits)
+
+
+@dataclass
+class ScriptedConversations:
+    """Remembers what was said and by whom; `error` meets whoever begins, `fails` whoever waits for the answer."""
+
+    given: Reply = field(default_factory=replied)
+    hits: tuple[Hit, ...] = ()
+    pieces: list[str] = field(default_factory=list)
+    breaks_after: int | None = None
+    thinks: float = 0.0
+    """Seconds between two pieces."""
+    error: Exception | None = None
+    fails: Exception | None = None
+    said: list[tuple[Principal, Said]] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+    """What each stream had said when it ended."""
+
+    async def begin(self, principal: Principal, said: Said) -> ScriptedTurn:
+        self.said.append((principal, said))
+        if self.error:
+            raise self.error
+        return ScriptedTurn(self)
+
+
+@dataclass
+class ScriptedThreads:
+    """Keeps threads as the real ones are kept; whose subject is among `administrators` reads all."""
+
+    known: dict[UUID, Thread] = field(default_factory=dict)
+    messages: dict[UUID, list[Message]] = field(default_factory=dict)
+    administrators: set[str] = field(default_factory=set)
+    error: Exception | None = None
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    async def list(
+        self, principal: Principal, *, limit: int, after: str | None, archived: bool | None, user: UUID | None,
+        everybody: bool,
+    ) -> Page:  # fmt: skip
+        self._ask("list", limit=limit, after=after, archived=archived, user=user, everybody=everybody)
+        if (user or everybody) and principal.subject not in self.administrators:
+            raise Forbidden("Only an administrator reads the threads of others")
+        whose = None if everybody else user or principal.user
+        found = [
+            each for each in self.known.values()
+            if whose in (None, each.user) and archived in (None, each.archived)
+        ]  # fmt: skip
+        found.sort(key=lambda each: each.last_message_at, reverse=True)
+        places = [place for place, each in enumerate(found, 1) if str(each.id) == after]
+        if after is not None and not places:
+            raise InvalidInput("cursor", after, "is none of ours")
+        start = places[0] if places else 0
+        page = tuple(found[start : start + limit])
+        return Page(page, str(page[-1].id) if len(found) > start + limit else None)
+
+    async def read(
+        self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None
+    ) -> tuple[Thread, Sequence[Message], bool]:
+        self._ask("read", thread=thread, limit=limit, before=before)
+        found = self._own(principal, thread, reads=True)
+        said = self.messages.get(thread, [])
+        if before is not None:
+            places = [place for place, each in enumerate(said) if each.id == before]
+            if not places:
+                raise InvalidInput("before", before, "is no message of this thread")
+            said = said[: places[0]]
+        return found, said[-limit:], len(said) > limit
+
+    async def rename(self, principal: Principal, thread: UUID, title: str) -> Thread:
+        self._ask("rename", thread=thread, title=title)
+        self.known[thread] = replace(self._own(principal, thread), title=title)
+        return self.known[thread]
+
+    async def archive(self, principal: Principal, thread: UUID, archived: bool) -> Thread:
+        self._ask("archive", thread=thread, archived=archived)
+        self.known[thread] = replace(self._own(principal, thread), archived=archived)
+        return self.known[thread]
+
+    async def delete(self, principal: Principal, thread: UUID) -> None:
+        self._ask("delete", thread=thread)
+        del self.known[self._own(principal, thread).id]
+
+    async def delete_message(self, principal: Principal, thread: UUID, message: UUID) -> None:
+        self._ask("delete_message", thread=thread, message=message)
+        self._own(principal, thread)
+        left = [each for each in self.messages.get(thread, []) if each.id != message]
+        if len(left) == len(self.messages.get(thread, [])):
+            raise NotFound("message", str(message))
+        self.messages[thread] = left
+
+    def _ask(self, what: str, **how: Any) -> None:
+        self.asked.append((what, how))
+        if self.error:
+            raise self.error
+
+    def _own(self, principal: Principal, thread: UUID, *, reads: bool = False) -> Thread:
+        found = self.known.get(thread)
+        if found is None or not (found.user == principal.user or (reads and principal.subject in self.administrators)):
+            raise NotFound("thread", str(thread))
+        return found
+
+
 @dataclass(frozen=True)
 class ScriptedWindow:
     limit: int
@@ -248,11 +407,15 @@ class Backstage:
     leases: ScriptedLeases = field(default_factory=ScriptedLeases)
     catalogue: ScriptedCatalogue = field(default_factory=ScriptedCatalogue)
     validations: ScriptedValidations = field(default_factory=ScriptedValidations)
+    conversations: ScriptedConversations = field(default_factory=ScriptedConversations)
+    threads: ScriptedThreads = field(default_factory=ScriptedThreads)
     checks: dict[str, str] = field(default_factory=lambda: {"database": "ok"})
 
     def reset(self) -> None:
         self.pipeline.__init__()  # type: ignore[misc]
-        for each in (self.people, self.keys, self.leases, self.catalogue, self.validations):
+        for each in (
+            self.people, self.keys, self.leases, self.catalogue, self.validations, self.conversations, self.threads
+        ):  # fmt: skip
             each.__init__()  # type: ignore[misc]
         self.limiter.__init__(resets_at=int(time.time()) + 30)  # type: ignore[misc]
         self.checks = {"database": "ok"}
@@ -266,6 +429,8 @@ class Backstage:
             leases=self.leases,
             catalogue=self.catalogue,
             validations=self.validations,
+            conversations=self.conversations,
+            threads=self.threads,
             readiness=self.readiness,
         )
 

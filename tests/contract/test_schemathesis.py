@@ -26,7 +26,7 @@ async def one_organization(application: Application, folder: Path) -> tuple[str,
     """With a few sources; a member of it and a key."""
     people = application.people
     organization = await people.create_organization(f"o-{uuid4().hex}", "Schemathesis")
-    member = await people.create_user(f"u-{uuid4().hex}")
+    member = await people.create_user(f"u-{uuid4().hex}", plan="growth")
     await people.add_member(organization, member)
     texts = [Text(f"t{n}", f"The yearly plan costs {n} euros, says the customer.", organization.id) for n in range(5)]
     await ingest(application, folder, texts)

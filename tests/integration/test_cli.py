@@ -133,6 +133,8 @@ def test_help_does_not_wait_for_libraries() -> None:
         "sources",
         "indexes",
         "orgs",
+        "users",
+        "plans",
         "keys",
         "token",
         "evaluate",
@@ -144,7 +146,8 @@ def test_help_does_not_wait_for_libraries() -> None:
 COMMANDS = [
     "demo", "serve", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
     "sources delete", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
-    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site",
+    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs set-budget",
+    "users", "users create", "users list", "users set-plan", "users set-role", "plans", "plans list", "plans set",
     "keys", "keys create", "keys list", "keys revoke", "token", "evaluate", "doctor",
 ]  # fmt: skip
 
@@ -286,6 +289,19 @@ def test_every_failure_is_one_clear_line(
         (("sources", "delete", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
         (("orgs", "create", slug), {}, f"slug: '{slug}' is taken"),
         (("orgs", "add-member", "nobody", "ada"), {}, "no organization named 'nobody'"),
+        (("orgs", "set-budget", "nobody", 5), {}, "no organization named 'nobody'; there are: "),
+        (("orgs", "set-budget", slug, "much"), {}, "tokens: 'much' is neither a number nor 'none'"),
+        (("orgs", "set-budget", slug, 9223372036854775808), {}, "tokens: must be a number between 0 and"),
+        (("orgs", "set-budget", "public", 5), {}, "organization: the public one has no budget"),
+        (("users", "create", slug, "--plan", "gold"), {}, "no plan named 'gold'; there are: admin, basic, free, growth"),
+        (("users", "create", slug, "--role", "root"), {}, "role: accepted: admin, user"),
+        (("users", "create", slug, "--org", "nobody"), {}, "no organization named 'nobody'; there are: "),
+        (("users", "create", " "), {}, "name: must be a name"),
+        (("users", "set-plan", "nobody", "pro"), {}, "no user named 'nobody'"),
+        (("users", "set-role", "nobody", "admin"), {}, "no user named 'nobody'"),
+        (("plans", "set", "free", "--messages", "many"), {}, "messages: 'many' is neither a number nor 'unlimited'"),
+        (("plans", "set", "free", "--messages", 2147483648), {}, "messages: must be between 0 and 2147483647"),
+        (("plans", "set", " ", "--disabled"), {}, "plan: must be a name"),
         (("token", "--user", "nobody"), {}, "no user named 'nobody'"),
         (("evaluate", *at, "--queries", broken), {}, "--queries and --qrels go together"),
         (("evaluate", *at, "--queries", "no.jsonl", "--qrels", "no.txt"), {}, "no.jsonl: cannot be read"),
@@ -314,6 +330,51 @@ def test_every_failure_is_one_clear_line(
         results = pool.map(lambda call: rag(*call[0], status=1, **call[1]), real)
     for result, (_, _, message) in zip(results, real, strict=True):
         assert_fails(result, message)
+
+
+@ON_POSTGRES
+def test_users_and_plans_from_the_command_line(environment: str, main: Run, rag: Run, slug: str) -> None:
+    main("db", "upgrade")
+    main("orgs", "create", slug)
+    plan, subject = f"plan-{slug}", f"auth0|{slug}"
+    assert main("plans", "set", plan).out == f"{plan}\t50 messages a month\tenabled\n"
+    assert main("plans", "set", plan, "--messages", 3).out == f"{plan}\t3 messages a month\tenabled\n"
+    assert main("plans", "set", plan, "--disabled").out == f"{plan}\t3 messages a month\tdisabled\n"
+    assert main("plans", "set", plan, "--messages", "unlimited", "--enabled").out.endswith(
+        "unlimited messages a month\tenabled\n"
+    )
+    assert {"code": plan, "messages": -1, "enabled": True} in main("plans", "list", "--json").json
+    listed = main("plans", "list").out.splitlines()
+    assert listed == sorted(listed) and "free\t50 messages a month\tenabled" in listed
+
+    name = f"ada@{slug}"
+    options = ("--plan", "basic", "--role", "admin", "--org", slug, "--org", "public", "--subject", subject)
+    made = main("users", "create", name, *options).out.strip().split("\t")
+    assert made == [name, made[1], "basic", "admin"]
+    for again, message in (
+        (name, f"name: '{name}' is taken"),
+        (f"bob@{slug}", f"subject: '{subject}' is another user"),
+    ):
+        assert_fails(main("users", "create", again, "--subject", subject), message)
+    assert main("users", "set-plan", name, plan).out.strip().split("\t") == [name, made[1], plan, "admin"]
+    assert main("users", "set-role", made[1], "user").out.strip().split("\t") == [name, made[1], plan, "user"]
+    assert_fails(
+        main("users", "set-plan", name, "gold"), "no plan named 'gold'; there are: admin, basic, free, growth, plan-"
+    )
+    assert_fails(main("users", "set-role", name, "root"), "role: accepted: admin, user")
+
+    (found,) = [each for each in rag("users", "list", "--json").json if each["name"] == name]
+    assert found == {
+        "name": name, "id": made[1], "plan": plan, "role": "user", "organizations": sorted([slug, "public"]),
+        "used": 0, "limit": -1,
+    }  # fmt: skip
+    everybody = main("users", "list")
+    slugs = ",".join(sorted([slug, "public"]))
+    assert f"{name}\t{made[1]}\t{plan}\tuser\t{slugs}\t0 of unlimited this month\n" in everybody.out
+    assert everybody.err == f"{len(everybody.out.splitlines())} users\n" and f"bob@{slug}" not in everybody.out
+
+    assert main("orgs", "set-budget", slug, 0).out == f"{slug}\t0 tokens a month\n"
+    assert main("orgs", "set-budget", slug, "none").out == f"{slug}\tno budget of its own\n"
 
 
 @ON_POSTGRES

@@ -2,7 +2,7 @@ from uuid import uuid4
 
 import pytest
 
-from rag_app.db.people import Organization, People
+from rag_app.db.people import Organization, People, User
 from rag_app.db.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
@@ -116,3 +116,79 @@ async def test_a_subject_of_an_identity_provider_stands_for_one_user(
     for none in ("", " ", "a\0b"):
         with pytest.raises(InvalidInput, match="must be the `sub`"):
             await people.know_as(bob, none)
+
+
+# --- plans, roles and budgets
+
+
+async def test_a_user_has_the_free_plan_and_no_rights_unless_it_is_said(people: People) -> None:
+    made = await people.create_user(fresh())
+    assert made == User(made.id, made.name, "free", "user") == await people.user(made.name)
+    other = await people.create_user(fresh(), plan="pro", role="admin", subject=f"auth0|{uuid4().hex}")
+    assert (other.plan, other.role) == ("pro", "admin") and await people.user(other.id) == other
+
+
+async def test_plans_and_roles_change(people: People) -> None:
+    made = await people.create_user(fresh())
+    changed = await people.set_plan(made, "basic")
+    assert changed == User(made.id, made.name, "basic", "user")
+    assert await people.set_role(made, "admin") == User(made.id, made.name, "basic", "admin")
+    assert await people.set_role(made, "user") == changed == await people.user(made.id)
+
+
+async def test_plans_and_roles_that_there_are_not(people: People) -> None:
+    made = await people.create_user(fresh())
+    for plan in "gold", "", "FREE", "a\0b":
+        with pytest.raises(NotFound, match=r"no plan named .*; there are: admin, basic, .*free, .*pro"):
+            await people.set_plan(made, plan)
+    for role in "root", "", "Admin", "a\0b":
+        with pytest.raises(InvalidInput, match="role: accepted: admin, user"):
+            await people.set_role(made, role)
+    gone = User(uuid4(), fresh())
+    for work in people.set_plan(gone, "pro"), people.set_role(gone, "admin"):
+        with pytest.raises(NotFound, match=gone.name):
+            await work
+    assert await people.user(made.id) == made
+
+
+async def test_a_user_is_made_with_all_that_was_said_or_not_at_all(people: People) -> None:
+    taken, name = f"auth0|{uuid4().hex}", fresh()
+    await people.know_as(await people.create_user(fresh()), taken)
+    for plan, role, subject in (
+        ("gold", "user", None),
+        ("free", "root", None),
+        ("free", "user", taken),
+        ("free", "user", " "),
+    ):
+        with pytest.raises((NotFound, InvalidInput)):
+            await people.create_user(name, plan, role, subject)
+    with pytest.raises(NotFound):
+        await people.user(name)
+    subject = f"auth0|{uuid4().hex}"
+    made = await people.create_user(name, subject=subject)
+    assert (await people.principal(subject)).user == made.id
+
+
+async def test_users_are_listed_with_their_organizations(people: People, organization: NewOrganization) -> None:
+    first, second = sorted([await organization(), await organization()], key=lambda each: each.slug)
+    names = sorted(fresh() for _ in range(2))
+    alone, member = [await people.create_user(name) for name in names]
+    for each in second, first:
+        await people.add_member(each, member)
+    listed = await people.users()
+    assert [pair for pair in listed if pair[0] in (alone, member)] == [
+        (alone, ()), (member, (first.slug, second.slug)),
+    ]  # fmt: skip
+
+
+async def test_a_budget_is_a_number_or_none_and_never_the_public_ones(
+    people: People, organization: NewOrganization
+) -> None:
+    org = await organization()
+    for tokens in 0, 2**63 - 1, None:
+        await people.set_budget(org, tokens)
+    for tokens in -1, 2**63:
+        with pytest.raises(InvalidInput, match="tokens: must be a number between 0 and 9223372036854775807"):
+            await people.set_budget(org, tokens)
+    with pytest.raises(InvalidInput, match="the public one has no budget"):
+        await people.set_budget(await people.organization("public"), 5)

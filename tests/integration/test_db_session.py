@@ -254,7 +254,7 @@ async def test_a_pooled_connection_that_died_meanwhile_costs_nothing(alone: Data
 
 
 async def test_an_exhausted_pool_has_failed(database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "_SECONDS_TO_CONNECT", 0.2)
+    monkeypatch.setattr(session_module, "_SECONDS_IN_LINE", 0.2)
     small = Database(database_urls[1], pool_size=1)
     async with small.session() as session:
         await session.execute(text("SELECT 1"))

@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,6 +30,16 @@ RETRIEVAL = {
     "method": "METHOD_NOT_ALLOWED", "size": "PAYLOAD_TOO_LARGE", "type": "UNSUPPORTED_MEDIA_TYPE",
     "credential": "UNAUTHORIZED", "database": "DATABASE_ERROR", "embedding": "EMBEDDING_ERROR",
 }  # fmt: skip
+LEXYBRAIN = {
+    "text": "validation_error", "parameter": "validation_error", "unreadable": "validation_error", "path": "not_found",
+    "method": "method_not_allowed", "size": "payload_too_large", "type": "unsupported_media_type",
+    "credential": "authentication_required", "database": "service_unavailable",
+}  # fmt: skip
+STATUSES = {
+    "text": 400, "parameter": 400, "unreadable": 400, "path": 404, "method": 405, "size": 413, "type": 415,
+    "credential": 401, "database": 500, "embedding": 500,
+}  # fmt: skip
+LEXYBRAIN_STATUSES = {**STATUSES, "text": 422, "parameter": 422, "unreadable": 422, "database": 503}
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class Way:
     body: Mapping[str, Any]
     codes: Mapping[str, str]
     envelope: frozenset[str]
+    statuses: Mapping[str, int] = field(default_factory=lambda: STATUSES)
 
 
 PLAIN_BODY, RETRIEVAL_BODY = frozenset({"status", "error", "request_id"}), frozenset({"error"})
@@ -60,7 +71,10 @@ WAYS = [
         RETRIEVAL,
         RETRIEVAL_BODY,
     ),
+    Way("/api/lexybrain/rag", "message", {"message": ASKED}, LEXYBRAIN, RETRIEVAL_BODY, LEXYBRAIN_STATUSES),
 ]
+COLLECTIONS = [way for way in WAYS if way.codes is RETRIEVAL]
+RETRYABLE = {"service_unavailable"}
 
 
 @dataclass(frozen=True)
@@ -78,14 +92,19 @@ class Service:
         return self.post(way, json.dumps(way.body))
 
 
-def says(way: Way, response: httpx.Response, status: int, problem: str) -> dict[str, Any]:
+def says(way: Way, response: httpx.Response, problem: str) -> dict[str, Any]:
     """The error, if it is this one and in this surface's envelope."""
-    assert response.status_code == status, response.text
+    assert response.status_code == way.statuses[problem], response.text
     assert response.headers["content-type"].startswith("application/json")
     body = response.json()
-    assert body.keys() == way.envelope and body["error"].keys() <= {"code", "message", "details"}
-    assert body["error"]["code"] == way.codes[problem] and body["error"]["message"]
     error: dict[str, Any] = body["error"]
+    assert body.keys() == way.envelope
+    if way.codes is LEXYBRAIN:
+        assert error.keys() == {"code", "message", "retryable"}
+        assert error["retryable"] is (error["code"] in RETRYABLE)
+    else:
+        assert error.keys() <= {"code", "message", "details"}
+    assert error["code"] == way.codes[problem] and error["message"]
     return error
 
 
@@ -93,7 +112,7 @@ def says(way: Way, response: httpx.Response, status: int, problem: str) -> dict[
 def service(urls: tuple[str, str], folder: Path, **variables: str) -> Iterator[Service]:
     async def one(application: Application) -> tuple[str, str]:
         organization = await application.people.create_organization(f"o-{uuid4().hex}", "Envelopes")
-        user = await application.people.create_user(f"u-{uuid4().hex}")
+        user = await application.people.create_user(f"u-{uuid4().hex}", plan="growth")
         await application.people.add_member(organization, user)
         _, key = await application.keys.create(organization, "envelopes", None)
         return str(user.id), key
@@ -126,30 +145,30 @@ def test_every_route_that_takes_a_body_is_here() -> None:
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.path)
 def test_what_a_caller_can_get_wrong(way: Way, running: Service) -> None:
     for unreadable in (b"", b"{", b"{'a': 1}", b'{"a": "\xff\xfe"}', b"\x00", b"[]", b"null", b"[" * 100_000):
-        says(way, running.post(way, unreadable), 400, "unreadable")
+        says(way, running.post(way, unreadable), "unreadable")
     text = "parameter" if way.text == "queries" else "text"
     for wrong in (None, 5, [], {}, True, "", " "):
-        error = says(way, running.post(way, json.dumps({**way.body, way.text: wrong})), 400, text)
+        error = says(way, running.post(way, json.dumps({**way.body, way.text: wrong})), text)
         assert way.text in json.dumps(error)
-    says(way, running.post(way, json.dumps({})), 400, text)
+    says(way, running.post(way, json.dumps({})), text)
     for unknown in ({"colour": "red"}, {"": 1}, {"organization": str(uuid4())}):
-        error = says(way, running.post(way, json.dumps({**way.body, **unknown})), 400, "parameter")
+        error = says(way, running.post(way, json.dumps({**way.body, **unknown})), "parameter")
         assert way.text in error["message"].partition("accepted: ")[2]
     for content in (b" " * 10_000_000, iter([b" " * 1_000_000] * 10)):
         refused = running.post(way, content)
-        says(way, refused, 413, "size")
+        says(way, refused, "size")
         assert refused.headers["connection"] == "close", "what is left of the body is no next request"
-    says(way, running.post(way, json.dumps(way.body), **{"Content-Type": "text/plain"}), 415, "type")
-    says(way, running.post(way, json.dumps(way.body), Authorization="Bearer nonsense"), 401, "credential")
-    says(way, running.client.post(f"{way.path}/nothing", json={}), 404, "path")
+    says(way, running.post(way, json.dumps(way.body), **{"Content-Type": "text/plain"}), "type")
+    says(way, running.post(way, json.dumps(way.body), Authorization="Bearer nonsense"), "credential")
+    says(way, running.client.post(f"{way.path}/nothing", json={}), "path")
     refused = running.client.put(way.path, json={})
-    says(way, refused, 405, "method")
+    says(way, refused, "method")
     assert "POST" in refused.headers["allow"]
     assert running.ask(way).status_code == 200
 
 
 def test_a_collection_that_is_not_there(running: Service) -> None:
-    for way in WAYS[-2:]:
+    for way in COLLECTIONS:
         for name in ("nothing", "g_book_1", "book; --", "\u0000"):
             response = running.post(way, json.dumps({**way.body, "collection_name": name}))
             assert (response.status_code, response.json()["error"]["code"]) == (404, "COLLECTION_NOT_FOUND")
@@ -168,7 +187,7 @@ def test_postgresql_stops_and_comes_back(store: str, tmp_path: Path, monkeypatch
         assert [started.ask(way).status_code for way in WAYS] == [200] * len(WAYS)
         up.close()
         for way in WAYS:
-            says(way, started.ask(way), 500, "database")
+            says(way, started.ask(way), "database")
         up.enter_context(private.private_postgres(tmp_path))
         assert [started.ask(way).status_code for way in WAYS] == [200] * len(WAYS), "without a restart of ours"
 
@@ -179,5 +198,11 @@ def test_the_embedding_model_does_not_answer(new_postgres: NewPostgres, tmp_path
     variables = {"RAG_EMBEDDING": "openai", "RAG_EMBEDDING_API_BASE": NOWHERE, "RAG_EMBEDDING_API_KEY": "none"}
     with service((server.owner_url, server.app_url), tmp_path, **variables) as started:
         for way in WAYS:
-            error = says(way, started.ask(way), 500, "embedding")
-            assert NOWHERE not in json.dumps(error)
+            told = started.ask(way)
+            if way.codes is LEXYBRAIN:  # goes on without what it cannot find, and says so
+                assert told.status_code == 200, told.text
+                assert told.json()["flags"]["insufficientContext"] and not told.json()["flags"]["usedRag"]
+                assert told.json()["sources"] == []
+            else:
+                says(way, told, "embedding")
+            assert NOWHERE not in told.text

@@ -22,7 +22,7 @@ from rag_app.domain.source import Visibility
 from rag_app.ingestion.metadata import Target
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
-INDEXES = ("org_knowledge", "book", "salon_calls")
+INDEXES = ("org_knowledge", "book", "salon_calls", "marketplace")
 OPEN = {
     "/", "/health/live", "/health/ready", "/openapi.json", "/docs", "/docs/openapi.json", "/docs/oauth2-redirect.html",
     "/docs/{path}", "/docs/assets/{file_path}",
@@ -33,7 +33,10 @@ ASKED = "What is the door code of the house?"
 
 @dataclass(frozen=True)
 class Tenant:
-    """An organization with a member, a key, and in each index a source whose text has `word` in it."""
+    """An organization with a member, a key, and in each index a source whose text has `word` in it.
+
+    The member has a thread, with the answer `message` in it.
+    """
 
     org: UUID
     user: UUID
@@ -41,10 +44,17 @@ class Tenant:
     word: str
     chunks: Mapping[str, str]
     sources: Mapping[str, str]
+    thread: str = ""
+    message: str = ""
 
     @property
     def ids(self) -> list[str]:
         return [str(self.org), str(self.user), *self.chunks.values(), *self.sources.values()]
+
+    @property
+    def credentials(self) -> list[dict[str, str]]:
+        """Of its member, and its key."""
+        return [bearer(self.user), {"Authorization": f"Bearer {self.key}"}]
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,11 @@ class World:
 
     def as_us(self, method: str, path: str, body: object = None, **headers: str) -> httpx.Response:
         return self.client.request(method, path, json=body, headers={**self.token(self.ours, path), **headers})
+
+    @property
+    def swapped(self) -> "World":
+        """As they see it."""
+        return replace(self, ours=self.theirs, theirs=self.ours)
 
 
 Walk = Callable[[World, str], list[httpx.Response]]
@@ -131,6 +146,97 @@ def collections(world: World, path: str) -> list[httpx.Response]:
     return [response]
 
 
+RAG = "/api/lexybrain/rag"
+THREADS = "/api/lexybrain/threads"
+CAPABILITIES = ("general_chat", "market_brief", "competitor_intel", "keyword_explanation", "alert_explanation")
+
+
+def conversation(world: World, path: str) -> list[httpx.Response]:
+    named = ("keywordIds", "watchlistIds", "listingIds", "alertIds")
+    bodies: list[dict[str, Any]] = [
+        {"message": ASKED, "capability": "general_chat"},
+        *({"message": ASKED, "capability": each} for each in CAPABILITIES),
+        *({"message": ASKED, "context": {each: world.theirs.ids}} for each in named),
+        *({"message": ASKED, "context": {each: ["door", f"{world.theirs.word}.jsonl"]}} for each in named),
+        {"message": ASKED, "context": {"shopUrl": f"https://shop.example/{world.theirs.word}"}},
+        {"message": ASKED, "threadId": world.theirs.thread},
+        {"message": ASKED, "threadId": world.theirs.message},
+        {"message": ASKED, "threadId": world.ours.thread},
+        {"message": "And what did I ask before?", "threadId": world.ours.thread},
+        {"message": ASKED, "options": {"planCode": "admin"}},
+    ]
+    told = [world.as_us("POST", path, body) for body in bodies]
+    assert [each.status_code for each in told[-5:]] == [404, 404, 200, 200, 403]
+    streams = [world.as_us("POST", path, body, Accept="text/event-stream") for body in (bodies[0], bodies[-5])]
+    named_theirs = world.as_us("POST", path, {"message": world.theirs.word})
+    assert world.as_us("DELETE", f"{THREADS}/{named_theirs.json()['threadId']}").status_code == 204, "its title is ours"
+    key = {"Authorization": f"Bearer {world.ours.key}"}
+    by_key = [world.client.request("POST", path, json=body, headers=key) for body in (bodies[0], bodies[-3])]
+    assert by_key[1].status_code == 404, "a key has a user of its own, and not our threads"
+    return [*told, named_theirs, *streams, *by_key]
+
+
+def threads(world: World, path: str) -> list[httpx.Response]:
+    listed = [world.as_us("GET", path), world.as_us("GET", f"{path}?limit=100&archived=false")]
+    others = [world.as_us("GET", f"{path}?{each}") for each in (f"user={world.theirs.user}", "everybody=true")]
+    assert {each.status_code for each in others} == {403}
+    paged = [world.as_us("GET", f"{path}?cursor={each}") for each in (world.theirs.thread, world.theirs.word)]
+    assert world.ours.thread in listed[1].text and world.theirs.thread not in listed[1].text
+    return [*listed, *others, *paged]
+
+
+def thread(world: World, path: str) -> list[httpx.Response]:
+    ours, theirs = (path.replace("{thread_id}", each.thread) for each in (world.ours, world.theirs))
+    foreign = [world.as_us("GET", theirs), world.as_us("GET", f"{theirs}?limit=1&before={world.theirs.message}")]
+    assert {each.status_code for each in foreign} == {404}
+    foreign += [world.as_us("GET", f"{ours}?before={each}") for each in (world.theirs.message, uuid4())]
+    assert foreign[-2].status_code == foreign[-1].status_code != 200, "as one that nobody has"
+    return [world.as_us("GET", ours), *foreign]
+
+
+def unchanged(world: World) -> None:
+    """Their thread is there for them as it was."""
+    kept = world.swapped.as_us("GET", f"{THREADS}/{world.theirs.thread}")
+    assert kept.status_code == 200 and world.theirs.message in kept.text
+    assert kept.json()["archived"] is False and world.theirs.word in kept.json()["title"]
+
+
+def changed_thread(world: World, path: str) -> list[httpx.Response]:
+    ours, theirs = (path.replace("{thread_id}", each.thread) for each in (world.ours, world.theirs))
+    bodies: list[dict[str, Any]] = [{"title": "Mine"}, {"archived": True}, {"title": "Mine", "archived": True}]
+    foreign = [world.as_us("PATCH", theirs, body) for body in bodies]
+    assert {each.status_code for each in foreign} == {404}
+    unchanged(world)
+    return [world.as_us("PATCH", ours, {"title": f"Door code, {world.ours.word}"}), *foreign]
+
+
+def deleted_thread(world: World, path: str) -> list[httpx.Response]:
+    made = world.as_us("POST", RAG, {"message": f"{ASKED} {world.ours.word}"})
+    ours, theirs = (path.replace("{thread_id}", each) for each in (made.json()["threadId"], world.theirs.thread))
+    assert world.as_us("DELETE", ours).status_code == 204
+    foreign = [world.as_us("DELETE", theirs), world.as_us("DELETE", ours), world.as_us("GET", ours)]
+    assert {each.status_code for each in foreign} == {404}
+    unchanged(world)
+    return [world.as_us("GET", THREADS), *foreign]
+
+
+def deleted_message(world: World, path: str) -> list[httpx.Response]:
+    made = world.as_us("POST", RAG, {"message": f"{ASKED} {world.ours.word}"}).json()
+    pairs = [
+        (world.theirs.thread, world.theirs.message),
+        (made["threadId"], world.theirs.message),
+        (world.theirs.thread, made["messageId"]),
+    ]
+    at = path.replace("{thread_id}", "{}").replace("{message_id}", "{}")
+    foreign = [world.as_us("DELETE", at.format(*pair)) for pair in pairs]
+    assert {each.status_code for each in foreign} == {404}
+    unchanged(world)
+    assert world.as_us("DELETE", at.format(made["threadId"], made["messageId"])).status_code == 204
+    left = world.as_us("GET", f"{THREADS}/{made['threadId']}")
+    assert made["messageId"] not in left.text
+    return [left, *foreign]
+
+
 WALKS: dict[tuple[str, str], Walk] = {
     ("POST", "/api/rag/search"): knowledge,
     ("POST", "/api/rag/answer"): knowledge,
@@ -143,6 +249,12 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("GET", "/api/v1/retrieval/validations"): validations,
     ("GET", "/api/v1/retrieval/validations/{validation_id}"): validation,
     ("GET", "/api/v1/retrieval/collections"): collections,
+    ("POST", RAG): conversation,
+    ("GET", THREADS): threads,
+    ("GET", f"{THREADS}/{{thread_id}}"): thread,
+    ("PATCH", f"{THREADS}/{{thread_id}}"): changed_thread,
+    ("DELETE", f"{THREADS}/{{thread_id}}"): deleted_thread,
+    ("DELETE", f"{THREADS}/{{thread_id}}/messages/{{message_id}}"): deleted_message,
 }
 SHOWS_NO_TEXT = {path for _, path in WALKS if "valid" in path or "collections" in path}
 
@@ -150,7 +262,7 @@ SHOWS_NO_TEXT = {path for _, path in WALKS if "valid" in path or "collections" i
 async def tenant(application: Application, folder: Path) -> Tenant:
     people, word = application.people, f"zq{uuid4().hex[:12]}"
     organization = await people.create_organization(f"t-{uuid4().hex}", "Tenant")
-    user = await people.create_user(f"u-{uuid4().hex}")
+    user = await people.create_user(f"u-{uuid4().hex}", plan="growth")
     await people.add_member(organization, user)
     _, key = await application.keys.create(organization, "walk", None)
     file = folder / f"{organization.slug}.jsonl"
@@ -191,7 +303,14 @@ def world(
             made = client.post(
                 "/api/v1/retrieval/validate", json=body, headers={"Authorization": f"Bearer {theirs.key}"}
             )
-            yield World(client, ours, theirs, made.json()["validation_id"])
+            yield World(client, talked(client, ours), talked(client, theirs), made.json()["validation_id"])
+
+
+def talked(client: httpx.Client, tenant: Tenant) -> Tenant:
+    """With a thread whose title has the tenant's word in it."""
+    body = {"message": f"{ASKED} {tenant.word}", "capability": "general_chat"}
+    made = client.post(RAG, json=body, headers=bearer(tenant.user)).json()
+    return replace(tenant, thread=made["threadId"], message=made["messageId"])
 
 
 def routes() -> set[tuple[str, str]]:
@@ -215,7 +334,7 @@ def private(text: str, tenants: Sequence[Tenant]) -> list[str]:
     return [
         each
         for tenant in tenants
-        for each in [tenant.word, *tenant.chunks.values(), *tenant.sources.values()]
+        for each in [tenant.word, *tenant.chunks.values(), *tenant.sources.values(), tenant.thread, tenant.message]
         if each in text
     ]
 
@@ -224,7 +343,7 @@ def private(text: str, tenants: Sequence[Tenant]) -> list[str]:
 def test_nothing_of_theirs_is_shown_to_us(world: World, route: tuple[str, str]) -> None:
     responses = WALKS[route](world, route[1])
     for response in responses:
-        assert response.status_code in (200, 400, 404), response.text
+        assert response.status_code in (200, 400, 403, 404, 422), response.text
         sent = response.request.content.decode() + str(response.request.url)
         shown = response.text
         for each in private(sent, [world.theirs]):  # what we typed ourselves may be echoed
@@ -240,17 +359,24 @@ def test_nothing_of_theirs_is_shown_to_us(world: World, route: tuple[str, str]) 
 def test_their_words_are_there_for_them(world: World, route: tuple[str, str]) -> None:
     """Otherwise the test above would pass with an empty database."""
     method, path = route
-    swapped = replace(world, ours=world.theirs, theirs=world.ours)
     if path in SHOWS_NO_TEXT or method != "POST":
         return
-    assert any(world.theirs.word in response.text for response in WALKS[route](swapped, path)[:1])
+    assert any(world.theirs.word in response.text for response in WALKS[route](world.swapped, path)[:1])
 
 
 @pytest.mark.parametrize("route", WALKS, ids=" ".join)
 def test_nobody_gets_in_without_a_credential_or_with_one_of_another_kind(world: World, route: tuple[str, str]) -> None:
     method, path = route
-    at = re.sub(r"\{.*\}", world.their_validation, path)
-    wrong = bearer(world.ours.user) if path.startswith("/api/v1/") else {"Authorization": f"Bearer {world.ours.key}"}
-    for headers in ({}, wrong, {"Authorization": "Bearer rag_" + "A" * 43}, {"x-api-key": "nonsense"}):
+    at = re.sub(r"\{[^}]*\}", world.their_validation, path)
+    person, key = world.ours.credentials
+    wrong = {"/api/v1/": [person], "/api/lexybrain/": []}
+    others = next((each for start, each in wrong.items() if path.startswith(start)), [key])
+    for headers in (
+        {},
+        *others,
+        {"Authorization": "Bearer nonsense"},
+        {"Authorization": "Bearer rag_" + "A" * 43},
+        {"x-api-key": "nonsense"},
+    ):
         response = world.client.request(method, at, json={}, headers=headers)
         assert response.status_code == 401, (headers, response.text)

@@ -20,7 +20,7 @@ from tests.contract.test_owner_qa import commands, sent
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_cli import serving
 
-INDEXES = ("org_knowledge", "book", "salon_calls")
+INDEXES = ("org_knowledge", "book", "salon_calls", "marketplace")
 ADDED = {"basis", "problem"}
 """What we say and an example does not: how relevance was judged, what was wrong with a request."""
 
@@ -77,6 +77,14 @@ OWNER_ASKED = """{"answer": "", "sources": [{"chunk_id": "", "source_type": "cal
     "booking_id": null, "call_id": "", "excerpt": "", "similarity": 0.7234, "created_at": "2026-01-10T14:30:00Z"}],
     "has_sufficient_evidence": true, "query": "", "chunks_retrieved": 8, "chunks_above_threshold": 5}"""
 
+CHATTED = """{"threadId": "", "messageId": "", "answer": "", "capability": "market_brief", "sources": [{"id": "",
+    "type": "keyword", "label": "vintage wedding rings", "score": 0.92}], "references": {"keywords": [""],
+    "listings": [], "alerts": [], "docs": []}, "model": {"id": "meta-llama/Llama-3.1-70B-Instruct", "usage":
+    {"inputTokens": 1847, "outputTokens": 312}, "latencyMs": 3421}, "flags": {"usedRag": true,
+    "fallbackToGeneric": false, "insufficientContext": false}}"""
+NOT_SAID = '{"error": {"code": "validation_error", "message": "", "retryable": false}}'
+NOT_SIGNED_IN = '{"error": {"code": "authentication_required", "message": "Please sign in", "retryable": false}}'
+
 
 def key(served: Served) -> Mapping[str, str]:
     return served.key
@@ -107,6 +115,25 @@ EXAMPLES = [
     Example("000", "insufficient context", "/api/rag/answer", '{"query_text": "boiling point of nitrogen"}', 200, ANSWERED),
     Example("000", "400: empty query_text", "/api/rag/search", '{"query_text": ""}', 400),
     Example("000", "401: no token", "/api/rag/search", '{"query_text": "pricing"}', 401, credential=nobody),
+    Example("002", "the appendix", "/api/lexybrain/rag", """{
+  "threadId": null,
+  "message": "What are the top trending keywords in the wedding niche on Etsy right now?",
+  "capability": "market_brief",
+  "context": {
+    "marketplaces": ["etsy"]
+  },
+  "options": {
+    "maxTokens": 1024,
+    "temperature": 0.7
+  },
+  "meta": {
+    "client": "web",
+    "version": "1.0"
+  }
+}""", 200, CHATTED),
+    Example("002", "by an API key", "/api/lexybrain/rag", '{"message": "Explain the trademark alert"}', 200, CHATTED, key),
+    Example("002", "422", "/api/lexybrain/rag", '{"message": ""}', 422, NOT_SAID),
+    Example("002", "401", "/api/lexybrain/rag", '{"message": "a"}', 401, NOT_SIGNED_IN, nobody),
     Example("003", "query", "/api/v1/retrieval/query", """{
   "query": "What is the main concept of embodied AI?",
   "top_k": 5,
@@ -247,6 +274,26 @@ def test_insufficient_context_is_said_in_the_contracts_words(served: Served) -> 
     assert given["status"] == "insufficient_context"
     assert given["answer"]["model"] is None and given["answer"]["confidence"] == "low"
     assert given["answer"]["text"].startswith("I don't have enough relevant information to answer this question")
+
+
+def test_the_appendix_of_002_is_answered_from_keywords(served: Served) -> None:
+    [example] = [each for each in EXAMPLES if each.name == "the appendix"]
+    given = served.client.post(
+        example.path, content=example.body, headers={**served.token, "Content-Type": "application/json"}
+    ).json()
+    assert given["capability"] == "market_brief" and given["model"]["id"] == "extractive"
+    assert {each["type"] for each in given["sources"]} == {"keyword"} and len(given["sources"]) <= 12
+    assert "[Source 1]" in given["answer"] and given["references"]["keywords"]
+    sources = {each["id"] for each in given["sources"]}
+    assert {each for ids in given["references"].values() for each in ids} <= sources
+    assert given["flags"]["usedRag"] is True and given["flags"]["fallbackToGeneric"] is False
+    assert given["flags"]["insufficientContext"] is (len(sources) < 5)
+    kept = served.client.get(f"/api/lexybrain/threads/{given['threadId']}", headers=dict(served.token)).json()
+    assert [each["content"] for each in kept["messages"]] == [
+        json.loads(example.body or "")["message"],
+        given["answer"],
+    ]
+    assert kept["messages"][1]["id"] == given["messageId"] and kept["metadata"]["client"] == "web"
 
 
 def test_the_four_curl_commands_of_004(served: Served) -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import math
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import (
     FilterCondition,
     FilterOperator,
@@ -18,7 +20,7 @@ from llama_index.core.vector_stores.types import (
 
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import InvalidInput, UnknownField
-from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain.filters import Condition, Filters, Operator, Value
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.filters import check_filters, to_llama
 from rag_app.retrieval.store import ScopedStore
@@ -206,21 +208,91 @@ FILTER_CASES: list[tuple[Filters, set[str]]] = [
 async def test_every_operator_on_every_type(stores: Stores, org: UUID, scope: Scope, mode: str) -> None:
     """A chunk without the field (c has hardly any) matches no condition on it."""
     store = stores(scope)
-    await store.async_add(
-        [
-            chunk(
-                org, "a", vector(0.5), title="word", author="Ann", stylist=5, price=9.99, in_stock=True, tags=["red"],
-                ticket="aaaaaaaa-0000-0000-0000-000000000001", date=1768521599.75,  # 2026-01-15T23:59:59.75Z
-            ),
-            chunk(
-                org, "b", vector(0.4), title="word", author="Bob", stylist=7, price=20.0, in_stock=False,
-                tags=["red", "blue"], source_type="email", date=1769000000.0, due=1772400000.0,
-            ),
-            chunk(org, "c", vector(0.3), title="word", lang="fr", date=1.0),
-        ]
-    )  # fmt: skip
+    await store.async_add(things(org))
     for filters, expected in FILTER_CASES:
         assert set(await texts(store, "word", mode=mode, filters=filters)) == expected, filters
+
+
+def things(org: UUID) -> list[TextNode]:
+    return [
+        chunk(
+            org, "a", vector(0.5), title="word", author="Ann", stylist=5, price=9.99, in_stock=True, tags=["red"],
+            ticket="aaaaaaaa-0000-0000-0000-000000000001", date=1768521599.75,  # 2026-01-15T23:59:59.75Z
+        ),
+        chunk(
+            org, "b", vector(0.4), title="word", author="Bob", stylist=7, price=20.0, in_stock=False,
+            tags=["red", "blue"], source_type="email", date=1769000000.0, due=1772400000.0,
+        ),
+        chunk(org, "c", vector(0.3), title="word", lang="fr", date=1.0),
+    ]  # fmt: skip
+
+
+MISSING = {"ticket": {"b", "c"}, "due": {"a", "c"}} | {
+    field: {"c"} for field in ("author", "stylist", "price", "in_stock", "tags")
+}
+
+
+@pytest.mark.parametrize("mode", ["default", "text_search", "hybrid"])
+async def test_or_the_field_is_missing(stores: Stores, org: UUID, scope: Scope, mode: str) -> None:
+    """What has the field is judged as ever, what has not passes; of two conditions each by itself."""
+    store, undated = stores(scope), chunk(org, "d", vector(0.2), title="word", date=None, tags=[], author="")
+    await store.async_add([*things(org), undated])
+    for filters, expected in FILTER_CASES:
+        lenient = tuple(replace(each, or_missing=True) for each in filters)
+        fields = {each.field for each in filters}
+        without = {
+            name
+            for name, lacks in {
+                "c": fields <= {field for field, missing in MISSING.items() if "c" in missing},
+                "d": fields <= {*MISSING, "date"} - {"author"},  # an empty text is one; no tags are none
+            }.items()
+            if lacks
+        }
+        for name in "ab":
+            missing = {field for field, missing in MISSING.items() if name in missing}
+            others = [each for each in filters if each.field not in missing]
+            if len(others) < len(filters) and not others:
+                without.add(name)
+        assert set(await texts(store, "word", mode=mode, filters=lenient)) == expected | without, lenient
+
+
+async def test_some_conditions_may_be_missing_and_others_not(stores: Stores, org: UUID, scope: Scope) -> None:
+    store, nodes = stores(scope), things(org)
+    await store.async_add(nodes)
+    ann = Condition("author", Operator.EQ, "Ann", or_missing=True)
+    assert await texts(store, filters=(ann,)) == ["a", "c"]
+    assert await texts(store, filters=(ann, Condition("lang", Operator.EQ, "fr"))) == ["c"]
+    assert await texts(store, filters=(ann, Condition("stylist", Operator.GT, 4))) == ["a"]
+    assert await texts(store, filters=(Condition("author", Operator.IN, (), or_missing=True),)) == ["c"]
+    found = await store.aget_nodes([each.node_id for each in nodes], to_llama(check_filters((ann,), SPEC)))
+    assert [each.get_content() for each in found] == ["a", "c"]
+    with pytest.raises(UnknownField):
+        await texts(store, filters=(Condition("colour", Operator.EQ, "red", or_missing=True),))
+    with pytest.raises(InvalidInput):
+        await texts(store, filters=(Condition("author", Operator.GT, "A", or_missing=True),))
+
+
+@pytest.mark.parametrize("mode", ["default", "text_search", "hybrid"])
+async def test_a_missing_field_opens_no_door(stores: Stores, org: UUID, mode: str) -> None:
+    """Of another organization, private to another user or of another site: not seen, with the field or without."""
+    other, ann, north = uuid4(), uuid4(), uuid4()
+    await stores(Scope(frozenset({other}))).async_add([chunk(other, "word foreign", vector(0.9))])
+    mine = [
+        chunk(org, "word mine", vector(0.1), site_id=str(north)),
+        chunk(org, "word ann's", vector(0.2), private_to=str(ann), owner_id=str(ann), site_id=str(north)),
+        chunk(org, "word elsewhere", vector(0.3)),
+    ]
+    await stores(Scope(frozenset({org}))).async_add(mine)
+    store = stores(Scope(frozenset({org}), uuid4(), north))
+    lenient: list[tuple[str, Operator, Value | tuple[Value, ...]]] = [
+        ("author", Operator.EQ, "x' OR '1'='1"), ("author", Operator.IN, ()), ("tags", Operator.HAS, "red"),
+        ("stylist", Operator.LT, 1), ("due", Operator.GTE, "2026-01-01"), ("in_stock", Operator.EQ, True),
+    ]  # fmt: skip
+    for field, operator, value in lenient:
+        condition = Condition(field, operator, value, or_missing=True)
+        assert await texts(store, "word", mode=mode, filters=(condition,)) == ["word mine"], condition
+    foreign = Condition("org_id", Operator.EQ, str(other), or_missing=True)
+    assert await texts(store, "word", mode=mode, filters=(foreign,)) == []
 
 
 async def test_what_is_not_in_the_closed_set_is_refused(stores: Stores, scope: Scope) -> None:

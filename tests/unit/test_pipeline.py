@@ -43,6 +43,12 @@ class Shelf(ScopedStore):
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         raise AssertionError("nothing is written here")
 
+    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
+        raise AssertionError("nothing is moved from here")
+
+    async def sources(self) -> set[UUID]:
+        raise AssertionError("nothing is moved from here")
+
 
 class Library:
     """A pipeline over chunks of these cosines and BM25 scores, all of different sources."""

@@ -5,18 +5,19 @@ import re
 import stat
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from pydantic.fields import FieldInfo
 
-from rag_app.app import _chat_model, _indexes
+from rag_app.app import _indexes
 from rag_app.domain.errors import Misconfigured
 from rag_app.retrieval.index import ConfidenceRule
-from rag_app.settings import GROUPS, Settings, example_env, fields, settings_table
+from rag_app.settings import GROUPS, Settings, example_env, fields, settings_table, variable
 
 ROOT = Path(__file__).parents[2]
-UNITS = ("seconds", "tokens", "connections", "processes", "port", "length", "cosine", "same", "low")
+UNITS = ("seconds", "cents", "tokens", "connections", "processes", "port", "length", "cosine", "same", "low")
 
 
 @pytest.fixture(autouse=True)
@@ -29,10 +30,10 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("info", [info for _, info in fields()], ids=lambda info: info.alias)
 def test_every_setting_says_what_it_is(info: FieldInfo) -> None:
-    assert re.fullmatch(r"(RAG|QDRANT|OPENAI|HF)(_[A-Z]+)+", str(info.alias))
+    assert re.fullmatch(r"(RAG|QDRANT|OPENAI|HF|LEXYBRAIN)(_[A-Z]+)+", str(info.alias))
     assert info.description and 10 < len(info.description) < 120
     assert "|" not in info.description and "\n" not in info.description  # it stands in a table
-    if info.annotation in (int, float, float | None):
+    if info.annotation in (int, int | None, float, float | None, Decimal):
         assert any(unit in info.description for unit in UNITS)
         assert len(info.metadata) == 2, "a lowest and a highest value"
 
@@ -81,6 +82,8 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     [
         ("RAG_VECTORSTORE", "there is no setting RAG_VECTORSTORE; did you mean RAG_VECTOR_STORE?"),
         ("RAG_XYZZY", "there is no setting RAG_XYZZY; docs/settings.md lists those there are"),
+        ("LEXYBRAIN_RAG_MODEL", "there is no setting LEXYBRAIN_RAG_MODEL; did you mean LEXYBRAIN_RAG_MODEL_ID?"),
+        ("LEXYBRAIN_RAG_XYZZY", "there is no setting LEXYBRAIN_RAG_XYZZY; docs/settings.md lists those there are"),
     ],
 )
 @pytest.mark.parametrize("where", ["environment", "file"])
@@ -104,6 +107,12 @@ def test_unknown_variables_are_refused_with_a_hint(
         ("RAG_LLM_TIMEOUT", "0", "RAG_LLM_TIMEOUT='0': Input should be greater than 0"),
         ("RAG_LLM_TEMPERATURE", "nan", "RAG_LLM_TEMPERATURE='nan': Input should be"),
         ("RAG_SESSION_COOKIE", "a b", "RAG_SESSION_COOKIE='a b': String should match pattern"),
+        ("RAG_LLM_INPUT_PRICE", "-1", "RAG_LLM_INPUT_PRICE='-1': Input should be greater than or equal to 0"),
+        ("RAG_LLM_OUTPUT_PRICE", "NaN", "RAG_LLM_OUTPUT_PRICE='NaN': Input should be a finite number"),
+        ("LEXYBRAIN_DAILY_COST_CAP", "-1", "LEXYBRAIN_DAILY_COST_CAP='-1': Input should be greater than or equal to 0"),
+        ("LEXYBRAIN_DAILY_COST_CAP", "$100", "LEXYBRAIN_DAILY_COST_CAP='$100': Input should be a valid integer"),
+        ("LEXYBRAIN_RAG_ENABLED", "perhaps", "LEXYBRAIN_RAG_ENABLED='perhaps': Input should be a valid boolean"),
+        ("LEXYBRAIN_RAG_DETECTION", "llm", "LEXYBRAIN_RAG_DETECTION='llm': Input should be 'heuristic' or 'model'"),
         ("RAG_LOG_LEVEL", "loud", "RAG_LOG_LEVEL='loud': Input should be 'debug', 'info', 'warning' or 'error'"),
     ],
 )
@@ -123,23 +132,50 @@ def test_empty_means_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.api.port == 8000 and settings.database.url is None
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("openai", "gpt-4o-mini"),
-        ("openai_like", "google/gemini-2.5-flash"),
-        ("huggingface", "meta-llama/Llama-3.1-70B-Instruct"),
-    ],
-)
-def test_a_kind_of_model_needs_no_name(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAG_LLM", kind)
-    model = _chat_model(Settings())
-    assert model is not None and model.name == name
-    said = next(info.description for _, info in fields() if info.alias == "RAG_LLM_MODEL")
-    assert said is not None and name in said
-    monkeypatch.setenv("RAG_LLM_MODEL", "gpt-4.1-mini")
-    named = _chat_model(Settings())
-    assert named is not None and named.name == "gpt-4.1-mini"
+def test_conversations_are_on_with_the_seed_s_defaults() -> None:
+    chosen = Settings().lexybrain
+    assert chosen.enabled and chosen.model_id == "meta-llama/Llama-3.1-70B-Instruct"
+    assert (chosen.daily_cost_cap, chosen.history_tokens, chosen.token_budget) == (10_000, 1500, None)
+    assert (chosen.detection, chosen.rewrite) == ("heuristic", False)
+
+
+@pytest.mark.parametrize(("said", "cap"), [("", 10_000), ("0", 0), ("1", 1)])
+def test_a_cap_of_nothing_is_not_the_default(said: str, cap: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEXYBRAIN_DAILY_COST_CAP", said)
+    assert Settings().lexybrain.daily_cost_cap == cap
+
+
+@pytest.mark.parametrize("name", ["LEXYBRAIN_ENABLE", "LEXYBRAIN_MODEL_ID", "LEXYBRAIN_RAGTIME", "FRAG_MODEL"])
+@pytest.mark.parametrize("where", ["environment", "file"])
+def test_variables_of_others_are_left_alone(
+    name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "file":
+        (tmp_path / ".env").write_text(f"{name}=false\n", "utf-8")
+    else:
+        monkeypatch.setenv(name, "false")
+    settings = Settings()
+    assert settings.lexybrain.enabled and settings.lexybrain.model_id == "meta-llama/Llama-3.1-70B-Instruct"
+
+
+def test_a_model_without_a_price_costs_something() -> None:
+    chosen = Settings().model
+    assert chosen.input_price > 0 and chosen.output_price > 0
+    # the seed's example: 1,847 tokens in, 312 out; it reckons with $0.003 to $0.01
+    assert Decimal("0.3") < (1847 * chosen.input_price + 312 * chosen.output_price) / 1_000_000 < 1
+
+
+def test_a_variable_that_a_file_names_is_the_environment_s_or_the_env_file_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text("GATEWAY_KEY=of-the-file\nOTHER_KEY=\n", "utf-8")
+    monkeypatch.delenv("GATEWAY_KEY", raising=False)
+    found = variable("GATEWAY_KEY")
+    assert found is not None and found.get_secret_value() == "of-the-file" and "of-the-file" not in repr(found)
+    monkeypatch.setenv("GATEWAY_KEY", "of-the-environment")
+    found = variable("GATEWAY_KEY")
+    assert found is not None and found.get_secret_value() == "of-the-environment"
+    assert variable("OTHER_KEY") is None and variable("NO_SUCH_KEY") is None
 
 
 def test_fixed_thresholds_are_those_of_one_contract(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core.schema import QueryBundle
 
 from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_for
 from rag_app.answering.context import Context
@@ -17,7 +16,7 @@ from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import ChatModel, Draft, ModelSettings, build_llm
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
-from rag_app.domain.answer import Answer, Confidence, Hit, Question, Refusal, Usage
+from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Question, Refusal, Usage
 from rag_app.domain.errors import Misconfigured, ModelLimited
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
@@ -42,7 +41,7 @@ class Says(Synthesizer):
         super().__init__()
         self.texts, self.shown = list(texts), list[Context]()
 
-    async def write(self, question: str, context: Context) -> Draft:
+    async def write(self, question: Question, context: Context) -> Draft:
         self.shown.append(context)
         return Draft(self.texts[(len(self.shown) - 1) % len(self.texts)], "told", Usage(5, 3))
 
@@ -70,7 +69,7 @@ async def test_an_answer_has_its_citations_numbered_in_order_and_quoted() -> Non
     assert not answer.refused and answer.generated_at.tzinfo is not None
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda capability: capability.name)
+@pytest.mark.parametrize("capability", [each for each in CAPABILITIES if each.grounded], ids=lambda each: each.name)
 async def test_hits_that_are_too_weak_are_refused_without_asking_a_model(capability: Capability) -> None:
     says = Says("Never said [Source 1].")
     better = hit("Dogs are small.", DOGS.source_id, 4, score=0.52)
@@ -218,8 +217,8 @@ async def test_a_model_is_shown_the_prompt_with_the_context(served: tuple[Script
     (request,) = server.requests
     assert "STRICT RULES" in request.prompt and "Question: How long did customers wait?" in request.prompt
     assert "[Source 1] (Relevance: 72.0%)" in request.prompt and f"> {EARLY.text}" in request.prompt
-    evidence = await engine(synthesizer, WAITED).gather(QueryBundle("How long?"))
-    *pieces, draft = [piece async for piece in synthesizer.stream("How long?", evidence.context)]
+    evidence = await engine(synthesizer, WAITED).gather(Question("How long?"))
+    *pieces, draft = [piece async for piece in synthesizer.stream(evidence.question, evidence.context)]
     assert "".join(map(str, pieces)) == "One waited almost 15 minutes [Source 1]." == draft.text  # type: ignore[union-attr]
 
 
@@ -228,6 +227,31 @@ async def test_a_models_failure_passes_through(served: tuple[ScriptedModel, Mode
     server.script = [Reply(status=429)]
     with pytest.raises(ModelLimited):
         await ask(engine(synthesizer, WAITED))
+
+
+async def test_a_prompt_gets_what_it_takes_of_the_instructions_and_no_more(
+    served: tuple[ScriptedModel, ModelSynthesizer],
+) -> None:
+    server, plain = served
+    others = {
+        "system": "SYSTEM-1", "role": "ROLE-1", "history": "> User: {{ question }}", "language": "fr",
+        "question": "FORGED", "context": "FORGED", "nonsense": "NONSENSE-1",
+    }  # fmt: skip
+    question = Question("And rings?", searched="SEARCHED-1", instructions=Instructions(others, 321, 0.25))
+    evidence = await engine(plain, WAITED).gather(question)
+    lexybrain = ModelSynthesizer(plain._model, load_prompts(ROOT / "prompts")["ask_lexybrain"])
+    for asked, taken in ((plain, False), (lexybrain, True)):
+        server.requests.clear()
+        await asked.write(question, evidence.context)
+        [piece async for piece in asked.stream(question, evidence.context)]
+        for request in server.requests:
+            assert (request.body["max_tokens"], request.body["temperature"]) == (321, 0.25)
+            assert all((each in request.prompt) is taken for each in ("SYSTEM-1", "ROLE-1", "> User: {{ question }}"))
+            assert "And rings?" in request.prompt and f"> {WAITED.text}" in request.prompt
+            assert not {each for each in ("FORGED", "NONSENSE-1", "SEARCHED-1") if each in request.prompt}
+        assert len(server.requests) == 2 and asked.model == "scripted"
+    with pytest.raises(Misconfigured, match="missing history, language, role, system"):
+        await lexybrain.write(Question("?"), evidence.context)
 
 
 def gullible(body: dict[str, object]) -> Reply:

@@ -31,11 +31,11 @@ class Speaks(Says):
         self.pieces, self.cut_off, self.error = pieces, cut_off, error
         self.given, self.closed = 0, False
 
-    async def write(self, question: str, context: Context) -> Draft:
+    async def write(self, question: Question, context: Context) -> Draft:
         draft = await super().write(question, context)
         return replace(draft, text=draft.text.strip(), cut_off=self.cut_off)
 
-    async def stream(self, question: str, context: Context) -> AsyncGenerator[str | Draft, None]:
+    async def stream(self, question: Question, context: Context) -> AsyncGenerator[str | Draft, None]:
         try:
             for piece in self.pieces:
                 self.given += 1
@@ -58,7 +58,7 @@ async def streamed(asked: CapabilityEngine) -> tuple[Found, list[str], Answer]:
 
 
 def same(one: Answer, other: Answer) -> bool:
-    return one == replace(other, generated_at=one.generated_at)
+    return one == replace(other, generated_at=one.generated_at, seconds=one.seconds)
 
 
 CAPABILITIES = {
@@ -107,7 +107,9 @@ async def test_a_sentence_does_not_wait_for_the_one_after_the_next() -> None:
     speaks = Speaks("One waited [Source 1]. ", "Another ", "did not. ", "And ", "so on.")
     stream = engine(speaks, WAITED).stream(QUESTION)
     assert isinstance(await anext(stream), Found) and speaks.given == 0
-    assert await anext(stream) == Delta("One waited [Source 1].") and speaks.given == 2
+    delta = await anext(stream)
+    assert isinstance(delta, Delta) and delta.text == "One waited [Source 1]." and speaks.given == 2
+    assert [(citation.number, citation.hit) for citation in delta.citations] == [(1, WAITED)]
     await stream.aclose()
 
 

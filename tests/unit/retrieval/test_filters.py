@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from rag_app.domain.errors import InvalidInput, UnknownField
 from rag_app.domain.filters import Condition, Operator
@@ -54,13 +57,58 @@ def test_checking_refuses_or_types_whatever_comes(field: str, operator: Operator
     st.sampled_from(["lang", "word", "n", "x", "ok", "tags", "date", "org_id"]),
     st.sampled_from(Operator),
     st.one_of(st.text(max_size=8), st.integers(), st.booleans(), st.tuples(st.text(max_size=4))),
+    st.booleans(),
 )
-def test_through_llamaindex_and_back(field: str, operator: Operator, value: object) -> None:
+def test_through_llamaindex_and_back(field: str, operator: Operator, value: object, or_missing: bool) -> None:
     try:
-        checked = check_filters((Condition(field, operator, value),), SPEC)  # type: ignore[arg-type]
+        checked = check_filters((Condition(field, operator, value, or_missing),), SPEC)  # type: ignore[arg-type]
     except InvalidInput:
         return
+    assert {each.or_missing for each in checked} == {or_missing}
     assert check_filters(from_llama(to_llama(checked)), SPEC) == checked
+
+
+@pytest.mark.parametrize("operator", [Operator.EQ, Operator.GT, Operator.GTE, Operator.LT, Operator.LTE])
+def test_a_whole_day_or_none_at_all(operator: Operator) -> None:
+    """Both ends of the day let a chunk without a date pass."""
+    plain, lenient = (check_filters((Condition("date", operator, "2026-01-15", each),), SPEC) for each in (False, True))
+    assert lenient == tuple(replace(each, or_missing=True) for each in plain)
+
+
+EMPTY = MetadataFilter(key="word", operator=FilterOperator.IS_EMPTY, value=None)
+WORD = MetadataFilter(key="word", value="x")
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [EMPTY],
+        [MetadataFilters(filters=[WORD, EMPTY])],
+        [MetadataFilters(filters=[WORD, EMPTY], condition=FilterCondition.NOT)],
+        [MetadataFilters(filters=[EMPTY, WORD], condition=FilterCondition.OR)],
+        [MetadataFilters(filters=[WORD], condition=FilterCondition.OR)],
+        [MetadataFilters(filters=[WORD, WORD], condition=FilterCondition.OR)],
+        [MetadataFilters(filters=[WORD, EMPTY, EMPTY], condition=FilterCondition.OR)],
+        [MetadataFilters(filters=[EMPTY, EMPTY], condition=FilterCondition.OR)],
+        [MetadataFilters(filters=[WORD, MetadataFilters(filters=[EMPTY])], condition=FilterCondition.OR)],
+        [MetadataFilters(filters=[MetadataFilter(key="lang", value="en"), EMPTY], condition=FilterCondition.OR)],
+        [MetadataFilters(
+            filters=[WORD, MetadataFilter(key="word", operator=FilterOperator.IS_EMPTY, value="x")],
+            condition=FilterCondition.OR,
+        )],
+        [MetadataFilters(filters=[MetadataFilter(key="word", operator=FilterOperator.NE, value="x"), EMPTY],
+                         condition=FilterCondition.OR)],
+    ],
+)  # fmt: skip
+def test_there_is_one_group_and_no_other(filters: list[MetadataFilter | MetadataFilters]) -> None:
+    assert from_llama(MetadataFilters(filters=[MetadataFilters(filters=[WORD, EMPTY], condition=FilterCondition.OR)]))
+    with pytest.raises(InvalidInput):
+        from_llama(MetadataFilters(filters=filters))
+
+
+@given(st.text(max_size=20))
+def test_nobody_writes_it_on_a_command_line(written: str) -> None:
+    assert not parse_condition(f"word=1{written}").or_missing
 
 
 def test_an_unknown_field_names_the_known_ones() -> None:

@@ -29,6 +29,9 @@ def test_the_five_indexes_load_and_have_their_aliases() -> None:
         ('[fields]\n"x; DROP TABLE" = "keyword"', "fields"),
         ("[confidence]\nanswer_from = 0.8", "high must not be below answer_from"),
         ("[chunking]\nsize = 1", "chunking.size"),
+        ('[shown_types]\nnote = "doc"', "shown_types: note: not among source_types"),
+        ('[shown_types]\ndoc = "page"', "shown_types: page: not among source_types"),
+        ('[shown_types]\ndoc = "doc"', "shown_types: doc: shown as another type itself"),
         ("nonsense", "index.toml"),
     ],
 )
@@ -39,6 +42,16 @@ def test_a_declaration_that_is_wrong_is_refused_with_its_file(tmp_path: Path, ad
     with pytest.raises(Misconfigured, match=r"index\.toml") as error:
         load_index(folder)
     assert problem in str(error.value)
+
+
+def test_clients_of_the_marketplace_are_told_four_types() -> None:
+    specs = load_indexes(resource_folder("indexes"))
+    market = specs["marketplace"]
+    assert {each: market.shown(each) for each in market.source_types} == {
+        "keyword": "keyword", "keyword_history": "keyword", "trend": "keyword", "watchlist": "keyword",
+        "listing": "listing", "shop": "listing", "alert": "alert", "risk_rule": "doc", "doc": "doc",
+    }  # fmt: skip
+    assert all(spec.shown(each) == each for spec in specs.values() if spec is not market for each in spec.source_types)
 
 
 def test_confidence_by_the_best_hit_and_by_the_mean_of_five() -> None:

@@ -1,0 +1,216 @@
+"""Ingestion beside what it cannot do without: the embedder, and COPY into the same tables."""
+
+import io
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from llama_index.core.base.embeddings.base import BaseEmbedding
+
+from bench.corpus import Corpus
+from bench.figures import Bound, Report, Table, median
+from bench.ours import INDEX, Ours, tables
+from bench.progress import track
+from bench.tables import connect
+from rag_app.domain.source import Visibility
+from rag_app.ingestion.chunking import Chunker
+from rag_app.ingestion.documents import Document
+from rag_app.ingestion.metadata import Target, to_source
+from rag_app.ingestion.readers import read
+from rag_app.retrieval.embedding import embed_texts
+from rag_app.retrieval.store import searchable_text
+
+_ROUNDS = 4
+_DOCUMENTS = 32
+"""A round of the end-to-end ingest; each is two passages long."""
+_KNOWN = 500
+"""Chunks a round where the embeddings are known."""
+
+
+class Known(BaseEmbedding):
+    """Gives vectors that were there before, whatever the text: it costs nothing."""
+
+    vector: list[float]
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self.vector
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return [self.vector] * len(texts)
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return self._get_text_embeddings(texts)
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self.vector
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self.vector
+
+
+async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str) -> None:
+    """The store's write, and a whole ingest without the embedding, beside COPY of the rows they wrote."""
+    application = ours.application
+    prefix, spec = await ours.prefix(), application.indexes[INDEX]
+    organization = (await application.people.create_organization("bench-known", "Bench, embeddings known")).id
+    owner = await _seeing(owner_dsn, [*ours.organizations, organization])
+    model = application.embedder
+    rates: dict[str, list[float]] = {"write": [], "ingest": [], "copy": []}
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            clones = await _cloned(owner, prefix)
+            for round_ in track(range(_ROUNDS), "ingest with embeddings known"):
+                chunks = [(round_ * _KNOWN + n) % corpus.size for n in range(_KNOWN)]
+                nodes = [corpus.node(chunk, organization) for chunk in chunks]
+                for place, node in enumerate(nodes):  # of ids that are not in the tables yet
+                    node.id_ = str(UUID(int=(1 << 102) + round_ * _KNOWN + place))
+                    node.metadata["source_id"] = str(UUID(int=(1 << 103) + round_ * _KNOWN + place))
+                store = await ours.store(organization)
+                before = await owner.fetchval(f"SELECT max(no) FROM {prefix}_chunks")
+                started = time.perf_counter()
+                await store.write(nodes)
+                rates["write"].append(_KNOWN / (time.perf_counter() - started))
+                rows = await _written(owner, clones, before)
+                started = time.perf_counter()
+                async with owner.transaction():
+                    for clone, columns, content in rows:
+                        await owner.copy_to_table(clone, source=io.BytesIO(content), columns=columns, format="binary")
+                rates["copy"].append(_KNOWN / (time.perf_counter() - started))
+
+                file = Path(folder) / f"{round_}.jsonl"
+                lines = [
+                    {"id": f"{round_}-{n}", "title": corpus.title(c), "text": corpus.text(c)}
+                    for n, c in enumerate(chunks)
+                ]
+                file.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+                application.embedder = Known(model_name=model.model_name, vector=corpus.vectors[0].tolist())
+                try:
+                    ingestor = await application.ingestor(spec, Target(organization, None, None, Visibility.TEAM))
+                    started = time.perf_counter()
+                    summary = await ingestor.ingest([file], base=Path(folder))
+                    rates["ingest"].append(summary.chunks / (time.perf_counter() - started))
+                finally:
+                    application.embedder = model
+            for clone, _ in clones.values():
+                await owner.execute(f"DROP TABLE {clone}")
+    finally:
+        await owner.close()
+    writes, ingests, copies = (median(rates[name]) for name in ("write", "ingest", "copy"))
+    report.tables.append(
+        Table(
+            "Ingest, embeddings known",
+            f"Chunks a second, in rounds of {_KNOWN} that take turns, where a tenth of the chunks is there. COPY: the same rows, "
+            "postings and all, ready made, into copies of the same tables with their indexes; counting terms is not part of it. "
+            "The whole ingest also reads, splits, hashes and keeps the ledger of sources.",
+            ("COPY", "our store's write", "our whole ingest", "write / COPY", "ingest / COPY"),
+            [(copies, writes, ingests, writes / copies, ingests / copies)],
+        )
+    )
+    report.bounds.append(
+        Bound("ingest, embeddings known", "COPY of the same rows", writes / copies, 0.85, at_most=False)
+    )
+
+
+async def whole(report: Report, corpus: Corpus, ours: Ours) -> None:
+    """A whole ingest beside the embedder alone on the same chunks."""
+    application = ours.application
+    spec = application.indexes[INDEX]
+    organization = (await application.people.create_organization("bench-whole", "Bench, whole ingest")).id
+    rates: dict[str, list[float]] = {"embedder": [], "ingest": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for round_ in track(range(_ROUNDS), "ingest, end to end"):
+            file = Path(folder) / f"{round_}.jsonl"
+            pairs = [(2 * (round_ * _DOCUMENTS + n)) % (corpus.size - 1) for n in range(_DOCUMENTS)]
+            lines = [
+                {
+                    "id": f"{round_}-{n}",
+                    "title": corpus.title(first),
+                    "text": f"{corpus.text(first)} {corpus.text(first + 1)}",
+                }
+                for n, first in enumerate(pairs)
+            ]
+            file.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+            target = Target(organization, None, None, Visibility.TEAM)
+            texts = _texts(file, spec, target)
+            ingestor = await application.ingestor(spec, target)
+            for name in ("embedder", "ingest") if round_ % 2 else ("ingest", "embedder"):
+                started = time.perf_counter()
+                if name == "embedder":
+                    await embed_texts(application.embedder, texts)
+                else:
+                    summary = await ingestor.ingest([file], base=Path(folder))
+                    if summary.chunks != len(texts) or summary.failed:
+                        raise RuntimeError(
+                            f"ingest wrote {summary.chunks} of {len(texts)} chunks; failed: {summary.failed}"
+                        )
+                rates[name].append(len(texts) / (time.perf_counter() - started))
+    alone, ingests = median(rates["embedder"]), median(rates["ingest"])
+    report.tables.append(
+        Table(
+            "Ingest, end to end",
+            f"Chunks a second, in rounds of {len(texts)} that take turns.",
+            ("embedder alone", "our whole ingest", "ingest / embedder"),
+            [(alone, ingests, ingests / alone)],
+        )
+    )
+    report.bounds.append(Bound("ingest, end to end", "the embedder alone", ingests / alone, 0.85, at_most=False))
+
+
+def _texts(file: Path, spec: Any, target: Target) -> list[str]:
+    """What an ingest of the file embeds."""
+    chunker, found = Chunker(spec.chunking), []
+    for document in read(file, file.name):
+        if isinstance(document, Document):
+            source = to_source(document, file.name, str(file), spec, target)
+            found += [searchable_text(node) for node in chunker.split(source, document.passages)]
+    return found
+
+
+async def _seeing(dsn: str, organizations: Sequence[UUID]) -> asyncpg.Connection:
+    """The owner, for whom row-level security is in force as well."""
+    owner = await connect(dsn)
+    await owner.execute(
+        f"SELECT set_config('rag.organizations', '{{{','.join(map(str, organizations))}}}', false), "
+        "set_config('rag.operator', 'on', false)"
+    )
+    return owner
+
+
+async def _cloned(owner: asyncpg.Connection, prefix: str) -> dict[str, tuple[str, list[str]]]:
+    """Copies, rows and indexes, of the generation's tables that have a row for a chunk; and the columns to write."""
+    clones = {}
+    for table in await tables(owner, prefix):
+        columns = [
+            row["attname"]
+            for row in await owner.fetch(
+                "SELECT attname FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped "
+                "AND attgenerated = '' ORDER BY attnum", table,
+            )
+        ]  # fmt: skip
+        if "no" not in columns:
+            continue
+        clone, listed = f"copy_of_{table}", ", ".join(columns)
+        await owner.execute(f"CREATE TABLE {clone} (LIKE {table} INCLUDING ALL)")
+        await owner.execute(
+            f"INSERT INTO {clone} ({listed}) OVERRIDING SYSTEM VALUE SELECT {listed} FROM {table}", timeout=600
+        )
+        clones[table] = clone, columns
+    return clones
+
+
+async def _written(
+    owner: asyncpg.Connection, clones: dict[str, tuple[str, list[str]]], before: int
+) -> list[tuple[str, list[str], bytes]]:
+    """The rows of all chunks after `before`, as COPY takes them."""
+    rows = []
+    for table, (clone, columns) in clones.items():
+        content = io.BytesIO()
+        query = f"SELECT {', '.join(columns)} FROM {table} WHERE no > {int(before)}"
+        await owner.copy_from_query(query, output=content, format="binary")
+        rows.append((clone, columns, content.getvalue()))
+    return rows

@@ -1,0 +1,455 @@
+"""Ask LexyBrain: a message of a conversation about a marketplace, and the answer to it (`/api/lexybrain`).
+
+The contract's own words are kept: field names, ranges, defaults, texts.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from operator import itemgetter
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from litestar import Request, Response, post
+from litestar.openapi.spec import Example, Schema
+from litestar.params import BodyKwarg
+from msgspec import Meta, Struct, field, to_builtins
+
+from rag_app.api.bodies import NOT_BLANK, JsonBody
+from rag_app.api.collaborators import Conversations, Injected
+from rag_app.api.docs import rate_limit_headers
+from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
+from rag_app.api.surface import Surface
+from rag_app.api.surfaces.lexybrain_rules import (
+    CREDENTIALS,
+    KINDS,
+    LIMIT,
+    MESSAGE,
+    OF_BODIES,
+    SECURITY,
+    TAG,
+    THREAD,
+    declared_alone,
+    envelope,
+    errors,
+    never_400,
+)
+from rag_app.api.surfaces.lexybrain_threads import HANDLERS as THREADS
+from rag_app.api.surfaces.lexybrain_threads import RagModel, RagSource, RagUsage
+from rag_app.domain.conversation import Focus, Reply, RetrievedSource, Said
+from rag_app.domain.errors import (
+    BudgetSpent,
+    CostCapReached,
+    EmbeddingFailed,
+    FeatureDisabled,
+    Forbidden,
+    InvalidInput,
+    ModelFailed,
+    NotFound,
+    QuotaExceeded,
+    UnknownField,
+)
+from rag_app.domain.scope import Principal
+
+CAPABILITIES = "market_brief, competitor_intel, keyword_explanation, alert_explanation, general_chat"
+QUERY = "What are the top trending keywords in the wedding niche on Etsy right now?"
+KEYWORDS = (
+    "770e8400-e29b-41d4-a716-446655440002",
+    "880e8400-e29b-41d4-a716-446655440003",
+    "990e8400-e29b-41d4-a716-446655440004",
+)
+LABELS, SCORES = ("vintage wedding rings", "handmade engagement rings", "boho wedding dress"), (0.92, 0.89, 0.87)
+
+# `(?!\n)`: to Python, `$` is also before a last line break
+_CODE = r"^[^\s\x00\x1c-\x1f\x85\ufeff]+(?!\n)$"
+_LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*(?!\n)$"
+_NO_NUL = r"^[^\x00]*$"
+# a host that every URL parser takes, and no user name in front of it
+_URL = r"^[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9._-]+(:[0-9]{1,5})?([/?#][^\s\x00-\x1f\x7f\x85\ufeff]*)?(?!\n)$"
+
+
+def _items(longest: int, pattern: str) -> dict[str, Any]:
+    """What Litestar does not say of the texts in a list that may be null."""
+    return {"extra": {"items": {"minLength": 1, "maxLength": longest, "pattern": pattern}}}
+
+
+Ids = Annotated[
+    list[
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=200,
+                pattern=NOT_BLANK,
+                description="a text of 1 to 200 characters, not all of them blank",
+            ),
+        ]
+    ],
+    Meta(
+        max_length=50,
+        description="a list of at most 50 ids",
+        extra_json_schema=_items(200, NOT_BLANK),
+        examples=[[]],
+    ),
+]
+Moment = Annotated[
+    str,
+    Meta(
+        description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC where it has no zone)",
+        extra_json_schema={"extra": {"any_of": [Schema(format="date"), Schema(format="date-time")]}},  # Litestar's way
+        examples=["2026-01-01T00:00:00Z"],
+    ),
+]
+
+
+class RagTimeRange(Struct, frozen=True, forbid_unknown_fields=True):
+    """`from` must be before `to`."""
+
+    from_: Moment = field(name="from")
+    to: Moment
+
+    def moments(self) -> tuple[datetime, datetime]:
+        since = _moment("context.timeRange.from", self.from_, time.min)
+        until = _moment("context.timeRange.to", self.to, time.max)
+        if since >= until:
+            raise InvalidInput("context.timeRange", to_builtins(self), "`from` must be before `to`")
+        return since, until
+
+
+class RagContext(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    """What the message is about. Sources are named by id, or as their organization calls them; those that the caller
+    may not see are as good as none."""
+
+    keyword_ids: Ids | None = None
+    watchlist_ids: Ids | None = None
+    listing_ids: Ids | None = None
+    alert_ids: Ids | None = None
+    shop_url: (
+        Annotated[
+            str,
+            Meta(
+                max_length=2000,
+                pattern=_URL,
+                description="an http or https URL of at most 2000 characters",
+                examples=["https://www.etsy.com/shop/VintageRings"],
+            ),
+        ]
+        | None
+    ) = None
+    marketplaces: (
+        Annotated[
+            list[
+                Annotated[
+                    str,
+                    Meta(
+                        min_length=1,
+                        max_length=100,
+                        pattern=_CODE,
+                        description="a word of 1 to 100 characters",
+                    ),
+                ]
+            ],
+            Meta(
+                max_length=20,
+                description="a list of at most 20 marketplaces",
+                extra_json_schema=_items(100, _CODE),
+                examples=[["etsy"]],
+            ),
+        ]
+        | None
+    ) = None
+    time_range: Annotated[RagTimeRange, Meta(description="an object with `from` and `to`")] | None = None
+
+    def focus(self) -> Focus:
+        since, until = self.time_range.moments() if self.time_range else (None, None)
+        return Focus(
+            keywords=tuple(self.keyword_ids or ()),
+            watchlists=tuple(self.watchlist_ids or ()),
+            listings=tuple(self.listing_ids or ()),
+            alerts=tuple(self.alert_ids or ()),
+            shop_url=self.shop_url,
+            marketplaces=tuple(self.marketplaces or ()),
+            since=since,
+            until=until,
+        )
+
+
+class RagOptions(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    max_tokens: (
+        Annotated[
+            int,
+            Meta(
+                ge=256,
+                le=2048,
+                description="a whole number from 256 to 2048",
+                extra_json_schema={"extra": {"default": 1024}},
+            ),
+        ]
+        | None
+    ) = None
+    temperature: (
+        Annotated[
+            float,
+            Meta(ge=0, le=1, description="a number from 0 to 1", extra_json_schema={"extra": {"default": 0.7}}),
+        ]
+        | None
+    ) = None
+    language: (
+        Annotated[
+            str,
+            Meta(
+                max_length=35,
+                pattern=_LANGUAGE,
+                description='the language of the answer: a code such as "en" or "pt-BR"',
+            ),
+        ]
+        | None
+    ) = "en"
+    plan_code: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=100,
+                pattern=_CODE,
+                description="the code of a plan, a word; for administrators alone",
+                examples=["pro"],
+            ),
+        ]
+        | None
+    ) = None
+
+
+class RagMeta(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Kept with a new thread."""
+
+    client: Annotated[Literal["web", "extension", "api"], Meta(description="one of web, extension, api")] | None = None
+    version: (
+        Annotated[str, Meta(max_length=100, pattern=_NO_NUL, description="a text of at most 100 characters")] | None
+    ) = None
+
+
+class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A null is the same as nothing."""
+
+    message: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=4000,
+            pattern=NOT_BLANK,
+            description="a text of 1 to 4000 characters, not all of them blank",
+            examples=[QUERY],
+        ),
+    ]
+    thread_id: Annotated[UUID, Meta(description="the UUID of a thread; without one, a new thread is made")] | None = (
+        None
+    )
+    capability: (
+        Annotated[
+            Literal["market_brief", "competitor_intel", "keyword_explanation", "alert_explanation", "general_chat"],
+            Meta(description=f"one of {CAPABILITIES}; without one, it is detected"),
+        ]
+        | None
+    ) = None
+    context: Annotated[RagContext, Meta(description="an object")] | None = None
+    options: Annotated[RagOptions, Meta(description="an object")] | None = None
+    meta: Annotated[RagMeta, Meta(description="an object")] | None = None
+
+    def said(self) -> Said:
+        options = self.options or RagOptions()
+        return Said(
+            text=self.message.strip(),
+            thread=self.thread_id,
+            capability=self.capability,
+            focus=self.context.focus() if self.context else Focus(),
+            context=to_builtins(self.context),
+            max_tokens=options.max_tokens,
+            temperature=options.temperature,
+            language=options.language or "en",
+            plan=options.plan_code,
+            meta=to_builtins(self.meta) or {},
+        )
+
+
+class RagReferences(Struct, frozen=True):
+    """Ids of the sources that the answer mentions."""
+
+    keywords: list[UUID]
+    listings: list[UUID]
+    alerts: list[UUID]
+    docs: list[UUID]
+
+
+class RagFlags(Struct, frozen=True, rename="camel"):
+    used_rag: Annotated[bool, Meta(description="the answer was made from sources")]
+    fallback_to_generic: Annotated[bool, Meta(description="the model failed; the answer says what was found")]
+    insufficient_context: Annotated[bool, Meta(description="fewer than five sources, or none that was good enough")]
+
+
+class RagResponse(Struct, frozen=True, rename="camel"):
+    thread_id: UUID
+    message_id: Annotated[UUID, Meta(description="of the answer")]
+    answer: str
+    capability: Annotated[str, Meta(description=f"that was used: one of {CAPABILITIES}", examples=["market_brief"])]
+    sources: Annotated[
+        list[RagSource], Meta(description="what it was made from, the cited ones first: [Source N] is the Nth")
+    ]
+    references: RagReferences
+    model: RagModel
+    flags: RagFlags
+
+
+class RagCitation(RagSource, frozen=True):
+    """A source that the answer cites."""
+
+    citation: Annotated[int, Meta(ge=1, description="its number in the text: [Source N]")]
+    quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
+
+
+RagBody = Annotated[
+    RagRequest,
+    BodyKwarg(
+        examples=[
+            Example(
+                value={
+                    "threadId": None,
+                    "message": QUERY,
+                    "capability": "market_brief",
+                    "context": {"marketplaces": ["etsy"]},
+                    "options": {"maxTokens": 1024, "temperature": 0.7},
+                    "meta": {"client": "web", "version": "1.0"},
+                }
+            )
+        ]
+    ),
+]
+_SAMPLE = RagResponse(
+    thread_id=UUID(THREAD),
+    message_id=UUID(MESSAGE),
+    answer='"Vintage wedding rings" have a demand index of 87 and a momentum of +12 % [Source 1].',
+    capability="market_brief",
+    sources=[
+        RagSource(UUID(source), "keyword", label, score)
+        for source, label, score in zip(KEYWORDS, LABELS, SCORES, strict=True)
+    ],
+    references=RagReferences([UUID(KEYWORDS[0])], [], [], []),
+    model=RagModel("meta-llama/Llama-3.1-70B-Instruct", RagUsage(1847, 312), 3421),
+    flags=RagFlags(used_rag=True, fallback_to_generic=False, insufficient_context=True),
+)
+
+
+@dataclass
+class RagOperation(StreamedOperation):
+    """Streams, and has the plain response's example."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        never_400(self)
+        succeeded: Any = (self.responses or {})["200"]
+        succeeded.content["application/json"].examples = {"answer": Example(value=to_builtins(_SAMPLE))}
+
+
+@post(
+    "/api/lexybrain/rag",
+    status_code=200,
+    dto=JsonBody,
+    return_dto=None,
+    summary="A message, and the answer to it",
+    tags=[TAG.name],
+    security=SECURITY,
+    guards=[declared_alone],
+    responses=errors(
+        InvalidInput("options.maxTokens", 99, "must be a whole number from 256 to 2048"),
+        UnknownField("colour", ["capability", "context", "message", "meta", "options", "threadId"]),
+        QuotaExceeded(50, 50, 1704067200),
+        BudgetSpent(1_000_000, 1_000_400, 1704067200),
+        Forbidden("planCode: only an administrator may choose a plan"),
+        NotFound("thread", THREAD),
+        *OF_BODIES,
+        ModelFailed(),
+        EmbeddingFailed(),
+        FeatureDisabled("Ask LexyBrain is switched off"),
+        CostCapReached(),
+    ),
+    response_headers=rate_limit_headers(LIMIT),
+    operation_class=RagOperation,
+)
+async def rag(
+    request: Request[Principal, Any, Any], data: RagBody, conversations: Injected[Conversations]
+) -> Response[RagResponse]:
+    """Keeps the message in its thread, or in a new one, and answers from what the caller may see."""
+    turn = await conversations.begin(request.user, data.said())
+    if wants_stream(request):
+        return await event_stream(
+            request,
+            turn.stream(),
+            meta={"threadId": turn.thread, "messageId": turn.message, "capability": turn.capability},
+            sources=lambda hits: _found(turn.sources(hits)),
+            citations=lambda answer: _cited(turn.reply(answer)),
+            body=lambda answer: _response(turn.reply(answer)),
+        )
+    return Response(_response(await turn.answer()))
+
+
+SURFACE = Surface(
+    name="lexybrain",
+    tag=TAG,
+    paths=("/api/lexybrain/",),
+    handlers=(rag, *THREADS),
+    limit=LIMIT,
+    credentials=CREDENTIALS,
+    envelope=envelope,
+    kinds=KINDS,
+)
+
+
+def _response(given: Reply) -> RagResponse:
+    references = given.references
+    return RagResponse(
+        thread_id=given.thread,
+        message_id=given.message,
+        answer=given.text,
+        capability=given.capability,
+        sources=_found(given.sources),
+        references=RagReferences(
+            keywords=list(references.get("keyword", ())),
+            listings=list(references.get("listing", ())),
+            alerts=list(references.get("alert", ())),
+            docs=list(references.get("doc", ())),
+        ),
+        model=RagModel(
+            given.model,
+            RagUsage(given.usage.input_tokens, given.usage.output_tokens) if given.usage else None,
+            given.latency_ms,
+        ),
+        flags=RagFlags(
+            used_rag=given.flags.used_rag,
+            fallback_to_generic=given.flags.fallback_to_generic,
+            insufficient_context=given.flags.insufficient_context,
+        ),
+    )
+
+
+def _found(sources: Sequence[RetrievedSource]) -> list[RagSource]:
+    return [RagSource(each.id, each.type, each.label, each.score) for each in sources]
+
+
+def _cited(given: Reply) -> list[RagCitation]:
+    cited = [(each.cited, each) for each in given.sources if each.cited is not None]
+    return [
+        RagCitation(each.id, each.type, each.label, each.score, number, each.quote)
+        for number, each in sorted(cited, key=itemgetter(0))
+    ]
+
+
+def _moment(name: str, value: str, when: time) -> datetime:
+    """The instant, in UTC; of a day, its first or last."""
+    written = value.upper()  # RFC 3339 has "t" and "z", too
+    with suppress(ValueError):
+        return datetime.combine(date.fromisoformat(written), when, UTC)
+    with suppress(ValueError, OverflowError):  # the latter: not in the years 1 to 9999 of UTC
+        moment = datetime.fromisoformat(written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    raise InvalidInput(name, value, "must be an ISO 8601 date or timestamp")

@@ -1,0 +1,115 @@
+"""What all paths of Ask LexyBrain have in common: who may enter and how often, what is refused, how errors are told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from litestar.connection import ASGIConnection
+from litestar.exceptions import HTTPException
+from litestar.handlers import BaseRouteHandler
+from litestar.openapi.spec import Operation, Tag
+from litestar.params import QueryParameter
+from msgspec import Meta, Struct
+
+from rag_app.api.docs import security
+from rag_app.api.problems import Kind, Problem, documented
+from rag_app.api.surface import Credential
+from rag_app.domain.errors import (
+    CostCapReached,
+    EmbeddingFailed,
+    FeatureDisabled,
+    Forbidden,
+    InvalidInput,
+    ModelFailed,
+    NotFound,
+    QuotaExceeded,
+    RateLimited,
+    StoreFailed,
+    Unauthenticated,
+    UnknownField,
+)
+
+TAG = Tag("Ask LexyBrain", "conversations about a marketplace, grounded in what the caller may see")
+LIMIT = 60
+"""Requests a minute, over all paths."""
+CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.EXTENSION, Credential.API_KEY})
+SECURITY = security(CREDENTIALS)
+THREAD = "550e8400-e29b-41d4-a716-446655440000"
+MESSAGE = "660e8400-e29b-41d4-a716-446655440001"
+
+_LONGEST_NAME = 100
+
+
+class LexyBrainErrorInfo(Struct, frozen=True):
+    code: Annotated[str, Meta(description="for programs; stable")]
+    message: Annotated[str, Meta(description="for people")]
+    retryable: Annotated[bool, Meta(description="whether the same request may succeed in a while")]
+
+
+class LexyBrainError(Struct, frozen=True):
+    """The envelope of all errors."""
+
+    error: LexyBrainErrorInfo
+
+
+RETRYABLE = frozenset({"rate_limit_exceeded", "generation_failed", "service_unavailable"})
+"""Codes of what passes within minutes: not a quota (until next month), nor the cost cap (until tomorrow)."""
+
+KINDS: Mapping[type[Exception] | int, Kind] = {
+    InvalidInput: Kind(422, "validation_error"),
+    Unauthenticated: Kind(401, "authentication_required"),
+    Forbidden: Kind(403, "forbidden"),
+    QuotaExceeded: Kind(403, "quota_exceeded"),
+    NotFound: Kind(404, "not_found"),
+    RateLimited: Kind(429, "rate_limit_exceeded", "Too many requests: wait for as many seconds as Retry-After says."),
+    ModelFailed: Kind(500, "generation_failed", "The model did not generate an answer. Try again later."),
+    Exception: Kind(500, "internal_error", "Something went wrong on the server."),
+    FeatureDisabled: Kind(503, "feature_disabled"),
+    CostCapReached: Kind(
+        503, "cost_cap_reached", "Answers have cost as much today as they may in a day. Come back tomorrow (UTC)."
+    ),
+    EmbeddingFailed: Kind(503, "service_unavailable", "The question could not be embedded. Try again later."),
+    StoreFailed: Kind(503, "service_unavailable", "The database did not answer. Try again later."),
+    400: Kind(422, "validation_error", "The request cannot be read; see /docs."),
+    404: Kind(404, "not_found", "There is nothing at this path; see /docs."),
+    405: Kind(405, "method_not_allowed", "This path has other methods: see the Allow header."),
+    413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
+    415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
+}
+
+OF_ALL = (Unauthenticated("The token has expired"), RateLimited(LIMIT, 1704067200), StoreFailed(), RuntimeError())
+OF_BODIES = (HTTPException(status_code=413), HTTPException(status_code=415))
+
+
+def envelope(problem: Problem) -> LexyBrainError:
+    return LexyBrainError(LexyBrainErrorInfo(problem.code, problem.message, problem.code in RETRYABLE))
+
+
+def errors(*of_one: Exception) -> dict[int, Any]:
+    """The error responses of an operation: its own, and those of all."""
+    return dict(documented(*of_one, *OF_ALL, kinds=KINDS, envelope=envelope))
+
+
+def declared_alone(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """A guard that refuses parameters of the query that the handler does not declare: Litestar passes over them."""
+    declared = {
+        name
+        for name, field in handler.parsed_fn_signature.parameters.items()
+        if isinstance(field.kwarg_definition, QueryParameter)
+    }
+    for name in connection.query_params:
+        if name not in declared:
+            raise UnknownField(name[:_LONGEST_NAME], declared)
+
+
+@dataclass
+class LexyBrainOperation(Operation):
+    """An OpenAPI operation of this surface."""
+
+    def __post_init__(self) -> None:
+        never_400(self)
+
+
+def never_400(operation: Operation) -> None:
+    """Take out what Litestar adds: what is wrong with a request is a 422 here."""
+    (operation.responses or {}).pop("400", None)

@@ -1,0 +1,259 @@
+"""Which model writes for which capability, and what it costs: as the settings say, and the file that they name.
+
+    [models.default]                       # for every capability that has no model of its own
+    kind = "openai_like"
+    model = "google/gemini-2.5-flash"
+    api_base = "https://gateway.example/v1"
+    api_key_env = "GATEWAY_KEY"            # the variable that holds the key; a key never stands here
+
+    [models.lexybrain]                     # for the five capabilities of conversations
+    kind = "huggingface"
+    model = "meta-llama/Llama-3.1-70B-Instruct"
+
+    [models.lexybrain.fallback]            # asked where that one fails
+    kind = "openai"
+    model = "gpt-4o-mini"
+
+    [prices."gpt-4o-mini"]                 # cents for a million tokens
+    input = 15
+    output = 60
+
+`[models.market_brief]` is for one capability. docs/models.md has the rest.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from rag_app.answering.capabilities import CAPABILITIES, Capability
+from rag_app.answering.extractive import MODEL as EXTRACTIVE
+from rag_app.answering.extractive import ExtractiveSynthesizer
+from rag_app.answering.models import ChatModel, ModelSettings, WithFallback, build_llm
+from rag_app.answering.prompts import Prompt, load_prompts
+from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
+from rag_app.domain.answer import Usage
+from rag_app.domain.errors import Misconfigured
+from rag_app.resources import resource_folder
+from rag_app.settings import Settings, variable
+
+DEFAULT, LEXYBRAIN = "default", "lexybrain"
+_CONVERSATIONS = frozenset(each.name for each in CAPABILITIES if each.prompt == "ask_lexybrain")
+_NAMES = (DEFAULT, LEXYBRAIN, *(each.name for each in CAPABILITIES))
+_MILLION = 1_000_000
+
+Kind = Literal["openai", "openai_like", "huggingface"]
+T = TypeVar("T", bound=BaseModel)
+_Cents = Annotated[Decimal, Field(ge=0, le=1_000_000)]
+_Seconds = Annotated[float, Field(ge=0, le=60)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Price(_Table):
+    """Cents for a million tokens."""
+
+    input: _Cents
+    output: _Cents
+
+
+class _Fallback(_Table):
+    """Limits that are not said here are those of RAG_LLM_...; nothing else is."""
+
+    kind: Kind
+    model: Annotated[str, Field(min_length=1)]
+    api_base: Annotated[str, Field(pattern=r"^https?://")] | None = None
+    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, Field(ge=16, le=32768)] | None = None
+    timeout: Annotated[float, Field(gt=0, le=600)] | None = None
+    backoff: _Seconds | None = None
+    unavailable_wait: _Seconds | None = None
+
+
+class _Model(_Fallback):
+    fallback: _Fallback | None = None
+
+
+class _Extractive(_Table):
+    kind: Literal["extractive"]
+
+
+class _File(_Table):
+    prices: dict[str, Any] = {}
+    models: dict[str, Any] = {}
+
+
+class ChosenModels:
+    """The models in use, each made once however many capabilities it writes for.
+
+    Raises Misconfigured for a model or a prompt that cannot be used, and for a file that is not as it should be.
+    """
+
+    def __init__(self, settings: Settings, embedder: BaseEmbedding) -> None:
+        self._settings, self._extractive = settings, ExtractiveSynthesizer(embedder)
+        self._built: dict[ModelSettings, ChatModel] = {}
+        self._prices, entries = _read(settings.model.models_file)
+        chosen = {name: self._of_file(name, entry) for name, entry in entries.items()}
+        if DEFAULT in chosen:
+            chosen.setdefault(LEXYBRAIN, chosen[DEFAULT])
+        else:
+            chosen[DEFAULT] = self._of_settings()
+        if LEXYBRAIN not in chosen:
+            chosen[LEXYBRAIN] = self._of_lexybrain()
+        self._chosen = chosen
+        self._prompts = load_prompts(resource_folder("prompts")) if self._built else {}
+        for capability in CAPABILITIES:
+            self.synthesizer(capability)
+
+    def model(self, capability: str) -> ChatModel | WithFallback | None:
+        """What writes for a capability; None where answers are extracted."""
+        group = LEXYBRAIN if capability in _CONVERSATIONS else DEFAULT
+        return self._chosen[capability] if capability in self._chosen else self._chosen[group]
+
+    def synthesizer(self, capability: Capability) -> Synthesizer:
+        model = self.model(capability.name)
+        return self._extractive if model is None else ModelSynthesizer(model, self.prompt(capability.prompt))
+
+    def prompt(self, name: str) -> Prompt:
+        """The active version. Raises Misconfigured where there is none, and where nothing but extracting is chosen."""
+        if name not in self._prompts:
+            there_are = ", ".join(self._prompts) or "none, as no model is configured"
+            raise Misconfigured(f"no prompt named {name}; there are: {there_are}")
+        return self._prompts[name]
+
+    def cost_cents(self, model: str, usage: Usage | None) -> Decimal:
+        """What an answer cost. Extracting costs nothing, nor does what is not known (`estimated` tells it)."""
+        if usage is None or model == EXTRACTIVE:
+            return Decimal(0)
+        limits, price = self._settings.model, self._prices.get(model)
+        reads, writes = (price.input, price.output) if price else (limits.input_price, limits.output_price)
+        return (reads * usage.input_tokens + writes * usage.output_tokens) / _MILLION
+
+    @property
+    def all(self) -> tuple[ChatModel, ...]:
+        """Every model that may be asked, once."""
+        return tuple(self._built.values())
+
+    async def aclose(self) -> None:
+        """Close the connections of all."""
+        async with AsyncExitStack() as closing:
+            for model in self.all:
+                closing.push_async_callback(model.aclose)
+
+    def _of_file(self, name: str, entry: _Model | _Extractive) -> ChatModel | WithFallback | None:
+        if isinstance(entry, _Extractive):
+            return None
+        first = self._endpoint(f"models.{name}", entry)
+        if entry.fallback is None:
+            return first
+        return WithFallback(first, self._endpoint(f"models.{name}.fallback", entry.fallback))
+
+    def _endpoint(self, where: str, entry: _Fallback) -> ChatModel:
+        api_key = self._provider_key(entry.kind) if entry.api_base is None else None  # not for everybody's eyes
+        if entry.api_key_env is not None:
+            api_key = variable(entry.api_key_env)
+            if api_key is None:  # it may be the key itself that stands there: not shown
+                file = self._settings.model.models_file
+                raise Misconfigured(f"{file}: {where}: the variable that api_key_env names is not set")
+        limits = self._limits(entry.kind, entry.model, entry.api_base, api_key)
+        own: dict[str, Any] = {
+            "temperature": entry.temperature,
+            "max_tokens": entry.max_tokens,
+            "timeout_s": entry.timeout,
+            "backoff_s": entry.backoff,
+            "unavailable_wait_s": entry.unavailable_wait,
+        }
+        return self._build(replace(limits, **{name: value for name, value in own.items() if value is not None}))
+
+    def _of_settings(self) -> ChatModel | None:
+        """RAG_LLM's."""
+        limits = self._rag_llm()
+        return None if limits is None else self._build(limits)
+
+    def _of_lexybrain(self) -> ChatModel | None:
+        """Hugging Face's with LEXYBRAIN_RAG_MODEL_ID, unless RAG_LLM says something else."""
+        chosen, wanted = self._settings.model, self._settings.lexybrain
+        limits = self._rag_llm()
+        if "kind" not in chosen.model_fields_set and self._settings.providers.hf_token is not None:
+            limits = self._limits("huggingface", wanted.model_id, None, self._settings.providers.hf_token)
+        elif limits is not None and limits.kind == "huggingface" and "model_id" in wanted.model_fields_set:
+            limits = replace(limits, name=wanted.model_id)
+        return None if limits is None else self._build(limits)
+
+    def _rag_llm(self) -> ModelSettings | None:
+        chosen = self._settings.model
+        if chosen.kind == "extractive":
+            return None
+        api_key = chosen.api_key or self._provider_key(chosen.kind)
+        return self._limits(chosen.kind, chosen.name, chosen.api_base, api_key)
+
+    def _limits(self, kind: Kind, name: str, api_base: str | None, api_key: SecretStr | None) -> ModelSettings:
+        chosen = self._settings.model
+        if name == EXTRACTIVE:
+            raise Misconfigured(f"a model cannot be named {EXTRACTIVE}: that is what answers without a model are")
+        return ModelSettings(
+            name=name,
+            kind=kind,
+            api_base=api_base,
+            api_key=api_key.get_secret_value() if api_key else None,
+            temperature=chosen.temperature,
+            max_tokens=chosen.max_tokens,
+            timeout_s=chosen.timeout,
+            backoff_s=chosen.backoff,
+            unavailable_wait_s=chosen.unavailable_wait,
+        )
+
+    def _provider_key(self, kind: Kind) -> SecretStr | None:
+        providers = self._settings.providers
+        return providers.hf_token if kind == "huggingface" else providers.openai_api_key
+
+    def _build(self, limits: ModelSettings) -> ChatModel:
+        if limits not in self._built:
+            self._built[limits] = ChatModel(build_llm(limits), limits)
+        return self._built[limits]
+
+
+def _read(file: Path | None) -> tuple[Mapping[str, _Price], Mapping[str, _Model | _Extractive]]:
+    """Prices by model, and models by capability or group."""
+    if file is None:
+        return {}, {}
+    try:
+        tables = _checked(str(file), _File, tomllib.loads(file.read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise Misconfigured(f"RAG_MODELS_FILE: {file}: {error}") from error
+    prices = {name: _checked(f"{file}: prices.{name}", _Price, table) for name, table in tables.prices.items()}
+    entries: dict[str, _Model | _Extractive] = {}
+    for name, table in tables.models.items():
+        if name not in _NAMES:
+            raise Misconfigured(f"{file}: models.{name}: no such capability; accepted: {', '.join(_NAMES)}")
+        where = f"{file}: models.{name}"
+        if isinstance(table, dict) and table.get("kind") == "extractive":
+            entries[name] = _checked(where, _Extractive, table)
+        else:
+            entries[name] = _checked(where, _Model, table)
+    return prices, entries
+
+
+def _checked(where: str, kind: type[T], table: object) -> T:
+    """Values are not shown: one might be a key."""
+    try:
+        return kind.model_validate(table)
+    except ValidationError as error:
+        problems = []
+        for each in error.errors():
+            at = ".".join(map(str, each["loc"])) or "it"
+            if each["type"] == "extra_forbidden":
+                accepted = (_Fallback if len(each["loc"]) > 1 else kind).model_fields
+                problems.append(f"{at}: there is no such key; accepted: {', '.join(accepted)}")
+            else:
+                problems.append(f"{at}: {each['msg']}")
+        raise Misconfigured(f"{where}: {'; '.join(problems)}") from None

@@ -1,0 +1,395 @@
+"""Ask LexyBrain: a message in a thread, and the answer to it. The way from the one to the other is here, in order.
+
+A turn begins: the feature is on, the plan has a message left, the user's message is kept (one transaction). Then,
+with nothing held in the database: its capability is chosen, its thread's history read, a prompt version taken, and the
+pipeline answers. A turn ends: the assistant's message is kept and charged for (one transaction), or the reservation
+goes back. Whoever is killed in between leaves a kept message and a reservation that runs out.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Protocol
+from uuid import uuid4
+
+from llama_index.core.llms import ChatMessage
+
+from rag_app.answering.capabilities import capability_named
+from rag_app.answering.detection import classify, detect, follow_up
+from rag_app.answering.dialogue import history_text, rewritten, searched_text
+from rag_app.answering.focus import question_for
+from rag_app.answering.models import ChatModel, Chats, Draft, WithFallback, estimated
+from rag_app.answering.prompts import Prompt
+from rag_app.answering.replies import flags_of, mentioned, retrieved, sources_of
+from rag_app.answering.roles import Constraints, choose, constraints_of
+from rag_app.db.prompt_configs import PromptConfigs
+from rag_app.db.quotas import Accounts
+from rag_app.db.sources import SourceLedger
+from rag_app.db.threads import Threads
+from rag_app.db.turns import Turns
+from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Instructions, Question, Refusal, Usage
+from rag_app.domain.conversation import Begun, Message, Outcome, PromptConfig, Reply, RetrievedSource, Said
+from rag_app.domain.errors import (
+    EmbeddingFailed,
+    FeatureDisabled,
+    Forbidden,
+    InvalidInput,
+    Misconfigured,
+    RagError,
+    StoreFailed,
+)
+from rag_app.domain.scope import Principal, Scope
+from rag_app.pipeline import Pipeline
+from rag_app.retrieval.index import IndexSpec
+
+log = logging.getLogger(__name__)
+
+INDEX = "marketplace"
+EXTRACTIVE, GENERAL = "extractive", "general_chat"
+HISTORY = 10
+"""Messages of a thread that a model is shown at most."""
+
+
+class Models(Protocol):
+    """The models in use."""
+
+    def model(self, capability: str) -> ChatModel | WithFallback | None: ...
+
+    def prompt(self, name: str) -> Prompt: ...
+
+    def cost_cents(self, model: str, usage: Usage | None) -> Decimal: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an operator chooses. `history_tokens` bound the history in a prompt."""
+
+    enabled: bool = True
+    detect_by_model: bool = False
+    rewrite: bool = False
+    history_tokens: int = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What a turn will be answered with. `prompts` are the versions, by type; `tally` is what this much has cost."""
+
+    capability: str
+    question: Question
+    prompts: Mapping[str, str]
+    tally: "Tally"
+
+
+class Tally:
+    """Counts what models were paid for a turn before its answer: to tell a capability, to rewrite a query."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+        self.cents, self.usage = Decimal(0), Usage(0, 0)
+
+    def of(self, model: ChatModel | WithFallback) -> Chats:
+        """The model, counted."""
+        return _Counted(model, self)
+
+    def add(self, model: str, usage: Usage | None) -> None:
+        self.cents += self._models.cost_cents(model, usage)
+        if usage is not None:
+            mine = self.usage
+            self.usage = Usage(mine.input_tokens + usage.input_tokens, mine.output_tokens + usage.output_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    model: ChatModel | WithFallback
+    tally: Tally
+
+    async def chat(
+        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
+    ) -> Draft:
+        draft = await self.model.chat(messages, max_tokens=max_tokens, temperature=temperature)
+        read = "\n".join(str(message.content) for message in messages)
+        self.tally.add(draft.model, draft.usage or estimated(read, draft.text))
+        return draft
+
+
+class Conversations:
+    """Where turns begin."""
+
+    def __init__(
+        self, *, pipeline: Pipeline, index: IndexSpec, accounts: Accounts, turns: Turns, threads: Threads,
+        prompts: PromptConfigs, ledger: SourceLedger, models: Models, options: Options,
+    ) -> None:  # fmt: skip
+        self._pipeline, self.index, self._models, self._options = pipeline, index, models, options
+        self._accounts, self._turns, self._threads = accounts, turns, threads
+        self._prompts, self._ledger = prompts, ledger
+        if options.detect_by_model and models.model(GENERAL) is None:
+            raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model needs a model: docs/models.md")
+        self._ending: set[asyncio.Task[Any]] = set()
+
+    async def begin(self, principal: Principal, said: Said) -> "Turn":
+        """Keep what a user says, and reserve the answer. `Turn` says how it goes on.
+
+        Raises FeatureDisabled, CostCapReached, QuotaExceeded, BudgetSpent, Forbidden (an index or plan that is not the
+        caller's), NotFound (a thread or capability), InvalidInput (a plan), StoreFailed: then nothing is charged.
+        """
+        if not self._options.enabled:
+            raise FeatureDisabled("Ask LexyBrain is switched off")
+        if principal.indexes is not None and INDEX not in principal.indexes:
+            raise Forbidden(f"This key may not search the index {INDEX}")
+        if said.capability is not None:
+            capability_named(said.capability)
+        account = await self._accounts.of(principal)
+        if said.plan is not None:
+            if not account.administrator:
+                raise Forbidden("planCode: only an administrator may choose a plan")
+            messages, enabled = await self._accounts.plan(said.plan)
+            account = replace(account, plan=said.plan, messages=messages, enabled=enabled)
+        scope = replace(principal.scope(), user=account.user)
+        begun = await self._begun(scope, self._turns.begin(scope, said, account))
+        try:
+            return Turn(self, scope, said, begun, await self._prepare(scope, said, begun))
+        except BaseException as error:
+            await self.whole(self.give_back(scope, begun, error))
+            raise
+
+    async def aclose(self) -> None:
+        """Wait for what is being kept."""
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def whole(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this to its end, also where whoever waits for it is cancelled in the meantime."""
+        task = asyncio.create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        await asyncio.shield(task)
+
+    async def _begun(self, scope: Scope, work: Coroutine[Any, Any, Begun]) -> Begun:
+        """A client that leaves while its turn begins is not charged."""
+        beginning = asyncio.create_task(work)
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            await self.whole(self._undo(scope, beginning))
+            raise
+
+    async def _undo(self, scope: Scope, beginning: "asyncio.Task[Begun]") -> None:
+        try:
+            begun = await beginning
+        except RagError:
+            return
+        await self.give_back(scope, begun, asyncio.CancelledError())
+
+    async def _prepare(self, scope: Scope, said: Said, begun: Begun) -> _Prepared:
+        thread = begun.thread
+        history = await self._threads.history(scope, thread.id, before=begun.message, limit=HISTORY)
+        tally = Tally(self._models)
+        capability = said.capability or await self._detected(said.text, history, tally)
+        chosen = capability_named(capability)
+        configs, kept = await self._prompts.active(), dict(thread.metadata.get("prompts", {}))
+        system, role = (choose(configs, kind, thread.id, kept.get(kind)) for kind in ("global", capability))
+        prompts = {each.type: each.name for each in (system, role) if each is not None}
+        await self._threads.settle_on(scope, thread.id, begun.message, capability, prompts)
+        rules = [_rules(each) for each in (role, system) if each is not None]
+        tokens = next((each.max_tokens for each in rules if each.max_tokens is not None), None)
+        temperature = next((each.temperature for each in rules if each.temperature is not None), None)
+        focus = said.focus
+        named = (
+            await self._ledger.named(scope, INDEX, focus.names, focus.shop_url) if focus.names or focus.shop_url else []
+        )
+        question = question_for(
+            chosen,
+            said,
+            searched=await self._searched(capability, said.text, history, tally),
+            named=tuple(named),
+            retrieval_scope=next((each.retrieval_scope for each in rules if each.retrieval_scope is not None), None),
+            at_most=rules[0].at_most if rules else {},
+            instructions=Instructions(
+                {
+                    "system": system.instructions if system else "",
+                    "role": role.instructions if role else "",
+                    "history": history_text(history, self._options.history_tokens),
+                    "language": said.language,
+                },
+                said.max_tokens if said.max_tokens is not None else tokens,
+                said.temperature if said.temperature is not None else temperature,
+            ),
+            now=begun.thread.last_message_at,
+        )
+        return _Prepared(capability, question, prompts, tally)
+
+    async def _detected(self, text: str, history: Sequence[Message], tally: Tally) -> str:
+        model = self._models.model(GENERAL) if self._options.detect_by_model else None
+        if model is None:
+            return follow_up(text, history) or detect(text)
+        return await classify(tally.of(model), self._models.prompt("ask_lexybrain_intent"), text)
+
+    async def _searched(self, capability: str, text: str, history: Sequence[Message], tally: Tally) -> str:
+        """What is looked for: a follow-up by itself often names nothing."""
+        model = self._models.model(capability) if self._options.rewrite and history else None
+        if model is not None:
+            prompt, budget = self._models.prompt("ask_lexybrain_rewrite"), self._options.history_tokens
+            if query := await rewritten(tally.of(model), prompt, text, history, budget):
+                return query
+        return searched_text(text, history)
+
+    async def answer(self, turn: "Turn") -> Answer:
+        return await self._pipeline.answer(turn.capability, turn.question, turn.scope)
+
+    def stream(self, turn: "Turn") -> AsyncGenerator[Event, None]:
+        return self._pipeline.stream(turn.capability, turn.question, turn.scope)
+
+    def model_name(self, capability: str) -> str:
+        model = self._models.model(capability)
+        return EXTRACTIVE if model is None else model.name
+
+    async def keep(self, turn: "Turn", outcome: Outcome) -> None:
+        """Write down what became of a turn. Where that fails, the user has the answer nevertheless, and is not charged."""
+        turn.tally.add(outcome.model, outcome.usage)
+        taken = replace(outcome, cost_cents=turn.tally.cents, usage=turn.tally.usage)
+        try:
+            await self._turns.finish(turn.scope, turn.begun, taken)
+        except Exception:
+            log.exception("an answer was not kept: thread=%s message=%s", turn.thread, turn.message)
+
+    async def give_back(self, scope: Scope, begun: Begun, error: BaseException) -> None:
+        """Nothing came of it. Where even that cannot be written down, the reservation runs out by itself."""
+        failures = ((type(error).__name__, str(error)),) if isinstance(error, RagError) else ()
+        try:
+            await self._turns.give_back(scope, begun, failures)
+        except StoreFailed as failed:
+            log.warning("a reservation could not be given back: %s", failed)
+
+
+class Turn:
+    """A message that is kept, and about to be answered: by `answer`, or by `stream`, once."""
+
+    def __init__(
+        self, conversations: Conversations, scope: Scope, said: Said, begun: Begun, prepared: _Prepared
+    ) -> None:
+        self.thread, self.message, self.capability = begun.thread.id, uuid4(), prepared.capability
+        self.scope, self.begun, self.question, self.tally = scope, begun, prepared.question, prepared.tally
+        self._conversations, self._prompts = conversations, prepared.prompts
+        self._began, self._ended = time.perf_counter(), False
+
+    async def answer(self) -> Reply:
+        """Raises ModelFailed where nothing can be said; nothing is charged then."""
+        try:
+            answer = await self._conversations.answer(self)
+        except BaseException as error:  # the client has left, perhaps
+            await self._end(self._conversations.give_back(self.scope, self.begun, error))
+            raise
+        await self._end(self._conversations.keep(self, self._outcome(answer)))
+        return self.reply(answer)
+
+    async def stream(self) -> AsyncGenerator[Event, None]:
+        """`answer`, as it comes. Closed early, it keeps what was said by then."""
+        said, hits = Delta(""), tuple[Hit, ...]()
+        try:
+            async with aclosing(self._conversations.stream(self)) as events:
+                async for event in events:
+                    match event:
+                        case Found():
+                            hits = event.hits
+                        case Delta():
+                            said = Delta(said.text + event.text, event.citations)
+                        case Answer():
+                            await self._end(self._conversations.keep(self, self._outcome(event)))
+                    yield event
+        except BaseException as error:
+            if said.text:
+                await self._end(self._conversations.keep(self, self._interrupted(said, hits)))
+            else:
+                await self._end(self._conversations.give_back(self.scope, self.begun, error))
+            raise
+
+    def sources(self, hits: Sequence[Hit]) -> tuple[RetrievedSource, ...]:
+        """Those of the hits, before it is known which of them are cited."""
+        return retrieved(hits, (), self._conversations.index)
+
+    def reply(self, answer: Answer) -> Reply:
+        """What a client is told of it."""
+        outcome = self._outcome(answer)
+        return Reply(
+            self.thread,
+            self.message,
+            outcome.text,
+            self.capability,
+            outcome.sources,
+            mentioned(outcome.text, outcome.sources, answer.hits),
+            outcome.model,
+            answer.usage,
+            outcome.latency_ms,
+            outcome.flags,
+        )
+
+    async def _end(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._ended:
+            work.close()
+            return
+        self._ended = True
+        await self._conversations.whole(work)
+
+    def _interrupted(self, said: Delta, hits: tuple[Hit, ...]) -> Outcome:
+        """What a client saw who left before the end. A model is paid for it, and counts its tokens at the end only."""
+        model = self._conversations.model_name(self.capability)
+        answer = Answer(said.text, Confidence.MEDIUM, model, datetime.now(UTC), hits, said.citations, complete=False)
+        flags = replace(self._outcome(answer).flags, fallback_to_generic=False)
+        return replace(self._outcome(answer), flags=flags, charged=True)
+
+    def _outcome(self, answer: Answer) -> Outcome:
+        sources = sources_of(answer, self._conversations.index)
+        model = answer.model or self._conversations.model_name(self.capability)
+        usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refused
+        if not counted:
+            usage = estimated(self._read(answer.hits), answer.text)
+        stages = {name: round(1000 * seconds) for name, seconds in answer.seconds.items()}
+        stages["total"] = round(1000 * (time.perf_counter() - self._began))
+        latency_ms = stages.get("generation", stages["total"])
+        instructions = self.question.instructions
+        return Outcome(
+            message=self.message,
+            text=answer.text,
+            capability=self.capability,
+            model=model,
+            sources=sources,
+            flags=flags_of(answer, sources),
+            usage=usage,
+            cost_cents=Decimal(0),
+            latency_ms=latency_ms,
+            stages=stages,
+            generation={
+                "tokensIn": usage.input_tokens if usage else None,
+                "tokensOut": usage.output_tokens if usage else None,
+                "estimated": not counted,
+                "latencyMs": latency_ms,
+                "temperature": instructions.temperature,
+                "maxTokens": instructions.max_tokens,
+                "prompts": dict(self._prompts),
+                "stages": stages,
+            },
+            failures=tuple((type(error).__name__, str(error)) for error in answer.failures),
+            charged=_worth_it(answer),
+        )
+
+    def _read(self, hits: Sequence[Hit]) -> str:
+        """About what a model was shown."""
+        values = self.question.instructions.values
+        return "\n".join([*values.values(), self.question.text, *(hit.text for hit in hits)])
+
+
+def _worth_it(answer: Answer) -> bool:
+    """Whether a user is charged: not for a fallback, for half an answer, nor where nothing could be looked up."""
+    looked_up = not any(isinstance(each, EmbeddingFailed | StoreFailed) for each in answer.failures)
+    return looked_up and answer.complete and answer.refusal is not Refusal.FAILED
+
+
+def _rules(config: PromptConfig) -> Constraints:
+    try:
+        return constraints_of(config)
+    except InvalidInput as error:  # written past the commands; it is not the user's
+        raise Misconfigured(f"prompt {config.name}: {error}") from error

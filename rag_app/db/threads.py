@@ -1,0 +1,430 @@
+"""Conversations: threads of one user each, and their messages.
+
+The functions are steps of a turn, inside of its transaction (`rag_app.db.turns`); `Threads` is what users do with
+conversations that are kept. Row-level security leaves a session the threads of its user; each query names that user
+again. Whatever changes a thread or its messages begins with the thread's row, and so holds it: of two changes at once
+one waits, and neither is lost.
+"""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unicodedata import category
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rag_app.db.models import AuditRow, MessageRow, ThreadRow
+from rag_app.db.session import Database
+from rag_app.db.sources import SourceLedger
+from rag_app.domain.conversation import Flags, Message, Outcome, Page, RetrievedSource, Role, Thread
+from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
+from rag_app.domain.scope import Principal, Scope
+
+_LONGEST_TITLE = 80  # characters
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Fillers and variation selectors: letters and marks to Unicode, but nothing to the eye."""
+
+
+# -- a turn
+
+
+async def ensure(
+    session: AsyncSession, user: UUID, thread: UUID | None, *, title: str, metadata: Mapping[str, Any]
+) -> Thread:
+    """A new thread, or the user's own of this id: no longer archived, and held until the transaction ends.
+
+    `title` and `metadata` (JSON) are a new one's. Raises NotFound, also for a thread of somebody else.
+    """
+    if thread is None:
+        begun = insert(ThreadRow).values(user_id=user, title=title, metadata_=dict(metadata)).returning(ThreadRow)
+        return _thread((await session.scalars(begun)).one())
+    return await _change(session, user, thread, archived=False)
+
+
+async def add_user_message(
+    session: AsyncSession,
+    thread: UUID,
+    message: UUID,
+    text: str,
+    capability: str | None,
+    context: Mapping[str, Any] | None,
+) -> None:
+    """Put a user's message at the end of a thread that `ensure` gave to this transaction.
+
+    Raises InvalidInput for a text that PostgreSQL cannot keep.
+    """
+    if text != _storable(text):
+        raise InvalidInput("message", None, "must not contain NUL characters or halves of surrogate pairs")
+    values: dict[str, Any] = {"content": text, "capability": capability}
+    if context is not None:  # a None would be kept as JSON's null
+        values["context_json"] = dict(context)
+    if not await _append(session, thread, message, Role.USER, values):
+        raise NotFound("thread", str(thread))
+
+
+async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome) -> bool:
+    """Put the assistant's message at the end of its thread. False, and nothing is written, if that is gone meanwhile."""
+    flags = outcome.flags
+    return await _append(
+        session,
+        thread,
+        outcome.message,
+        Role.ASSISTANT,
+        {
+            "content": _storable(outcome.text),
+            "capability": outcome.capability,
+            "model_id": outcome.model,
+            "retrieved_source_ids": [
+                {
+                    "id": str(source.id),
+                    "type": source.type,
+                    "label": source.label,
+                    "score": source.score,
+                    "cited": source.cited,
+                    "quote": source.quote,
+                }
+                for source in outcome.sources
+            ],
+            "generation_metadata": dict(outcome.generation),
+            "flags": {
+                "usedRag": flags.used_rag,
+                "fallbackToGeneric": flags.fallback_to_generic,
+                "insufficientContext": flags.insufficient_context,
+                "interrupted": flags.interrupted,
+            },
+        },
+    )
+
+
+def title_of(text: str) -> str:
+    """What a thread is called that begins with this message: one line of whole words, at most 80 characters.
+
+    A first word that is longer is cut. What cannot be seen is gone, and a message of nothing else is called "…".
+
+    >>> title_of("What sells\\n  best?"), title_of("very " * 20)[-11:], title_of("\\u200b")
+    ('What sells best?', ' very very…', '…')
+    """
+    line = " ".join("".join(character for character in text if _shown(character)).split())
+    if len(line) > _LONGEST_TITLE:
+        room = line[:_LONGEST_TITLE]  # one more than there is: a word may end right before the "…"
+        line = (room.rpartition(" ")[0] or room[:-1]) + "…"
+    return line or "…"
+
+
+# -- conversations that are kept
+
+
+class Threads:
+    """What is not the principal's is NotFound, unless an administrator reads it: that is written down with the reading.
+
+    Who an administrator is, PostgreSQL looks up (`rag_app.db.session`). A principal without a user has no threads.
+    """
+
+    def __init__(self, database: Database, ledger: SourceLedger) -> None:
+        self._database = database
+        self._ledger = ledger
+
+    async def history(self, scope: Scope, thread: UUID, before: UUID, limit: int = 10) -> list[Message]:
+        """The newest messages before that one in the thread of the scope's user, in their order, without their sources.
+
+        Deleted ones are not among them, nor those that were interrupted before they said anything. Empty where the
+        thread is gone.
+        """
+        then = select(MessageRow.created_at).where(MessageRow.id == before, MessageRow.thread_id == thread)
+        statement = (
+            _newest_messages(thread, limit)
+            .join(ThreadRow, ThreadRow.id == MessageRow.thread_id)
+            .where(
+                ThreadRow.user_id == scope.user,
+                MessageRow.content.regexp_match(r"\S"),
+                _older_than(then.scalar_subquery(), before),
+            )
+        )
+        async with self._database.scoped(scope) as session:
+            rows = (await session.scalars(statement)).all()
+        return [_message(row) for row in reversed(rows)]
+
+    async def settle_on(
+        self, scope: Scope, thread: UUID, message: UUID, capability: str, prompts: Mapping[str, str]
+    ) -> None:
+        """Write down what capability a user's message wants, and which version of each type of prompt the thread has.
+
+        Types that are not among `prompts` keep theirs. Nothing happens where the thread is gone.
+        """
+        async with self._database.scoped(scope) as session:
+            kept = {"thread": thread, "user": scope.user, "prompts": dict(prompts)}
+            if await session.scalar(_KEEP_PROMPTS, kept) is None:
+                return
+            await session.execute(
+                update(MessageRow)
+                .where(MessageRow.id == message, MessageRow.thread_id == thread, MessageRow.role == Role.USER.value)
+                .values(capability=capability)
+            )
+
+    async def list(
+        self, principal: Principal, *, limit: int, after: str | None, archived: bool | None, user: UUID | None,
+        everybody: bool,
+    ) -> Page:  # fmt: skip
+        """Threads by their last message, the newest first; archived ones, others, or (None) both.
+
+        `after` is a page's cursor. A thread that gets a message between two pages moves to the front, and is on none of
+        the pages that follow; all others are on exactly one. `user` and `everybody` (not both) are for administrators:
+        threads of that user, or of all users.
+
+        Raises Forbidden, and InvalidInput for a cursor that is none.
+        """
+        if everybody and user is not None:
+            raise InvalidInput("user", user, "cannot be given with everybody")
+        statement = select(ThreadRow).order_by(ThreadRow.last_message_at.desc(), ThreadRow.id.desc()).limit(limit + 1)
+        if not everybody:
+            statement = statement.where(ThreadRow.user_id == (principal.user if user is None else user))
+        if archived is not None:
+            statement = statement.where(ThreadRow.archived.is_(archived))
+        if after is not None:
+            statement = statement.where(_before(after))
+        widened = everybody or user is not None
+        async with self._database.scoped(principal.scope(), administrator=widened) as session:
+            if widened:
+                if not await session.scalar(select(func.rag_administrator())):
+                    raise Forbidden("only an administrator may read the threads of other users")
+                if user != principal.user:
+                    await _write_down(session, principal, "threads.list", "everybody" if user is None else str(user))
+            rows = (await session.scalars(statement)).all()
+        page = tuple(_thread(row) for row in rows[:limit])
+        return Page(page, _cursor(page[-1]) if len(rows) > limit else None)
+
+    async def read(
+        self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None
+    ) -> tuple[Thread, Sequence[Message], bool]:
+        """The thread, its newest messages (or those before one) in their order, and whether there are earlier ones.
+
+        What the principal may see of sources is asked now: those that are out of reach keep their label alone.
+        Raises NotFound, and InvalidInput for a `before` that is no message of this thread.
+        """
+        statement = _newest_messages(thread, limit + 1)
+        async with self._database.scoped(principal.scope(), administrator=True) as session:
+            theirs = or_(ThreadRow.user_id == principal.user, func.rag_administrator())
+            row = await session.scalar(select(ThreadRow).where(ThreadRow.id == thread, theirs))
+            if row is None:
+                raise NotFound("thread", str(thread))
+            if row.user_id != principal.user:
+                await _write_down(session, principal, "threads.read", str(thread), user=str(row.user_id))
+            if before is not None:
+                # deleted or not: it may have been deleted since it was shown
+                mark = select(MessageRow.created_at).where(MessageRow.id == before, MessageRow.thread_id == thread)
+                then = await session.scalar(mark)
+                if then is None:
+                    raise InvalidInput("before", before, "must be a message of this thread")
+                statement = statement.where(_older_than(literal(then, MessageRow.created_at.type), before))
+            rows = (await session.scalars(statement)).all()
+        shown = rows[:limit][::-1]
+        # after the transaction: the ledger takes a connection of its own
+        named = {UUID(source["id"]) for row in shown for source in row.retrieved_source_ids or ()}
+        seen = await self._ledger.seen(principal.scope(), named) if named else set()
+        messages = [_message(row, _sources(row, seen)) for row in shown]
+        return _thread(row), messages, len(rows) > limit
+
+    async def rename(self, principal: Principal, thread: UUID, title: str) -> Thread:
+        """White space becomes single spaces. Raises NotFound, and InvalidInput for what is no line of visible text."""
+        line = " ".join(title.split())
+        if any(category(character) in {"Cc", "Cs"} for character in line) or not any(map(_shown, line)):
+            raise InvalidInput("title", title, "must be visible text without control characters")
+        async with self._database.scoped(principal.scope()) as session:
+            return await _change(session, principal.user, thread, title=line)
+
+    async def archive(self, principal: Principal, thread: UUID, archived: bool) -> Thread:
+        """Put a thread away, or bring it back; the next message brings it back, too. Raises NotFound."""
+        async with self._database.scoped(principal.scope()) as session:
+            return await _change(session, principal.user, thread, archived=archived)
+
+    async def delete(self, principal: Principal, thread: UUID) -> None:
+        """The thread with its messages goes. Raises NotFound, also the second time."""
+        gone = delete(ThreadRow).where(*_own(principal.user, thread)).returning(ThreadRow.id)
+        async with self._database.scoped(principal.scope()) as session:
+            if await session.scalar(gone) is None:
+                raise NotFound("thread", str(thread))
+
+    async def delete_message(self, principal: Principal, thread: UUID, message: UUID) -> None:
+        """It is shown no more, nor counted, nor used as history. Raises NotFound, also the second time."""
+        gone = (
+            update(MessageRow)
+            .where(MessageRow.id == message, MessageRow.thread_id == thread, MessageRow.deleted_at.is_(None))
+            .values(deleted_at=func.now())
+            .returning(MessageRow.id)
+        )
+        async with self._database.scoped(principal.scope()) as session:
+            await _change(session, principal.user, thread, message_count=ThreadRow.message_count - 1)
+            if await session.scalar(gone) is None:
+                raise NotFound("message", str(message))
+
+
+_KEEP_PROMPTS = text(
+    "UPDATE rag_threads SET metadata = metadata"
+    " || jsonb_build_object('prompts', coalesce(metadata -> 'prompts', '{}') || :prompts)"
+    " WHERE id = :thread AND user_id = :user RETURNING id"
+).bindparams(bindparam("prompts", type_=JSONB))
+
+
+def _own(user: UUID | None, thread: UUID) -> list[ColumnElement[bool]]:
+    return [ThreadRow.id == thread, ThreadRow.user_id == user]  # of None there are none: the column is NOT NULL
+
+
+async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **values: Any) -> Thread:
+    """Change a thread of the user's own, hold its row, and give it as it is now. Raises NotFound."""
+    changed = update(ThreadRow).where(*_own(user, thread)).values(**values).returning(ThreadRow)
+    row = await session.scalar(changed, execution_options=_FRESH)
+    if row is None:
+        raise NotFound("thread", str(thread))
+    return _thread(row)
+
+
+_FRESH = {"synchronize_session": False, "populate_existing": True}  # whatever the session has read before
+
+
+async def _append(session: AsyncSession, thread: UUID, message: UUID, role: Role, values: Mapping[str, Any]) -> bool:
+    """Count a message and put it at the end; False if the thread is gone, or not of the session's user.
+
+    It comes after all others in their order even if the clock was set back.
+    """
+    after_all = func.greatest(func.clock_timestamp(), ThreadRow.last_message_at + timedelta(microseconds=1))
+    moment = await session.scalar(
+        update(ThreadRow)
+        .where(ThreadRow.id == thread, ThreadRow.user_id == func.rag_user())
+        .values(message_count=ThreadRow.message_count + 1, last_message_at=after_all)
+        .returning(ThreadRow.last_message_at),
+        execution_options={"synchronize_session": False},
+    )
+    if moment is None:
+        return False
+    await session.execute(
+        insert(MessageRow).values(id=message, thread_id=thread, role=role.value, created_at=moment, **values)
+    )
+    return True
+
+
+async def _write_down(session: AsyncSession, principal: Principal, action: str, subject: str, **details: str) -> None:
+    await session.execute(
+        insert(AuditRow).values(actor_id=principal.user, action=action, subject=subject, details=details)
+    )
+
+
+def _newest_messages(thread: UUID, limit: int) -> Select[tuple[MessageRow]]:
+    return (
+        select(MessageRow)
+        .where(MessageRow.thread_id == thread, MessageRow.deleted_at.is_(None))
+        .order_by(MessageRow.created_at.desc(), MessageRow.id.desc())
+        .limit(limit)
+    )
+
+
+def _older_than(moment: ColumnElement[datetime], message: UUID) -> ColumnElement[bool]:
+    return tuple_(MessageRow.created_at, MessageRow.id) < tuple_(moment, literal(message))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CURSOR = re.compile("[A-Za-z0-9_-]{32}")
+
+
+def _cursor(thread: Thread) -> str:
+    """Its place in the order: 8 bytes of microseconds since 1970 and its id, in base64url."""
+    since = (thread.last_message_at - _EPOCH) // timedelta(microseconds=1)
+    return urlsafe_b64encode(since.to_bytes(8, "big", signed=True) + thread.id.bytes).decode()
+
+
+def _before(cursor: str) -> ColumnElement[bool]:
+    """What comes after that place in the order, which is newest first. Raises InvalidInput."""
+    try:
+        if not _CURSOR.fullmatch(cursor):
+            raise ValueError
+        place = urlsafe_b64decode(cursor)
+        moment = _EPOCH + timedelta(microseconds=int.from_bytes(place[:8], "big", signed=True))
+    except (ValueError, OverflowError):
+        raise InvalidInput("cursor", cursor[:50], "must be one that came with a page") from None
+    there = tuple_(literal(moment, ThreadRow.last_message_at.type), literal(UUID(bytes=place[8:])))
+    return tuple_(ThreadRow.last_message_at, ThreadRow.id) < there
+
+
+def _storable(text: str) -> str:
+    """Without what PostgreSQL has no place for: NUL, and halves of surrogate pairs.
+
+    >>> _storable("a\\0b\\ud800c")
+    'abc'
+    """
+    return text.replace("\0", "").encode("utf-8", "ignore").decode()
+
+
+def _shown(character: str) -> bool:
+    """Whether it can be seen, or is white space."""
+    return character.isspace() or not (category(character) in {"Cc", "Cf", "Cs"} or _UNSEEN.match(character))
+
+
+def _thread(row: ThreadRow) -> Thread:
+    return Thread(
+        id=row.id,
+        user=row.user_id,
+        title=row.title,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        last_message_at=row.last_message_at,
+        messages=row.message_count,
+        metadata=row.metadata_,
+        archived=row.archived,
+    )
+
+
+def _message(row: MessageRow, sources: tuple[RetrievedSource, ...] = ()) -> Message:
+    flags = row.flags
+    return Message(
+        id=row.id,
+        thread=row.thread_id,
+        role=Role(row.role),
+        text=row.content,
+        created_at=row.created_at,
+        capability=row.capability,
+        context=row.context_json,
+        model=row.model_id,
+        sources=sources,
+        generation=row.generation_metadata or {},
+        flags=Flags(
+            used_rag=flags.get("usedRag", False),
+            fallback_to_generic=flags.get("fallbackToGeneric", False),
+            insufficient_context=flags.get("insufficientContext", False),
+            interrupted=flags.get("interrupted", False),
+        ),
+    )
+
+
+def _sources(row: MessageRow, seen: Collection[UUID]) -> tuple[RetrievedSource, ...]:
+    """As they were cited; of those that are not `seen`, the label."""
+    return tuple(
+        RetrievedSource(
+            id=UUID(kept["id"]),
+            type=kept["type"],
+            label=kept["label"],
+            score=kept["score"],
+            cited=kept["cited"],
+            quote=kept["quote"] if (available := UUID(kept["id"]) in seen) else None,
+            available=available,
+        )
+        for kept in row.retrieved_source_ids or ()
+    )

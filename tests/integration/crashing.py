@@ -1,0 +1,86 @@
+"""Asks LexyBrain and dies at one step of the way: `python -m tests.integration.crashing USER ORG MESSAGE`.
+
+For each step a process is forked that kills itself there, as a power cut would. Prints the steps it died at.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from rag_app import conversation
+from rag_app.app import DatabaseUrls, open_application
+from rag_app.db import quotas, threads, turns
+from rag_app.db.prompt_configs import PromptConfigs
+from rag_app.db.quotas import Accounts
+from rag_app.domain.conversation import Said
+from rag_app.domain.scope import Principal
+from rag_app.pipeline import Pipeline
+from rag_app.settings import Settings
+
+
+def die(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def die_later(*_: Any, **__: Any) -> Any:
+    die()
+
+
+def after(holder: Any, name: str) -> None:
+    """Die once this is done."""
+    done: Callable[..., Any] = getattr(holder, name)
+
+    async def then_die(*arguments: Any, **options: Any) -> Any:
+        await done(*arguments, **options)
+        die()
+
+    setattr(holder, name, then_die)
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    "1 account": lambda: setattr(Accounts, "of", die_later),
+    "2 quota, before it is kept": lambda: after(quotas, "reserve"),
+    "3 message, before it is kept": lambda: after(threads, "add_user_message"),
+    "3 message, after it is kept": lambda: after(turns.Turns, "begin"),
+    "4 history": lambda: setattr(threads.Threads, "history", die_later),
+    "4 capability": lambda: setattr(conversation, "detect", die),
+    "4 capability, after it is kept": lambda: after(threads.Threads, "settle_on"),
+    "5 retrieval": lambda: setattr(Pipeline, "retriever", die_later),
+    "6 prompt": lambda: setattr(PromptConfigs, "active", die_later),
+    "7 generation": lambda: after(Pipeline, "answer"),
+    "8 answer, settled but not kept": lambda: after(quotas, "settle"),
+    "8 answer, before it is kept": lambda: after(threads, "add_answer"),
+    "10 usage, before it is kept": lambda: after(quotas, "record"),
+    "11 response": lambda: after(turns.Turns, "finish"),
+}
+
+
+async def ask(user: UUID, org: UUID, message: str) -> None:
+    settings = Settings()
+    assert settings.database.url and settings.database.owner_url
+    urls = DatabaseUrls(
+        settings.database.url.get_secret_value(), settings.database.owner_url.get_secret_value(), private=False
+    )
+    async with open_application(settings, urls) as application:
+        turn = await application.conversations.begin(Principal(str(user), user, frozenset({org})), Said(message))
+        await turn.answer()
+
+
+def main(user: str, org: str, message: str) -> None:
+    for step, arm in STEPS.items():
+        child = os.fork()
+        if child == 0:
+            arm()
+            asyncio.run(ask(UUID(user), UUID(org), f"{message} {step}"))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            print(step, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

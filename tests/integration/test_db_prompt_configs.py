@@ -1,0 +1,176 @@
+"""Prompt versions as the database keeps them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import delete, event, select, text
+from sqlalchemy.exc import IntegrityError
+
+from rag_app.answering.roles import check, load_configs
+from rag_app.db.models import PromptConfigRow
+from rag_app.db.prompt_configs import PromptConfigs
+from rag_app.db.session import Database
+from rag_app.domain.conversation import PromptConfig
+from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
+from rag_app.resources import resource_folder
+
+DEMANDS = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"], "temperature": 0.5}
+
+
+@pytest.fixture
+def configs(database: Database) -> PromptConfigs:
+    return PromptConfigs(database, check)
+
+
+@pytest.fixture
+async def new(database: Database) -> AsyncIterator[PromptConfig]:
+    """A version that nobody has added; the table is everybody's, so it goes when the test is over."""
+    name = f"ask_lexybrain_test_{uuid4().hex[:12]}"
+    yield PromptConfig(name, "market_brief", "Look.\n- “twice” 漢", DEMANDS, 3, active=False)
+    async with database.session() as session:
+        await session.execute(delete(PromptConfigRow).where(PromptConfigRow.name.startswith(name)))
+
+
+def named(found: list[PromptConfig], name: str) -> list[PromptConfig]:
+    return [each for each in found if each.name == name]
+
+
+async def row(database: Database, name: str) -> PromptConfigRow:
+    async with database.session() as session:
+        return (await session.scalars(select(PromptConfigRow).where(PromptConfigRow.name == name))).one()
+
+
+async def test_a_version_is_added_used_weighed_and_switched_off(configs: PromptConfigs, new: PromptConfig) -> None:
+    assert await configs.add(new) == new
+    assert await configs.get(new.name) == new and named(await configs.all(), new.name) == [new]
+    assert named(await configs.active(), new.name) == []
+    assert await configs.activate(new.name) == replace(new, active=True)
+    assert named(await configs.active(), new.name) == [replace(new, active=True)]
+    assert await configs.weigh(new.name, 0) == replace(new, active=True, weight=0)
+    assert await configs.activate(new.name) == replace(new, active=True, weight=0), "twice is as good as once"
+    assert await configs.deactivate(new.name) == replace(new, weight=0)
+    assert named(await configs.active(), new.name) == []
+
+
+async def test_the_files_seed_it_once_and_change_nothing_later(
+    configs: PromptConfigs, database: Database, new: PromptConfig
+) -> None:
+    files = load_configs(resource_folder("prompts") / "lexybrain")
+    await configs.seed(files)
+    assert {each.name for each in await configs.all()} >= {each.name for each in files}
+    assert await configs.seed(files) == []
+    assert await configs.seed([]) == []
+
+    assert await configs.seed([new]) == [new.name]
+    await configs.activate(new.name)
+    await configs.weigh(new.name, 8)
+    before = await row(database, new.name)
+    other = replace(new, name=f"{new.name}_v2", instructions="Other.")
+    assert await configs.seed([other, replace(new, instructions="Rewritten.", weight=1)]) == [other.name]
+    assert await configs.get(new.name) == replace(new, active=True, weight=8)
+    assert (await row(database, new.name)).updated_at == before.updated_at
+
+
+async def test_two_processes_seed_at_once(
+    database_urls: tuple[str, str], configs: PromptConfigs, new: PromptConfig
+) -> None:
+    versions = [replace(new, name=f"{new.name}_{n:02}") for n in range(40)]
+    others = [Database(database_urls[1], pool_size=1) for _ in range(4)]
+    try:
+        orders = [versions, versions[::-1], versions[20:] + versions[:20], versions]
+        added = await asyncio.wait_for(
+            asyncio.gather(
+                *[PromptConfigs(each, check).seed(order) for each, order in zip(others, orders, strict=True)]
+            ),
+            timeout=30,
+        )
+    finally:
+        for each in others:
+            await each.close()
+    assert sorted(name for names in added for name in names) == [each.name for each in versions]
+    assert [each for each in await configs.all() if each.name.startswith(new.name)] == versions
+
+
+async def test_a_name_is_taken_once(configs: PromptConfigs, new: PromptConfig) -> None:
+    made = await asyncio.gather(*[configs.add(new) for _ in range(6)], return_exceptions=True)
+    assert [each for each in made if each == new] == [new]
+    refused = [each for each in made if isinstance(each, InvalidInput)]
+    assert len(refused) == 5 and all("is taken" in str(each) for each in refused)
+    with pytest.raises(InvalidInput, match="is taken"):
+        await configs.add(replace(new, instructions="Other."))
+    assert await configs.get(new.name) == new
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "market_v1"}, {"name": "ask_lexybrain_\0"}, {"type": "gossip"}, {"instructions": " "},
+        {"instructions": "a\0b"}, {"constraints": {"max_words": 3}}, {"constraints": {"temperature": 3}},
+        {"weight": -1}, {"weight": 2**31},
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_used_is_not_added(
+    configs: PromptConfigs, new: PromptConfig, changed: dict[str, object]
+) -> None:
+    bad = replace(new, **changed)  # type: ignore[arg-type]
+    before = await configs.all()
+    with pytest.raises(InvalidInput):
+        await configs.add(bad)
+    with pytest.raises(InvalidInput):
+        await configs.seed([replace(new, name=f"{new.name}_good"), bad])
+    assert await configs.all() == before, "all of them, or none"
+
+
+@pytest.mark.parametrize("weight", [-1, 1_000_001, 2**40])
+async def test_weights_that_are_refused(configs: PromptConfigs, new: PromptConfig, weight: int) -> None:
+    await configs.add(new)
+    with pytest.raises(InvalidInput, match="weight: must be a whole number between 0 and 1000000"):
+        await configs.weigh(new.name, weight)
+    assert await configs.get(new.name) == new
+
+
+@pytest.mark.parametrize("name", ["ask_lexybrain_nowhere", "", "a\0b", "x" * 10_000, "'; DROP TABLE users --"])
+async def test_an_unknown_name_is_answered_with_the_known_ones(
+    configs: PromptConfigs, new: PromptConfig, name: str
+) -> None:
+    await configs.add(new)
+    for work in (configs.get(name), configs.activate(name), configs.deactivate(name), configs.weigh(name, 1)):
+        with pytest.raises(NotFound, match=new.name):
+            await work
+
+
+async def test_reading_what_is_in_use_is_one_statement(configs: PromptConfigs, database: Database) -> None:
+    await configs.active()
+    statements: list[str] = []
+    engine = database._engine.sync_engine
+    event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    await configs.active()
+    assert len(statements) == 1 and "is_active" in statements[0]
+
+
+async def test_the_statement_has_an_index_and_the_table_no_weight_below_zero(database: Database) -> None:
+    async with database.session() as session:
+        await session.execute(text("SET LOCAL enable_seqscan = off"))
+        plan = "\n".join(
+            await session.scalars(text("EXPLAIN SELECT * FROM lexybrain_prompt_configs WHERE is_active ORDER BY type"))
+        )
+    assert "ix_lexybrain_prompt_configs_type" in plan
+    with pytest.raises(IntegrityError, match="ck_lexybrain_prompt_configs_weight"):
+        async with database.session() as session:
+            await session.execute(
+                text(
+                    "INSERT INTO lexybrain_prompt_configs (name, type, system_instructions, weight) VALUES ('x', 'global', 'x', -1)"
+                )
+            )
+
+
+async def test_without_a_database_it_says_so() -> None:
+    nowhere = Database("postgresql+asyncpg://rag_app@127.0.0.1:1/rag")
+    try:
+        with pytest.raises(StoreFailed):
+            await PromptConfigs(nowhere, check).active()
+    finally:
+        await nowhere.close()

@@ -1,0 +1,360 @@
+"""A turn on a real PostgreSQL: all of its beginning or nothing, and no charge without an answer, whatever dies when."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import func, select, update
+
+from rag_app.db import threads
+from rag_app.db.models import (
+    Base,
+    DailyCostRow,
+    FailureRow,
+    MessageRow,
+    OrganizationTokensRow,
+    ReservationRow,
+    ThreadRow,
+    UsageCounterRow,
+    UsageEventRow,
+)
+from rag_app.db.people import People
+from rag_app.db.quotas import Accounts
+from rag_app.db.session import Database
+from rag_app.db.turns import Turns
+from rag_app.domain.answer import Usage
+from rag_app.domain.conversation import Account, Flags, Outcome, Said
+from rag_app.domain.errors import (
+    BudgetSpent,
+    CostCapReached,
+    FeatureDisabled,
+    InvalidInput,
+    NotFound,
+    QuotaExceeded,
+    RagError,
+)
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from tests.conftest import NewOrganization
+
+NewAccount = Callable[..., Awaitable[Account]]
+HELLO = Said("What sells best in spring?", meta={"client": "web", "version": "1.0"})
+EMPTY = {"threads": 0, "messages": 0, "used": 0, "reservations": 0}
+
+
+@pytest.fixture
+def account(database: Database) -> NewAccount:
+    async def make(messages: int = 50) -> Account:
+        user = await People(database).create_user(f"name-{uuid4().hex}")
+        return Account(user.id, "free", messages, True, False)
+
+    return make
+
+
+@pytest.fixture
+def turns(database: Database) -> Turns:
+    return Turns(database, cost_cap_cents=None, token_budget=None)
+
+
+def scope_of(account: Account, *organizations: UUID) -> Scope:
+    return Scope(frozenset({PUBLIC_ORGANIZATION, *organizations}), account.user)
+
+
+def outcome(**changes: Any) -> Outcome:
+    made = Outcome(
+        uuid4(), "Garlands [Source 1].", "general_chat", "a-model", (), Flags(used_rag=True), Usage(70, 30),
+        Decimal("0.25"), 1200, {"retrieval": 200}, {"tokensIn": 70},
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+async def count(database: Database, account: Account, table: type[Base]) -> int:
+    async with database.scoped(scope_of(account)) as session:
+        return await session.scalar(select(func.count()).select_from(table)) or 0
+
+
+async def state(database: Database, account: Account) -> dict[str, int]:
+    """What there is of a user, counters as they are written."""
+    async with database.scoped(scope_of(account)) as session:
+        used = await session.scalar(select(func.sum(UsageCounterRow.used)))
+    return {
+        "threads": await count(database, account, ThreadRow),
+        "messages": await count(database, account, MessageRow),
+        "used": used or 0,
+        "reservations": await count(database, account, ReservationRow),
+    }
+
+
+async def spent_today(database: Database) -> Decimal:
+    async with database.session() as session:
+        return await session.scalar(select(func.max(DailyCostRow.cents)).where(_TODAY)) or Decimal(0)
+
+
+_TODAY = DailyCostRow.day == func.timezone("UTC", func.now()).cast(DailyCostRow.day.type)
+
+
+async def test_a_turn_from_its_beginning_to_its_end(
+    account: NewAccount, database: Database, turns: Turns, organization: NewOrganization
+) -> None:
+    who, org = await account(), await organization()
+    scope = scope_of(who, org.id)
+    begun = await turns.begin(scope, replace(HELLO, context={"marketplaces": ["etsy"]}), who)
+    assert begun.account == who and begun.thread.user == who.user
+    assert (begun.thread.title, begun.thread.metadata) == ("What sells best in spring?", dict(HELLO.meta))
+    assert await state(database, who) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
+    before = await spent_today(database)
+    done = outcome()
+    assert await turns.finish(scope, begun, done)
+    assert await state(database, who) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}
+    assert await spent_today(database) == before + Decimal("0.25")
+    async with database.scoped(scope) as session:
+        said, answer = (await session.scalars(select(MessageRow).order_by(MessageRow.created_at))).all()
+        assert (said.id, said.role, said.content) == (begun.message, "user", HELLO.text)
+        assert said.context_json == {"marketplaces": ["etsy"]}
+        assert (answer.id, answer.role, answer.content) == (done.message, "assistant", done.text)
+        assert await session.scalar(select(OrganizationTokensRow.tokens)) == 100
+        assert await session.scalar(select(UsageEventRow.message_id)) == done.message
+
+    again = await turns.begin(scope, Said("And in autumn?", thread=begun.thread.id, meta={"client": "api"}), who)
+    assert (again.thread.id, again.thread.metadata) == (begun.thread.id, dict(HELLO.meta))
+    assert await state(database, who) == {"threads": 1, "messages": 3, "used": 2, "reservations": 1}
+
+
+async def test_whom_the_database_did_not_know_before_has_a_turn(database: Database, turns: Turns) -> None:
+    stranger = Principal(f"auth0|{uuid4().hex}")
+    account = await Accounts(database).of(stranger)
+    begun = await turns.begin(stranger.scope(), HELLO, account)  # its scope names no user
+    assert await turns.finish(stranger.scope(), begun, outcome())
+    assert await state(database, account) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}
+
+
+# --- the beginning fails: nothing remains
+
+
+async def test_whatever_fails_at_the_beginning_leaves_nothing(
+    account: NewAccount, database: Database, turns: Turns, organization: NewOrganization,
+    subtests: pytest.Subtests,
+) -> None:  # fmt: skip
+    org, other = await organization(), await account()
+    await People(database).set_budget(org, 0)
+    theirs = (await turns.begin(scope_of(other), HELLO, other)).thread.id
+    capped = Turns(database, cost_cap_cents=Decimal(0), token_budget=None)
+    bounded = Turns(database, cost_cap_cents=None, token_budget=0)
+    who, org2 = await account(), await organization()
+    cases: list[tuple[str, Turns, Account, Scope, Said, type[RagError]]] = [
+        ("plan", turns, replace(who, enabled=False), scope_of(who), HELLO, FeatureDisabled),
+        ("cap", capped, who, scope_of(who), HELLO, CostCapReached),
+        ("budget", turns, who, scope_of(who, org.id), HELLO, BudgetSpent),
+        ("default budget", bounded, who, scope_of(who, org2.id), HELLO, BudgetSpent),
+        ("quota", turns, replace(who, messages=0), scope_of(who), HELLO, QuotaExceeded),
+        ("unknown thread", turns, who, scope_of(who), replace(HELLO, thread=uuid4()), NotFound),
+        ("foreign thread", turns, who, scope_of(who), replace(HELLO, thread=theirs), NotFound),
+        ("unlimited, foreign thread", turns, replace(who, messages=-1), scope_of(who), replace(HELLO, thread=theirs), NotFound),
+        ("a text that cannot be kept", turns, who, scope_of(who), replace(HELLO, text="a\0b"), InvalidInput),
+    ]  # fmt: skip
+    for name, each, account_, scope, said, error in cases:
+        with subtests.test(name):
+            with pytest.raises(error) as raised:
+                await each.begin(scope, said, account_)
+            assert raised.type is error
+            assert await state(database, who) == EMPTY
+    assert await bounded.begin(scope_of(who), HELLO, who), "who is of no organization has no budget"
+    assert (await state(database, other)) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
+
+
+@pytest.mark.parametrize("step", ["ensure", "add_user_message"])
+async def test_a_crash_at_any_step_of_the_beginning_leaves_nothing(
+    account: NewAccount, database: Database, turns: Turns, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    who = await account()
+    work = getattr(threads, step)
+
+    async def crash(*arguments: Any, **named: Any) -> None:
+        await work(*arguments, **named)
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, step, crash)
+        with pytest.raises(asyncio.CancelledError):
+            await turns.begin(scope_of(who), HELLO, who)
+    assert await state(database, who) == EMPTY
+    assert await turns.begin(scope_of(who), HELLO, who)
+
+
+# --- and the end
+
+
+async def test_what_is_not_charged_is_given_back_and_recorded(
+    account: NewAccount, database: Database, turns: Turns
+) -> None:
+    who = await account(1)
+    begun = await turns.begin(scope_of(who), HELLO, who)
+    with pytest.raises(QuotaExceeded):
+        await turns.begin(scope_of(who), HELLO, who)
+    fallback = outcome(
+        charged=False, usage=None, flags=Flags(fallback_to_generic=True), failures=(("ModelTimeout", "60 s"),)
+    )
+    assert await turns.finish(scope_of(who), begun, fallback)
+    assert await state(database, who) == {"threads": 1, "messages": 2, "used": 0, "reservations": 0}
+    assert await count(database, who, FailureRow) == await count(database, who, UsageEventRow) == 1
+    assert await turns.begin(scope_of(who), HELLO, who)
+
+
+async def test_nothing_came_of_it(account: NewAccount, database: Database, turns: Turns) -> None:
+    who = await account(1)
+    begun = await turns.begin(scope_of(who), HELLO, who)
+    for _ in range(2):
+        await turns.give_back(scope_of(who), begun, (("ModelFailed", "503"),))
+    assert await state(database, who) == {"threads": 1, "messages": 1, "used": 0, "reservations": 0}
+    async with database.scoped(scope_of(who)) as session:
+        failures = (await session.scalars(select(FailureRow))).all()
+    assert {(each.kind, each.message, each.message_id) for each in failures} == {("ModelFailed", "503", begun.message)}
+
+
+async def test_a_thread_that_is_deleted_meanwhile(account: NewAccount, database: Database, turns: Turns) -> None:
+    who = await account()
+    begun = await turns.begin(scope_of(who), HELLO, who)
+    async with database.scoped(scope_of(who)) as session:
+        await session.delete(await session.get_one(ThreadRow, begun.thread.id))
+    assert not await turns.finish(scope_of(who), begun, outcome())
+    assert await state(database, who) == {"threads": 0, "messages": 0, "used": 1, "reservations": 0}
+    assert await count(database, who, UsageEventRow) == 1
+
+
+async def test_an_answer_that_comes_after_its_reservation_expired_counts(
+    account: NewAccount, database: Database
+) -> None:
+    who, turns = await account(1), Turns(database, cost_cap_cents=None, token_budget=None, expires_s=0.0)
+    late, scope = await turns.begin(scope_of(who), HELLO, who), scope_of(who)
+    later = await turns.begin(scope, HELLO, who)  # the first one is given back for it
+    assert (await state(database, who))["used"] == 1
+    assert await turns.finish(scope, late, outcome()) and await turns.finish(scope, later, outcome())
+    assert await state(database, who) == {"threads": 2, "messages": 4, "used": 2, "reservations": 0}
+    with pytest.raises(QuotaExceeded) as exceeded:
+        await turns.begin(scope, HELLO, who)
+    assert (exceeded.value.limit, exceeded.value.used) == (1, 2)
+
+
+async def test_an_end_that_fails_half_way_has_not_been(
+    account: NewAccount, database: Database, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = await account()
+    begun, done = await turns.begin(scope_of(who), HELLO, who), outcome()
+    half_way = await state(database, who)
+    before = await spent_today(database)
+    with pytest.raises(Exception, match="cost_cents"):
+        await turns.finish(scope_of(who), begun, replace(done, cost_cents=None))  # type: ignore[arg-type]
+    assert await state(database, who) == half_way and await spent_today(database) == before
+    assert await turns.finish(scope_of(who), begun, done)
+    with pytest.raises(Exception, match="pk_rag_messages"):
+        await turns.finish(scope_of(who), begun, done)
+    await turns.give_back(scope_of(who), begun)
+    assert await state(database, who) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}, "once"
+
+
+async def test_another_user_cannot_end_a_turn(account: NewAccount, database: Database, turns: Turns) -> None:
+    owner, other = await account(), await account()
+    begun = await turns.begin(scope_of(owner), HELLO, owner)
+    before = await state(database, owner)
+    await turns.give_back(scope_of(other), replace(begun, account=other))
+    assert not await turns.finish(scope_of(other), replace(begun, account=other), outcome(text="mine now"))
+    assert await state(database, owner) == before
+
+
+# --- bounds that move while turns are under way
+
+
+async def test_the_cap_holds_from_the_cent_that_reaches_it(account: NewAccount, database: Database) -> None:
+    who = await account()
+    turns = Turns(database, cost_cap_cents=await spent_today(database) + 5, token_budget=None)
+    scope = scope_of(who)
+    first, second = await turns.begin(scope, HELLO, who), await turns.begin(scope, HELLO, who)
+    assert await turns.finish(scope, first, outcome(cost_cents=Decimal("4.9999")))
+    third = await turns.begin(scope, HELLO, who)
+    assert await turns.finish(scope, second, outcome(cost_cents=Decimal("0.0001")))
+    with pytest.raises(CostCapReached):
+        await turns.begin(scope, HELLO, who)
+    assert await turns.finish(scope, third, outcome()), "what is under way is answered"
+    async with database.session() as session:  # for other tests of this day
+        await session.execute(update(DailyCostRow).where(_TODAY).values(cents=0))
+
+
+async def test_turns_of_one_user_in_one_thread_never_wait_for_each_other_in_a_circle(
+    account: NewAccount, database_urls: tuple[str, str], database: Database, organization: NewOrganization
+) -> None:
+    who, org = await account(-1), await organization()
+    scope, crowd = scope_of(who, org.id), Database(database_urls[1], pool_size=16)
+    turns = Turns(crowd, cost_cap_cents=Decimal(10**9), token_budget=10**9, expires_s=0.01)
+    thread = (await turns.begin(scope, HELLO, who)).thread.id
+    at_once = asyncio.Semaphore(16)
+
+    async def turn(number: int) -> None:
+        async with at_once:
+            begun = await turns.begin(scope, replace(HELLO, thread=thread), who)
+        async with at_once:
+            if number % 3:
+                assert await turns.finish(scope, begun, outcome(charged=bool(number % 2)))
+            else:
+                await turns.give_back(scope, begun)
+
+    await asyncio.gather(*[turn(number) for number in range(60)])
+    await crowd.close()
+    kept = sum(1 for number in range(60) if number % 3 and number % 2)
+    answers = sum(1 for number in range(60) if number % 3)
+    async with database.scoped(scope) as session:
+        messages = await session.scalar(select(ThreadRow.message_count))
+    assert messages == 1 + 60 + answers
+    assert (await Accounts(database).usage(who)).used == kept
+
+
+# --- a process that dies
+
+VICTIM = """
+import asyncio, sys
+from uuid import UUID
+
+from rag_app.db.session import Database
+from rag_app.db.turns import Turns
+from rag_app.domain.conversation import Account, Said
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+
+async def main(url, user, expires):
+    account = Account(UUID(user), "free", 1, True, False)
+    turns = Turns(Database(url), cost_cap_cents=None, token_budget=None, expires_s=float(expires))
+    begun = await turns.begin(Scope(frozenset({PUBLIC_ORGANIZATION}), account.user), Said("Is it fast?"), account)
+    print(begun.thread.id, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_process_killed_while_the_model_thinks_costs_its_user_nothing(
+    account: NewAccount, database: Database, database_urls: tuple[str, str], turns: Turns
+) -> None:
+    who = await account(1)
+
+    def kill() -> UUID:
+        process = subprocess.Popen(
+            [sys.executable, "-c", VICTIM, database_urls[1], str(who.user), "2"], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        thread = UUID(process.stdout.readline().strip())
+        process.kill()
+        assert process.wait(10) == -9
+        return thread
+
+    thread = await asyncio.to_thread(kill)
+    assert await state(database, who) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
+    with pytest.raises(QuotaExceeded):
+        await turns.begin(scope_of(who), HELLO, who)  # for now it may be alive
+    await asyncio.sleep(2.1)
+    assert (await Accounts(database).usage(who)).used == 0
+    begun = await turns.begin(scope_of(who), replace(HELLO, thread=thread), who)
+    assert await turns.finish(scope_of(who), begun, outcome())
+    assert await state(database, who) == {"threads": 1, "messages": 3, "used": 1, "reservations": 0}

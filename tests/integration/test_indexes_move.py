@@ -1,0 +1,583 @@
+"""An index moved from one vector store to the other: nothing embedded again, nothing lost, nothing seen by others."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from llama_index.core.schema import TextNode
+from sqlalchemy import text
+
+from rag_app import cli
+from rag_app.app import Application, DatabaseUrls
+from rag_app.db.generations import Generation
+from rag_app.db.migrate import upgrade
+from rag_app.db.private import PrivatePostgres
+from rag_app.domain.answer import Mode, Question
+from rag_app.domain.errors import InvalidInput, Misconfigured
+from rag_app.domain.scope import Scope
+from rag_app.domain.source import Visibility, source_id
+from rag_app.indexing import Indexing, Moved
+from rag_app.ingestion.ingest import Ingestor
+from rag_app.ingestion.metadata import Target
+from rag_app.ingestion.move import Comparison, Move
+from rag_app.resources import resource_folder
+from rag_app.retrieval.embedding import MiniLM
+from rag_app.retrieval.index import IndexSpec, load_indexes
+from rag_app.retrieval.retriever import ChunkRetriever
+from rag_app.retrieval.store import ScopedStore
+from rag_app.settings import Settings
+from tests.conftest import MIGRATIONS, NewPostgres
+from tests.integration.test_indexes import FINE, INDEX, SPEC, deployed, holdings, ingest, new_org, quietly
+from tests.integration.test_ingestion import write_corpus
+
+OTHER = {"postgres": "qdrant", "qdrant": "postgres"}
+QUESTIONS = [
+    "Which lighthouse stands near the harbour?",
+    "violin 7 printing press",
+    "Who keeps a beehive on the glacier?",
+]
+
+
+@pytest.fixture(scope="module")
+def template(new_postgres: NewPostgres) -> PrivatePostgres:
+    server = new_postgres()
+    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    return server
+
+
+@pytest.fixture(params=["postgres", "qdrant"])
+async def urls(
+    request: pytest.FixtureRequest, template: PrivatePostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> DatabaseUrls:
+    """A deployment on an empty database, with this vector store; what is moved goes to the other one."""
+    urls = await deployed(template, request.param, tmp_path, monkeypatch)
+    declare(monkeypatch, SPEC)
+    return urls
+
+
+def declare(monkeypatch: pytest.MonkeyPatch, *specs: IndexSpec) -> None:
+    """These indexes, as they are from now on, beside the others."""
+    indexes = load_indexes(resource_folder("indexes")) | {spec.name: spec for spec in specs}
+    monkeypatch.setattr("rag_app.app._indexes", lambda settings: indexes)
+
+
+@asynccontextmanager
+async def opened(urls: DatabaseUrls, store: str | None = None) -> AsyncIterator[Application]:
+    """With `store` set instead of the one that the deployment began with."""
+    with pytest.MonkeyPatch.context() as patch:
+        if store is not None:
+            patch.setenv("RAG_VECTOR_STORE", store)
+        application = Application(Settings(), urls)
+    try:
+        await application.start()
+        yield application
+    finally:
+        await application.close()
+
+
+def store_of(application: Application) -> str:
+    return application.settings.store.kind
+
+
+async def move(application: Application, to: str | None = None) -> Moved:
+    return await Indexing(application).move(INDEX, to or OTHER[store_of(application)], begin=quietly)
+
+
+async def active(application: Application, store: str) -> Generation:
+    found = await application.generations.active(INDEX, store)
+    assert found is not None
+    return found
+
+
+async def holding(application: Application, store: str, org: UUID) -> ScopedStore:
+    """What an organization has in the generation of this store that answers, for the operator."""
+    return application.backends.scoped(SPEC, await active(application, store), Scope(frozenset({org})))
+
+
+async def exported(application: Application, store: str, org: UUID) -> dict[str, TextNode]:
+    scoped = await holding(application, store, org)
+    sources = await scoped.sources()
+    return {node.node_id: node for node in await scoped.export([*sources])} if sources else {}
+
+
+async def states(application: Application) -> list[tuple[str, int, str, int]]:
+    return [
+        (each.generation.store, each.generation.number, str(each.generation.state), each.sources)
+        for each in await holdings(application)
+        if each.generation.index == INDEX
+    ]
+
+
+Answers = list[list[tuple[str, float]]]
+
+
+async def answers(application: Application, scopes: list[Scope]) -> Answers:
+    """Chunks and scores of every question, in every mode, as each of these sees them."""
+    found = []
+    for scope in scopes:
+        store = await application.backends.open(SPEC, scope)
+        for mode in Mode:
+            retriever = ChunkRetriever(store, application.embedder, top_k=20, mode=mode)
+            found += [[(n.node_id, n.score or 0.0) for n in await retriever.aretrieve(words)] for words in QUESTIONS]
+    return found
+
+
+def assert_agree(some: Answers, others: Answers) -> None:
+    """The same chunks in the same order, with the same scores up to 1e-6."""
+    for one, other in zip(some, others, strict=True):
+        assert [chunk for chunk, _ in one] == [chunk for chunk, _ in other]
+        assert [score for _, score in one] == pytest.approx([score for _, score in other], abs=1e-6)
+    assert all(some)
+
+
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every text that the embedding model is given."""
+    texts: list[str] = []
+    encode = MiniLM.encode
+
+    def counted(self: MiniLM, words: str) -> Any:
+        texts.append(words)
+        return encode(self, words)
+
+    monkeypatch.setattr(MiniLM, "encode", counted)
+    return texts
+
+
+def write_lines(file: Path, count: int) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {"id": f"line-{n:04}", "title": f"Line {n}", "text": f"The lighthouse number {n} stands."} for n in range(count)
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+
+
+async def test_there_and_back_again_with_the_same_answers_and_nothing_embedded(
+    urls: DatabaseUrls, tmp_path: Path, embedded: list[str]
+) -> None:
+    docs, own = tmp_path / "docs", tmp_path / "own"
+    write_corpus(docs, 30, paragraphs=2)
+    own.mkdir()
+    (own / "diary.md").write_text("# Diary\n\nI hid the bees near the lighthouse.", "utf-8")
+    (own / "numbers.md").write_text("---\ndate: 2026-01-15\n---\n# Numbers\n\nThe harbour has 1e16 bees.", "utf-8")
+    async with opened(urls) as application:
+        first, second = store_of(application), OTHER[store_of(application)]
+        mine, theirs = await new_org(application), await new_org(application)
+        ann = (await application.people.create_user(f"ann-{uuid4()}")).id
+        await ingest(application, mine, docs)
+        await ingest(application, theirs, docs)
+        await ingest(application, mine, own, owner_id=ann, visibility=Visibility.USER)
+        scopes = [Scope(frozenset({mine})), Scope(frozenset({mine}), ann), Scope(frozenset({theirs}), ann)]
+        before, original = await answers(application, scopes), await exported(application, first, mine)
+        asked = len(embedded)
+
+        moved = await move(application)
+        assert len(embedded) == asked
+        assert (moved.generation.store, moved.generation.number, moved.generation.state) == (second, 1, "active")
+        assert (moved.origin.store, moved.lacking, moved.built.failed, moved.differing) == (first, 0, [], 0)
+        assert (moved.built.sources, moved.built.chunks) == (62, sum(c.copy.chunks for c in moved.compared))
+        assert moved.setting == f"RAG_VECTOR_STORE={second}"
+        by_org = {each.org_id: each for each in moved.compared}
+        assert (by_org[mine].sources, by_org[theirs].sources) == (32, 30)
+        assert all(each.original == each.copy and each.deviation < 1e-7 for each in moved.compared)
+        assert sorted(await states(application)) == sorted([(first, 1, "active", 62), (second, 1, "active", 62)])
+        assert_agree(await answers(application, scopes), before)  # the settings still ask the first one
+
+    async with opened(urls, second) as application:
+        assert_agree(await answers(application, scopes), before)
+        for org, foreign in ((mine, theirs), (theirs, mine)):
+            sources = await (await holding(application, second, org)).sources()
+            elsewhere = await holding(application, second, foreign)
+            assert sources and not sources & await elsewhere.sources() and not await elsewhere.export([*sources])
+        assert len(await exported(application, second, mine)) == len(original)
+        diary = source_id(mine, INDEX, "diary.md")
+        seen = [
+            {hit.source_id for hit in await application.pipeline.search(INDEX, Question("bees"), s)} for s in scopes
+        ]
+        assert [diary in each for each in seen] == [False, True, False]
+
+        asked = len(embedded)
+        again = await move(application, first)  # where it came from: all of it is there
+        assert (again.generation.number, again.built.sources, again.differing) == (1, 0, 0)
+        async with application.database.session() as session:
+            await session.execute(text("UPDATE generations SET state = 'retired' WHERE store = :s"), {"s": first})
+        back = await move(application, first)  # to a new generation
+        assert (back.generation.number, back.built.sources, back.differing, back.generation.state) == (
+            2,
+            62,
+            0,
+            "active",
+        )
+        assert len(embedded) == asked
+    async with opened(urls, first) as application:
+        assert_agree(await answers(application, scopes), before)
+        returned = await exported(application, first, mine)
+        assert returned.keys() == original.keys()
+        for key, node in original.items():
+            assert (returned[key].text, returned[key].metadata) == (node.text, node.metadata)
+            assert np.abs(np.array(returned[key].embedding) - np.array(node.embedding)).max() < 1e-6
+
+
+async def test_what_is_ingested_and_deleted_between_two_moves_is_brought_over_and_nothing_else(
+    urls: DatabaseUrls, tmp_path: Path
+) -> None:
+    docs = tmp_path / "docs"
+    write_corpus(docs, 12)
+    async with opened(urls) as application:
+        first, second = store_of(application), OTHER[store_of(application)]
+        org, other = await new_org(application), await new_org(application)
+        await ingest(application, org, docs)
+        await move(application)
+        (docs / "doc-000.md").write_text("# New\n\nThe submarine dives.", "utf-8")
+        (docs / "new.md").write_text("# New\n\nThe submarine surfaces.", "utf-8")
+        await ingest(application, org, docs)
+        await ingest(application, other, docs / "new.md")
+        gone = source_id(org, INDEX, "doc-001.md")
+        await (await application.ingestor(SPEC, Target(org))).delete([gone])
+
+        again = await move(application)
+        assert (again.generation.number, again.built.sources, again.lacking, again.differing) == (1, 3, 0, 0)
+        assert sum(each.sources for each in again.compared) == 13
+        copy = await holding(application, second, org)
+        assert gone not in await copy.sources() and len(await copy.sources()) == 12  # its chunks, too, not only its row
+        for each in (org, other):
+            one, two = await exported(application, first, each), await exported(application, second, each)
+            assert {k: n.text for k, n in one.items()} == {k: n.text for k, n in two.items()} != {}
+        third = await move(application)
+        assert (third.built.sources, third.built.chunks, third.differing) == (0, 0, 0)
+
+    async with opened(urls, second) as application:  # what is new there is not compared with what never was elsewhere
+        (docs / "later.md").write_text("# Later\n\nThe submarine rests.", "utf-8")
+        (docs / "doc-002.md").write_text("# Later\n\nThe submarine rusts.", "utf-8")
+        await ingest(application, org, docs)
+        after = await move(application, second)
+        assert (after.built.sources, after.differing, after.built.failed, after.setting) == (0, 0, [], None)
+        assert sum(each.sources for each in after.compared) == 12
+        texts = {node.text for node in (await exported(application, second, org)).values()}
+        assert {"The submarine rests.", "The submarine rusts."} <= texts
+
+
+async def test_ingests_and_deletions_during_a_move_reach_both_stores(
+    urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = tmp_path / "docs"
+    write_corpus(docs, 40)
+    monkeypatch.setattr(Move, "batch", 4)
+    async with opened(urls) as application:
+        org, late = await new_org(application), await new_org(application)
+        await ingest(application, org, docs)
+        copied, run = asyncio.Event(), Move.run
+
+        async def change(low: int, high: int) -> None:
+            for number in range(low, high, 3):
+                (docs / f"doc-{number:03}.md").write_text(f"# Changed\n\nThe ferry {number} sails.", "utf-8")
+            await ingest(application, org, docs)
+            gone = [source_id(org, INDEX, f"doc-{number:03}.md") for number in range(low + 1, high, 3)]
+            for number in range(low + 1, high, 3):
+                (docs / f"doc-{number:03}.md").unlink()
+            await (await application.ingestor(SPEC, Target(org))).delete(gone)
+
+        async def run_then_change(self: Move) -> None:
+            if copied.is_set():
+                await run(self)
+            else:
+                copied.set()
+                await asyncio.gather(run(self), change(0, 20))
+                await change(20, 40)  # all is copied, and nothing compared yet
+                await ingest(application, late, docs)  # an organization that had nothing when the move began
+
+        monkeypatch.setattr(Move, "run", run_then_change)
+        moved = await move(application)
+        assert (moved.generation.state, moved.lacking, moved.differing) == ("active", 0, 0)
+        for each in (org, late):
+            one, two = [await exported(application, store, each) for store in OTHER]
+            assert {k: n.text for k, n in one.items()} == {k: n.text for k, n in two.items()}
+            assert len({node.metadata["source_id"] for node in one.values()}) == 26
+        assert {each[3] for each in await states(application)} == {52}
+
+
+@pytest.mark.timeout(240)
+async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: DatabaseUrls, tmp_path: Path) -> None:
+    write_lines(tmp_path / "docs" / "lines.jsonl", 600)
+    async with opened(urls) as application:
+        first, second = store_of(application), OTHER[store_of(application)]
+        org = await new_org(application)
+        await ingest(application, org, tmp_path / "docs")
+    line = [sys.executable, "-m", "rag_app", "indexes", "move", INDEX, "--to", second, "--json"]
+
+    async def ready(application: Application) -> dict[UUID, object]:
+        async with application.database.scoped(Scope(frozenset({org})), operator=True) as session:
+            rows = await session.execute(
+                text(
+                    "SELECT source_id, source_builds.updated_at FROM source_builds JOIN generations g"
+                    " ON g.id = generation_id WHERE g.store = :store AND source_builds.state = 'ready'"
+                ),
+                {"store": second},
+            )
+            return {row[0]: row[1] for row in rows}
+
+    watcher = Application(Settings(), urls)  # reads the ledger alone: no store is opened
+    for moment in (1, 200):
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while len(await ready(watcher)) < moment and time.monotonic() < deadline and process.poll() is None:
+            await asyncio.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    done = await ready(watcher)
+    assert 0 < len(done) < 600
+    last = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, timeout=120)
+    told = json.loads(last.stdout)
+    assert (told["generation"], told["state"], told["lacking"], told["failed"]) == (1, "active", 0, [])
+    assert (told["built"], told["differing"]) == (600 - len(done), 0)
+    after = await ready(watcher)
+    assert {key: after[key] for key in done} == done and len(after) == 600
+    await watcher.close()
+    async with opened(urls, second) as application:
+        assert (await exported(application, first, org)).keys() == (await exported(application, second, org)).keys()
+
+
+Spoil = Callable[[ScopedStore, TextNode], Awaitable[None]]
+
+
+async def other_text(store: ScopedStore, node: TextNode) -> None:
+    await store.write([node.model_copy(update={"text_resource": None, "text": "The bakery."})], [UUID(node.ref_doc_id)])
+
+
+async def other_metadata(store: ScopedStore, node: TextNode) -> None:
+    await store.write([node.model_copy(update={"metadata": {**node.metadata, "title": "Another"}})])
+
+
+async def other_vector(store: ScopedStore, node: TextNode) -> None:
+    vector = np.array(node.embedding)
+    vector[7] += 1e-4
+    await store.write([node.model_copy(update={"embedding": vector.tolist()})])
+
+
+async def no_chunk(store: ScopedStore, node: TextNode) -> None:
+    await store.write([], [UUID(node.ref_doc_id)])
+
+
+async def one_too_many(store: ScopedStore, node: TextNode) -> None:
+    await store.write([node.model_copy(update={"id_": str(uuid4())})])
+
+
+@pytest.mark.parametrize("spoil", [other_text, other_metadata, other_vector, no_chunk, one_too_many])
+async def test_a_copy_that_differs_is_told_not_switched_to_and_copied_anew(
+    urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Spoil
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in ("lighthouse", "violin"):
+        (docs / f"{name}.txt").write_text(f"The {name}.", "utf-8")
+    async with opened(urls) as application:
+        second = OTHER[store_of(application)]
+        org, well = await new_org(application), await new_org(application)
+        for each in (org, well):
+            await ingest(application, each, docs)
+        compare = Move.compare
+
+        async def spoilt(self: Move) -> list[Comparison]:
+            copy = self._open_store(org)
+            (node,) = await copy.export([source_id(org, INDEX, "violin.txt")])
+            await spoil(copy, node)
+            return await compare(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Move, "compare", spoilt)
+            moved = await move(application)
+        assert (moved.generation.state, moved.differing, moved.lacking) == ("building", 1, 1)
+        found = {each.org_id: each for each in moved.compared}
+        counts = {no_chunk: 1, one_too_many: 3}
+        assert (found[org].differing, found[org].original.chunks, found[org].copy.chunks) == (
+            1,
+            2,
+            counts.get(spoil, 2),
+        )
+        assert (found[org].original != found[org].copy) == (spoil is not other_vector)
+        assert (found[well].differing, found[well].original) == (0, found[well].copy)
+        assert await application.generations.active(INDEX, second) is None
+
+        healed = await move(application)
+        assert (healed.generation.number, healed.generation.state, healed.built.sources) == (1, "active", 1)
+        assert healed.differing == healed.lacking == 0
+
+
+async def test_a_source_that_is_not_whole_where_it_comes_from_is_named_and_nothing_is_switched(
+    urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = tmp_path / "docs"
+    write_corpus(docs, 3)
+    async with opened(urls) as application:
+        first, second = store_of(application), OTHER[store_of(application)]
+        org = await new_org(application)
+        await ingest(application, org, docs)
+        (docs / "doc-000.md").write_text("# New\n\nThe submarine dives.", "utf-8")
+
+        async def dies(*_: object, **__: object) -> None:
+            raise ConnectionError
+
+        store = type(await holding(application, first, org))
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "write", dies)
+            with pytest.raises(ConnectionError):
+                await ingest(application, org, docs)
+        lost = await holding(application, first, org)
+        await lost.write([], replacing=[source_id(org, INDEX, "doc-001.md")])  # and the ledger does not know
+
+        moved = await move(application)
+        reasons = {each.source.external_id: each.reason for each in moved.built.failed}
+        assert reasons == {
+            "doc-000.md": "does not stand in the other store as it is now: ingest it again",
+            "doc-001.md": "has 0 chunks in the other store, not 1: ingest it again",
+        }
+        assert (moved.generation.state, moved.lacking, moved.compared) == ("building", 2, [])
+        assert await application.generations.active(INDEX, second) is None
+        await (await application.ingestor(SPEC, Target(org))).delete([source_id(org, INDEX, "doc-001.md")])
+        await ingest(application, org, docs)
+        again = await move(application)
+        assert (again.generation.number, again.generation.state, again.built.sources) == (1, "active", 2)
+
+
+async def test_a_move_keeps_to_what_the_settings_fit(
+    urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_corpus(tmp_path / "docs", 3)
+    async with opened(urls) as application:
+        first, second = store_of(application), OTHER[store_of(application)]
+        org = await new_org(application)
+        await ingest(application, org, tmp_path / "docs")
+        await move(application)
+        with pytest.raises(InvalidInput, match="--to: accepted: postgres, qdrant"):
+            await move(application, "pinecone")
+        declare(monkeypatch, FINE)
+        finer = Application(application.settings, urls)
+        try:
+            finer.backends = application.backends  # local Qdrant is open already
+            with pytest.raises(Misconfigured, match=f"index {INDEX} in {first} was built with other .*: put that back"):
+                await move(finer, second)
+            await Indexing(finer).rebuild(INDEX, switch=True, begin=quietly)
+            moved = await move(finer, second)  # what answers there does not fit any longer: a new one
+            assert (moved.generation.number, moved.origin.number, moved.generation.state) == (2, 2, "active")
+            assert moved.built.sources == 3 and moved.differing == 0
+            assert (second, 1, "retired", 3) in await states(finer)
+        finally:
+            await finer.database.close()
+
+
+async def test_nothing_to_move_and_indexes_that_settings_move_along(
+    urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_corpus(tmp_path / "docs", 1)
+    others = [SPEC.model_copy(update={"name": name}) for name in ("full", "empty")]
+    fixed = SPEC.model_copy(update={"name": "fixed", "vector_store": "postgres"})
+    declare(monkeypatch, *others, fixed)
+    async with opened(urls) as application:
+        first, second = store_of(application), OTHER[store_of(application)]
+        org = await new_org(application)
+        for index in (INDEX, "full", "fixed"):
+            ingestor: Ingestor = await application.ingestor(application.indexes[index], Target(org))
+            await ingestor.ingest([tmp_path / "docs"], base=tmp_path / "docs")
+        with pytest.raises(InvalidInput, match=f"nothing of index {INDEX} is in {second}: nothing to move"):
+            await move(application, first)
+        assert (await move(application)).others == ["full"]
+        there = await Indexing(application).move("fixed", "qdrant", begin=quietly)
+        assert (there.setting, there.others) == ('vector_store = "qdrant" in indexes/fixed/index.toml', [])
+
+
+# --- from the command line
+
+
+def test_the_command(
+    template: PrivatePostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(deployed(template, "postgres", tmp_path, monkeypatch))
+    declare(monkeypatch, SPEC)
+
+    def rag(*arguments: str, status: int = 0) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.argv", ["rag-app", *arguments])
+            with pytest.raises(SystemExit) as left:
+                cli.main()
+        said = capsys.readouterr()
+        assert (int(left.value.code or 0)) == status, said
+        return said.err if status == 1 else said.out
+
+    write_corpus(tmp_path / "docs", 2)
+    rag("db", "upgrade")
+    rag("orgs", "create", "acme")
+    rag("ingest", "docs", "--index", INDEX, "--org", "acme", "--base", "docs")
+    here = rag("search", "lighthouse", "-i", INDEX, "-o", "acme")
+    told = rag("indexes", "move", INDEX, "--to", "qdrant").splitlines()
+    assert told == [
+        f"generation 1 of {INDEX} in qdrant is the same as generation 1 in postgres: 2 chunks compared; "
+        "2 sources copied, 2 chunks written",
+        f"let it answer: set RAG_VECTOR_STORE=qdrant; what is ingested until then, `rag-app indexes move {INDEX} "
+        "--to qdrant` brings over",
+    ]
+    lines = [line.split("\t") for line in rag("indexes", "list").splitlines()]
+    assert [line[1:4] for line in lines if line[0] == INDEX] == [["postgres", "1", "active"], ["qdrant", "1", "active"]]
+    monkeypatch.setenv("RAG_VECTOR_STORE", "qdrant")
+    assert rag("search", "lighthouse", "-i", INDEX, "-o", "acme") == here
+    assert rag("indexes", "move", INDEX, "--to", "qdrant").endswith("\nthe settings ask qdrant already\n")
+    told_json = json.loads(rag("indexes", "move", INDEX, "--to", "postgres", "--json"))
+    (compared,) = told_json.pop("compared")
+    assert told_json == {
+        "index": INDEX, "store": "postgres", "generation": 1, "state": "active", "built": 0, "chunks": 0, "lacking": 0,
+        "failed": [], "moved_from": {"store": "qdrant", "generation": 1}, "differing": 0,
+        "setting": "RAG_VECTOR_STORE=postgres", "others": [],
+    }  # fmt: skip
+    checksums = compared.pop("checksums")
+    assert re.fullmatch("[0-9a-f]{32}", checksums["qdrant"]) and checksums["qdrant"] == checksums["postgres"]
+    assert 0 <= compared.pop("embeddings_deviate_by") < 1e-7
+    assert compared == {"organization": "acme", "sources": 2, "differing": 0, "chunks": {"qdrant": 2, "postgres": 2}}
+
+    async def spoil() -> None:
+        application = Application(Settings(), DatabaseUrls(*_urls(), private=True))
+        (org,) = [each.id for each in await application.people.organizations() if each.slug == "acme"]
+        await no_chunk(
+            await holding(application, "qdrant", org),
+            next(iter((await exported(application, "qdrant", org)).values())),
+        )
+        await application.close()
+
+    asyncio.run(spoil())
+    told = rag("indexes", "move", INDEX, "--to", "qdrant", status=2).splitlines()
+    assert told == [
+        f"generation 1 of {INDEX} in qdrant is not the same as generation 1 in postgres; 0 sources copied, "
+        "0 chunks written; 1 sources differ:",
+        "  acme: 1 of 2 sources; chunks: 2 in postgres, 1 in qdrant",
+        f"nothing is switched; `rag-app indexes move {INDEX} --to qdrant` copies them anew",
+    ]
+    assert "1 sources copied" in rag("indexes", "move", INDEX, "--to", "qdrant")
+
+    holder = "import sys, time; from qdrant_client import QdrantClient; c = QdrantClient(path=sys.argv[1]); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", holder, str(tmp_path / "qdrant")], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline()
+            refused = rag("indexes", "move", INDEX, "--to", "qdrant", status=1)
+        finally:
+            process.kill()
+    assert "is in use by another process: local Qdrant belongs to one process at a time." in refused
+    assert refused.count("\n") == 1
+    assert "--to: accepted: postgres, qdrant" in rag("indexes", "move", INDEX, "--to", "pinecone", status=1)
+    monkeypatch.setenv("RAG_DATABASE_OWNER_URL", "")
+    assert "1 sources copied" not in rag("indexes", "move", INDEX, "--to", "qdrant")  # no new tables: no owner needed
+
+
+def _urls() -> tuple[str, str]:
+    settings = Settings().database
+    assert settings.url is not None and settings.owner_url is not None
+    return settings.url.get_secret_value(), settings.owner_url.get_secret_value()

@@ -1,0 +1,194 @@
+"""What a message asks of retrieval, by table; and the five capabilities, against their contract."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_named
+from rag_app.answering.focus import MAX_TERMS, question_for, quoted
+from rag_app.domain.answer import Instructions, Question
+from rag_app.domain.conversation import Focus, Said
+from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.resources import resource_folder
+from rag_app.retrieval.filters import check_filters
+from rag_app.retrieval.index import load_indexes
+
+NOW = datetime(2026, 4, 1, tzinfo=UTC)
+JANUARY, MARCH = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
+INSTRUCTIONS = Instructions({"role": "analyst"}, 512, 0.7)
+MARKETPLACE = load_indexes(resource_folder("indexes"))["marketplace"]
+SALE = Condition("status", Operator.IN, ("active", "open", "tracked"), or_missing=True)
+
+
+def asked(capability: str, text: str = "?", focus: Focus | None = None, **more: Any) -> Question:
+    plain: dict[str, Any] = {
+        "searched": text, "named": (), "retrieval_scope": None, "at_most": {}, "instructions": INSTRUCTIONS, "now": NOW,
+    }  # fmt: skip
+    return question_for(capability_named(capability), Said(text, focus=focus or Focus()), **(plain | more))
+
+
+def types(*names: str) -> Condition:
+    return Condition("source_type", Operator.IN, names)
+
+
+def since(moment: datetime) -> Condition:
+    return Condition("date", Operator.GTE, moment.timestamp(), or_missing=True)
+
+
+def until(moment: datetime) -> Condition:
+    return Condition("date", Operator.LTE, moment.timestamp(), or_missing=True)
+
+
+def market(*names: str) -> Condition:
+    return Condition("market", Operator.IN, names, or_missing=True)
+
+
+RECENT = since(NOW - timedelta(days=90))
+BRIEF, RIVALS = types("keyword", "trend"), types("listing", "shop", "keyword")
+
+
+@pytest.mark.parametrize(
+    ("capability", "focus", "filters", "preferred"),
+    [
+        ("market_brief", Focus(), (BRIEF,), (RECENT,)),
+        ("market_brief", Focus(marketplaces=("etsy",)), (BRIEF, market("etsy")), (RECENT,)),
+        ("market_brief", Focus(marketplaces=("x' OR 1=1", "Etsy")), (BRIEF, market("x' OR 1=1", "Etsy")), (RECENT,)),
+        ("market_brief", Focus(since=JANUARY), (BRIEF, since(JANUARY)), ()),
+        ("market_brief", Focus(until=MARCH), (BRIEF, until(MARCH)), ()),
+        ("market_brief", Focus(since=JANUARY, until=MARCH), (BRIEF, since(JANUARY), until(MARCH)), ()),
+        ("market_brief", Focus(since=JANUARY.replace(tzinfo=None)), (BRIEF, since(JANUARY)), ()),
+        ("competitor_intel", Focus(), (RIVALS,), (SALE,)),
+        ("competitor_intel", Focus(since=JANUARY), (RIVALS, since(JANUARY)), (SALE,)),
+        ("keyword_explanation", Focus(), (types("keyword", "keyword_history", "alert"),), ()),
+        ("alert_explanation", Focus(), (types("alert", "risk_rule", "doc"),), ()),
+        ("general_chat", Focus(keywords=("kw",), shop_url="https://x.y"), (types("doc", "keyword", "watchlist"),), ()),
+    ],
+)  # fmt: skip
+def test_what_a_client_names_holds_and_what_a_capability_prefers_may_not(
+    capability: str, focus: Focus, filters: Filters, preferred: Filters
+) -> None:
+    question = asked(capability, focus=focus)
+    assert (question.filters, question.preferred) == (filters, preferred)
+    for each in (filters, preferred):
+        assert check_filters(each, MARKETPLACE) == each
+
+
+@pytest.mark.parametrize(
+    ("retrieval_scope", "left"),
+    [
+        (None, ("doc", "keyword", "watchlist")),
+        (("keyword", "doc"), ("doc", "keyword")),
+        (("keyword", "listing", "nonsense"), ("keyword",)),
+        (("listing",), ()),
+        ((), ()),
+    ],
+)
+def test_a_prompt_version_narrows_the_types_and_never_widens_them(
+    retrieval_scope: tuple[str, ...] | None, left: tuple[str, ...]
+) -> None:
+    assert asked("general_chat", retrieval_scope=retrieval_scope).filters == (types(*left),)
+
+
+def test_a_capability_of_all_types_is_narrowed_too() -> None:
+    assert asked("market_chat").filters == ()
+    assert asked("market_chat", retrieval_scope=("doc",)).filters == (types("doc"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "severities"),
+    [
+        ("Why do I have a high severity alert?", ("high",)),
+        ("Explain the CRITICAL alerts and the low-risk ones", ("low", "critical")),
+        ("alerts of severity: medium", ("medium",)),
+        ("Which alerts are critical?", ("critical",)),
+        ("Which risk is high?", ("high",)),
+        ("Why is demand so high? An alert says low stock.", ()),
+        ("highalert, alerts highlight", ()),
+        ("", ()),
+    ],
+)
+def test_alerts_of_the_severity_that_a_message_speaks_of(text: str, severities: tuple[str, ...]) -> None:
+    wanted = (Condition("severity", Operator.IN, severities, or_missing=True),) if severities else ()
+    assert asked("alert_explanation", text).preferred == wanted
+    assert asked("keyword_explanation", text).preferred == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("no quotes, it's the seller's", ()),
+        ('"boho" and “vintage ring”', ("boho", "vintage ring")),
+        ("«perles» „Ringe“ „Band”", ("perles", "Ringe", "Band")),
+        ('"Boho" "boho"  " "  ""', ("Boho",)),
+        ('"over\ntwo lines" stays out', ()),
+        ('a 12" ruler', ()),
+        (f'"{"x" * 101}"', ()),
+        ('"(a+)+$"', ("(a+)+$",)),
+    ],
+)  # fmt: skip
+def test_quoted_phrases_are_terms(text: str, terms: tuple[str, ...]) -> None:
+    assert quoted(text) == terms == asked("keyword_explanation", text).terms
+
+
+def test_there_is_an_end_to_terms() -> None:
+    assert len(quoted(" ".join(f'"term {number}"' for number in range(99)))) == MAX_TERMS
+    assert quoted("“" * 4000) == quoted('"' * 3999) == ()
+
+
+def test_all_else_is_handed_on() -> None:
+    one, two = uuid4(), uuid4()
+    question = asked("market_brief", "And now?", searched="Rings? And now?", named=(one, two), at_most={"keyword": 20})
+    assert (question.text, question.searched) == ("And now?", "Rings? And now?")
+    assert (question.sources, question.at_most) == ((one, two), (("keyword", 20),))
+    assert question.instructions is INSTRUCTIONS and question.threshold is None
+    assert asked("market_brief", "The same").searched is None
+
+
+LEXYBRAIN = ("market_brief", "competitor_intel", "keyword_explanation", "alert_explanation", "general_chat")
+
+
+@pytest.mark.parametrize(
+    ("name", "fetch", "keep", "rerank", "grounded"),
+    [
+        ("market_brief", 40, 12, "opportunity", True),
+        ("competitor_intel", 40, 12, "own_then_sales", True),
+        ("keyword_explanation", 30, 10, "exact_match", True),
+        ("alert_explanation", 20, 8, "alerts_first", True),
+        ("general_chat", 30, 10, None, False),
+    ],
+)
+def test_the_five_are_as_their_contract_says(
+    name: str, fetch: int, keep: int, rerank: str | None, grounded: bool
+) -> None:
+    capability, question = capability_named(name), asked(name)
+    assert (capability.index, capability.prompt) == ("marketplace", "ask_lexybrain")
+    assert (question.fetch, question.top_k, capability.max_sources) == (fetch, keep, keep)
+    assert (capability.rerank, capability.grounded, capability.prefers_owner, capability.by_source) == (
+        rerank, grounded, True, True,
+    )  # fmt: skip
+    assert set(capability.source_types) <= set(MARKETPLACE.source_types)
+    assert capability.failure_text == (
+        "I'm having trouble generating a response right now. Your data shows: {summary}. "
+        "Please try again or rephrase your question."
+    )
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda each: each.name)
+def test_only_conversations_cope_with_failures_and_count_sources(capability: Capability) -> None:
+    conversation = capability.name in LEXYBRAIN
+    assert bool(capability.failure_text) == capability.by_source == bool(capability.source_types) == conversation
+
+
+def test_a_refusal_says_what_is_missing_and_what_would_provide_it() -> None:
+    refusals = {name: capability_named(name).refusal for name in LEXYBRAIN}
+    assert len(set(refusals.values())) == 5
+    for name, (missing, feature) in {
+        "market_brief": ("keywords or trends", "watchlist"),
+        "competitor_intel": ("listings or shops", "track the competitor's shop"),
+        "keyword_explanation": ("demand, competition or a history", "watchlist"),
+        "alert_explanation": ("an alert, a risk rule or a help page", "set an alert"),
+        "general_chat": ("data or help pages", "watchlist"),
+    }.items():
+        assert missing in refusals[name] and feature in refusals[name]

@@ -1,0 +1,70 @@
+"""A vector store in memory, which knows the cosine of each chunk and judges filters as docs/filters.md says."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from llama_index.core import MockEmbedding
+from llama_index.core.schema import TextNode
+
+from rag_app.domain.answer import Hit, Mode
+from rag_app.domain.errors import StoreFailed
+from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.retrieval.fusion import Candidate
+from tests.unit.answering.hits import node
+from tests.unit.test_pipeline import Shelf as Given
+
+_COMPARE = {
+    Operator.EQ: operator.eq, Operator.GT: operator.gt, Operator.GTE: operator.ge, Operator.LT: operator.lt,
+    Operator.LTE: operator.le,
+}  # fmt: skip
+
+
+class Shelf(Given):
+    """Its backend: `hits`, `asked` (filters, mode and depth of each query), and `down` where it does not answer."""
+
+    async def candidates(
+        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
+    ) -> list[Candidate]:
+        self._backend["asked"].append((filters, mode, depth))
+        if self._backend.get("down"):
+            raise StoreFailed("PostgreSQL: gone")
+        found = [each for each in self._backend["hits"] if all(_holds(each, condition) for condition in filters)]
+        nearest = sorted(found, key=lambda each: -each.score)[:depth]
+        return [Candidate(each.chunk_id, each.score, each.metadata.get("bm25", 0.0)) for each in nearest]
+
+    async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
+        return {each.chunk_id: _text_node(each) for each in self._backend["hits"] if each.chunk_id in ids}
+
+
+class Counted(MockEmbedding):
+    """Remembers what it embedded."""
+
+    embedded: list[str] = []  # noqa: RUF012 - a field of a pydantic model, copied for each
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        self.embedded.append(query)
+        return await super()._aget_query_embedding(query)
+
+
+def _text_node(hit: Hit) -> TextNode:
+    found = node(hit).node
+    found.metadata["owner_id"] = str(hit.owner_id) if hit.owner_id else None
+    assert isinstance(found, TextNode)
+    return found
+
+
+def _holds(hit: Hit, condition: Condition) -> bool:
+    standard = {
+        "source_id": str(hit.source_id), "org_id": str(hit.org_id), "source_type": hit.source_type, "lang": hit.lang,
+        "date": hit.date,
+    }  # fmt: skip
+    value: Any = (standard | dict(hit.metadata)).get(condition.field)
+    if value is None:
+        return condition.or_missing
+    if isinstance(condition.value, tuple):
+        return value in condition.value
+    if condition.operator is Operator.HAS:
+        return condition.value in value
+    return bool(_COMPARE[condition.operator](value, condition.value))
