@@ -173,6 +173,15 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
 
 
+def rounds(questions: int) -> int:
+    """How often contestants take turns with what is measured in bulk.
+
+    >>> rounds(20), rounds(100), rounds(1000)
+    (2, 5, 5)
+    """
+    return max(2, min(5, questions // 20))
+
+
 def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 

@@ -13,7 +13,7 @@ import asyncpg
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from bench.corpus import Corpus
-from bench.figures import Bound, Report, Table, median
+from bench.figures import Bound, Report, Table, median, rounds
 from bench.ours import INDEX, Ours, tables
 from bench.progress import track
 from bench.tables import connect
@@ -25,7 +25,6 @@ from rag_app.ingestion.readers import read
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.store import searchable_text
 
-_ROUNDS = 4
 _DOCUMENTS = 32
 """A round of the end-to-end ingest; each is two passages long."""
 _KNOWN = 500
@@ -53,7 +52,7 @@ class Known(BaseEmbedding):
         return self.vector
 
 
-async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str) -> None:
+async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, questions: int) -> None:
     """The store's write, and a whole ingest without the embedding, beside COPY of the rows they wrote."""
     application = ours.application
     prefix, spec = await ours.prefix(), application.indexes[INDEX]
@@ -64,7 +63,7 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str) -> N
     try:
         with tempfile.TemporaryDirectory() as folder:
             clones = await _cloned(owner, prefix)
-            for round_ in track(range(_ROUNDS), "ingest with embeddings known"):
+            for round_ in track(range(rounds(questions)), "ingest with embeddings known"):
                 chunks = [(round_ * _KNOWN + n) % corpus.size for n in range(_KNOWN)]
                 nodes = [corpus.node(chunk, organization) for chunk in chunks]
                 for place, node in enumerate(nodes):  # of ids that are not in the tables yet
@@ -104,7 +103,7 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str) -> N
     report.tables.append(
         Table(
             "Ingest, embeddings known",
-            f"Chunks a second, in rounds of {_KNOWN} that take turns, where a tenth of the chunks is there. COPY: the same rows, "
+            f"Chunks a second, in rounds of {_KNOWN} that take turns, with all the others in the tables. COPY: the same rows, "
             "postings and all, ready made, into copies of the same tables with their indexes; counting terms is not part of it. "
             "The whole ingest also reads, splits, hashes and keeps the ledger of sources.",
             ("COPY", "our store's write", "our whole ingest", "write / COPY", "ingest / COPY"),
@@ -116,14 +115,14 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str) -> N
     )
 
 
-async def whole(report: Report, corpus: Corpus, ours: Ours) -> None:
+async def whole(report: Report, corpus: Corpus, ours: Ours, questions: int) -> None:
     """A whole ingest beside the embedder alone on the same chunks."""
     application = ours.application
     spec = application.indexes[INDEX]
     organization = (await application.people.create_organization("bench-whole", "Bench, whole ingest")).id
     rates: dict[str, list[float]] = {"embedder": [], "ingest": []}
     with tempfile.TemporaryDirectory() as folder:
-        for round_ in track(range(_ROUNDS), "ingest, end to end"):
+        for round_ in track(range(rounds(questions)), "ingest, end to end"):
             file = Path(folder) / f"{round_}.jsonl"
             pairs = [(2 * (round_ * _DOCUMENTS + n)) % (corpus.size - 1) for n in range(_DOCUMENTS)]
             lines = [
@@ -197,7 +196,7 @@ async def _cloned(owner: asyncpg.Connection, prefix: str) -> dict[str, tuple[str
         clone, listed = f"copy_of_{table}", ", ".join(columns)
         await owner.execute(f"CREATE TABLE {clone} (LIKE {table} INCLUDING ALL)")
         await owner.execute(
-            f"INSERT INTO {clone} ({listed}) OVERRIDING SYSTEM VALUE SELECT {listed} FROM {table}", timeout=600
+            f"INSERT INTO {clone} ({listed}) OVERRIDING SYSTEM VALUE SELECT {listed} FROM {table}", timeout=7200
         )
         clones[table] = clone, columns
     return clones

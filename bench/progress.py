@@ -16,4 +16,4 @@ def track(items: Sequence[T], what: str) -> Iterable[T]:
 
 
 def say(text: str) -> None:
-    _console.print(text, highlight=False)
+    _console.print(text, highlight=False, soft_wrap=True)

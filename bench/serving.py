@@ -16,7 +16,7 @@ from itertools import cycle
 from pathlib import Path
 
 from bench.corpus import SHARES, Corpus
-from bench.figures import Bound, Report, Table, Timing, median
+from bench.figures import Bound, Report, Table, Timing, median, rounds
 from bench.ours import Ours
 from bench.progress import track
 from rag_app.api.auth import issue_token
@@ -24,7 +24,6 @@ from rag_app.api.auth import issue_token
 SECRET = "of no use outside of one run of the bench"  # noqa: S105
 TENANT = "1 %"
 CLIENTS = 32
-ROUNDS = 5
 _WARM = 5
 _REPEATED = 64
 """Questions that are asked again and again where the embedding is cached."""
@@ -80,10 +79,11 @@ class Connection:
 async def measure(report: Report, corpus: Corpus, ours: Ours, owner_url: str, questions: int) -> None:
     fresh = corpus.fresh_questions()
     everything = list(fresh)
-    load = min(256, (len(everything) - 2 * questions) // ROUNDS // 2)
-    alone, many = everything[:questions], everything[questions : questions + load * ROUNDS]
+    turns = rounds(questions)
+    load = min(256, 4 * questions, (len(everything) - questions - _REPEATED) // turns)  # requests a round
+    alone, many = everything[:questions], everything[questions : questions + load * turns]
     repeated = everything[-_REPEATED:]
-    requests = 2 * questions + 3 * load * ROUNDS + 2 * _REPEATED + _WARM
+    requests = 2 * questions + 3 * load * turns + 2 * _REPEATED + _WARM
     headers = await _users(ours, math.ceil(requests / _A_MINUTE) + 1)
     async with AsyncExitStack() as stack:
         services = [await stack.enter_async_context(each) for each in _started(ours, corpus, owner_url, headers)]
@@ -96,8 +96,8 @@ async def measure(report: Report, corpus: Corpus, ours: Ours, owner_url: str, qu
         cached = await _one_client(
             services, (repeated * math.ceil(questions / _REPEATED))[:questions], "one client, cached"
         )
-        busy = await _many_clients(services, [many[n * load : (n + 1) * load] for n in range(ROUNDS)], "32 clients")
-        again = [(repeated * math.ceil(2 * load / _REPEATED))[: 2 * load]] * ROUNDS
+        busy = await _many_clients(services, [many[n * load : (n + 1) * load] for n in range(turns)], "32 clients")
+        again = [(repeated * math.ceil(2 * load / _REPEATED))[: 2 * load]] * turns
         busy_cached = await _many_clients(services, again, "32 clients, cached")
         resident = _resident(services[0].process.pid)
     names = ("ours", "by hand", "stock LlamaIndex, dense")

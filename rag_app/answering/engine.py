@@ -33,7 +33,7 @@ from rag_app.answering.extractive import summary
 from rag_app.answering.models import Draft
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Citation, Confidence, Delta, Event, Found, Hit, Question, Refusal, Usage
-from rag_app.domain.errors import EmbeddingFailed, ModelFailed, RagError, StoreFailed
+from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelMalformed, RagError, StoreFailed
 from rag_app.retrieval.confidence import average_relevance, judge
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import ConfidenceRule
@@ -182,7 +182,7 @@ class CapabilityEngine(BaseQueryEngine):
 
     def _after(self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: Checked) -> Answer:
         """What is left where the model has failed: what it had said, else what was found. Raises the error otherwise."""
-        if not self.capability.failure_text or not (shown.text or evidence.hits):
+        if not self.capability.failure_text or not (shown.text or evidence.context.blocks):
             raise error
         failures = (*evidence.failures, error)
         if shown.text:
@@ -210,6 +210,13 @@ class CapabilityEngine(BaseQueryEngine):
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
+        answer = self._verified(draft, evidence)
+        if not draft.extracted:
+            return answer
+        problem = ModelMalformed(f"{draft.model}: a malformed reply, whose text was used")
+        return replace(answer, failures=(*answer.failures, problem))
+
+    def _verified(self, draft: Draft, evidence: Evidence) -> Answer:
         checked = check(draft.text, len(evidence.context.blocks), **self._limits, cut_off=draft.cut_off)
         if not draft.text.strip():
             return self._too_little(evidence, draft.usage)

@@ -27,6 +27,7 @@ def running(
     folder = tmp_path_factory.mktemp("degradation")
     settings = {"RAG_LLM_TIMEOUT": "2"}
     with chatting(database_urls, "postgres", qdrant_folder, folder, settings=settings, kind=request.param) as chat:
+        chat.post(BOX)  # what is loaded with the first request takes time, too
         yield chat
 
 
@@ -184,3 +185,15 @@ def test_without_a_model_everything_is_extracted(
         follow_up = said(chat, "And how did it change over the last year?", user, False, threadId=body["threadId"])
         assert "grew from 33" in follow_up["answer"], follow_up
         assert not chat.model.requests and chat.used(user) == 3
+
+
+def test_the_text_of_a_malformed_reply_is_used_and_the_failure_written_down(chat: Chat) -> None:
+    """Cut in the middle of a string: no JSON, but one whole sentence with its citation."""
+    user = chat.newcomer()
+    said_by_then = "The demand index is 58 [Source 1]. It has"
+    body = '{"id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": "' + said_by_then
+    chat.model.script[:] = [Reply(body=body)]
+    answer = chat.post(BOX, user)
+    assert answer["answer"] == "The demand index is 58 [Source 1]." and chat.used(user) == 1
+    assert answer["flags"]["fallbackToGeneric"] is False and answer["sources"][0]["id"]
+    assert [row["kind"] for row in chat.rows("SELECT kind FROM ai_failures", user)] == ["ModelMalformed"]

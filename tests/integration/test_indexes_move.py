@@ -42,10 +42,11 @@ from tests.integration.test_indexes import FINE, INDEX, SPEC, deployed, holdings
 from tests.integration.test_ingestion import write_corpus
 
 OTHER = {"postgres": "qdrant", "qdrant": "postgres"}
+SAMPLES = resource_folder("indexes") / INDEX / "samples"
 QUESTIONS = [
-    "Which lighthouse stands near the harbour?",
-    "violin 7 printing press",
-    "Who keeps a beehive on the glacier?",
+    "What was said in the one-to-one about working from home?",
+    "How much does a text message cost from February?",
+    "Que faire quand un patient ne vient pas à son rendez-vous ?",
 ]
 
 
@@ -164,20 +165,16 @@ def write_lines(file: Path, count: int) -> None:
 
 
 async def test_there_and_back_again_with_the_same_answers_and_nothing_embedded(
-    urls: DatabaseUrls, tmp_path: Path, embedded: list[str]
+    urls: DatabaseUrls, embedded: list[str]
 ) -> None:
-    docs, own = tmp_path / "docs", tmp_path / "own"
-    write_corpus(docs, 30, paragraphs=2)
-    own.mkdir()
-    (own / "diary.md").write_text("# Diary\n\nI hid the bees near the lighthouse.", "utf-8")
-    (own / "numbers.md").write_text("---\ndate: 2026-01-15\n---\n# Numbers\n\nThe harbour has 1e16 bees.", "utf-8")
     async with opened(urls) as application:
         first, second = store_of(application), OTHER[store_of(application)]
         mine, theirs = await new_org(application), await new_org(application)
         ann = (await application.people.create_user(f"ann-{uuid4()}")).id
-        await ingest(application, mine, docs)
-        await ingest(application, theirs, docs)
-        await ingest(application, mine, own, owner_id=ann, visibility=Visibility.USER)
+        for part in ("docs", "faq", "mail", "web"):  # tags, dates, pages, two languages
+            await ingest(application, mine, SAMPLES / "aurora" / part)
+        await ingest(application, mine, SAMPLES / "aurora" / "private", owner_id=ann, visibility=Visibility.USER)
+        await ingest(application, theirs, SAMPLES / "birch")
         scopes = [Scope(frozenset({mine})), Scope(frozenset({mine}), ann), Scope(frozenset({theirs}), ann)]
         before, original = await answers(application, scopes), await exported(application, first, mine)
         asked = len(embedded)
@@ -186,12 +183,13 @@ async def test_there_and_back_again_with_the_same_answers_and_nothing_embedded(
         assert len(embedded) == asked
         assert (moved.generation.store, moved.generation.number, moved.generation.state) == (second, 1, "active")
         assert (moved.origin.store, moved.lacking, moved.built.failed, moved.differing) == (first, 0, [], 0)
-        assert (moved.built.sources, moved.built.chunks) == (62, sum(c.copy.chunks for c in moved.compared))
         assert moved.setting == f"RAG_VECTOR_STORE={second}"
-        by_org = {each.org_id: each for each in moved.compared}
-        assert (by_org[mine].sources, by_org[theirs].sources) == (32, 30)
+        compared = {each.org_id: each for each in moved.compared}
+        assert (compared[mine].original.chunks, compared[mine].copy.chunks) == (len(original), len(original))
+        assert sum(each.sources for each in moved.compared) == moved.built.sources > 20
+        assert sum(each.copy.chunks for each in moved.compared) == moved.built.chunks > 60
         assert all(each.original == each.copy and each.deviation < 1e-7 for each in moved.compared)
-        assert sorted(await states(application)) == sorted([(first, 1, "active", 62), (second, 1, "active", 62)])
+        assert sorted(await states(application)) == [(each, 1, "active", moved.built.sources) for each in sorted(OTHER)]
         assert_agree(await answers(application, scopes), before)  # the settings still ask the first one
 
     async with opened(urls, second) as application:
@@ -200,25 +198,22 @@ async def test_there_and_back_again_with_the_same_answers_and_nothing_embedded(
             sources = await (await holding(application, second, org)).sources()
             elsewhere = await holding(application, second, foreign)
             assert sources and not sources & await elsewhere.sources() and not await elsewhere.export([*sources])
-        assert len(await exported(application, second, mine)) == len(original)
-        diary = source_id(mine, INDEX, "diary.md")
-        seen = [
-            {hit.source_id for hit in await application.pipeline.search(INDEX, Question("bees"), s)} for s in scopes
-        ]
-        assert [diary in each for each in seen] == [False, True, False]
+        private = source_id(mine, INDEX, "one-to-ones.md")
+        assert private in await (await holding(application, second, mine)).sources()
+        found = [await application.pipeline.search(INDEX, Question(QUESTIONS[0]), each) for each in scopes]
+        assert [private in {hit.source_id for hit in each} for each in found] == [False, True, False]
 
         asked = len(embedded)
         again = await move(application, first)  # where it came from: all of it is there
         assert (again.generation.number, again.built.sources, again.differing) == (1, 0, 0)
         async with application.database.session() as session:
-            await session.execute(text("UPDATE generations SET state = 'retired' WHERE store = :s"), {"s": first})
-        back = await move(application, first)  # to a new generation
-        assert (back.generation.number, back.built.sources, back.differing, back.generation.state) == (
-            2,
-            62,
-            0,
-            "active",
-        )
+            await session.execute(
+                text("UPDATE generations SET state = 'retired' WHERE index_name = :index AND store = :store"),
+                {"index": INDEX, "store": first},
+            )
+        back = await move(application, first)  # and to a new generation
+        assert (back.generation.number, back.generation.state, back.differing) == (2, "active", 0)
+        assert (back.built.sources, back.built.chunks) == (moved.built.sources, moved.built.chunks)
         assert len(embedded) == asked
     async with opened(urls, first) as application:
         assert_agree(await answers(application, scopes), before)
@@ -309,7 +304,7 @@ async def test_ingests_and_deletions_during_a_move_reach_both_stores(
 
 @pytest.mark.timeout(240)
 async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: DatabaseUrls, tmp_path: Path) -> None:
-    write_lines(tmp_path / "docs" / "lines.jsonl", 600)
+    write_lines(tmp_path / "docs" / "lines.jsonl", 300)
     async with opened(urls) as application:
         first, second = store_of(application), OTHER[store_of(application)]
         org = await new_org(application)
@@ -328,7 +323,7 @@ async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: Datab
             return {row[0]: row[1] for row in rows}
 
     watcher = Application(Settings(), urls)  # reads the ledger alone: no store is opened
-    for moment in (1, 200):
+    for moment in (1, 130):
         process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 60
         while len(await ready(watcher)) < moment and time.monotonic() < deadline and process.poll() is None:
@@ -336,13 +331,13 @@ async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: Datab
         process.send_signal(signal.SIGKILL)
         process.communicate()
     done = await ready(watcher)
-    assert 0 < len(done) < 600
+    assert 0 < len(done) < 300
     last = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, timeout=120)
     told = json.loads(last.stdout)
     assert (told["generation"], told["state"], told["lacking"], told["failed"]) == (1, "active", 0, [])
-    assert (told["built"], told["differing"]) == (600 - len(done), 0)
+    assert (told["built"], told["differing"]) == (300 - len(done), 0)
     after = await ready(watcher)
-    assert {key: after[key] for key in done} == done and len(after) == 600
+    assert {key: after[key] for key in done} == done and len(after) == 300
     await watcher.close()
     async with opened(urls, second) as application:
         assert (await exported(application, first, org)).keys() == (await exported(application, second, org)).keys()
@@ -530,6 +525,7 @@ def test_the_command(
     lines = [line.split("\t") for line in rag("indexes", "list").splitlines()]
     assert [line[1:4] for line in lines if line[0] == INDEX] == [["postgres", "1", "active"], ["qdrant", "1", "active"]]
     monkeypatch.setenv("RAG_VECTOR_STORE", "qdrant")
+    assert "built: book, marketplace, " in rag("db", "upgrade")  # indexes that nothing is in
     assert rag("search", "lighthouse", "-i", INDEX, "-o", "acme") == here
     assert rag("indexes", "move", INDEX, "--to", "qdrant").endswith("\nthe settings ask qdrant already\n")
     told_json = json.loads(rag("indexes", "move", INDEX, "--to", "postgres", "--json"))
