@@ -20,7 +20,7 @@ from uuid import uuid4
 from llama_index.core.llms import ChatMessage
 
 from rag_app.answering.capabilities import capability_named
-from rag_app.answering.detection import classify, detect, follow_up
+from rag_app.answering.detection import DESCRIPTIONS, classify, detect, follow_up
 from rag_app.answering.dialogue import history_text, rewritten, searched_text
 from rag_app.answering.focus import question_for
 from rag_app.answering.models import ChatModel, Chats, Draft, WithFallback, estimated
@@ -40,6 +40,7 @@ from rag_app.domain.errors import (
     Forbidden,
     InvalidInput,
     Misconfigured,
+    NotFound,
     RagError,
     StoreFailed,
 )
@@ -141,8 +142,9 @@ class Conversations:
             raise FeatureDisabled("Ask LexyBrain is switched off")
         if principal.indexes is not None and INDEX not in principal.indexes:
             raise Forbidden(f"This key may not search the index {INDEX}")
-        if said.capability is not None:
-            capability_named(said.capability)
+        if said.capability is not None and said.capability not in DESCRIPTIONS:
+            raise NotFound("capability", said.capability, DESCRIPTIONS)
+        started = time.perf_counter()
         account = await self._accounts.of(principal)
         if said.plan is not None:
             if not account.administrator:
@@ -151,8 +153,11 @@ class Conversations:
             account = replace(account, plan=said.plan, messages=messages, enabled=enabled)
         scope = replace(principal.scope(), user=account.user)
         begun = await self._begun(scope, self._turns.begin(scope, said, account))
+        kept = time.perf_counter()
         try:
-            return Turn(self, scope, said, begun, await self._prepare(scope, said, begun))
+            prepared = await self._prepare(scope, said, begun)
+            seconds = {"keeping": kept - started, "preparing": time.perf_counter() - kept}
+            return Turn(self, scope, begun, prepared, seconds)
         except BaseException as error:
             await self.whole(self.give_back(scope, begun, error))
             raise
@@ -269,12 +274,17 @@ class Turn:
     """A message that is kept, and about to be answered: by `answer`, or by `stream`, once."""
 
     def __init__(
-        self, conversations: Conversations, scope: Scope, said: Said, begun: Begun, prepared: _Prepared
+        self,
+        conversations: Conversations,
+        scope: Scope,
+        begun: Begun,
+        prepared: _Prepared,
+        seconds: Mapping[str, float],
     ) -> None:
         self.thread, self.message, self.capability = begun.thread.id, uuid4(), prepared.capability
         self.scope, self.begun, self.question, self.tally = scope, begun, prepared.question, prepared.tally
         self._conversations, self._prompts = conversations, prepared.prompts
-        self._began, self._ended = time.perf_counter(), False
+        self._seconds, self._answering, self._ended = seconds, time.perf_counter(), False
 
     async def answer(self) -> Reply:
         """Raises ModelFailed where nothing can be said; nothing is charged then."""
@@ -347,8 +357,9 @@ class Turn:
         usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refused
         if not counted:
             usage = estimated(self._read(answer.hits), answer.text)
-        stages = {name: round(1000 * seconds) for name, seconds in answer.seconds.items()}
-        stages["total"] = round(1000 * (time.perf_counter() - self._began))
+        stages = {name: round(1000 * seconds) for name, seconds in {**self._seconds, **answer.seconds}.items()}
+        elapsed = sum(self._seconds.values()) + time.perf_counter() - self._answering
+        stages["total"] = round(1000 * elapsed)
         latency_ms = stages.get("generation", stages["total"])
         instructions = self.question.instructions
         return Outcome(

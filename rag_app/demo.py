@@ -207,6 +207,9 @@ curl -s {url}/api/rag/search -H 'Content-Type: application/json' -H 'Authorizati
 curl -s {url}/api/rag/answer -H 'Content-Type: application/json' -H 'Authorization: Bearer {token}' \\
   -d '{json.dumps(ANSWER)}'
 
+curl -s {url}/api/lexybrain/rag -H 'Content-Type: application/json' -H 'Authorization: Bearer {token}' \\
+  -d '{json.dumps(MESSAGE)}'
+
 For trying out, whoever sends no token is a member of {ANYBODYS} in /owner (RAG_DEFAULT_ORGANIZATION):
 
 curl -s {url}/owner/ask -H 'Content-Type: application/json' \\
@@ -220,6 +223,7 @@ SEARCH = {
     "filters": {"source_type": "transcript"},
 }
 ANSWER = {"query_text": "What did the customer say about pricing?"}
+MESSAGE = {"message": "Why does the keyword velvet ring box grow?"}
 OWNER_ASK: dict[str, Any] = {"question": "What services did customers book this week?", "limit": 5}
 
 
@@ -237,6 +241,7 @@ class _Check:
 _CHECKS = (
     _Check("/api/rag/search", SEARCH, "results", with_token=True),
     _Check("/api/rag/answer", ANSWER, "citations", with_token=True),
+    _Check("/api/lexybrain/rag", MESSAGE, "sources", with_token=True),
     _Check("/owner/ask", OWNER_ASK, "sources"),
     _Check(
         "/owner/search",

@@ -43,7 +43,7 @@ class Turns:
             await quotas.check_budget(session, scope.organizations, self._token_budget)
             await quotas.reserve(session, reservation, account, seconds=self._expires_s)
             thread = await threads.ensure(
-                session, account.user, said.thread, title=threads.title_of(said.text), metadata=said.meta
+                session, account.user, said.thread, title=threads.title_of(said.text), metadata=_meta(said)
             )
             await threads.add_user_message(session, thread.id, message, said.text, said.capability, said.context)
         return Begun(thread, message, reservation, account)
@@ -72,3 +72,8 @@ class Turns:
 def _own(scope: Scope, account: Account) -> Scope:
     """A user whom the database came to know with this very request is not in the scope yet."""
     return replace(scope, user=account.user)
+
+
+def _meta(said: Said) -> dict[str, object]:
+    """What the client says of itself; the versions of prompts are ours to say."""
+    return {key: value for key, value in said.meta.items() if key != "prompts"}

@@ -36,7 +36,7 @@ ANSWERED = Message(
 def thread(number: int = 0, user: UUID = ADA, **other: Any) -> Thread:
     made = Thread(
         uuid4() if number else THREAD, user, f"Thread {number}", BEGAN, BEGAN, BEGAN - timedelta(hours=number), 2,
-        {"client": "web", "version": "1.0"},
+        {"client": "web", "version": "1.0", "prompts": {"global": "ask_lexybrain_system"}},
     )  # fmt: skip
     return replace(made, **other)
 

@@ -65,7 +65,7 @@ class RagUsage(Struct, frozen=True, rename="camel"):
 
 
 class RagModel(Struct, frozen=True, rename="camel"):
-    id: Annotated[str, Meta(description='"extractive" where no model was asked', examples=["extractive"])]
+    id: Annotated[str, Meta(description='"extractive" where no model is configured', examples=["extractive"])]
     usage: Annotated[RagUsage | None, Meta(description="null where nobody counted")]
     latency_ms: Annotated[int, Meta(description="of the generation", examples=[3421])]
 
@@ -290,7 +290,7 @@ def _info(thread: Thread) -> ThreadInfo:
         last_message_at=thread.last_message_at,
         message_count=thread.messages,
         archived=thread.archived,
-        metadata=dict(thread.metadata),
+        metadata={name: value for name, value in thread.metadata.items() if name != "prompts"},  # that is the operator's
     )
 
 
