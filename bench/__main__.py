@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import dense, ingest, lexical, serving
+from bench import dense, ingest, lexical, parts, serving
 from bench.corpus import ALL, CACHE, NOISE, ROOT, Corpus, load
 from bench.figures import Bound, Report, Table, machine
 from bench.ours import Ours
@@ -50,6 +50,9 @@ def main() -> int:
                 "RAG_VECTOR_STORE": "postgres", "RAG_LOG_LEVEL": "warning", "RAG_JWT_SECRET": serving.SECRET,
             }  # fmt: skip
             asyncio.run(_measure(report, corpus, server.app_url, server.owner_url, questions))
+    except BaseException:
+        report.write(CACHE)  # what there is
+        raise
     finally:
         cluster = home / "postgres" / "cluster"
         shutil.rmtree(cluster.resolve(), ignore_errors=True)  # may lie outside of the folder
@@ -76,6 +79,7 @@ async def _measure(report: Report, corpus: Corpus, app_url: str, owner_url: str,
         await ours.vacuum(owner)
         await fill(owner, corpus, ours.organizations)
         await fill_postgres(owner_url, corpus, ours.organizations)
+        await serving.measure(report, corpus, ours, owner_url, questions)
         held = first if corpus.size > 10_000 else np.arange(corpus.size)
         stock = Stock(postgres_store(owner_url), application.embedder)
         qdrant = Stock(await qdrant_store(corpus, ours.organizations, held[:10_000].tolist()), application.embedder)
@@ -83,7 +87,7 @@ async def _measure(report: Report, corpus: Corpus, app_url: str, owner_url: str,
         large = await dense.measure(report, corpus, ours, by_hand, stock, qdrant, held[:10_000].tolist(), questions)
         await by_hand.close()
         await lexical.measure(report, corpus, ours, owner, questions)
-        await serving.measure(report, corpus, ours, owner_url, questions)
+        await parts.measure(report, corpus, ours, questions)
         # last: what these write is in nobody else's tables
         await ingest.whole(report, corpus, ours, questions)
         await ingest.known(report, corpus, ours, owner, questions)

@@ -46,7 +46,7 @@ class Service:
 
     async def ask(self, connection: "Connection", text: str) -> None:
         status, body = await connection.post(self.path, next(self.users), json.dumps({"query_text": text}).encode())
-        if status != 200 or not json.loads(body)["results"]:
+        if status != 200 or not (json.loads(body)["results"] or self.name == "stock"):  # which finds nothing at times
             raise RuntimeError(f"{self.name}: {status} {body[:500]!r}")
 
 

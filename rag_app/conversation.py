@@ -47,6 +47,7 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import Principal, Scope
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.text import tokens
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ INDEX = "marketplace"
 EXTRACTIVE, GENERAL = "extractive", "general_chat"
 HISTORY = 10
 """Messages of a thread that a model is shown at most."""
+_UNWRITTEN = frozenset({Refusal.NOTHING_FOUND, Refusal.WEAK, Refusal.FAILED})
+"""Refusals for which no model has written anything; of the others one was paid."""
 
 
 class Models(Protocol):
@@ -261,11 +264,14 @@ class Conversations:
         except Exception:
             log.exception("an answer was not kept: thread=%s message=%s", turn.thread, turn.message)
 
-    async def give_back(self, scope: Scope, begun: Begun, error: BaseException) -> None:
-        """Nothing came of it. Where even that cannot be written down, the reservation runs out by itself."""
+    async def give_back(self, scope: Scope, begun: Begun, error: BaseException, took: Outcome | None = None) -> None:
+        """Nothing came of it; `took` is what it cost nevertheless.
+
+        Where even that cannot be written down, the reservation runs out by itself.
+        """
         failures = ((type(error).__name__, str(error)),) if isinstance(error, RagError) else ()
         try:
-            await self._turns.give_back(scope, begun, failures)
+            await self._turns.give_back(scope, begun, failures, took)
         except StoreFailed as failed:
             log.warning("a reservation could not be given back: %s", failed)
 
@@ -291,20 +297,20 @@ class Turn:
         try:
             answer = await self._conversations.answer(self)
         except BaseException as error:  # the client has left, perhaps
-            await self._end(self._conversations.give_back(self.scope, self.begun, error))
+            await self._end(self._give_back(error, capability_named(self.capability).max_context_tokens))
             raise
         await self._end(self._conversations.keep(self, self._outcome(answer)))
         return self.reply(answer)
 
     async def stream(self) -> AsyncGenerator[Event, None]:
         """`answer`, as it comes. Closed early, it keeps what was said by then."""
-        said, hits = Delta(""), tuple[Hit, ...]()
+        said, hits, found = Delta(""), tuple[Hit, ...](), False
         try:
             async with aclosing(self._conversations.stream(self)) as events:
                 async for event in events:
                     match event:
                         case Found():
-                            hits = event.hits
+                            hits, found = event.hits, True
                         case Delta():
                             said = Delta(said.text + event.text, event.citations)
                         case Answer():
@@ -314,7 +320,8 @@ class Turn:
             if said.text:
                 await self._end(self._conversations.keep(self, self._interrupted(said, hits)))
             else:
-                await self._end(self._conversations.give_back(self.scope, self.begun, error))
+                context = len(tokens("\n".join(hit.text for hit in hits))) if found else None
+                await self._end(self._give_back(error, context))
             raise
 
     def sources(self, hits: Sequence[Hit]) -> tuple[RetrievedSource, ...]:
@@ -344,6 +351,21 @@ class Turn:
         self._ended = True
         await self._conversations.whole(work)
 
+    def _give_back(self, error: BaseException, context: int | None) -> Coroutine[Any, Any, None]:
+        """`context`: tokens of what a model may have been shown when the client left; None: it was not asked.
+
+        Who leaves is not charged, but models were paid: budgets and the cost cap hold for those, too.
+        """
+        model, usage = self._conversations.model_name(self.capability), Usage(0, 0)
+        if context is not None and model != EXTRACTIVE and not isinstance(error, Exception):
+            usage = Usage(len(tokens(self._read(()))) + context, 0)
+        self.tally.add(model, usage)
+        took = None
+        if self.tally.usage != Usage(0, 0):
+            nothing = Answer("", Confidence.LOW, model, datetime.now(UTC), usage=self.tally.usage, complete=False)
+            took = replace(self._outcome(nothing), message=self.begun.message, cost_cents=self.tally.cents)
+        return self._conversations.give_back(self.scope, self.begun, error, took)
+
     def _interrupted(self, said: Delta, hits: tuple[Hit, ...]) -> Outcome:
         """What a client saw who left before the end. A model is paid for it, and counts its tokens at the end only."""
         model = self._conversations.model_name(self.capability)
@@ -354,7 +376,7 @@ class Turn:
     def _outcome(self, answer: Answer) -> Outcome:
         sources = sources_of(answer, self._conversations.index)
         model = answer.model or self._conversations.model_name(self.capability)
-        usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refused
+        usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refusal in _UNWRITTEN
         if not counted:
             usage = estimated(self._read(answer.hits), answer.text)
         stages = {name: round(1000 * seconds) for name, seconds in {**self._seconds, **answer.seconds}.items()}

@@ -35,6 +35,9 @@ from rag_app.domain.errors import (
 
 logger = logging.getLogger("rag_app.api")
 
+_CHOSEN = (FeatureDisabled, CostCapReached)
+"""What the operator has set up to happen: the access log has it, and nothing is wrong."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -173,7 +176,7 @@ def respond(
     if isinstance(error, ValidationException):
         error = _refused_parameter(request, error)
     kind = kind_of(error, kinds)
-    if kind.status >= 500:
+    if kind.status >= 500 and not isinstance(error, _CHOSEN):
         logger.error("%s", kind.code, exc_info=error)
     problem = problem_of(error, kind, exchange(request.scope).request_id)
     return Response(envelope(problem), status_code=problem.status, headers=dict(problem.headers))

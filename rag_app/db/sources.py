@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from sqlalchemy import (
@@ -309,14 +310,14 @@ class SourceLedger:
             return dict(rows.tuples().all())
 
     async def named(self, scope: Scope, index: str, names: Collection[str], uri: str | None = None) -> list[UUID]:
-        """The sources of an index that are called this, by id or external id, or are found at that URI.
+        """The sources of an index that are called this, by id or external id, or are found at that http(s) URI.
 
         Names that nothing has in the scope are passed over.
         """
         ids = [found for name in names if (found := _uuid(name)) is not None]
         called = [SourceRow.id.in_(ids), SourceRow.external_id.in_(names)]
         if uri is not None:
-            called.append(SourceRow.uri.in_([uri, uri.rstrip("/"), f"{uri.rstrip('/')}/"]))
+            called.append(SourceRow.uri.in_(_addresses(uri)))
         async with self._database.scoped(scope) as session:
             rows = await session.scalars(
                 select(SourceRow.id)
@@ -443,6 +444,17 @@ def _uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+def _addresses(uri: str) -> list[str]:
+    """The ways in which the address of a page may have been written down: a query only tells where somebody came from.
+
+    >>> _addresses("HTTP://Shop.example/Rings/?ref=1")[1:]
+    ['https://shop.example/Rings', 'https://shop.example/Rings/', 'http://shop.example/Rings', 'http://shop.example/Rings/']
+    """
+    parts = urlsplit(uri)
+    page = f"{parts.netloc.lower()}{parts.path.rstrip('/')}"
+    return [uri, *(f"{scheme}://{page}{end}" for scheme in ("https", "http") for end in ("", "/"))]
 
 
 def _in(column: InstrumentedAttribute[UUID], ids: Collection[UUID]) -> ColumnElement[bool]:

@@ -62,11 +62,18 @@ class Turns:
             await quotas.record(session, begun.account, scope, outcome)
         return kept
 
-    async def give_back(self, scope: Scope, begun: Begun, failures: Iterable[tuple[str, str]] = ()) -> None:
-        """Nothing came of it: no charge. The user's message is kept, and why it has no answer (kind, text) recorded."""
+    async def give_back(
+        self, scope: Scope, begun: Begun, failures: Iterable[tuple[str, str]] = (), took: Outcome | None = None
+    ) -> None:
+        """Nothing came of it: no charge. The user's message is kept, and why it has no answer (kind, text) recorded.
+
+        So is what it `took` nevertheless.
+        """
         async with self._database.scoped(_own(scope, begun.account)) as session:
             await quotas.give_back(session, begun.reservation)
             await quotas.record_failures(session, begun.account, begun.message, failures)
+            if took is not None:
+                await quotas.record(session, begun.account, scope, took)
 
 
 def _own(scope: Scope, account: Account) -> Scope:

@@ -483,6 +483,20 @@ def test_every_error_has_its_code(
     validator(response)
 
 
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [(FeatureDisabled("switched off"), 0), (CostCapReached("10,000 cents"), 0), (StoreFailed("it is down"), 1)],
+    ids=["switched off", "cost cap", "down"],
+)
+def test_what_the_operator_has_chosen_is_no_error_of_the_log(
+    error: Exception, lines: int, client: httpx.Client, backstage: Backstage, caplog: pytest.LogCaptureFixture
+) -> None:
+    backstage.conversations.error = error
+    with caplog.at_level(logging.ERROR, "rag_app.api"):
+        assert client.post(RAG, json=ASK).status_code == 503
+    assert len(caplog.records) == lines
+
+
 def test_a_quota_says_when_to_come_back(client: httpx.Client, backstage: Backstage) -> None:
     backstage.conversations.error = QuotaExceeded(50, 50, int(time.time()) + 3600)
     response = client.post(RAG, json=ASK)

@@ -117,6 +117,20 @@ def test_who_leaves_before_anything_was_said_is_not_charged(chat: Chat) -> None:
     assert [row["role"] for row in chat.rows("SELECT role FROM rag_messages", user)] == ["user", "user"]
 
 
+def test_who_leaves_before_anything_was_said_does_not_leave_without_a_cost(chat: Chat) -> None:
+    chat.model.script[:] = [Reply("Too late.", delay_s=20)]
+    user, spent = chat.newcomer(), "SELECT coalesce(sum(cents), 0) AS cents FROM daily_costs"
+    for accept in ("application/json", "text/event-stream"):
+        before = chat.rows(spent)[0]["cents"]
+        with pytest.raises(httpx.ReadTimeout):
+            chat.client.post(RAG, json={"message": BOX}, headers={**bearer(user), "Accept": accept}, timeout=1.5)
+        assert wait_for(lambda before=before: chat.rows(spent)[0]["cents"] > before), "or the daily cap bounds nothing"
+    events = chat.rows("SELECT model_version, tokens_in, tokens_out FROM ai_usage_events", user)
+    assert [event["model_version"] for event in events] == ["large", "large"]
+    assert all(event["tokens_in"] > 300 and event["tokens_out"] == 0 for event in events)
+    assert chat.used(user) == 0
+
+
 def wait_for(condition: Any, seconds: float = 5.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()) and time.monotonic() < deadline:
@@ -265,6 +279,17 @@ def test_what_an_answer_took_is_written_down(chat: Chat) -> None:
     assert (event["tokens_in"], event["tokens_out"]) == (11, 7) == tuple(body["model"]["usage"].values())
     assert float(event["cost_cents"]) == pytest.approx((11 * 60 + 7 * 80) / 1e6)
     assert str(event["message_id"]) == body["messageId"] and {"retrieval", "generation"} <= set(event["stages"])
+
+
+def test_an_answer_that_is_refused_for_want_of_a_citation_is_paid_for_all_the_same(chat: Chat) -> None:
+    """Of a model that does not count, what it read is estimated; where no model was asked, nothing was."""
+    chat.model.script[:] = [Reply("The demand index is 58.", usage=None)]
+    user = chat.newcomer()
+    assert "58" not in chat.post(BOX, user, capability="keyword_explanation")["answer"]
+    assert "Jupiter" not in chat.post("How many moons does Jupiter have?", user, capability="market_brief")["answer"]
+    paid, unasked = chat.rows("SELECT cost_cents, tokens_in FROM ai_usage_events ORDER BY id", user)
+    assert paid["cost_cents"] > 0 and paid["tokens_in"] > 500
+    assert unasked["cost_cents"] == 0 == unasked["tokens_in"]
 
 
 def test_who_the_database_does_not_know_becomes_a_user_on_the_free_plan(chat: Chat) -> None:

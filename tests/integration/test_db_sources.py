@@ -79,6 +79,29 @@ async def test_a_source_comes_back_as_it_was_given(ledger: SourceLedger, databas
     assert await ledger.content(scope, bare.id) == []
 
 
+async def test_sources_are_found_by_id_name_and_address(
+    ledger: SourceLedger, organization: NewOrganization, org: UUID, generation: int
+) -> None:
+    other = (await organization()).id
+    shop = source(org, "shop", uri="https://shop.example/Rings")
+    asked = source(org, "asked", uri="https://shop.example/page?id=7")
+    theirs = source(other, "shop", uri="https://shop.example/Rings")
+    await write(ledger, generation, shop, asked)
+    await write(ledger, generation, theirs)
+
+    async def found(*names: str, uri: str | None = None, index: str = INDEX) -> set[UUID]:
+        return set(await ledger.named(of(org), index, names, uri))
+
+    assert await found("shop", str(asked.id), "nothing", str(uuid4())) == {shop.id, asked.id}
+    assert await found(str(theirs.id)) == set(), "of another organization"
+    assert await found("shop", uri="https://shop.example/Rings", index="another") == set()
+    for uri in "https://shop.example/Rings/", "http://SHOP.example/Rings?ref=1#top", "HTTPS://shop.example/Rings":
+        assert await found(uri=uri) == {shop.id}, uri
+    assert await found(uri="https://shop.example/page?id=7") == {asked.id}
+    for uri in "https://shop.example/rings", "https://shop.example/Rings/box", "https://example/Rings":
+        assert await found(uri=uri) == set(), uri
+
+
 async def test_a_build_is_writing_then_ready(ledger: SourceLedger, org: UUID, generation: int) -> None:
     first, second = source(org), source(org, "ch2.md")
     ids = [first.id, second.id]

@@ -1,8 +1,10 @@
 """The arithmetic of `make bench`: a wrong figure looks like any other."""
 
+import doctest
 import json
 import math
 from pathlib import Path
+from types import ModuleType
 from uuid import UUID
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import figures, lexical, parts
 from bench.corpus import ALL, SHARES, Corpus, Original, _organizations, chunk_number, chunk_uuid
 from bench.figures import Bound, Report, Table, Timing, fastest, machine, number, percentile, recall
 from bench.lexical import agreement
@@ -136,6 +139,12 @@ def test_questions_of_a_run_are_never_asked_twice() -> None:
     nothing, vectors = np.zeros(0, np.int64), np.zeros((0, 8), np.float32)
     empty = Corpus("", originals, [], vectors, vectors, nothing, nothing, nothing, nothing)
     assert sorted(empty.fresh_questions()) == sorted({*long, "And this one is another sentence."})
+
+
+@pytest.mark.parametrize("module", [figures, lexical, parts])
+def test_examples_hold(module: ModuleType) -> None:
+    assert doctest.testmod(module).attempted > 0
+    assert doctest.testmod(module).failed == 0
 
 
 def test_a_chunk_is_known_by_its_id() -> None:

@@ -290,7 +290,8 @@ def _info(thread: Thread) -> ThreadInfo:
         last_message_at=thread.last_message_at,
         message_count=thread.messages,
         archived=thread.archived,
-        metadata={name: value for name, value in thread.metadata.items() if name != "prompts"},  # that is the operator's
+        # which version of a prompt a thread has is the operator's affair
+        metadata={name: value for name, value in thread.metadata.items() if name != "prompts"},
     )
 
 

@@ -1,0 +1,45 @@
+"""What an operator chooses for conversations: a model that tells capabilities and rewrites questions, or no conversations."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, chatting, citing
+from tests.integration.service import bearer
+from tests.scripted_model import Reply
+
+
+def test_a_model_tells_what_is_wanted_and_rewrites_what_refers_back(
+    database_urls: tuple[str, str], qdrant_folder: Path, tmp_path: Path
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        asked = str(body["messages"][0]["content"])
+        if asked.startswith("You sort messages"):
+            return Reply("keyword_explanation")
+        if asked.startswith("You turn the last message"):
+            return Reply("history of the keyword “velvet ring box” on Etsy")
+        return citing(HISTORY if "And over the last year?" in body["messages"][-1]["content"] else KEYWORD)(body)
+
+    settings = {"LEXYBRAIN_RAG_DETECTION": "model", "LEXYBRAIN_RAG_REWRITE": "true"}
+    with chatting(database_urls, "postgres", qdrant_folder, tmp_path, settings=settings) as chat:
+        chat.model.script[:] = [script]
+        user = chat.newcomer()
+        first = chat.post(BOX, user)
+        assert first["capability"] == "keyword_explanation" and len(chat.model.requests) == 2, "nothing to rewrite yet"
+        second = chat.post("And over the last year?", user, threadId=first["threadId"])
+        assert second["sources"][0]["label"] == HISTORY and len(chat.model.requests) == 5
+        costs = chat.rows("SELECT tokens_in, cost_cents FROM ai_usage_events ORDER BY id", user)
+        assert [row["tokens_in"] for row in costs] == [22, 33], "every request is paid for"
+        assert 0 < costs[0]["cost_cents"] < costs[1]["cost_cents"]
+        assert second["model"]["usage"] == {"inputTokens": 11, "outputTokens": 7}, "of the answer alone"
+
+
+def test_switched_off(database_urls: tuple[str, str], qdrant_folder: Path, tmp_path: Path) -> None:
+    settings = {"LEXYBRAIN_RAG_ENABLED": "false"}
+    with chatting(database_urls, "postgres", qdrant_folder, tmp_path, settings=settings) as chat:
+        user = chat.newcomer()
+        for accept in ("application/json", "text/event-stream"):
+            headers = {**bearer(user), "Accept": accept}
+            refused = chat.client.post(RAG, json={"message": BOX}, headers=headers)
+            assert refused.status_code == 503 and refused.json()["error"]["code"] == "feature_disabled"
+        assert chat.get(THREADS, user)["threads"] == [], "what was said can still be read; nothing is added"
+        assert chat.used(user) == 0 and not chat.model.requests
