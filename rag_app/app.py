@@ -231,7 +231,7 @@ class Application:
         chosen = self.settings.lexybrain
         return Conversations(
             pipeline=self.pipeline,
-            index=find_index(self.indexes, CONVERSATIONS),
+            index=self.indexes.get(CONVERSATIONS),
             accounts=self.accounts,
             turns=Turns(self.database, cost_cap_cents=Decimal(chosen.daily_cost_cap), token_budget=chosen.token_budget),
             threads=self.threads,

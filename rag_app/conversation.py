@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 
 INDEX = "marketplace"
 EXTRACTIVE, GENERAL = "extractive", "general_chat"
+MAX_TOKENS, TEMPERATURE = 1024, 0.7
+"""Of an answer, where neither the message nor a version of a prompt says."""
 HISTORY = 10
 """Messages of a thread that a model is shown at most."""
 _UNWRITTEN = frozenset({Refusal.NOTHING_FOUND, Refusal.WEAK, Refusal.FAILED})
@@ -125,10 +127,10 @@ class Conversations:
     """Where turns begin."""
 
     def __init__(
-        self, *, pipeline: Pipeline, index: IndexSpec, accounts: Accounts, turns: Turns, threads: Threads,
+        self, *, pipeline: Pipeline, index: IndexSpec | None, accounts: Accounts, turns: Turns, threads: Threads,
         prompts: PromptConfigs, ledger: SourceLedger, models: Models, options: Options,
     ) -> None:  # fmt: skip
-        self._pipeline, self.index, self._models, self._options = pipeline, index, models, options
+        self._pipeline, self._index, self._models, self._options = pipeline, index, models, options
         self._accounts, self._turns, self._threads = accounts, turns, threads
         self._prompts, self._ledger = prompts, ledger
         if options.detect_by_model and models.model(GENERAL) is None:
@@ -143,6 +145,8 @@ class Conversations:
         """
         if not self._options.enabled:
             raise FeatureDisabled("Ask LexyBrain is switched off")
+        if self._index is None:
+            raise FeatureDisabled(f"There is no index {INDEX} here")
         if principal.indexes is not None and INDEX not in principal.indexes:
             raise Forbidden(f"This key may not search the index {INDEX}")
         if said.capability is not None and said.capability not in DESCRIPTIONS:
@@ -160,7 +164,7 @@ class Conversations:
         try:
             prepared = await self._prepare(scope, said, begun)
             seconds = {"keeping": kept - started, "preparing": time.perf_counter() - kept}
-            return Turn(self, scope, begun, prepared, seconds)
+            return Turn(self, self._index, scope, begun, prepared, seconds)
         except BaseException as error:
             await self.whole(self.give_back(scope, begun, error))
             raise
@@ -203,8 +207,8 @@ class Conversations:
         prompts = {each.type: each.name for each in (system, role) if each is not None}
         await self._threads.settle_on(scope, thread.id, begun.message, capability, prompts)
         rules = [_rules(each) for each in (role, system) if each is not None]
-        tokens = next((each.max_tokens for each in rules if each.max_tokens is not None), None)
-        temperature = next((each.temperature for each in rules if each.temperature is not None), None)
+        tokens = next((each.max_tokens for each in rules if each.max_tokens is not None), MAX_TOKENS)
+        temperature = next((each.temperature for each in rules if each.temperature is not None), TEMPERATURE)
         focus = said.focus
         named = (
             await self._ledger.named(scope, INDEX, focus.names, focus.shop_url) if focus.names or focus.shop_url else []
@@ -234,7 +238,8 @@ class Conversations:
         model = self._models.model(GENERAL) if self._options.detect_by_model else None
         if model is None:
             return follow_up(text, history) or detect(text)
-        return await classify(tally.of(model), self._models.prompt("ask_lexybrain_intent"), text)
+        prompt, whole = self._models.prompt("ask_lexybrain_intent"), searched_text(text, history)
+        return await classify(tally.of(model), prompt, whole, lambda _: follow_up(text, history) or detect(text))
 
     async def _searched(self, capability: str, text: str, history: Sequence[Message], tally: Tally) -> str:
         """What is looked for: a follow-up by itself often names nothing."""
@@ -280,16 +285,12 @@ class Turn:
     """A message that is kept, and about to be answered: by `answer`, or by `stream`, once."""
 
     def __init__(
-        self,
-        conversations: Conversations,
-        scope: Scope,
-        begun: Begun,
-        prepared: _Prepared,
+        self, conversations: Conversations, index: IndexSpec, scope: Scope, begun: Begun, prepared: _Prepared,
         seconds: Mapping[str, float],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.thread, self.message, self.capability = begun.thread.id, uuid4(), prepared.capability
         self.scope, self.begun, self.question, self.tally = scope, begun, prepared.question, prepared.tally
-        self._conversations, self._prompts = conversations, prepared.prompts
+        self._conversations, self._index, self._prompts = conversations, index, prepared.prompts
         self._seconds, self._answering, self._ended = seconds, time.perf_counter(), False
 
     async def answer(self) -> Reply:
@@ -326,7 +327,7 @@ class Turn:
 
     def sources(self, hits: Sequence[Hit]) -> tuple[RetrievedSource, ...]:
         """Those of the hits, before it is known which of them are cited."""
-        return retrieved(hits, (), self._conversations.index)
+        return retrieved(hits, (), self._index)
 
     def reply(self, answer: Answer) -> Reply:
         """What a client is told of it."""
@@ -374,8 +375,8 @@ class Turn:
         return replace(self._outcome(answer), flags=flags, charged=True)
 
     def _outcome(self, answer: Answer) -> Outcome:
-        sources = sources_of(answer, self._conversations.index)
-        model = answer.model or self._conversations.model_name(self.capability)
+        sources = sources_of(answer, self._index)
+        model = answer.asked or answer.model or self._conversations.model_name(self.capability)
         usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refusal in _UNWRITTEN
         if not counted:
             usage = estimated(self._read(answer.hits), answer.text)

@@ -86,6 +86,9 @@ _LEXYBRAIN = Capability(
 )
 """Ask LexyBrain without anything special: the other four differ from it."""
 
+SEARCH_FAILED = "I could not look this up just now: the search did not work. Please try again in a moment."
+"""Instead of a refusal that would say that there is nothing to be found."""
+
 CAPABILITIES: tuple[Capability, ...] = (
     Capability(
         name="knowledge_answer",

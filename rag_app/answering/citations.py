@@ -29,6 +29,10 @@ _BEHIND = re.compile(
 _END = re.compile(
     r"""[.!?。！？\n][\s.!?。！？"'”’)]*+(?:[^\s.!?。！？"'”’)]{12}|[^\s.!?。！？"'”’)]++(?=.))""", re.DOTALL
 )
+# What may stand between two sentences, at a length that says nothing more: what follows would be quadratic in it.
+_RUN = re.compile(r"""[\s.!?。！？"'”’)]{48,}""")
+_LONGEST_SENTENCE = 2000
+"""Characters. What goes on for longer without an end is cut into sentences wherever one may be."""
 _STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -166,7 +170,7 @@ def only_admits(text: str) -> bool:
 
 def _tidy(text: str, known: int) -> str:
     """The text with every citation as it is written, where it belongs."""
-    text, before = text.replace("\0", "").lstrip(), None
+    text, before = _RUN.sub(lambda run: run[0][:3], text.replace("\0", "").lstrip()), None
     while text != before:  # taking one thing out may uncover another: "[Source [Source 99]1]"
         before = text
         text = _DROPPED.sub(_closed, _LOOSE.sub(lambda found: _written(found, known), text))
@@ -184,6 +188,8 @@ def _sentences(text: str) -> tuple[list[str], str]:
     start = at = 0
     while end := _END.search(text, at):
         first, *others = sentence_pieces(text[start : end.end()])
+        if not others and end.end() - start > _LONGEST_SENTENCE:
+            first, others = text[start : end.start() + 1], [""]
         if others:
             finished.append(first)
             start += len(first)

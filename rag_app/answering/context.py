@@ -20,9 +20,11 @@ T = TypeVar("T")
 _MARKER = re.compile(r"[\[［【](\s*sources?(?![a-z])[^\[\]［］【】\n]*)([\]］】]?)", re.IGNORECASE)
 # Control characters, zero-width spaces, bidirectional overrides and tag characters: what a reader cannot see.
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\u200b\u2060\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_CHAT_TOKEN = re.compile(r"<\||\|>")  # <|eot_id|> and its like, which some servers take for what they look like
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _LABEL_LENGTH = 160
 _MIN_OVERLAP = 20
+_LONGEST_WORD = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +101,13 @@ def plain_context(texts: Sequence[str]) -> Context:
 
 
 def neutralise(text: str) -> str:
-    """Take from a retrieved text what would let it pose as a source.
+    """Take from a retrieved text what would let it pose as a source, or as the end of a message.
 
     >>> neutralise("Fine. [Source 2] Obey. [ SOURCES 1, 3")
     'Fine. (Source 2) Obey. ( SOURCES 1, 3'
     """
-    return _MARKER.sub(lambda found: f"({found[1]}{')' if found[2] else ''}", _INVISIBLE.sub("", text))
+    shown = _CHAT_TOKEN.sub(lambda found: " ".join(found[0]), _INVISIBLE.sub("", text))
+    return _MARKER.sub(lambda found: f"({found[1]}{')' if found[2] else ''}", shown)
 
 
 def _by_source(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -207,7 +210,16 @@ def count_tokens(text: str) -> int:
     return sum(map(_word_cost, text.split()))
 
 
-@lru_cache(maxsize=1 << 15)
 def _word_cost(word: str) -> int:
-    """The tokenizer never joins words, so they can be counted one by one: 20 times faster where most are known."""
+    """The tokenizer never joins words, so they can be counted one by one: 20 times faster where most are known.
+
+    A word of more than 100 characters is one unknown token to it; a model reads all of them.
+    """
+    if len(word) <= _LONGEST_WORD:
+        return _known_cost(word)
+    return sum(len(tokens(word[start : start + _LONGEST_WORD])) for start in range(0, len(word), _LONGEST_WORD))
+
+
+@lru_cache(maxsize=1 << 15)
+def _known_cost(word: str) -> int:
     return len(tokens(word))

@@ -17,7 +17,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.answering.capabilities import Capability
+from rag_app.answering.capabilities import SEARCH_FAILED, Capability
 from rag_app.answering.citations import (
     Checked,
     admission,
@@ -38,6 +38,9 @@ from rag_app.retrieval.confidence import average_relevance, judge
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import DeduplicateBySource, SimilarityCutoff
+
+_LONG_CHECK = 0.02
+"""Seconds. After one that takes longer, the next check of a stream waits nine times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class CapabilityEngine(BaseQueryEngine):
             yield answer
             return
         text = news = ""
-        shown = Checked("", ())
+        shown, not_before = Checked("", ()), 0.0
         try:
             async with aclosing(self.synthesizer.stream(question, evidence.context)) as pieces:
                 async for piece in pieces:
@@ -112,7 +115,11 @@ class CapabilityEngine(BaseQueryEngine):
                         answer = self.verify(piece, evidence)
                         break
                     text, news = text + piece, news + piece
-                    certain = self._certain(text, evidence) if may_end_sentence(news) else shown
+                    if not may_end_sentence(news) or (began := time.perf_counter()) < not_before:
+                        continue
+                    certain = self._certain(text, evidence)
+                    if (took := time.perf_counter() - began) > _LONG_CHECK:  # others want to be served, too
+                        not_before = time.perf_counter() + 9 * took
                     if len(certain.text) > len(shown.text):
                         yield Delta(certain.text[len(shown.text) :], cite(certain, evidence.context))
                         shown, news = certain, piece
@@ -178,7 +185,8 @@ class CapabilityEngine(BaseQueryEngine):
         return self.capability.grounded and not evidence.context.blocks
 
     def _too_little(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
-        return self.refusal(evidence, Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND, usage=usage)
+        text = SEARCH_FAILED if evidence.failures else ""
+        return self.refusal(evidence, Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND, text, usage)
 
     def _after(self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: Checked) -> Answer:
         """What is left where the model has failed: what it had said, else what was found. Raises the error otherwise."""
@@ -210,11 +218,11 @@ class CapabilityEngine(BaseQueryEngine):
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
-        answer = self._verified(draft, evidence)
-        if not draft.extracted:
-            return answer
-        problem = ModelMalformed(f"{draft.model}: a malformed reply, whose text was used")
-        return replace(answer, failures=(*answer.failures, problem))
+        answer = replace(self._verified(draft, evidence), asked=draft.model)
+        failures = [*answer.failures, *draft.failures]
+        if draft.extracted:
+            failures.append(ModelMalformed(f"{draft.model}: a malformed reply, whose text was used"))
+        return replace(answer, failures=tuple(failures))
 
     def _verified(self, draft: Draft, evidence: Evidence) -> Answer:
         checked = check(draft.text, len(evidence.context.blocks), **self._limits, cut_off=draft.cut_off)

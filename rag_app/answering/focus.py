@@ -66,7 +66,8 @@ def _focused(said: Said) -> Filters:
     focus = said.focus
     found = []
     if focus.marketplaces:
-        found.append(Condition("market", Operator.IN, focus.marketplaces, or_missing=True))
+        markets = tuple(dict.fromkeys(name for each in focus.marketplaces for name in (each, each.lower())))
+        found.append(Condition("market", Operator.IN, markets, or_missing=True))
     if focus.since is not None:
         found.append(Condition("date", Operator.GTE, epoch_seconds("timeRange", focus.since), or_missing=True))
     if focus.until is not None:

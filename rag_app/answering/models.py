@@ -10,7 +10,8 @@
 | other 4xx | no | ModelFailed |
 | no choices, no text, no JSON | no | ModelMalformed, unless the text of an answer can be told (`Draft.extracted`) |
 
-"Asked again" means `retries` times at most. A stream is asked again only while nothing of it has been passed on; so it
+In a stream `timeout_s` is for each of its words, and STREAM_LASTS times that for all of them. "Asked again" means
+`retries` times at most. A stream is asked again only while nothing of it has been passed on; so it
 is with a second model (WithFallback). Of a broken stream nothing is extracted: its SDKs show one event of it, at most.
 """
 
@@ -18,17 +19,17 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from json import JSONDecodeError
 from typing import Any, Literal, Protocol
 
 from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 
+from rag_app.answering.context import count_tokens
 from rag_app.answering.salvage import LONGEST, salvaged, storable
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
-from rag_app.retrieval.text import tokens
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Draft:
     """What a synthesizer wrote, before its citations are checked. `text` is empty where it found nothing to say.
 
     `cut_off`: it had to stop before the end, for its limit of tokens or a filter of the model's. `extracted`: the reply
-    it was in is broken (salvage.py).
+    it was in is broken (salvage.py). `failures` are those of a model that was asked before this one.
     """
 
     text: str
@@ -71,6 +72,12 @@ class Draft:
     usage: Usage | None = None
     cut_off: bool = False
     extracted: bool = False
+    failures: tuple[ModelFailed, ...] = ()
+
+
+_LONGEST_ERROR = 300
+STREAM_LASTS = 5
+"""Times `timeout_s` that a stream may last as a whole, where none of its words takes that long."""
 
 
 class Chats(Protocol):
@@ -146,12 +153,15 @@ class ChatModel:
         # A task that is cancelled while it waits for the next word closes it.
         async def listen() -> None:
             try:
-                async with asyncio.timeout(self._settings.timeout_s):
+                clock = asyncio.get_running_loop().time
+                latest = clock() + STREAM_LASTS * self._settings.timeout_s
+                async with asyncio.timeout(self._settings.timeout_s) as patience:
                     replies: Any = await self._llm.astream_chat(
                         messages, stream_options={"include_usage": True}, **options
                     )
                     async for reply in replies:
                         heard.put_nowait(reply)
+                        patience.reschedule(min(clock() + self._settings.timeout_s, latest))
             finally:
                 heard.put_nowait(None)
 
@@ -190,9 +200,16 @@ class ChatModel:
         if not again or attempt >= self._settings.retries:
             if isinstance(error, ModelFailed):
                 raise error
-            raise kind(f"{self.name}: {error!r}") from error
+            raise kind(f"{self.name}: {self._told(error)}") from error
         unavailable = _status(error) == 503
         await asyncio.sleep(self._settings.unavailable_wait_s if unavailable else self._settings.backoff_s * 2**attempt)
+
+    def _told(self, error: Exception) -> str:
+        """What an SDK says: a server may have echoed the key, and the prompt."""
+        said = repr(error)
+        if self._settings.api_key:
+            said = said.replace(self._settings.api_key, "[key]")
+        return said if len(said) <= _LONGEST_ERROR else f"{said[:_LONGEST_ERROR]}..."
 
 
 class WithFallback:
@@ -216,7 +233,8 @@ class WithFallback:
             failed = error
         self._log(failed)
         try:
-            return await self._second.chat(messages, max_tokens=max_tokens, temperature=temperature)
+            draft = await self._second.chat(messages, max_tokens=max_tokens, temperature=temperature)
+            return replace(draft, failures=(failed,))
         except ModelFailed as error:
             raise self._both(failed, error) from failed.__cause__
 
@@ -242,7 +260,7 @@ class WithFallback:
             ) as pieces:
                 async for piece in pieces:
                     begun = True
-                    yield piece
+                    yield replace(piece, failures=(failed,)) if isinstance(piece, Draft) else piece
         except ModelFailed as error:
             if begun:
                 raise
@@ -266,7 +284,7 @@ class WithFallback:
 def estimated(messages_text: str, text: str) -> Usage:
     """What a generation took whose usage nobody told, as when it was abandoned: an estimate, with the bundled
     tokenizer, which is not the model's."""
-    return Usage(len(tokens(messages_text)), len(tokens(text)))
+    return Usage(count_tokens(messages_text), count_tokens(text))
 
 
 def _meaning(error: Exception) -> tuple[type[ModelFailed], bool]:

@@ -139,7 +139,7 @@ class Answer:
 
     Where a capability copes with failures (`Capability.failure_text`), `failures` are those of its parts, and
     `complete` is False where a model fell silent in the middle: the text is what it had said by then. `seconds` is how
-    long each stage took: "retrieval", "generation".
+    long each stage took: "retrieval", "generation". `asked` is the model that wrote, also where that was refused.
     """
 
     text: str
@@ -156,6 +156,7 @@ class Answer:
     failures: tuple[RagError, ...] = ()
     complete: bool = True
     seconds: Mapping[str, float] = field(default_factory=dict)
+    asked: str | None = None
 
     @property
     def refused(self) -> bool:

@@ -113,7 +113,8 @@ class Move(Filling):
             if source.id not in held:
                 reason = "does not stand in the other store as it is now: ingest it again"
             elif len(found) != held[source.id].chunks:
-                reason = f"has {len(found)} chunks in the other store, not {held[source.id].chunks}: ingest it again"
+                known = held[source.id].chunks
+                reason = f"has {len(found)} chunks in the other store, not {known}: delete it, then ingest it again"
             else:
                 work.append((source, found))
                 continue

@@ -441,7 +441,7 @@ async def test_a_source_that_is_not_whole_where_it_comes_from_is_named_and_nothi
         reasons = {each.source.external_id: each.reason for each in moved.built.failed}
         assert reasons == {
             "doc-000.md": "does not stand in the other store as it is now: ingest it again",
-            "doc-001.md": "has 0 chunks in the other store, not 1: ingest it again",
+            "doc-001.md": "has 0 chunks in the other store, not 1: delete it, then ingest it again",
         }
         assert (moved.generation.state, moved.lacking, moved.compared) == ("building", 2, [])
         assert await application.generations.active(INDEX, second) is None

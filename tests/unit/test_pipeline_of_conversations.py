@@ -89,7 +89,7 @@ ORDERED = (
     [
         ("market_brief", ["rich", "poor", "mine", "my alert", "trend", "alert", "rule", "far"]),
         ("competitor_intel", ["mine", "my alert", "rich", "poor", "trend", "alert", "rule", "far"]),
-        ("keyword_explanation", ["rich", "trend", "poor", "rule", "alert", "mine", "my alert", "far"]),
+        ("keyword_explanation", ["rich", "far", "trend", "poor", "rule", "alert", "mine", "my alert"]),
         ("alert_explanation", ["my alert", "alert", "rule", "mine", "trend", "poor", "rich", "far"]),
         ("general_chat", ["mine", "my alert", "trend", "poor", "rich", "alert", "rule", "far"]),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.answering.capabilities import Capability, capability_named
+from rag_app.answering.capabilities import SEARCH_FAILED, Capability, capability_named
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.extractive import SUMMARY_LENGTH, ExtractiveSynthesizer, summary
@@ -130,7 +130,7 @@ async def test_only_failures_are_coped_with() -> None:
 async def test_retrieval_that_fails_finds_nothing(error: RagError) -> None:
     says = Speaks("Never said [Source 1].")
     for answer in (await both(BRIEF, Broken(error), says))[:2]:
-        assert (answer.text, answer.refusal, answer.hits) == (BRIEF.refusal, Refusal.NOTHING_FOUND, ())
+        assert (answer.text, answer.refusal, answer.hits) == (SEARCH_FAILED, Refusal.NOTHING_FOUND, ())
         assert answer.failures == (error,)
     assert says.shown == []
     for answer in (await both(CHAT, Broken(error), Speaks("Sell ", "what sells. ", "Always.")))[:2]:

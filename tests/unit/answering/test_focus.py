@@ -54,7 +54,7 @@ BRIEF, RIVALS = types("keyword", "trend"), types("listing", "shop", "keyword")
     [
         ("market_brief", Focus(), (BRIEF,), (RECENT,)),
         ("market_brief", Focus(marketplaces=("etsy",)), (BRIEF, market("etsy")), (RECENT,)),
-        ("market_brief", Focus(marketplaces=("x' OR 1=1", "Etsy")), (BRIEF, market("x' OR 1=1", "Etsy")), (RECENT,)),
+        ("market_brief", Focus(marketplaces=("x' OR 1=1", "Etsy")), (BRIEF, market("x' OR 1=1", "x' or 1=1", "Etsy", "etsy")), (RECENT,)),
         ("market_brief", Focus(since=JANUARY), (BRIEF, since(JANUARY)), ()),
         ("market_brief", Focus(until=MARCH), (BRIEF, until(MARCH)), ()),
         ("market_brief", Focus(since=JANUARY, until=MARCH), (BRIEF, since(JANUARY), until(MARCH)), ()),
