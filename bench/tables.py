@@ -121,7 +121,7 @@ async def connect(dsn: str) -> asyncpg.Connection:
 class ByHand:
     """Dense search by hand: each way on a connection of its own, prepared for one tenant at a time."""
 
-    ways = ("exact", "signs 400", "signs 800", "HNSW ef 100", "HNSW ef 400")
+    ways = ("exact", "signs 400", "signs 800", "HNSW ef 100", "HNSW ef 800")
 
     def __init__(self, connections: dict[str, asyncpg.Connection]) -> None:
         self._connections = connections
@@ -131,7 +131,7 @@ class ByHand:
         connections = {way: await connect(dsn) for way in cls.ways}
         for way, mode, ef, most in (
             ("HNSW ef 100", "strict_order", 100, 20_000),
-            ("HNSW ef 400", "relaxed_order", 400, 100_000),
+            ("HNSW ef 800", "relaxed_order", 800, 100_000),
         ):
             await connections[way].execute(
                 f"SET hnsw.iterative_scan = {mode}; SET hnsw.ef_search = {ef}; SET hnsw.max_scan_tuples = {most}; "
@@ -147,7 +147,7 @@ class ByHand:
             "signs 400": _SIGNS.format(and_=and_, depth=400),
             "signs 800": _SIGNS.format(and_=and_, depth=800),
             "HNSW ef 100": _STRICT.format(and_=and_),
-            "HNSW ef 400": _RELAXED.format(and_=and_),
+            "HNSW ef 800": _RELAXED.format(and_=and_),
         }
         return {way: await self._prepare(self._connections[way], sql, organizations) for way, sql in statements.items()}
 

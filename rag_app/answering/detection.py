@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from rag_app.answering.dialogue import refers_back
 from rag_app.answering.models import Chats
 from rag_app.answering.prompts import Prompt
 from rag_app.domain.conversation import Message, Role
@@ -59,7 +60,6 @@ _VOCABULARY: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 """Tried in this order where the rules of the contract find nothing."""
-_REFERS = re.compile(r"\b(?:it|its|they|them|their|these|those|this one|that one|the same)\b", re.IGNORECASE)
 _NAME_TOKENS = 32
 _PLAIN = re.compile(r"[\s-]+")
 
@@ -83,7 +83,7 @@ def follow_up(text: str, history: Sequence[Message]) -> str | None:
     where nothing is referred to.
     """
     previous = next((each.capability for each in reversed(history) if each.role is Role.USER), None)
-    refers = text.rstrip().endswith("?") and _REFERS.search(text)
+    refers = text.rstrip().endswith("?") and refers_back(text)
     return previous if refers and contracted(text) == "general_chat" else None
 
 

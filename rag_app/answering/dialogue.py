@@ -1,5 +1,6 @@
 """What has been said before, as a prompt shows it and as a search takes it in."""
 
+import re
 from collections.abc import Sequence
 
 from rag_app.answering.context import count_tokens, neutralise
@@ -11,6 +12,8 @@ from rag_app.domain.errors import ModelFailed
 _SPEAKERS = {Role.USER: "User", Role.ASSISTANT: "Assistant"}
 _WORTH_CUTTING = 24  # tokens: less of an older message than this says nothing
 _PREVIOUS = 400  # characters
+_FOLLOW_UPS = 3
+_REFERS = re.compile(r"\b(?:it|its|they|them|their|these|those|this one|that one|the same)\b", re.IGNORECASE)
 _QUERY = 400  # characters of a rewritten query; a model was asked for 40 words
 _QUERY_TOKENS = 160
 _CUT = " …"
@@ -40,10 +43,25 @@ def history_text(messages: Sequence[Message], max_tokens: int) -> str:
 
 
 def searched_text(text: str, history: Sequence[Message]) -> str:
-    """What to search for: the user's previous message, and the present one whole. A follow-up by itself names nothing."""
-    previous = next((each.text for each in reversed(history) if each.role is Role.USER), "")
-    previous = _beginning(" ".join(neutralise(previous).split()), _PREVIOUS)
+    """What to search for: the user's previous message, and the present one whole. A follow-up by itself names nothing.
+
+    Where the previous one is a follow-up, too, the one before it comes along, and so on.
+    """
+    said: list[str] = []
+    for message in reversed(history):
+        if message.role is Role.USER and len(said) < _FOLLOW_UPS and (not said or refers_back(said[0])):
+            said.insert(0, message.text)
+    previous = _beginning(" ".join(neutralise(" ".join(said)).split()), _PREVIOUS)
     return f"{previous}\n{text}" if previous and previous != text.strip() else text
+
+
+def refers_back(text: str) -> bool:
+    """Whether a text may speak of what was said before it.
+
+    >>> refers_back("And how did it change?"), refers_back("Which ring sells best?")
+    (True, False)
+    """
+    return _REFERS.search(text) is not None
 
 
 async def rewritten(

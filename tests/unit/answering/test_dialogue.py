@@ -173,6 +173,14 @@ def test_one_previous_message_of_the_user_joins_the_search(history: list[str], s
     assert searched_text("And on Amazon?", said(*history)) == searched
 
 
+def test_a_follow_up_of_a_follow_up_goes_back_to_what_was_named() -> None:
+    history = said("Which term sells lamps?", "x", "What of “velvet ring box”?", "58", "And how did it change?", "Up.")
+    found = searched_text("Which of our listings sells it?", history)
+    assert found == "What of “velvet ring box”? And how did it change?\nWhich of our listings sells it?"
+    endless = said(*["And it?", "x"] * 9)
+    assert searched_text("So?", endless) == "And it? And it? And it?\nSo?"
+
+
 def test_the_previous_message_is_bounded_and_the_present_one_is_not() -> None:
     present = "present " * 500
     found = searched_text(present, said("previous " * 400, "x"))
