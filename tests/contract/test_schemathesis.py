@@ -58,7 +58,7 @@ def test_schemathesis_finds_nothing(running: tuple[httpx.Client, dict[str, str]]
     command = [
         str(Path(sys.executable).with_name("schemathesis")), "run", f"{client.base_url}/openapi.json",
         "--checks=all", f"--max-examples={EXAMPLES}", "--continue-on-failure", "--suppress-health-check=all",
-        "--warnings=off", "--generation-deterministic", "--workers=2", "--no-color",
+        "--warnings=off", "--request-timeout=60", "--generation-deterministic", "--workers=2", "--no-color",
     ]  # fmt: skip
     environment = {
         **os.environ,

@@ -91,12 +91,16 @@ def test_demo_survives_being_killed(folder: Path, taken_port: int) -> None:
         assert sum(int(chunks) for _, _, chunks in added) <= 600
         assert_asked(said)
 
-        search, answer, owner = re.findall(r"^curl .+\\\n  -d .+$", said, re.MULTILINE)
+        search, answer, message, owner = re.findall(r"^curl .+\\\n  -d .+$", said, re.MULTILINE)
         found = sent(search)
         assert found.status_code == 200 and {hit["source_type"] for hit in found.json()["results"]} == {"transcript"}
         replied = sent(answer)
         assert replied.status_code == 200 and replied.json()["citations"]
         assert replied.url.port != taken_port
+        talked = sent(message)
+        assert (
+            talked.status_code == 200 and talked.json()["sources"] and not talked.json()["flags"]["fallbackToGeneric"]
+        )
         assert "Authorization" not in owner
         anybody = sent(owner)
         assert anybody.status_code == 200 and anybody.json()["has_sufficient_evidence"]
