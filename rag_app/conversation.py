@@ -20,8 +20,10 @@ from uuid import uuid4
 from llama_index.core.llms import ChatMessage
 
 from rag_app.answering.capabilities import capability_named
+from rag_app.answering.context import count_tokens
 from rag_app.answering.detection import DESCRIPTIONS, classify, detect, follow_up
 from rag_app.answering.dialogue import history_text, rewritten, searched_text
+from rag_app.answering.extractive import MODEL as EXTRACTIVE
 from rag_app.answering.focus import question_for
 from rag_app.answering.models import ChatModel, Chats, Draft, WithFallback, estimated
 from rag_app.answering.prompts import Prompt
@@ -47,12 +49,11 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import Principal, Scope
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.text import tokens
 
 log = logging.getLogger(__name__)
 
 INDEX = "marketplace"
-EXTRACTIVE, GENERAL = "extractive", "general_chat"
+GENERAL = "general_chat"
 MAX_TOKENS, TEMPERATURE = 1024, 0.7
 """Of an answer, where neither the message nor a version of a prompt says."""
 HISTORY = 10
@@ -321,7 +322,7 @@ class Turn:
             if said.text:
                 await self._end(self._conversations.keep(self, self._interrupted(said, hits)))
             else:
-                context = len(tokens("\n".join(hit.text for hit in hits))) if found else None
+                context = count_tokens("\n".join(hit.text for hit in hits)) if found else None
                 await self._end(self._give_back(error, context))
             raise
 
@@ -359,7 +360,7 @@ class Turn:
         """
         model, usage = self._conversations.model_name(self.capability), Usage(0, 0)
         if context is not None and model != EXTRACTIVE and not isinstance(error, Exception):
-            usage = Usage(len(tokens(self._read(()))) + context, 0)
+            usage = Usage(count_tokens(self._read(())) + context, 0)
         self.tally.add(model, usage)
         took = None
         if self.tally.usage != Usage(0, 0):
@@ -371,8 +372,8 @@ class Turn:
         """What a client saw who left before the end. A model is paid for it, and counts its tokens at the end only."""
         model = self._conversations.model_name(self.capability)
         answer = Answer(said.text, Confidence.MEDIUM, model, datetime.now(UTC), hits, said.citations, complete=False)
-        flags = replace(self._outcome(answer).flags, fallback_to_generic=False)
-        return replace(self._outcome(answer), flags=flags, charged=True)
+        outcome = self._outcome(answer)
+        return replace(outcome, flags=replace(outcome.flags, fallback_to_generic=False), charged=True)
 
     def _outcome(self, answer: Answer) -> Outcome:
         sources = sources_of(answer, self._index)
