@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0006"
+REVISION = "0007"
 """The migration that these models describe: a server refuses a database at another one."""
 
 
@@ -100,6 +100,7 @@ class UserRow(Base):
     subject: Mapped[str | None] = mapped_column(unique=True)
     plan_code: Mapped[str] = mapped_column(ForeignKey(PlanRow.plan_code), server_default=text("'free'"))
     role: Mapped[str] = mapped_column(server_default=text("'user'"))
+    training_opt_in_at: Mapped[datetime | None]
 
 
 class MembershipRow(Base):
@@ -259,7 +260,8 @@ class JudgmentRow(Base):
     """A passage that answers a query, by the judgment of an organization: of a source of its own, or of a public one.
 
     Characters `start` to `end` of the source's content, which were `text` then; all of it where they are null.
-    Chunks come and go with each build, so none is named here.
+    Chunks come and go with each build, so none is named here. `feedback_id`: the feedback that says so, and takes its
+    judgment along when it goes.
     """
 
     __tablename__ = "judgments"
@@ -281,6 +283,7 @@ class JudgmentRow(Base):
     text_: Mapped[str | None] = mapped_column("text")
     grade: Mapped[int] = mapped_column(server_default=text("1"))
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    feedback_id: Mapped[UUID | None] = mapped_column(ForeignKey("rag_feedback.id", ondelete="CASCADE"), index=True)
 
 
 class ThreadRow(Base):
@@ -309,6 +312,7 @@ class MessageRow(Base):
         CheckConstraint("role IN ('user', 'assistant')", name="role"),
         Index("rag_messages_thread_id_idx", "thread_id", "created_at", "id"),
         Index("rag_messages_role_idx", "role"),
+        Index(None, "created_at"),
         Index("rag_messages_training_idx", "training_eligible", postgresql_where=text("training_eligible")),
         Index("rag_messages_deleted_idx", "deleted_at", postgresql_where=text("deleted_at IS NULL")),
     )
@@ -326,6 +330,58 @@ class MessageRow(Base):
     flags: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
     training_eligible: Mapped[bool] = mapped_column(server_default=text("false"))
     deleted_at: Mapped[datetime | None]
+
+
+class FeedbackRow(Base):
+    """What a user thinks of an answer; of one, one. `expected_source_id`: what should have been among its sources."""
+
+    __tablename__ = "rag_feedback"
+    __table_args__ = (
+        UniqueConstraint("message_id", "user_id"),
+        CheckConstraint("rating IN ('positive', 'negative', 'neutral')", name="rating"),
+        Index("rag_feedback_user_id_idx", "user_id", text("created_at DESC")),
+        Index("rag_feedback_rating_idx", "rating"),
+        Index(None, "created_at"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    rating: Mapped[str]
+    feedback_text: Mapped[str | None]
+    expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class TrainingRequestRow(Base):
+    """What a model was asked, of a user who consents to training: `prompt` is a list of messages (role, content),
+    `context` the passages it was shown, with their sources. `message_id` is the answer's."""
+
+    __tablename__ = "lexybrain_requests"
+    __table_args__ = (UniqueConstraint("message_id"), Index(None, "user_id", "created_at"))
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    capability: Mapped[str]
+    prompt: Mapped[list[dict[str, Any]]]
+    context: Mapped[list[dict[str, Any]]]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class TrainingResponseRow(Base):
+    """What it answered."""
+
+    __tablename__ = "lexybrain_responses"
+    __table_args__ = (UniqueConstraint("request_id"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    request_id: Mapped[UUID] = mapped_column(ForeignKey(TrainingRequestRow.id, ondelete="CASCADE"))
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), index=True)
+    model_id: Mapped[str]
+    content: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 
 class UsageCounterRow(Base):

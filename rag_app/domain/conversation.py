@@ -91,6 +91,21 @@ class Flags:
     interrupted: bool = False
 
 
+class Rating(StrEnum):
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+    NEUTRAL = "neutral"
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a user thinks of an answer. `expected_source`: what should have been among its sources, and was not."""
+
+    rating: Rating
+    comment: str | None = None
+    expected_source: UUID | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message of a thread. From `model` on: of the assistant's alone."""
@@ -158,13 +173,17 @@ class PromptConfig:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a user may do. `messages` a month, -1 without limit; `enabled`: the plan has conversations at all."""
+    """What a user may do. `messages` a month, -1 without limit; `enabled`: the plan has conversations at all.
+
+    `training`: the user lets their answers be collected to train models with.
+    """
 
     user: UUID
     plan: str
     messages: int
     enabled: bool
     administrator: bool
+    training: bool = False
 
 
 @dataclass(frozen=True, slots=True)
