@@ -9,7 +9,7 @@ export UV_NATIVE_TLS := 1
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := .venv/bin
 
-.PHONY: help demo test soak quality bench lint types check docs wheel clean
+.PHONY: help demo test soak fuzz quality bench lint types check docs wheel clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -20,7 +20,10 @@ demo: .venv/.synced ## load the sample corpora, ask them questions, serve (CHECK
 test: .venv/.synced ## run all tests, on a real PostgreSQL and both vector stores
 	$(RUN)/pytest $(PYTEST_ARGS)
 
-soak: .venv/.synced ## long tests: 2,000 examples of each operation against its OpenAPI description
+soak: .venv/.synced ## 4 workers and 64 clients for 5 minutes, PostgreSQL away in the middle (SOAK_SECONDS, SOAK_CLIENTS)
+	@$(RUN)/python -m tests.soak
+
+fuzz: .venv/.synced ## long tests: 2,000 examples of each operation against its OpenAPI description
 	SCHEMATHESIS_EXAMPLES=2000 $(RUN)/pytest -n 0 -s tests/contract/test_schemathesis.py
 
 quality: .venv/.synced ## retrieval quality on the collections in EVAL=folder (long)

@@ -29,7 +29,7 @@ _REPEATED = 64
 """Questions that are asked again and again where the embedding is cached."""
 _A_MINUTE = 50
 """Requests of one user in the whole run: fewer than the 60 that each may send a minute."""
-_SECONDS_TO_START = 60
+_SECONDS_TO_START = 240
 
 
 @dataclass(slots=True)

@@ -1,13 +1,14 @@
 """The only place where the parts are put together."""
 
+import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -19,6 +20,7 @@ from rag_app.answering.roles import load_configs
 from rag_app.chosen_models import ChosenModels
 from rag_app.conversation import INDEX as CONVERSATIONS
 from rag_app.conversation import Conversations, Options
+from rag_app.db.feedback import FeedbackLedger
 from rag_app.db.generations import Generation, Generations
 from rag_app.db.keys import Keys
 from rag_app.db.limits import Leases, RateLimiter
@@ -27,9 +29,12 @@ from rag_app.db.people import People
 from rag_app.db.private import private_postgres
 from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts, Plans
+from rag_app.db.reviews import Reviews
 from rag_app.db.session import Database, asyncpg_url
 from rag_app.db.sources import SourceLedger
+from rag_app.db.statistics import Statistics
 from rag_app.db.threads import Threads
+from rag_app.db.training import Training
 from rag_app.db.turns import Turns
 from rag_app.db.validations import Validations
 from rag_app.domain.errors import Misconfigured, RagError, StoreFailed
@@ -42,6 +47,7 @@ from rag_app.retrieval.embedding import build_embedder, embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
+from rag_app.telemetry import Telemetry, Wanted, configure_logging
 
 if TYPE_CHECKING:
     from litestar import Litestar
@@ -150,11 +156,23 @@ class Backends:
         """What the generation is stored in goes."""
         await self.of(generation.store).drop(self.owner(), generation.table_prefix)
 
+    def reaches(self, store: str, specs: Iterable[IndexSpec]) -> bool:
+        """Whether this process is configured for a store, be it that no index answers from it any more."""
+        chosen, home = self._settings.store, self._settings.database.home
+        if store == "postgres" or chosen.qdrant_url or chosen.qdrant_path or (home / "qdrant").exists():
+            return True
+        return any(self.kind(spec) == store for spec in specs)
+
     def owner(self) -> str:
         """The DSN of the role that owns the schema. Raises Misconfigured where this process does not know it."""
         if self._urls.owner is None:
             raise Misconfigured("set RAG_DATABASE_OWNER_URL: building an index needs the role that owns the schema")
         return asyncpg_url(self._urls.owner).render_as_string(hide_password=False)
+
+    def connections(self) -> tuple[int, int]:
+        """Of the pool for vectors in PostgreSQL: how many are in use, how many are open."""
+        backend: Any = self._opened.get("postgres")
+        return (0, 0) if backend is None else backend.connections()
 
     async def close(self) -> None:
         for backend in self._opened.values():
@@ -209,6 +227,10 @@ class Application:
     plans: Plans = field(init=False)
     prompts: PromptConfigs = field(init=False)
     threads: Threads = field(init=False)
+    statistics: Statistics = field(init=False)
+    reviews: Reviews = field(init=False)
+    feedback: FeedbackLedger = field(init=False)
+    training: Training = field(init=False)
     conversations: Conversations = field(init=False)
 
     def __post_init__(self) -> None:
@@ -225,6 +247,9 @@ class Application:
         self.accounts, self.plans = Accounts(self.database), Plans(self.database)
         self.prompts = PromptConfigs(self.database, check_prompt)
         self.threads = Threads(self.database, self.ledger)
+        self.statistics, self.reviews = Statistics(self.database), Reviews(self.database)
+        self.feedback = FeedbackLedger(self.database, self.ledger, CONVERSATIONS)
+        self.training = Training(self.database, self.accounts)
         self.conversations = self._conversations()
 
     def _conversations(self) -> Conversations:
@@ -238,6 +263,7 @@ class Application:
             prompts=self.prompts,
             ledger=self.ledger,
             models=self.models,
+            training=self.training,
             options=Options(
                 chosen.enabled, chosen.detection == "model", chosen.rewrite, history_tokens=chosen.history_tokens
             ),
@@ -380,22 +406,33 @@ def create_app() -> "Litestar":
     from litestar import Litestar
 
     from rag_app.api.collaborators import Collaborators
+    from rag_app.api.exchange import RequestIds
+    from rag_app.api.metrics import metrics
     from rag_app.api.server import api
     from rag_app.catalogue import Catalogue
 
     settings = Settings()
-    configure_logging(settings)
+    wanted = telemetry_wanted(settings)
+    configure_logging(wanted, RequestIds())
+    telemetry = Telemetry(wanted)
     resources = ExitStack()
     application = Application(settings, resources.enter_context(database_urls(settings)))
+
+    pools = {"database": application.database.connections, "vectors": application.backends.connections}
+    counted = telemetry.measure(application.models.cost_cents, pools)
+    token = settings.telemetry.metrics_token
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
         with resources:
+            watching = asyncio.create_task(telemetry.watch())
             try:
                 await application.start()
                 yield
             finally:
+                watching.cancel()
                 await application.close()
+                await asyncio.to_thread(telemetry.stop)
 
     return api(
         Collaborators(
@@ -408,11 +445,17 @@ def create_app() -> "Litestar":
             validations=application.validations,
             conversations=application.conversations,
             threads=application.threads,
+            consents=application.training,
+            statistics=application.statistics,
+            reviews=application.reviews,
+            prompts=application.prompts,
+            feedback=application.feedback,
             readiness=application.readiness,
         ),
         entrance(settings),
         version=version("rag-app"),
         lifespan=[lifespan],
+        metrics=metrics(counted.scrape, token.get_secret_value() if token else None) if counted else None,
     )
 
 
@@ -442,16 +485,19 @@ def public_keys(settings: Settings) -> "PublicKeys | None":
     return None
 
 
-def configure_logging(settings: Settings) -> None:
-    """One line an event, on stderr, with the request it belongs to."""
-    from rag_app.api.exchange import RequestIds
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"))
-    handler.addFilter(RequestIds())
-    logging.basicConfig(level=settings.api.log_level.upper(), handlers=[handler])
-    for name in ("httpx", "httpcore", "openai"):  # at "debug" they log whole requests: questions and sources
-        logging.getLogger(name).setLevel(logging.WARNING)
+def telemetry_wanted(settings: Settings) -> Wanted:
+    """What the settings ask for. Raises Misconfigured where a package for it is missing."""
+    chosen = settings.telemetry
+    wanted = Wanted(
+        level=settings.api.log_level.upper(),
+        form=chosen.log_format,
+        metrics=chosen.metrics,
+        traces=chosen.traces,
+        sentry_dsn=chosen.sentry_dsn.get_secret_value() if chosen.sentry_dsn else None,
+        version=version("rag-app"),
+    )
+    wanted.check()
+    return wanted
 
 
 def _indexes(settings: Settings) -> dict[str, IndexSpec]:

@@ -21,6 +21,7 @@ users = typer.Typer(help="Users: the plan of each, and what they have used of it
 plans = typer.Typer(help="Plans: messages a month, and whether there are conversations at all.")
 keys = typer.Typer(help="API keys: each belongs to an organization.")
 prompts = typer.Typer(help="Versions of what models are told in conversations, and which are in use.")
+training = typer.Typer(help="Answers that were collected to train models with, of users who consent.")
 app.add_typer(db, name="db")
 app.add_typer(sources, name="sources")
 app.add_typer(indexes, name="indexes")
@@ -29,6 +30,7 @@ app.add_typer(users, name="users")
 app.add_typer(plans, name="plans")
 app.add_typer(keys, name="keys")
 app.add_typer(prompts, name="prompts")
+app.add_typer(training, name="training")
 
 Index = Annotated[str, typer.Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
 Org = Annotated[str, typer.Option("--org", "-o", metavar="O", help="organization: slug or id")]
@@ -364,6 +366,58 @@ def users_set_role(
     print(commands.set_role(user, role))
 
 
+Output = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE", help="instead of stdout; only its owner may read it")
+]
+
+
+@users.command("export")
+def users_export(user: Annotated[str, typer.Argument(help="name or id")], output: Output = None) -> None:
+    """Print all that is kept about a user, as JSON.
+
+    What they said and were told, what was counted, and what is written down about them.
+    """
+    from rag_app import personal
+
+    personal.export_user(user, output)
+
+
+@users.command("erase")
+def users_erase(
+    user: Annotated[str, typer.Argument(help="name or id")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Delete a user with all that is kept about them. It does not come back.
+
+    Sources that only they see go, out of every index; what they share stays, and belongs to nobody. docs/privacy.md
+    says what remains. Safe to repeat: the same command goes on where it was. Exit status 2 if something is left to be
+    done in a store that is not configured here.
+    """
+    from rag_app import personal
+
+    if not yes and not _agreed(f"Erase {user} with all conversations and private sources?"):
+        _fail("nothing is erased", 1)
+    if not personal.erase_user(user):
+        raise typer.Exit(2)
+
+
+@training.command("export")
+def training_export(
+    output: Output = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DATE", help="only what was collected from then on: 2026-01-31")
+    ] = None,
+    capability: Annotated[str | None, typer.Option(metavar="C", help="only of this capability")] = None,
+) -> None:
+    """Examples as JSON lines, in the format that fine-tuning tools read.
+
+    Only of users who consent now, and only of what they may still see. Nobody is named.
+    """
+    from rag_app import personal
+
+    personal.export_training(output, since, capability)
+
+
 @plans.command("list")
 def plans_list(as_json: Json = False) -> None:
     """All plans: messages a month, and whether they have conversations."""
@@ -511,12 +565,13 @@ def evaluate(
     index: Index, org: Org,
     queries: Annotated[Path | None, typer.Option(metavar="F", help="JSONL with `id` and `text`; the index's own judgments otherwise")] = None,
     qrels: Annotated[Path | None, typer.Option(metavar="F", help="TREC judgments: query 0 external-id grade")] = None,
+    recorded: Annotated[bool, typer.Option("--recorded", help="what the organization judged: by /validate, and by feedback")] = False,
     mode: Mode = "hybrid", as_json: Json = False,
 ) -> None:  # fmt: skip
     """Measure retrieval: nDCG@10, P@k, R@k, MRR, hit rate."""
     from rag_app import commands
 
-    commands.evaluate(index, org, queries, qrels, mode, as_json)
+    commands.evaluate(index, org, queries, qrels, recorded, mode, as_json)
 
 
 @app.command()
@@ -555,6 +610,13 @@ def main() -> None:
             raise
         _fail(f"{type(error).__name__}: {error} (a defect: please report it; RAG_LOG_LEVEL=debug shows more)", 1)
     sys.exit(status)
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:  # nobody is there to answer
+        return False
 
 
 def _fail(problem: str, status: int) -> NoReturn:

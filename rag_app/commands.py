@@ -624,15 +624,17 @@ def _store(application: Application, spec: IndexSpec) -> str:
 
 
 def evaluate(
-    index: str, org: str, queries: Path | None, qrels: Path | None, mode: str, as_json: bool
+    index: str, org: str, queries: Path | None, qrels: Path | None, recorded: bool, mode: str, as_json: bool
 ) -> None:  # fmt: skip
     """Ask every judged question of an organization, as the user and on the site it is judged for, and score what comes."""
-    from rag_app.evaluation.judgments import Query, read_judgments, read_trec
+    from rag_app.evaluation.judgments import Query, judgments_of, read_judgments, read_trec
     from rag_app.evaluation.report import make_report, report_json, report_text
     from rag_app.evaluation.run import run_retrieval, source_names
 
     if (queries is None) != (qrels is None):
         raise InvalidInput("", queries, "--queries and --qrels go together: give both, or none of them")
+    if recorded and queries is not None:
+        raise InvalidInput("", queries, "--recorded asks what was judged: give no --queries with it")
     question_of("any", 1, mode, [])
 
     async def work(application: Application) -> "Report":
@@ -640,6 +642,9 @@ def evaluate(
         organization = await application.people.organization(org)
         if queries is not None and qrels is not None:
             judgments = read_trec(queries, qrels)
+        elif recorded:
+            member = await application.people.member_of(org)
+            judgments = judgments_of(await application.validations.recorded(member, spec.name))
         else:
             judgments = _of(
                 organization.slug, read_judgments(resource_folder("indexes") / spec.name / "judgments.jsonl")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Protocol
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from llama_index.core.llms import ChatMessage
 
@@ -29,10 +29,12 @@ from rag_app.answering.models import ChatModel, Chats, Draft, WithFallback, esti
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.replies import flags_of, mentioned, retrieved, sources_of
 from rag_app.answering.roles import Constraints, choose, constraints_of
+from rag_app.answering.training import lesson
 from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts
 from rag_app.db.sources import SourceLedger
 from rag_app.db.threads import Threads
+from rag_app.db.training import Training
 from rag_app.db.turns import Turns
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Instructions, Question, Refusal, Usage
 from rag_app.domain.conversation import Begun, Message, Outcome, PromptConfig, Reply, RetrievedSource, Said
@@ -42,11 +44,14 @@ from rag_app.domain.errors import (
     Forbidden,
     InvalidInput,
     Misconfigured,
+    ModelFailed,
     NotFound,
     RagError,
     StoreFailed,
 )
 from rag_app.domain.scope import Principal, Scope
+from rag_app.domain.training import Lesson
+from rag_app.observing import Stage, identify, named
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
 
@@ -84,12 +89,16 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What a turn will be answered with. `prompts` are the versions, by type; `tally` is what this much has cost."""
+    """What a turn will be answered with. `prompts` are the versions, by type; `tally` is what this much has cost.
+
+    `told` are the ids of the messages that a model may be shown: the history, and the present one.
+    """
 
     capability: str
     question: Question
     prompts: Mapping[str, str]
     tally: "Tally"
+    told: tuple[UUID, ...]
 
 
 class Tally:
@@ -129,11 +138,11 @@ class Conversations:
 
     def __init__(
         self, *, pipeline: Pipeline, index: IndexSpec | None, accounts: Accounts, turns: Turns, threads: Threads,
-        prompts: PromptConfigs, ledger: SourceLedger, models: Models, options: Options,
+        prompts: PromptConfigs, ledger: SourceLedger, models: Models, training: Training, options: Options,
     ) -> None:  # fmt: skip
         self._pipeline, self._index, self._models, self._options = pipeline, index, models, options
         self._accounts, self._turns, self._threads = accounts, turns, threads
-        self._prompts, self._ledger = prompts, ledger
+        self._prompts, self._ledger, self._training = prompts, ledger, training
         if options.detect_by_model and models.model(GENERAL) is None:
             raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model needs a model: docs/models.md")
         self._ending: set[asyncio.Task[Any]] = set()
@@ -154,16 +163,21 @@ class Conversations:
             raise NotFound("capability", said.capability, DESCRIPTIONS)
         started = time.perf_counter()
         account = await self._accounts.of(principal)
+        identify(user=account.user)
         if said.plan is not None:
             if not account.administrator:
                 raise Forbidden("planCode: only an administrator may choose a plan")
             messages, enabled = await self._accounts.plan(said.plan)
             account = replace(account, plan=said.plan, messages=messages, enabled=enabled)
         scope = replace(principal.scope(), user=account.user)
-        begun = await self._begun(scope, self._turns.begin(scope, said, account))
+        with Stage("keeping"):
+            begun = await self._begun(scope, self._turns.begin(scope, said, account))
+        identify(thread=begun.thread.id)
         kept = time.perf_counter()
         try:
-            prepared = await self._prepare(scope, said, begun)
+            with Stage("preparing") as span:
+                prepared = await self._prepare(scope, said, begun)
+                span.set_attribute("rag.capability", prepared.capability)
             seconds = {"keeping": kept - started, "preparing": time.perf_counter() - kept}
             return Turn(self, self._index, scope, begun, prepared, seconds)
         except BaseException as error:
@@ -171,15 +185,19 @@ class Conversations:
             raise
 
     async def aclose(self) -> None:
-        """Wait for what is being kept."""
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        """Wait for what is being kept, and collected."""
+        while self._ending:
+            await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def whole(self, work: Coroutine[Any, Any, None]) -> None:
         """Do this to its end, also where whoever waits for it is cancelled in the meantime."""
+        await asyncio.shield(self._task(work))
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
-        await asyncio.shield(task)
+        return task
 
     async def _begun(self, scope: Scope, work: Coroutine[Any, Any, Begun]) -> Begun:
         """A client that leaves while its turn begins is not charged."""
@@ -199,14 +217,17 @@ class Conversations:
 
     async def _prepare(self, scope: Scope, said: Said, begun: Begun) -> _Prepared:
         thread = begun.thread
-        history = await self._threads.history(scope, thread.id, before=begun.message, limit=HISTORY)
+        with Stage("history"):
+            history = await self._threads.history(scope, thread.id, before=begun.message, limit=HISTORY)
         tally = Tally(self._models)
-        capability = said.capability or await self._detected(said.text, history, tally)
+        with Stage("detection"):
+            capability = said.capability or await self._detected(said.text, history, tally)
         chosen = capability_named(capability)
-        configs, kept = await self._prompts.active(), dict(thread.metadata.get("prompts", {}))
-        system, role = (choose(configs, kind, thread.id, kept.get(kind)) for kind in ("global", capability))
-        prompts = {each.type: each.name for each in (system, role) if each is not None}
-        await self._threads.settle_on(scope, thread.id, begun.message, capability, prompts)
+        with Stage("prompts"):
+            configs, kept = await self._prompts.active(), dict(thread.metadata.get("prompts", {}))
+            system, role = (choose(configs, kind, thread.id, kept.get(kind)) for kind in ("global", capability))
+            prompts = {each.type: each.name for each in (system, role) if each is not None}
+            await self._threads.settle_on(scope, thread.id, begun.message, capability, prompts)
         rules = [_rules(each) for each in (role, system) if each is not None]
         tokens = next((each.max_tokens for each in rules if each.max_tokens is not None), MAX_TOKENS)
         temperature = next((each.temperature for each in rules if each.temperature is not None), TEMPERATURE)
@@ -233,7 +254,7 @@ class Conversations:
             ),
             now=begun.thread.last_message_at,
         )
-        return _Prepared(capability, question, prompts, tally)
+        return _Prepared(capability, question, prompts, tally, (*(each.id for each in history), begun.message))
 
     async def _detected(self, text: str, history: Sequence[Message], tally: Tally) -> str:
         model = self._models.model(GENERAL) if self._options.detect_by_model else None
@@ -261,14 +282,29 @@ class Conversations:
         model = self._models.model(capability)
         return EXTRACTIVE if model is None else model.name
 
-    async def keep(self, turn: "Turn", outcome: Outcome) -> None:
-        """Write down what became of a turn. Where that fails, the user has the answer nevertheless, and is not charged."""
+    async def keep(self, turn: "Turn", outcome: Outcome, answer: Answer | None = None) -> None:
+        """Write down what became of a turn. Where that fails, the user has the answer nevertheless, and is not charged.
+
+        A whole `answer` is collected for training afterwards, if its user consents.
+        """
         turn.tally.add(outcome.model, outcome.usage)
         taken = replace(outcome, cost_cents=turn.tally.cents, usage=turn.tally.usage)
         try:
-            await self._turns.finish(turn.scope, turn.begun, taken)
+            with Stage("keeping_answer"):
+                kept = await self._turns.finish(turn.scope, turn.begun, taken)
         except Exception:
             log.exception("an answer was not kept: thread=%s message=%s", turn.thread, turn.message)
+        else:
+            if answer is not None and kept and outcome.teaches and turn.begun.account.training:
+                self._task(self._collect(turn, answer))  # the user does not wait for it
+        _record(turn, outcome)
+
+    async def _collect(self, turn: "Turn", answer: Answer) -> None:
+        try:
+            prompt = self._models.prompt(capability_named(turn.capability).prompt)
+            await self._training.collect(turn.scope, turn.lesson(prompt, answer))
+        except Exception as error:  # it is not the user's business
+            log.warning("an answer was not collected for training: message=%s %s", turn.message, named(error))
 
     async def give_back(self, scope: Scope, begun: Begun, error: BaseException, took: Outcome | None = None) -> None:
         """Nothing came of it; `took` is what it cost nevertheless.
@@ -279,7 +315,7 @@ class Conversations:
         try:
             await self._turns.give_back(scope, begun, failures, took)
         except StoreFailed as failed:
-            log.warning("a reservation could not be given back: %s", failed)
+            log.warning("a reservation could not be given back: %s", named(failed))
 
 
 class Turn:
@@ -292,16 +328,19 @@ class Turn:
         self.thread, self.message, self.capability = begun.thread.id, uuid4(), prepared.capability
         self.scope, self.begun, self.question, self.tally = scope, begun, prepared.question, prepared.tally
         self._conversations, self._index, self._prompts = conversations, index, prepared.prompts
-        self._seconds, self._answering, self._ended = seconds, time.perf_counter(), False
+        self._told_of, self._seconds = prepared.told, seconds
+        self._answering, self._ended = time.perf_counter(), False
 
     async def answer(self) -> Reply:
         """Raises ModelFailed where nothing can be said; nothing is charged then."""
         try:
             answer = await self._conversations.answer(self)
         except BaseException as error:  # the client has left, perhaps
+            self._told(error)
             await self._end(self._give_back(error, capability_named(self.capability).max_context_tokens))
             raise
-        await self._end(self._conversations.keep(self, self._outcome(answer)))
+        self._told(*_lasting(answer))
+        await self._end(self._conversations.keep(self, self._outcome(answer), answer))
         return self.reply(answer)
 
     async def stream(self) -> AsyncGenerator[Event, None]:
@@ -316,15 +355,21 @@ class Turn:
                         case Delta():
                             said = Delta(said.text + event.text, event.citations)
                         case Answer():
-                            await self._end(self._conversations.keep(self, self._outcome(event)))
+                            self._told(*_lasting(event))
+                            await self._end(self._conversations.keep(self, self._outcome(event), event))
                     yield event
         except BaseException as error:
+            self._told(error)
             if said.text:
                 await self._end(self._conversations.keep(self, self._interrupted(said, hits)))
             else:
                 context = count_tokens("\n".join(hit.text for hit in hits)) if found else None
                 await self._end(self._give_back(error, context))
             raise
+
+    def lesson(self, prompt: Prompt, answer: Answer) -> Lesson:
+        """What there is to learn from the answer, for a model that is told this prompt."""
+        return lesson(prompt, self.capability, self.message, self._told_of, self.question, answer, self._index)
 
     def sources(self, hits: Sequence[Hit]) -> tuple[RetrievedSource, ...]:
         """Those of the hits, before it is known which of them are cited."""
@@ -345,6 +390,23 @@ class Turn:
             outcome.latency_ms,
             outcome.flags,
         )
+
+    def _told(self, *errors: BaseException) -> None:
+        """To the log: a model has failed, and the user noticed."""
+        for error in errors:
+            if isinstance(error, ModelFailed):
+                log.error(
+                    "RAG generation failed",
+                    exc_info=error,
+                    extra={
+                        "type": "rag_generation_error",
+                        "user_id": str(self.scope.user),
+                        "thread_id": str(self.thread),
+                        "message_id": str(self.message),
+                        "capability": self.capability,
+                        "error": named(error),
+                    },
+                )
 
     async def _end(self, work: Coroutine[Any, Any, None]) -> None:
         if self._ended:
@@ -404,17 +466,44 @@ class Turn:
                 "latencyMs": latency_ms,
                 "temperature": instructions.temperature,
                 "maxTokens": instructions.max_tokens,
+                "searched": self.question.searched or self.question.text,
                 "prompts": dict(self._prompts),
                 "stages": stages,
             },
             failures=tuple((type(error).__name__, str(error)) for error in answer.failures),
             charged=_worth_it(answer),
+            teaches=_worth_it(answer) and not answer.refused and answer.model not in (None, EXTRACTIVE),
         )
 
     def _read(self, hits: Sequence[Hit]) -> str:
         """About what a model was shown."""
         values = self.question.instructions.values
         return "\n".join([*values.values(), self.question.text, *(hit.text for hit in hits)])
+
+
+def _lasting(answer: Answer) -> Sequence[RagError]:
+    """Failures that the answer is the worse for: no other model has stepped in."""
+    return () if answer.complete and answer.refusal is not Refusal.FAILED else answer.failures
+
+
+def _record(turn: Turn, outcome: Outcome) -> None:
+    """One line a turn."""
+    usage, stages = outcome.usage, outcome.stages
+    log.info(
+        "RAG request completed",
+        extra={
+            "type": "rag_request_complete",
+            "user_id": str(turn.scope.user),
+            "thread_id": str(turn.thread),
+            "capability": outcome.capability,
+            "retrieval_count": len(outcome.sources),
+            "retrieval_latency_ms": stages.get("retrieval"),
+            "generation_latency_ms": stages.get("generation"),
+            "total_latency_ms": stages["total"],
+            "tokens_in": usage.input_tokens if usage else None,
+            "tokens_out": usage.output_tokens if usage else None,
+        },
+    )
 
 
 def _worth_it(answer: Answer) -> bool:

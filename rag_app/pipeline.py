@@ -15,12 +15,14 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import QueryBundle
 
+from rag_app import observing
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Event, Hit, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.observing import Stage
 from rag_app.retrieval.embedding import asking
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
@@ -66,9 +68,11 @@ class Pipeline:
         and StoreFailed.
         """
         retriever = await self.retriever(index, question, scope)
-        found = await retriever.aretrieve(QueryBundle(question.searched or question.text))
-        for postprocessor in [*_cut(question), *_limited(question), Best(top_k=question.top_k)]:
-            found = await postprocessor.apostprocess_nodes(found)
+        with Stage("retrieval", {"rag.index": index}) as span:
+            found = await retriever.aretrieve(QueryBundle(question.searched or question.text))
+            for postprocessor in [*_cut(question), *_limited(question), Best(top_k=question.top_k)]:
+                found = await postprocessor.apostprocess_nodes(found)
+            span.set_attribute("rag.hits", len(found))
         return to_hits(found)
 
     async def answer(self, capability: str, question: Question, scope: Scope) -> Answer:
@@ -78,10 +82,13 @@ class Pipeline:
         `failure_text` copes with most of what fails (see CapabilityEngine).
         """
         started = time.perf_counter()
-        engine = await self.engine(capability, question, scope)
-        answer = await engine.answer(question)
-        _record(capability, answer, started)
-        return answer
+        answer = None
+        try:
+            engine = await self.engine(capability, question, scope)
+            answer = await engine.answer(question)
+            return answer
+        finally:
+            _record(capability, answer, started)
 
     async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
         """`answer`, as it comes: Found, the text in Deltas, then the whole Answer.
@@ -181,6 +188,7 @@ def _best(capability: Capability, question: Question, scope: Scope) -> BaseNodeP
 def _record(capability: str, answer: Answer | None, started: float) -> None:
     """One line an exchange; without an answer where a stream failed or nobody listened to its end."""
     elapsed_ms = 1000 * (time.perf_counter() - started)
+    observing.meter.answered(capability, _outcome(answer))
     if answer is None:
         log.info("unanswered capability=%s ms=%d", capability, elapsed_ms)
         return
@@ -188,3 +196,11 @@ def _record(capability: str, answer: Answer | None, started: float) -> None:
         "answered capability=%s refused=%s confidence=%s citations=%d model=%s ms=%d",
         capability, answer.refused, answer.confidence, len(answer.citations), answer.model, elapsed_ms,
     )  # fmt: skip
+
+
+def _outcome(answer: Answer | None) -> str:
+    if answer is None:
+        return "none"
+    if answer.refusal is not None:
+        return answer.refusal.value
+    return "answered" if answer.complete else "partial"

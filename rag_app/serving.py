@@ -11,24 +11,17 @@ from multiprocessing import parent_process
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from rag_app.app import DatabaseUrls, create_app, database_urls, entrance, open_application
+from rag_app.app import DatabaseUrls, create_app, database_urls, entrance, open_application, telemetry_wanted
 from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.resources import resource_folder
 from rag_app.retrieval.index import load_indexes
 from rag_app.settings import Settings
+from rag_app.telemetry import counted_together, granian_logging
 
 if TYPE_CHECKING:
     from litestar import Litestar
 
 _SECONDS_TO_STOP = 10
-_LOG = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s granian [-] %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
-    "loggers": {"_granian": {"handlers": ["stderr"], "propagate": False}},
-}
-"""Granian's lines as ours are: on stderr, where they can be read together."""
 
 
 def serve(host: str | None = None, port: int | None = None, workers: int | None = None) -> None:
@@ -48,7 +41,11 @@ def serve_at(claim: socket.socket, workers: int) -> None:
 
     settings = Settings()
     host, port = claim.getsockname()[:2]
-    with database_urls(settings) as urls:
+    chosen = telemetry_wanted(settings)
+    with (
+        database_urls(settings) as urls,
+        counted_together(settings.database.home, chosen.metrics, workers),
+    ):
         asyncio.run(_prepare(settings, urls, workers))
         _hand_on(urls)
         url = http_url(host, port)
@@ -61,7 +58,7 @@ def serve_at(claim: socket.socket, workers: int) -> None:
             workers=workers,
             factory=True,
             log_level=settings.api.log_level,  # type: ignore[arg-type]
-            log_dictconfig=_LOG,
+            log_dictconfig=granian_logging(chosen.form, chosen.level),
             websockets=False,
             respawn_failed_workers=workers > 1,
         ).serve()

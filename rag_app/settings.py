@@ -277,6 +277,25 @@ class ApiSettings(_Settings):
     )
 
 
+class TelemetrySettings(_Settings):
+    """Logs, metrics, traces and errors, for operators: docs/telemetry.md. OpenTelemetry's own OTEL_ variables hold."""
+
+    log_format: Literal["text", "json"] = Field(
+        "text", alias="RAG_LOG_FORMAT", description="text, or json: one object a line"
+    )
+    metrics: bool = Field(False, alias="RAG_METRICS", description="true: GET /metrics, in the format of Prometheus")
+    metrics_token: SecretStr | None = Field(
+        None,
+        alias="RAG_METRICS_TOKEN",
+        min_length=16,
+        description="bearer token that /metrics asks for, 16 characters or more; without one, this machine alone may read it",
+    )
+    traces: Literal["none", "otlp", "console"] = Field(
+        "none", alias="RAG_TRACES", description="where spans go: none, otlp (HTTP) or console (stderr)"
+    )
+    sentry_dsn: SecretStr | None = Field(None, alias="RAG_SENTRY_DSN", description="Sentry project that errors go to")
+
+
 class Settings:
     """All of them, read once.
 
@@ -294,6 +313,7 @@ class Settings:
             self.providers = ProviderSettings()
             self.confidence = ConfidenceSettings()
             self.api = ApiSettings()
+            self.telemetry = TelemetrySettings()
         except ValidationError as error:
             problems = (f"{each['loc'][0]}={each['input']!r}: {each['msg']}" for each in error.errors())
             raise Misconfigured("; ".join(problems)) from None
@@ -332,7 +352,7 @@ class Settings:
 
 GROUPS: tuple[type[_Settings], ...] = (
     DatabaseSettings, StoreSettings, EmbeddingSettings, ModelSettings, LexyBrainSettings, ProviderSettings,
-    ConfidenceSettings, ApiSettings,
+    ConfidenceSettings, ApiSettings, TelemetrySettings,
 )  # fmt: skip
 _NOT_OURS = frozenset({"RAG_TEST_OWNER_URL", "RAG_TEST_APP_URL", "RAG_SHARED"})
 

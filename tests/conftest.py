@@ -1,6 +1,9 @@
 """One PostgreSQL for the whole run, and organizations of their own for the tests, so that nobody cleans up.
 
 RAG_TEST_OWNER_URL and RAG_TEST_APP_URL name another server; its database is migrated and left as it is.
+
+RAG_VECTOR_STORE says with which store the tests run that neither name one nor run with both. They ask for
+`default_store`, which marks them: `pytest -m default_store` is what has to be run again with the other one.
 """
 
 import os
@@ -18,9 +21,38 @@ from rag_app.db.private import PrivatePostgres, private_postgres
 from rag_app.db.session import Database, asyncpg_url
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
+DEFAULT_STORE = os.environ.get("RAG_VECTOR_STORE") or "postgres"
+SEVERAL = pytest.mark.skipif(DEFAULT_STORE == "qdrant", reason="local Qdrant belongs to one process")
+"""For a second application or another process beside one that runs."""
 
 NewPostgres = Callable[[], PrivatePostgres]
 NewOrganization = Callable[[], Awaitable[Organization]]
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "default_store" in getattr(item, "fixturenames", ()):
+            item.add_marker("default_store")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unsaid() -> Iterator[None]:
+    """Whoever opens the application says with which store, or fails: no test depends on it and lacks the mark."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAG_VECTOR_STORE", "not said, ask for default_store")
+        yield
+
+
+@pytest.fixture(scope="session")
+def default_store() -> str:
+    return DEFAULT_STORE
+
+
+@pytest.fixture(scope="session")
+def qdrant_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one local Qdrant beside `database_urls`, whose generations it holds."""
+    return tmp_path_factory.mktemp("qdrant")
 
 
 @pytest.fixture(scope="session")

@@ -20,12 +20,15 @@ class Credentials:
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """A time range ends after it begins; a cursor, and the message that others are before, come from a page;
-    `user` and `everybody` exclude each other."""
+    `user` and `everybody` exclude each other; feedback is about an answer, and expects a source where it is negative."""
     if case.meta is None or case.meta.generation.mode.is_negative:
         return
     match case.body:
         case {"context": {"timeRange": {"to": str()} as given}}:
             given["to"] = "9999-12-31T23:59:59Z"
+        case {"rating": str()}:
+            case.body.pop("expectedSourceId", None)
+            case.path_parameters["message_id"] = os.environ["TEST_ANSWER"]
     if case.query and case.path.startswith("/api/lexybrain/"):
         for name in ("cursor", "before"):
             case.query.pop(name, None)

@@ -43,6 +43,13 @@ TABLES = [
         CONSTRAINT fk_judgments_feedback_id REFERENCES rag_feedback ON DELETE CASCADE
     """,
     "CREATE INDEX ix_judgments_feedback_id ON judgments (feedback_id)",
+    # what two users say, and what was judged by hand, goes and stays each by itself
+    """
+    ALTER TABLE judgments
+        DROP CONSTRAINT uq_judgments_org_id_index_name_query_source_id_start_end,
+        ADD CONSTRAINT uq_judgments_passage
+            UNIQUE NULLS NOT DISTINCT (org_id, index_name, query, source_id, "start", "end", feedback_id)
+    """,
     """
     CREATE TABLE lexybrain_requests (
         id uuid DEFAULT gen_random_uuid() CONSTRAINT pk_lexybrain_requests PRIMARY KEY,
@@ -70,6 +77,8 @@ TABLES = [
     )
     """,
     "CREATE INDEX ix_lexybrain_responses_user_id ON lexybrain_responses (user_id)",
+    # who did what stays written down when a user is erased: the id alone
+    "ALTER TABLE audit_events DROP CONSTRAINT fk_audit_events_actor_id",
     # statistics of a period, over all threads
     "CREATE INDEX ix_rag_messages_created_at ON rag_messages (created_at)",
 ]
@@ -79,6 +88,11 @@ OWN = "user_id = (SELECT rag_user())"
 ABOUT_OWN = (
     f"{OWN} AND EXISTS (SELECT FROM rag_messages m JOIN rag_threads t ON t.id = m.thread_id"
     " WHERE m.id = message_id AND t.user_id = (SELECT rag_user()))"
+)
+# for the operator, who tells a user what is written down about them
+ABOUT_ONE = (
+    "actor_id = (SELECT rag_user()) OR subject = (SELECT rag_user())::text"
+    " OR details ->> 'user' = (SELECT rag_user())::text"
 )
 POLICIES = {
     "rag_feedback": (OWN, ABOUT_OWN, "(SELECT rag_administrator())"),
@@ -97,13 +111,28 @@ def upgrade() -> None:
         op.execute(f"CREATE POLICY own ON {table} USING ({own}) WITH CHECK ({written})")
         if reader:
             op.execute(f"CREATE POLICY administrator ON {table} FOR SELECT USING ({reader})")
+    op.execute(f"CREATE POLICY about ON audit_events FOR SELECT USING ((SELECT rag_operator()) AND ({ABOUT_ONE}))")
 
 
 def downgrade() -> None:
+    op.execute("DROP POLICY about ON audit_events")
+    for table in ("audit_events", "judgments"):
+        op.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY")  # or the owner finds no row
+    op.execute("UPDATE audit_events SET actor_id = NULL WHERE actor_id NOT IN (SELECT id FROM users)")
+    op.execute("DELETE FROM judgments WHERE feedback_id IS NOT NULL")
+    for table in ("audit_events", "judgments"):
+        op.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
+    op.execute(
+        "ALTER TABLE audit_events ADD CONSTRAINT fk_audit_events_actor_id"
+        " FOREIGN KEY (actor_id) REFERENCES users ON DELETE SET NULL"
+    )
     op.execute("DROP INDEX ix_rag_messages_created_at")
     op.execute("DROP TABLE lexybrain_responses")
     op.execute("DROP TABLE lexybrain_requests")
-    op.execute("DELETE FROM judgments WHERE feedback_id IS NOT NULL")
     op.execute("ALTER TABLE judgments DROP COLUMN feedback_id")
+    op.execute(
+        "ALTER TABLE judgments ADD CONSTRAINT uq_judgments_org_id_index_name_query_source_id_start_end"
+        ' UNIQUE NULLS NOT DISTINCT (org_id, index_name, query, source_id, "start", "end")'
+    )
     op.execute("DROP TABLE rag_feedback")
     op.execute("ALTER TABLE users DROP COLUMN training_opt_in_at")

@@ -32,8 +32,21 @@ from rag_app.answering.context import Context, build_context
 from rag_app.answering.extractive import summary
 from rag_app.answering.models import Draft
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain.answer import Answer, Citation, Confidence, Delta, Event, Found, Hit, Question, Refusal, Usage
+from rag_app.domain.answer import (
+    Answer,
+    Citation,
+    Confidence,
+    Delta,
+    Event,
+    Found,
+    Hit,
+    Question,
+    Refusal,
+    Shown,
+    Usage,
+)
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelMalformed, RagError, StoreFailed
+from rag_app.observing import Stage
 from rag_app.retrieval.confidence import average_relevance, judge
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import ConfidenceRule
@@ -109,20 +122,21 @@ class CapabilityEngine(BaseQueryEngine):
         text = news = ""
         shown, not_before = Checked("", ()), 0.0
         try:
-            async with aclosing(self.synthesizer.stream(question, evidence.context)) as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, Draft):
-                        answer = self.verify(piece, evidence)
-                        break
-                    text, news = text + piece, news + piece
-                    if not may_end_sentence(news) or (began := time.perf_counter()) < not_before:
-                        continue
-                    certain = self._certain(text, evidence)
-                    if (took := time.perf_counter() - began) > _LONG_CHECK:  # others want to be served, too
-                        not_before = time.perf_counter() + 9 * took
-                    if len(certain.text) > len(shown.text):
-                        yield Delta(certain.text[len(shown.text) :], cite(certain, evidence.context))
-                        shown, news = certain, piece
+            with Stage("generation", within=False):
+                async with aclosing(self.synthesizer.stream(question, evidence.context)) as pieces:
+                    async for piece in pieces:
+                        if isinstance(piece, Draft):
+                            answer = self.verify(piece, evidence)
+                            break
+                        text, news = text + piece, news + piece
+                        if not may_end_sentence(news) or (began := time.perf_counter()) < not_before:
+                            continue
+                        certain = self._certain(text, evidence)
+                        if (took := time.perf_counter() - began) > _LONG_CHECK:  # others want to be served, too
+                            not_before = time.perf_counter() + 9 * took
+                        if len(certain.text) > len(shown.text):
+                            yield Delta(certain.text[len(shown.text) :], cite(certain, evidence.context))
+                            shown, news = certain, piece
         except (ModelFailed, EmbeddingFailed) as error:
             answer = self._after(error, evidence, shown)
         if answer.text != shown.text:
@@ -143,7 +157,9 @@ class CapabilityEngine(BaseQueryEngine):
         if self.refuses(evidence):
             return _timed(self._too_little(evidence), evidence, started)
         try:
-            answer = self.verify(await self.synthesizer.write(evidence.question, evidence.context), evidence)
+            with Stage("generation"):
+                draft = await self.synthesizer.write(evidence.question, evidence.context)
+            answer = self.verify(draft, evidence)
         except (ModelFailed, EmbeddingFailed) as error:
             answer = self._after(error, evidence, Checked("", ()))
         return _timed(answer, evidence, started)
@@ -152,7 +168,11 @@ class CapabilityEngine(BaseQueryEngine):
         """Retrieve, postprocess, judge, and build the context."""
         started = time.perf_counter()
         try:
-            evidence = await self._found(question)
+            with Stage(
+                "retrieval", {"rag.index": self.capability.index, "rag.capability": self.capability.name}
+            ) as span:
+                evidence = await self._found(question)
+                span.set_attribute("rag.hits", len(evidence.hits))
         except (EmbeddingFailed, StoreFailed) as error:
             if not self.capability.failure_text:
                 raise
@@ -163,10 +183,18 @@ class CapabilityEngine(BaseQueryEngine):
         query = QueryBundle(question.searched or question.text)
         nodes = await self._retriever.aretrieve(query)
         retrieved = above_threshold = len(nodes)
-        for postprocessor in self._postprocessors:
-            nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
-            if isinstance(postprocessor, SimilarityCutoff):
-                above_threshold = len(nodes)
+        with Stage("postprocessing"):
+            for postprocessor in self._postprocessors:
+                nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
+                if isinstance(postprocessor, SimilarityCutoff):
+                    above_threshold = len(nodes)
+        with Stage("judging") as span:
+            evidence = self._judged(question, nodes)
+            span.set_attribute("rag.confidence", evidence.confidence.value)
+        return replace(evidence, retrieved=retrieved, above_threshold=above_threshold)
+
+    def _judged(self, question: Question, nodes: list[NodeWithScore]) -> Evidence:
+        """Whether they are good enough, and what of them a model is shown."""
         confidence = judge(to_hits(nodes), self._rule)
         named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
         if confidence is Confidence.LOW and named:  # whatever their similarity: they are what the question is about
@@ -178,7 +206,7 @@ class CapabilityEngine(BaseQueryEngine):
             max_tokens=self.capability.max_context_tokens,
             max_sources=self.capability.max_sources,
         )
-        return Evidence(question, retrieved, above_threshold, nodes, hits, confidence, context)
+        return Evidence(question, nodes=nodes, hits=hits, confidence=confidence, context=context)
 
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
@@ -218,7 +246,9 @@ class CapabilityEngine(BaseQueryEngine):
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
-        answer = replace(self._verified(draft, evidence), asked=draft.model)
+        with Stage("verification") as span:
+            answer = replace(self._verified(draft, evidence), asked=draft.model)
+            span.set_attribute("rag.citations", 0 if answer.refused else len(answer.citations))
         failures = [*answer.failures, *draft.failures]
         if draft.extracted:
             failures.append(ModelMalformed(f"{draft.model}: a malformed reply, whose text was used"))
@@ -247,6 +277,7 @@ class CapabilityEngine(BaseQueryEngine):
             retrieved=evidence.retrieved,
             above_threshold=evidence.above_threshold,
             failures=evidence.failures,
+            shown=_shown(checked, evidence.context),
         )
 
     def _without_citation(self, text: str, evidence: Evidence, usage: Usage | None) -> Answer:
@@ -283,6 +314,16 @@ def _best(evidence: Evidence, most: int) -> tuple[Citation, ...]:
     nearest = sorted(evidence.nodes, key=lambda node: -(node.score or 0.0))
     best = to_hits(DeduplicateBySource(keep=1).postprocess_nodes(nearest)[:most])
     return tuple(Citation(number, *quote([asked], [hit])) for number, hit in enumerate(best, 1))
+
+
+def _shown(checked: Checked, context: Context) -> tuple[Shown, ...]:
+    cited = {block: number for number, block in enumerate(checked.blocks, 1)}
+    return tuple(
+        Shown(
+            block.hits[0].source_id, block.hits[0].source_type, block.hits[0].title, block.text, cited.get(block.number)
+        )
+        for block in context.blocks
+    )
 
 
 def _described(answer: Answer) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from rag_app.answering.context import count_tokens
 from rag_app.answering.salvage import LONGEST, salvaged, storable
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
+from rag_app.observing import Asked, named
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,12 @@ class ChatModel:
     ) -> Draft:
         """The model's answer. Raises ModelFailed or one of its kinds; the table above says when."""
         options = self._options(max_tokens, temperature)
+        with Asked(self.name, self._settings.kind, options) as asked:
+            draft = await self._chat(messages, options)
+            asked.told(draft.usage, draft.cut_off)
+            return draft
+
+    async def _chat(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> Draft:
         for attempt in count():
             try:
                 async with asyncio.timeout(self._settings.timeout_s):
@@ -121,6 +128,16 @@ class ChatModel:
         Raises as `chat` does, and ModelMalformed where it ends unfinished.
         """
         options = self._options(max_tokens, temperature)
+        with Asked(self.name, self._settings.kind, options) as asked:
+            async with aclosing(self._stream(messages, options)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Draft):
+                        asked.told(piece.usage, piece.cut_off)
+                    yield piece
+
+    async def _stream(
+        self, messages: Sequence[ChatMessage], options: dict[str, Any]
+    ) -> AsyncGenerator[str | Draft, None]:
         begun = False
         for attempt in count():
             try:
@@ -274,7 +291,7 @@ class WithFallback:
             await self._second.aclose()
 
     def _log(self, failed: ModelFailed) -> None:
-        log.warning("%s; asking %s", failed, self._second.name)
+        log.warning("%s: %s; asking %s", self.name, named(failed), self._second.name)
 
     def _both(self, failed: ModelFailed, also: ModelFailed) -> ModelFailed:
         failed.add_note(f"and {self._second.name}, asked instead: {also!r}")

@@ -67,19 +67,25 @@ class ModelSynthesizer(Synthesizer):
     async def write(self, question: Question, context: Context) -> Draft:
         asked = question.instructions
         return await self._model.chat(
-            self._messages(question, context), max_tokens=asked.max_tokens, temperature=asked.temperature
+            messages_of(self._prompt, question, context.text),
+            max_tokens=asked.max_tokens,
+            temperature=asked.temperature,
         )
 
     def stream(self, question: Question, context: Context) -> AsyncGenerator[str | Draft, None]:
         asked = question.instructions
         return self._model.stream(
-            self._messages(question, context), max_tokens=asked.max_tokens, temperature=asked.temperature
+            messages_of(self._prompt, question, context.text),
+            max_tokens=asked.max_tokens,
+            temperature=asked.temperature,
         )
-
-    def _messages(self, question: Question, context: Context) -> list[ChatMessage]:
-        given = question.instructions.values
-        others = {name: given[name] for name in self._prompt.variables & given.keys()}
-        return self._prompt.messages(**(others | {"question": question.text, "context": context.text}))
 
     def _get_prompts(self) -> PromptDictType:
         return {self._prompt.name: self._prompt.template}
+
+
+def messages_of(prompt: Prompt, question: Question, context: str) -> list[ChatMessage]:
+    """What a model is told: the prompt, with what the question's instructions have for it."""
+    given = question.instructions.values
+    others = {name: given[name] for name in prompt.variables & given.keys()}
+    return prompt.messages(**(others | {"question": question.text, "context": context}))

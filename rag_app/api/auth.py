@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -49,6 +49,7 @@ EXTENSION = "extension"
 
 logger = logging.getLogger("rag_app.api")
 
+_MOST_VERIFIED = 4096
 _PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
@@ -192,6 +193,9 @@ class Tokens:
     key: str | PublicKeys = field(repr=False)
     audience: str | None = None
     issuer: str | None = None
+    _verified: dict[str, tuple[Claims, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Of tokens signed with the secret, what they say and until when: a session sends the same one again and again, and
+    what has a right signature keeps it. Keys of a provider may be withdrawn, so theirs are verified each time."""
 
     def __post_init__(self) -> None:
         if isinstance(self.key, PublicKeys):
@@ -205,6 +209,9 @@ class Tokens:
 
     async def claims(self, token: str) -> Claims:
         """Raises Unauthenticated, with nothing in it that helps to forge a token; RagError where there are no keys."""
+        known, expires = self._verified.get(token, (None, 0.0))
+        if known is not None and time() < expires:
+            return known
         try:
             claims = self._decoded(token, await self._signers(token))
         except jwt.ExpiredSignatureError:
@@ -216,7 +223,12 @@ class Tokens:
         if not subject.strip() or len(subject) > LONGEST_SUBJECT or not subject.isprintable():
             raise Unauthenticated("The token is not valid")
         client = claims.get("client")
-        return Claims(subject, client if isinstance(client, str) else None)
+        found = Claims(subject, client if isinstance(client, str) else None)
+        if isinstance(self.key, str):
+            while len(self._verified) >= _MOST_VERIFIED:
+                del self._verified[next(iter(self._verified))]
+            self._verified[token] = found, int(claims["exp"]) + LEEWAY.total_seconds()
+        return found
 
     async def _signers(self, token: str) -> list[tuple[str | jwt.PyJWK, str]]:
         """What may have signed the token, each with the one algorithm it is for."""

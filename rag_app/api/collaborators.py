@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -11,8 +11,20 @@ from litestar.di import Dependency
 from litestar.params import SkipValidationMarker
 
 from rag_app.domain.answer import Answer, Event, Hit, Question
-from rag_app.domain.conversation import Message, Page, Reply, RetrievedSource, Said, Thread
+from rag_app.domain.conversation import (
+    KeptFeedback,
+    Message,
+    Page,
+    PromptConfig,
+    Rating,
+    Reply,
+    RetrievedSource,
+    Said,
+    Thread,
+)
 from rag_app.domain.scope import Principal, Scope
+from rag_app.domain.statistics import FeedbackFilter, Figures, PromptVersion, ReviewPage
+from rag_app.domain.training import Consent
 from rag_app.evaluation.passages import Judged, Passages, Span
 
 T = TypeVar("T")
@@ -230,7 +242,67 @@ class Threads(Protocol):
         ...
 
     async def delete_message(self, principal: Principal, thread: UUID, message: UUID) -> None:
-        """It is shown no more, nor used as history."""
+        """It is shown no more, nor used as history; feedback on it goes."""
+        ...
+
+
+class FeedbackLedger(Protocol):
+    """What users think of answers in their own threads; administrators have no more of it than others."""
+
+    async def give(
+        self, principal: Principal, message: UUID, rating: Rating, comment: str | None, expected: str | None
+    ) -> KeptFeedback:
+        """In place of what there was. `expected` names a source: by id, or as its organization calls it.
+
+        Raises NotFound, and InvalidInput for a message that is no answer, a source that the principal may not see, and
+        one that is expected of a rating that is not negative.
+        """
+        ...
+
+    async def withdraw(self, principal: Principal, message: UUID) -> None:
+        """Raises NotFound, also where there is none."""
+        ...
+
+
+class Statistics(Protocol):
+    async def read(self, principal: Principal, since: date | None, until: date | None) -> Figures:
+        """Of whole days in UTC. Raises Forbidden for whom PostgreSQL does not find to be an administrator, and
+        InvalidInput for `from` and `to`."""
+        ...
+
+
+class Reviews(Protocol):
+    async def list(self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None) -> ReviewPage:
+        """Feedback of all users, newest first. Raises Forbidden, and InvalidInput for a cursor that is none."""
+        ...
+
+
+class PromptVersions(Protocol):
+    """All of them raise Forbidden."""
+
+    async def versions(self, principal: Principal) -> Sequence[PromptVersion]:
+        """By type and name."""
+        ...
+
+    async def publish(self, principal: Principal, config: PromptConfig) -> PromptVersion:
+        """Raises InvalidInput where it cannot be used, or its name is taken."""
+        ...
+
+    async def change(
+        self, principal: Principal, name: str, *, active: bool | None = None, weight: int | None = None
+    ) -> PromptVersion:
+        """What is None stays as it is. Raises NotFound, with the names there are."""
+        ...
+
+
+class Consents(Protocol):
+    """Whether people let their answers be collected to train models with. Forbidden for API keys: others speak through
+    them."""
+
+    async def consent(self, principal: Principal) -> Consent: ...
+
+    async def decide(self, principal: Principal, training: bool) -> Consent:
+        """From now on. What was collected goes at once where it is withdrawn."""
         ...
 
 
@@ -251,6 +323,11 @@ class Collaborators:
     validations: Validations
     conversations: Conversations
     threads: Threads
+    consents: Consents
+    feedback: FeedbackLedger
+    statistics: Statistics
+    reviews: Reviews
+    prompts: PromptVersions
     readiness: Readiness
 
 

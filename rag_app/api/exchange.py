@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, cast
@@ -15,6 +14,8 @@ from litestar.datastructures import Headers
 from litestar.enums import ScopeType
 from litestar.types import HTTPReceiveMessage, HTTPScope, Message, Receive, Scope, Send
 
+from rag_app import observing
+
 REQUEST_ID_HEADER = "X-Request-ID"
 
 logger = logging.getLogger("rag_app.api")
@@ -24,7 +25,6 @@ _LARGEST_REST = 1_000_000  # bytes
 _SECONDS_FOR_REST = 1.0
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_request_id: ContextVar[str] = ContextVar("rag_app_request_id", default="-")
 
 
 @dataclass(slots=True)
@@ -39,6 +39,7 @@ class Exchange:
     headers: dict[str, str] = field(default_factory=dict)
     started: float = field(default_factory=perf_counter)
     closing: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    status: int | None = None
     _closed: asyncio.Task[None] | None = field(default=None, init=False)
 
     @property
@@ -65,7 +66,7 @@ def begin(scope: Scope) -> Exchange:
     """Take the caller's request id if it can stand in a log line, else make one."""
     given = Headers.from_scope(scope).get(REQUEST_ID_HEADER, "")
     request_id = given if _SANE_ID.fullmatch(given) else uuid4().hex
-    _request_id.set(request_id)
+    observing.begin(request_id)
     begun = scope.setdefault("state", {})["exchange"] = Exchange(request_id, {REQUEST_ID_HEADER: request_id})
     return begun
 
@@ -79,6 +80,7 @@ async def finish(message: Message, scope: Scope) -> None:
     if message["type"] != "http.response.start" or scope["type"] != ScopeType.HTTP:
         return
     current = exchange(scope)
+    current.status = message["status"]
     added = ((name.lower().encode(), value.encode()) for name, value in current.headers.items())
     message["headers"] = [*message.get("headers", ()), *added]
     path = quote(scope["path"])  # a line break in it would be a line of the log
@@ -192,8 +194,15 @@ class Client:
 
 
 class RequestIds(logging.Filter):
-    """Gives every log record, of whatever module, the id of the request it belongs to: `%(request_id)s`."""
+    """Gives every log record, of whatever module, the ids of the request it belongs to: `%(request_id)s`, and those of
+    its user and thread, None where there are none."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.request_id = _request_id.get()
+        about = observing.about()
+        record.request_id = about.request_id
+        for name in ("user_id", "thread_id"):
+            if name not in record.__dict__:
+                setattr(record, name, getattr(about, name))
+        if about.trace_id is not None:
+            record.trace_id = about.trace_id
         return True

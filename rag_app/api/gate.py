@@ -14,6 +14,7 @@ from rag_app.api.entrance import Entrance
 from rag_app.api.exchange import exchange
 from rag_app.api.surface import Surface
 from rag_app.domain.errors import RateLimited, StoreFailed, TooManyAtOnce
+from rag_app.observing import Stage, identify
 
 logger = logging.getLogger("rag_app.api")
 
@@ -30,11 +31,13 @@ def gate(surface: Surface, entrance: Entrance, collaborators: Collaborators) -> 
     async def enter(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         if connection.scope.get("method") == "OPTIONS":  # by definition without credentials
             return
-        principal = connection.scope["user"] = await entrance.principal(
-            connection, surface.credentials, collaborators.people, collaborators.keys
-        )
-        who = f"{surface.name}:{principal.user or principal.subject}"
-        window = await collaborators.limiter.hit(who, surface.limit)
+        with Stage("entrance"):
+            principal = connection.scope["user"] = await entrance.principal(
+                connection, surface.credentials, collaborators.people, collaborators.keys
+            )
+            who = f"{surface.name}:{principal.user or principal.subject}"
+            window = await collaborators.limiter.hit(who, surface.limit)
+        identify(user=principal.user)
         current = exchange(connection.scope)
         current.headers |= {
             "X-RateLimit-Limit": str(window.limit),

@@ -12,8 +12,10 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
+from litestar.params import ParameterKwarg
 from msgspec import Meta, MsgspecError, Struct, json
 
+from rag_app import observing
 from rag_app.api.exchange import exchange
 from rag_app.domain.errors import (
     CostCapReached,
@@ -178,6 +180,8 @@ def respond(
     kind = kind_of(error, kinds)
     if kind.status >= 500 and not isinstance(error, _CHOSEN):
         logger.error("%s", kind.code, exc_info=error)
+    if kind.status >= 400:
+        observing.meter.refused(kind.code)
     problem = problem_of(error, kind, exchange(request.scope).request_id)
     return Response(envelope(problem), status_code=problem.status, headers=dict(problem.headers))
 
@@ -186,6 +190,9 @@ def _refused_parameter(request: Request[Any, Any, Any], error: ValidationExcepti
     """What Litestar says of a parameter in the path or the query, as it is said of a field in a body."""
     match error.extra:
         case [{"key": str(name), "message": str(what), "source": "query" | "path"}, *_]:
+            declared = request.route_handler.parsed_fn_signature.parameters.get(name)
+            if declared is not None and isinstance(declared.kwarg_definition, ParameterKwarg):
+                name = declared.kwarg_definition.name or name  # as callers write it, where Python cannot
             return InvalidInput(name, request.query_params.get(name, request.path_params.get(name)), what)
     return error
 

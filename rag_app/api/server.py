@@ -1,8 +1,10 @@
 """The HTTP application, put together from what it is given."""
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import fields
+from time import perf_counter
 from typing import Any
 
 from litestar import Litestar, Request, Response, Router
@@ -10,6 +12,7 @@ from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers, MutableScopeHeaders
 from litestar.di import Provide
 from litestar.enums import ScopeType
+from litestar.handlers import HTTPRouteHandler
 from litestar.types import BeforeMessageSendHookHandler, Message, Receive, Scope, Send
 from msgspec import Struct
 
@@ -21,15 +24,21 @@ from rag_app.api.gate import gate
 from rag_app.api.problems import KINDS, plain_envelope, respond
 from rag_app.api.surface import Surface, surface_of
 from rag_app.api.surfaces import SURFACES
+from rag_app.observing import Served
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
+
+logger = logging.getLogger("rag_app.api")
+
+_GONE = 499
+"""For what has no status: its client has gone before there was one. nginx's number."""
 
 LARGEST_BODY = 1_000_000
 """Bytes. The longest question is 2 kB in the widest script."""
 
 CORS = CORSConfig(
     allow_origins=["*"],  # and so never with credentials: see `_with_credentials`
-    allow_methods=["GET", "POST", "PATCH", "DELETE", "OPTIONS"],
+    allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
     allow_headers=[
         "authorization",
         "x-client-info",
@@ -61,10 +70,17 @@ class _Api(Litestar):
             return
         current = begin(scope)
         client = Client(scope, receive, send, current)
+        served = Served(scope["method"], scope["scheme"], Headers.from_scope(scope))
         try:
             await client.attend(super().__call__(scope, client.receive, client.send))
+        except Exception as error:  # after the response has begun; the server would log what it says
+            current.status = 500
+            logger.error("a response broke off", exc_info=error)
+            raise RuntimeError(f"{type(error).__name__} in a response") from None
         finally:
             await current.close()
+            seconds = perf_counter() - current.started
+            served.end(scope.get("path_template", ""), scope["path"], current.status or _GONE, seconds)
 
 
 def api(
@@ -74,11 +90,12 @@ def api(
     version: str,
     lifespan: Sequence[Lifespan] = (),
     surfaces: Sequence[Surface] | None = None,
+    metrics: HTTPRouteHandler | None = None,
 ) -> Litestar:
     """All surfaces, health and documentation as one ASGI application.
 
     `lifespan`: makers of context managers, entered before the first request and left after the last. `surfaces`: all
-    there are, where it is None.
+    there are, where it is None. `metrics`: the route of the numbers, where they are wanted.
     """
     surfaces = SURFACES if surfaces is None else surfaces
 
@@ -92,7 +109,15 @@ def api(
         for surface in surfaces
     ]
     return _Api(
-        route_handlers=[*routers, health.live, health.ready, docs.home, docs.schema, docs.assets()],
+        route_handlers=[
+            *routers,
+            health.live,
+            health.ready,
+            docs.home,
+            docs.schema,
+            docs.assets(),
+            *([metrics] if metrics else []),
+        ],
         dependencies={each.name: _provide(getattr(collaborators, each.name)) for each in fields(collaborators)},
         exception_handlers={Exception: on_error},
         before_send=[finish, *([_with_credentials(entrance.origins)] if entrance.origins else [])],

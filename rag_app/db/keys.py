@@ -8,8 +8,7 @@ from datetime import datetime
 from hashlib import sha256
 from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, Select, Text, Uuid, false, func, insert, select, text, update
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ColumnElement, Select, false, func, insert, select, update
 
 from rag_app.db.models import ApiKeyRow, MembershipRow, OrganizationRow, UserRow
 from rag_app.db.people import Organization
@@ -25,20 +24,18 @@ _KEY = re.compile(_PREFIX + "[A-Za-z0-9_-]{43}")
 _A_BEGINNING = re.compile(_PREFIX + "[A-Za-z0-9_-]{1,8}")  # of no characters it would be that of any key
 _NOT_VALID = "The API key is not valid"
 
-_PRINCIPAL = text(
-    """
+_PRINCIPAL = """
     WITH used AS (
         UPDATE api_keys SET last_used_at = now()
         WHERE id = (
             SELECT id FROM api_keys
-            WHERE digest = :digest AND revoked_at IS NULL
+            WHERE digest = $1 AND revoked_at IS NULL
                 AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
             FOR UPDATE SKIP LOCKED
         )
     )
-    SELECT id, user_id, org_id, indexes FROM api_keys WHERE digest = :digest AND revoked_at IS NULL
+    SELECT id, user_id, org_id, indexes FROM api_keys WHERE digest = $1 AND revoked_at IS NULL
     """
-).columns(id=Uuid, user_id=Uuid, org_id=Uuid, indexes=ARRAY(Text))
 # skip locked: of many requests at once one writes the time down, and none waits for it
 
 
@@ -131,12 +128,12 @@ class Keys:
         """
         if not _KEY.fullmatch(key):
             raise Unauthenticated(_NOT_VALID)
-        async with self._database.autocommit() as connection:
-            found = (await connection.execute(_PRINCIPAL, {"digest": _digest(key)})).one_or_none()
-        if found is None:
+        rows = await self._database.fetch(_PRINCIPAL, _digest(key))
+        if not rows:
             raise Unauthenticated(_NOT_VALID)
-        indexes = None if found.indexes is None else frozenset(found.indexes)
-        return Principal(f"key:{found.id}", found.user_id, frozenset({found.org_id}), indexes)
+        key_id, user_id, org_id, indexes = rows[0]
+        bound = None if indexes is None else frozenset(indexes)
+        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound)
 
 
 _KEYS: Select[tuple[ApiKeyRow, OrganizationRow]] = select(ApiKeyRow, OrganizationRow).join(

@@ -7,16 +7,14 @@ from sqlalchemy import BigInteger, Double, Uuid, bindparam, text
 
 from rag_app.db.session import Database
 
-_HIT = text(
-    """
+_HIT = """
     INSERT INTO rate_windows AS stored (key, window_start, count)
-    SELECT :key, floor(coalesce(:now, extract(epoch FROM clock_timestamp())) / :window) * :window, 1
+    SELECT $1, floor(coalesce($3::float8, extract(epoch FROM clock_timestamp())::float8) / $2::bigint) * $2::bigint, 1
     ON CONFLICT (key) DO UPDATE SET
         count = CASE WHEN stored.window_start >= excluded.window_start THEN stored.count + 1 ELSE 1 END,
         window_start = greatest(stored.window_start, excluded.window_start)
     RETURNING window_start, count
     """
-).bindparams(bindparam("now", type_=Double), bindparam("window", type_=BigInteger))
 # greatest: a statement that waited for the row from one window into the next must not open the old one again
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 _TAKE = text(
@@ -28,13 +26,11 @@ _TAKE = text(
     RETURNING id
     """
 ).bindparams(bindparam("id", type_=Uuid), bindparam("seconds", type_=Double), bindparam("limit", type_=BigInteger))
-_EXTEND = text(
+_EXTEND = """
+    UPDATE request_leases SET expires_at = statement_timestamp() + make_interval(secs => $2)
+    WHERE id = $1 AND expires_at > statement_timestamp()
     """
-    UPDATE request_leases SET expires_at = statement_timestamp() + make_interval(secs => :seconds)
-    WHERE id = :id AND expires_at > statement_timestamp()
-    """
-).bindparams(bindparam("id", type_=Uuid), bindparam("seconds", type_=Double))
-_GIVE_BACK = text("DELETE FROM request_leases WHERE id = :id").bindparams(bindparam("id", type_=Uuid))
+_GIVE_BACK = "DELETE FROM request_leases WHERE id = $1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +56,7 @@ class RateLimiter:
         the same for all processes. A request that is not allowed is counted, too, and changes nothing else.
         Raises StoreFailed.
         """
-        async with self._database.autocommit() as connection:
-            start, count = (await connection.execute(_HIT, {"key": key, "now": now, "window": window})).one()
+        [(start, count)] = await self._database.fetch(_HIT, key, window, now)
         return Window(limit, max(0, limit - count), start + window, count <= limit)
 
 
@@ -94,10 +89,8 @@ class Leases:
         return taken
 
     async def extend(self, lease: UUID) -> None:
-        async with self._database.autocommit() as connection:
-            await connection.execute(_EXTEND, {"id": lease, "seconds": self._seconds})
+        await self._database.fetch(_EXTEND, lease, self._seconds)
 
     async def give_back(self, lease: UUID) -> None:
         """Once is enough: a second time, or after it has run out, changes nothing."""
-        async with self._database.autocommit() as connection:
-            await connection.execute(_GIVE_BACK, {"id": lease})
+        await self._database.fetch(_GIVE_BACK, lease)

@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0007"
+REVISION = "0008"
 """The migration that these models describe: a server refuses a database at another one."""
 
 
@@ -267,7 +267,15 @@ class JudgmentRow(Base):
     __tablename__ = "judgments"
     __table_args__ = (
         UniqueConstraint(
-            "org_id", "index_name", "query", "source_id", "start", "end", postgresql_nulls_not_distinct=True
+            "org_id",
+            "index_name",
+            "query",
+            "source_id",
+            "start",
+            "end",
+            "feedback_id",
+            name="uq_judgments_passage",
+            postgresql_nulls_not_distinct=True,
         ),
         CheckConstraint("grade >= 0", name="grade"),
         CheckConstraint('("start" IS NULL) = ("end" IS NULL) AND 0 <= "start" AND "start" < "end"', name="span"),
@@ -489,13 +497,16 @@ class PromptConfigRow(Base):
 
 
 class AuditRow(Base):
-    """What an administrator did, and to what. Rows are added and read, never changed."""
+    """What somebody did, and to what. Rows are added and read, never changed.
+
+    `actor_id` refers to nothing: it stays when its user is erased.
+    """
 
     __tablename__ = "audit_events"
     __table_args__ = (Index(None, "created_at"),)
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
-    actor_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
+    actor_id: Mapped[UUID | None]
     action: Mapped[str]
     subject: Mapped[str]
     details: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))

@@ -15,6 +15,10 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 
 Row = TypeVar("Row", bound=Base)
 
+_PRINCIPAL = """
+    SELECT id, ARRAY(SELECT org_id FROM memberships WHERE user_id = users.id) AS organizations
+    FROM users WHERE subject = $1 OR id = $2::uuid ORDER BY subject = $1 DESC NULLS LAST LIMIT 1
+    """
 _ROLES = ("admin", "user")
 _MOST_TOKENS = 2**63 - 1  # what the column holds
 
@@ -167,20 +171,8 @@ class People:
         """Whom a token's `sub` stands for. Unknown to us, it is nobody in particular: the public organization only."""
         if not subject.isprintable():  # nor can PostgreSQL be asked for a NUL
             return Principal(subject)
-        async with self._database.session() as session:
-            rows = await session.execute(
-                select(UserRow.id, MembershipRow.org_id)
-                .outerjoin(MembershipRow, MembershipRow.user_id == UserRow.id)
-                .where(called(subject))
-                .order_by((UserRow.subject == subject).desc().nulls_last())
-            )
-            found = rows.all()
-        if not found:
-            return Principal(subject)
-        user = found[0][0]
-        return Principal(
-            subject, user, frozenset(org_id for each, org_id in found if each == user and org_id is not None)
-        )
+        found = await self._database.fetch(_PRINCIPAL, subject, _uuid(subject))
+        return Principal(subject, found[0]["id"], frozenset(found[0]["organizations"])) if found else Principal(subject)
 
     async def member_of(self, organization: str) -> Principal:
         """Somebody without a name, who sees what all members of an organization see. Raises NotFound."""

@@ -3,13 +3,19 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Row, bindparam, select, text, update
+from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.dml import ReturningInsert
+from sqlalchemy.types import Text
 
+from rag_app.db.administration import Act, administering
 from rag_app.db.models import PromptConfigRow
 from rag_app.db.session import Database
 from rag_app.domain.conversation import PromptConfig
 from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.scope import Principal
+from rag_app.domain.statistics import PromptVersion
 
 _BIGGEST_WEIGHT = 1_000_000
 _COLUMNS = (
@@ -22,6 +28,25 @@ _COLUMNS = (
 )
 _ALL = select(*_COLUMNS).order_by(PromptConfigRow.type, PromptConfigRow.name)
 _ACTIVE = _ALL.where(PromptConfigRow.is_active)
+_VERSIONS = (
+    text(
+        """
+    WITH kept AS (
+        SELECT version, count(*) AS threads
+        FROM rag_threads, jsonb_each_text(metadata -> 'prompts') AS prompts (type, version) GROUP BY version
+    ), shared AS (
+        SELECT *, CASE WHEN is_active THEN coalesce(
+            weight::float8 / nullif(sum(weight) FILTER (WHERE is_active) OVER (PARTITION BY type), 0), 0
+        ) ELSE 0 END AS share FROM lexybrain_prompt_configs
+    )
+    SELECT name, type, system_instructions, constraints, weight, is_active, share, coalesce(threads, 0) AS threads,
+        created_at, updated_at
+    FROM shared LEFT JOIN kept ON version = name WHERE name = :name OR :name IS NULL ORDER BY type, name
+    """
+    )
+    .bindparams(bindparam("name", type_=Text()))
+    .columns(constraints=JSONB())
+)
 
 
 class PromptConfigs:
@@ -29,6 +54,8 @@ class PromptConfigs:
 
     `check` raises InvalidInput for a version that cannot be used. Everything that takes a name raises NotFound with the
     names there are.
+
+    What takes a principal is for administrators and raises Forbidden for others; it is written down with what it does.
     """
 
     def __init__(self, database: Database, check: Callable[[PromptConfig], object]) -> None:
@@ -68,12 +95,8 @@ class PromptConfigs:
     async def add(self, config: PromptConfig) -> PromptConfig:
         """Raises InvalidInput where it cannot be used, or its name is taken."""
         self._check(config)
-        statement = insert(PromptConfigRow).values(_values(config)).on_conflict_do_nothing().returning(*_COLUMNS)
         async with self._database.autocommit() as connection:
-            made = (await connection.execute(statement)).one_or_none()
-        if made is None:
-            raise InvalidInput("name", config.name, f"{config.name!r} is taken: a version never changes, add a new one")
-        return PromptConfig(*made)
+            return _made(config, (await connection.execute(_insert(config))).one_or_none())
 
     async def activate(self, name: str) -> PromptConfig:
         """Let new threads get it, beside the other active versions of its type."""
@@ -85,16 +108,45 @@ class PromptConfigs:
 
     async def weigh(self, name: str, weight: int) -> PromptConfig:
         """Set its share among the active versions of its type: 0 to 1,000,000, else InvalidInput."""
-        if not 0 <= weight <= _BIGGEST_WEIGHT:
-            raise InvalidInput("weight", weight, f"must be a whole number between 0 and {_BIGGEST_WEIGHT}")
+        _check_weight(weight)
         return await self._set(name, weight=weight)
 
+    async def versions(self, principal: Principal) -> list[PromptVersion]:
+        """All of them, by type and name, with who gets them."""
+        async with administering(self._database, principal, Act("prompts.list", "all")) as session:
+            return await _versions(session)
+
+    async def publish(self, principal: Principal, config: PromptConfig) -> PromptVersion:
+        """`add`."""
+        self._check(config)
+        details = {"type": config.type, "weight": config.weight, "active": config.active}
+        async with administering(self._database, principal, Act("prompts.add", config.name, details)) as session:
+            _made(config, (await session.execute(_insert(config))).one_or_none())
+            return (await _versions(session, config.name))[0]
+
+    async def change(
+        self, principal: Principal, name: str, *, active: bool | None = None, weight: int | None = None
+    ) -> PromptVersion:
+        """`activate` or `deactivate`, `weigh`, or both at once. What is None stays as it is, whoever changes it."""
+        acts, values = list[Act](), dict[str, Any]()
+        if active is not None:
+            acts.append(Act("prompts.activate" if active else "prompts.deactivate", _storable(name)))
+            values["is_active"] = active
+        if weight is not None:
+            _check_weight(weight)
+            acts.append(Act("prompts.weigh", _storable(name), {"weight": weight}))
+            values["weight"] = weight
+        changed = update(PromptConfigRow).where(PromptConfigRow.name == _storable(name)).values(**values)
+        async with administering(self._database, principal, *acts) as session:
+            found = await session.scalar(changed.returning(PromptConfigRow.name))
+            if found is None:
+                raise NotFound("prompt version", name, [each.config.name for each in await _versions(session)])
+            return (await _versions(session, found))[0]
+
     async def _set(self, name: str, **values: Any) -> PromptConfig:
-        row = None
-        if "\0" not in name:  # which PostgreSQL cannot be asked for
-            changed = update(PromptConfigRow).where(PromptConfigRow.name == name).values(**values).returning(*_COLUMNS)
-            async with self._database.autocommit() as connection:
-                row = (await connection.execute(changed)).one_or_none()
+        changed = update(PromptConfigRow).where(PromptConfigRow.name == _storable(name)).values(**values)
+        async with self._database.autocommit() as connection:
+            row = (await connection.execute(changed.returning(*_COLUMNS))).one_or_none()
         if row is None:
             raise NotFound("prompt version", name, [config.name for config in await self.all()])
         return PromptConfig(*row)
@@ -109,3 +161,28 @@ def _values(config: PromptConfig) -> dict[str, Any]:
         "weight": config.weight,
         "is_active": config.active,
     }
+
+
+def _insert(config: PromptConfig) -> ReturningInsert[Any]:
+    return insert(PromptConfigRow).values(_values(config)).on_conflict_do_nothing().returning(*_COLUMNS)
+
+
+def _made(config: PromptConfig, row: Row[Any] | None) -> PromptConfig:
+    if row is None:
+        raise InvalidInput("name", config.name, f"{config.name!r} is taken: a version never changes, add a new one")
+    return PromptConfig(*row)
+
+
+async def _versions(session: AsyncSession, name: str | None = None) -> list[PromptVersion]:
+    rows = await session.execute(_VERSIONS, {"name": name})
+    return [PromptVersion(PromptConfig(*row[:6]), *row[6:]) for row in rows]
+
+
+def _check_weight(weight: int) -> None:
+    if not 0 <= weight <= _BIGGEST_WEIGHT:
+        raise InvalidInput("weight", weight, f"must be a whole number between 0 and {_BIGGEST_WEIGHT}")
+
+
+def _storable(name: str) -> str:
+    """Another name that nothing has, for one that PostgreSQL cannot be asked for."""
+    return name.encode("utf-8", "replace").decode().replace("\0", "?")

@@ -245,6 +245,17 @@ class Accounts:
         return found
 
 
+async def consents(session: AsyncSession, user: UUID) -> bool | None:
+    """Whether a user consents to training, which then does not change until the transaction ends; None: there is no such
+    user any more.
+
+    Who calls it calls it first: erasing a user begins with this row, too.
+    """
+    this = select(UserRow.training_opt_in_at.is_not(None)).where(UserRow.id == user)
+    consented: bool | None = await session.scalar(this.with_for_update(read=True))
+    return consented
+
+
 async def reserve(
     session: AsyncSession, reservation: UUID, account: Account, *, seconds: float, now: datetime | None = None
 ) -> None:
@@ -310,10 +321,7 @@ async def check_budget(
 async def record(
     session: AsyncSession, account: Account, scope: Scope, outcome: Outcome, now: datetime | None = None
 ) -> None:
-    """What an answer took: an event, its failures, tokens of each of the user's organizations, cost of the day.
-
-    The cost comes last: all users' answers wait for that row, and no longer than to the end of the transaction.
-    """
+    """What an answer took: an event, its failures, tokens of each of the user's organizations, cost of the day."""
     tokens_in = outcome.usage.input_tokens if outcome.usage else 0
     tokens_out = outcome.usage.output_tokens if outcome.usage else 0
     event = {
@@ -326,7 +334,16 @@ async def record(
     await record_failures(
         session, account, outcome.message, outcome.failures, capability=outcome.capability, model=outcome.model
     )
-    if tokens := tokens_in + tokens_out:
+    await spend(session, scope, outcome, now)
+
+
+async def spend(session: AsyncSession, scope: Scope, outcome: Outcome, now: datetime | None = None) -> None:
+    """The tokens and the cost alone: of an answer whose user is gone, too.
+
+    The cost comes last: all users' answers wait for that row, and no longer than to the end of the transaction.
+    """
+    usage = outcome.usage
+    if usage is not None and (tokens := usage.input_tokens + usage.output_tokens):
         used = {"organizations": list(scope.organizations), "public": PUBLIC_ORGANIZATION, "tokens": tokens, "now": now}
         await session.execute(_USE_TOKENS, used)
     if outcome.cost_cents:
@@ -349,9 +366,14 @@ async def record_failures(
         await session.execute(insert(FailureRow), rows)
 
 
-_Found = Row[tuple[UUID, str, int, bool, str]]
-_ACCOUNTS: Select[tuple[UUID, str, int, bool, str]] = select(
-    UserRow.id, UserRow.plan_code, PlanRow.rag_messages_per_month, PlanRow.rag_enabled, UserRow.role
+_Found = Row[tuple[UUID, str, int, bool, str, bool]]
+_ACCOUNTS: Select[tuple[UUID, str, int, bool, str, bool]] = select(
+    UserRow.id,
+    UserRow.plan_code,
+    PlanRow.rag_messages_per_month,
+    PlanRow.rag_enabled,
+    UserRow.role,
+    UserRow.training_opt_in_at.is_not(None),
 ).join(PlanRow, PlanRow.plan_code == UserRow.plan_code)
 
 
@@ -379,8 +401,8 @@ async def _welcomed(session: AsyncSession, principal: Principal) -> _Found | Non
 
 
 def _account(found: _Found) -> Account:
-    user, plan, messages, enabled, role = found
-    return Account(user, plan, messages, enabled, role == "admin")
+    user, plan, messages, enabled, role, training = found
+    return Account(user, plan, messages, enabled, role == "admin", training)
 
 
 def _plan(row: PlanRow) -> Plan:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     delete,
+    false,
     func,
     literal,
     or_,
@@ -260,7 +261,7 @@ class SourceLedger:
         page = _lacking(select(SourceRow), index, generation_id).where(SourceRow.org_id == org_id, SourceRow.id > after)
         page = page.options(undefer(SourceRow.content)).order_by(SourceRow.id).limit(limit)
         async with self._database.scoped(_organization(org_id), operator=True) as session:
-            return [(_source(row), row.content) for row in await session.scalars(page)]
+            return [(source_of(row), row.content) for row in await session.scalars(page)]
 
     async def outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
         """Sources of which another version than the present one may stand in the generation."""
@@ -335,16 +336,16 @@ class SourceLedger:
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
         """Raises NotFound, also for what exists out of scope."""
         async with self._database.scoped(scope, operator) as session:
-            row = await session.scalar(select(SourceRow).where(SourceRow.id == source_id, *_seen_by(scope)))
+            row = await session.scalar(select(SourceRow).where(SourceRow.id == source_id, *_seen_by(scope, operator)))
         if row is None:
             raise NotFound("source", str(source_id))
-        return _source(row)
+        return source_of(row)
 
     async def content(self, scope: Scope, source_id: UUID, operator: bool = False) -> list[dict[str, Any]]:
         """The passages given to `begin`. Raises NotFound as `get` does."""
         async with self._database.scoped(scope, operator) as session:
             content: list[dict[str, Any]] | None = await session.scalar(
-                select(SourceRow.content).where(SourceRow.id == source_id, *_seen_by(scope))
+                select(SourceRow.content).where(SourceRow.id == source_id, *_seen_by(scope, operator))
             )
         if content is None:
             raise NotFound("source", str(source_id))
@@ -356,13 +357,18 @@ class SourceLedger:
         Read page by page: no transaction is open while the caller is at work on one.
         """
         key = tuple_(SourceRow.org_id, SourceRow.external_id)
-        page = select(SourceRow).where(SourceRow.index_name == index, *_seen_by(scope)).order_by(key).limit(_PAGE)
+        page = (
+            select(SourceRow)
+            .where(SourceRow.index_name == index, *_seen_by(scope, operator))
+            .order_by(key)
+            .limit(_PAGE)
+        )
         rest = page
         while True:
             async with self._database.scoped(scope, operator) as session:
                 rows = (await session.scalars(rest)).all()
             for row in rows:
-                yield _source(row)
+                yield source_of(row)
             if len(rows) < _PAGE:
                 return
             rest = page.where(key > tuple_(literal(rows[-1].org_id), literal(rows[-1].external_id)))
@@ -474,11 +480,14 @@ def _lacking(statement: Select[Selected], index: str, generation_id: int) -> Sel
     )
 
 
-def _seen_by(scope: Scope) -> list[ColumnElement[bool]]:
-    """What row-level security leaves to the query: the organizations again, the site, and what is on its way out."""
+def _seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
+    """What row-level security holds, once more; and what it leaves to the query: the site, what is on its way out."""
     # IS TRUE keeps it a filter: counted twice as an index condition, it would outbid the ids on a fresh table
     ours = (SourceRow.org_id == any_(literal(sorted(scope.organizations), ARRAY(Uuid)))).is_(True)
     seen: list[ColumnElement[bool]] = [ours, SourceRow.deleted_at.is_(None)]
+    if not operator:
+        own = SourceRow.owner_id == scope.user if scope.user else false()
+        seen.append(or_(SourceRow.visibility != Visibility.USER.value, own))
     return [*seen, SourceRow.site_id == scope.site] if scope.site else seen
 
 
@@ -503,7 +512,8 @@ def _values(source: Source, content: Passages) -> dict[str, Any]:
     }
 
 
-def _source(row: SourceRow) -> Source:
+def source_of(row: SourceRow) -> Source:
+    """As the domain has it."""
     return Source(
         org_id=row.org_id,
         index=row.index_name,

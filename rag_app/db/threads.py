@@ -7,9 +7,9 @@ one waits, and neither is lost.
 """
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 from unicodedata import category
 from uuid import UUID
@@ -17,6 +17,7 @@ from uuid import UUID
 from sqlalchemy import (
     ColumnElement,
     Select,
+    and_,
     bindparam,
     delete,
     func,
@@ -31,10 +32,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.db.models import AuditRow, MessageRow, ThreadRow
+from rag_app.db import pages
+from rag_app.db.models import AuditRow, FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.db.session import Database
 from rag_app.db.sources import SourceLedger
-from rag_app.domain.conversation import Flags, Message, Outcome, Page, RetrievedSource, Role, Thread
+from rag_app.domain.conversation import Feedback, Flags, Message, Outcome, Page, Rating, RetrievedSource, Role, Thread
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope
 
@@ -73,7 +75,7 @@ async def add_user_message(
 
     Raises InvalidInput for a text that PostgreSQL cannot keep.
     """
-    if text != _storable(text):
+    if text != storable(text):
         raise InvalidInput("message", None, "must not contain NUL characters or halves of surrogate pairs")
     values: dict[str, Any] = {"content": text, "capability": capability}
     if context is not None:  # a None would be kept as JSON's null
@@ -82,7 +84,7 @@ async def add_user_message(
         raise NotFound("thread", str(thread))
 
 
-async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome) -> bool:
+async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome, *, training_eligible: bool = False) -> bool:
     """Put the assistant's message at the end of its thread. False, and nothing is written, if that is gone meanwhile."""
     flags = outcome.flags
     return await _append(
@@ -91,7 +93,7 @@ async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome) -> b
         outcome.message,
         Role.ASSISTANT,
         {
-            "content": _storable(outcome.text),
+            "content": storable(outcome.text),
             "capability": outcome.capability,
             "model_id": outcome.model,
             "retrieved_source_ids": [
@@ -106,6 +108,7 @@ async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome) -> b
                 for source in outcome.sources
             ],
             "generation_metadata": dict(outcome.generation),
+            "training_eligible": training_eligible,
             "flags": {
                 "usedRag": flags.used_rag,
                 "fallbackToGeneric": flags.fallback_to_generic,
@@ -201,7 +204,7 @@ class Threads:
         if archived is not None:
             statement = statement.where(ThreadRow.archived.is_(archived))
         if after is not None:
-            statement = statement.where(_before(after))
+            statement = statement.where(pages.before(after, ThreadRow.last_message_at, ThreadRow.id))
         widened = everybody or user is not None
         async with self._database.scoped(principal.scope(), administrator=widened) as session:
             if widened:
@@ -211,24 +214,25 @@ class Threads:
                     await _write_down(session, principal, "threads.list", "everybody" if user is None else str(user))
             rows = (await session.scalars(statement)).all()
         page = tuple(_thread(row) for row in rows[:limit])
-        return Page(page, _cursor(page[-1]) if len(rows) > limit else None)
+        return Page(page, pages.cursor(page[-1].last_message_at, page[-1].id) if len(rows) > limit else None)
 
     async def read(
         self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None
     ) -> tuple[Thread, Sequence[Message], bool]:
         """The thread, its newest messages (or those before one) in their order, and whether there are earlier ones.
 
-        What the principal may see of sources is asked now: those that are out of reach keep their label alone.
-        Raises NotFound, and InvalidInput for a `before` that is no message of this thread.
+        What the principal may see of sources is asked now: those that are out of reach keep their label alone. Feedback
+        is that of the thread's user. Raises NotFound, and InvalidInput for a `before` that is no message of this thread.
         """
-        statement = _newest_messages(thread, limit + 1)
         async with self._database.scoped(principal.scope(), administrator=True) as session:
-            theirs = or_(ThreadRow.user_id == principal.user, func.rag_administrator())
-            row = await session.scalar(select(ThreadRow).where(ThreadRow.id == thread, theirs))
+            readable = or_(ThreadRow.user_id == principal.user, func.rag_administrator())
+            row = await session.scalar(select(ThreadRow).where(ThreadRow.id == thread, readable))
             if row is None:
                 raise NotFound("thread", str(thread))
             if row.user_id != principal.user:
                 await _write_down(session, principal, "threads.read", str(thread), user=str(row.user_id))
+            theirs = and_(FeedbackRow.message_id == MessageRow.id, FeedbackRow.user_id == row.user_id)
+            statement = _newest_messages(thread, limit + 1).add_columns(FeedbackRow).outerjoin(FeedbackRow, theirs)
             if before is not None:
                 # deleted or not: it may have been deleted since it was shown
                 mark = select(MessageRow.created_at).where(MessageRow.id == before, MessageRow.thread_id == thread)
@@ -236,12 +240,15 @@ class Threads:
                 if then is None:
                     raise InvalidInput("before", before, "must be a message of this thread")
                 statement = statement.where(_older_than(literal(then, MessageRow.created_at.type), before))
-            rows = (await session.scalars(statement)).all()
+            rows = (await session.execute(statement)).tuples().all()
         shown = rows[:limit][::-1]
         # after the transaction: the ledger takes a connection of its own
-        named = {UUID(source["id"]) for row in shown for source in row.retrieved_source_ids or ()}
+        named = {UUID(source["id"]) for message, _ in shown for source in message.retrieved_source_ids or ()}
         seen = await self._ledger.seen(principal.scope(), named) if named else set()
-        messages = [_message(row, _sources(row, seen)) for row in shown]
+        messages = [
+            replace(_message(message, _sources(message, seen)), feedback=feedback and _feedback(feedback))
+            for message, feedback in shown
+        ]
         return _thread(row), messages, len(rows) > limit
 
     async def rename(self, principal: Principal, thread: UUID, title: str) -> Thread:
@@ -265,7 +272,8 @@ class Threads:
                 raise NotFound("thread", str(thread))
 
     async def delete_message(self, principal: Principal, thread: UUID, message: UUID) -> None:
-        """It is shown no more, nor counted, nor used as history. Raises NotFound, also the second time."""
+        """It is shown no more, nor counted, nor used as history; feedback on it goes, and so does what was collected for
+        training from it or from what was said after it. Raises NotFound, also the second time."""
         gone = (
             update(MessageRow)
             .where(MessageRow.id == message, MessageRow.thread_id == thread, MessageRow.deleted_at.is_(None))
@@ -276,6 +284,8 @@ class Threads:
             await _change(session, principal.user, thread, message_count=ThreadRow.message_count - 1)
             if await session.scalar(gone) is None:
                 raise NotFound("message", str(message))
+            await session.execute(delete(FeedbackRow).where(FeedbackRow.message_id == message))
+            await _forget_lessons(session, thread, message)
 
 
 _KEEP_PROMPTS = text(
@@ -322,6 +332,16 @@ async def _append(session: AsyncSession, thread: UUID, message: UUID, role: Role
     return True
 
 
+async def _forget_lessons(session: AsyncSession, thread: UUID, message: UUID) -> None:
+    """No lesson is left whose prompt may hold this message: its own, and those of later ones."""
+    then = select(MessageRow.created_at).where(MessageRow.id == message).scalar_subquery()
+    later: list[ColumnElement[bool]] = [MessageRow.thread_id == thread, MessageRow.created_at >= then]
+    not_eligible = update(MessageRow).where(*later, MessageRow.training_eligible).values(training_eligible=False)
+    await session.execute(not_eligible, execution_options={"synchronize_session": False})
+    messages = select(MessageRow.id).where(*later)
+    await session.execute(delete(TrainingRequestRow).where(TrainingRequestRow.message_id.in_(messages)))
+
+
 async def _write_down(session: AsyncSession, principal: Principal, action: str, subject: str, **details: str) -> None:
     await session.execute(
         insert(AuditRow).values(actor_id=principal.user, action=action, subject=subject, details=details)
@@ -341,33 +361,10 @@ def _older_than(moment: ColumnElement[datetime], message: UUID) -> ColumnElement
     return tuple_(MessageRow.created_at, MessageRow.id) < tuple_(moment, literal(message))
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CURSOR = re.compile("[A-Za-z0-9_-]{32}")
-
-
-def _cursor(thread: Thread) -> str:
-    """Its place in the order: 8 bytes of microseconds since 1970 and its id, in base64url."""
-    since = (thread.last_message_at - _EPOCH) // timedelta(microseconds=1)
-    return urlsafe_b64encode(since.to_bytes(8, "big", signed=True) + thread.id.bytes).decode()
-
-
-def _before(cursor: str) -> ColumnElement[bool]:
-    """What comes after that place in the order, which is newest first. Raises InvalidInput."""
-    try:
-        if not _CURSOR.fullmatch(cursor):
-            raise ValueError
-        place = urlsafe_b64decode(cursor)
-        moment = _EPOCH + timedelta(microseconds=int.from_bytes(place[:8], "big", signed=True))
-    except (ValueError, OverflowError):
-        raise InvalidInput("cursor", cursor[:50], "must be one that came with a page") from None
-    there = tuple_(literal(moment, ThreadRow.last_message_at.type), literal(UUID(bytes=place[8:])))
-    return tuple_(ThreadRow.last_message_at, ThreadRow.id) < there
-
-
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Without what PostgreSQL has no place for: NUL, and halves of surrogate pairs.
 
-    >>> _storable("a\\0b\\ud800c")
+    >>> storable("a\\0b\\ud800c")
     'abc'
     """
     return text.replace("\0", "").encode("utf-8", "ignore").decode()
@@ -390,6 +387,10 @@ def _thread(row: ThreadRow) -> Thread:
         metadata=row.metadata_,
         archived=row.archived,
     )
+
+
+def _feedback(row: FeedbackRow) -> Feedback:
+    return Feedback(Rating(row.rating), row.feedback_text, row.expected_source_id)
 
 
 def _message(row: MessageRow, sources: tuple[RetrievedSource, ...] = ()) -> Message:

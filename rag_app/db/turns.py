@@ -12,7 +12,7 @@ from uuid import uuid4
 from rag_app.db import quotas, threads
 from rag_app.db.session import Database
 from rag_app.domain.conversation import Account, Begun, Outcome, Said
-from rag_app.domain.errors import FeatureDisabled
+from rag_app.domain.errors import FeatureDisabled, Forbidden
 from rag_app.domain.scope import Scope
 
 
@@ -32,13 +32,15 @@ class Turns:
     async def begin(self, scope: Scope, said: Said, account: Account) -> Begun:
         """Keep what the user says, in a thread of theirs or a new one, and reserve one message of their plan.
 
-        Raises FeatureDisabled, CostCapReached, BudgetSpent, QuotaExceeded, NotFound (a thread that is not theirs): then
-        nothing remains, no thread and no charge.
+        Raises FeatureDisabled, CostCapReached, BudgetSpent, QuotaExceeded, NotFound (a thread that is not theirs),
+        Forbidden (a user who was erased meanwhile): then nothing remains, no thread and no charge.
         """
         if not account.enabled:
             raise FeatureDisabled(f"the plan {account.plan} has no conversations")
         message, reservation = uuid4(), uuid4()
         async with self._database.scoped(_own(scope, account)) as session:
+            if await quotas.consents(session, account.user) is None:
+                raise Forbidden("the user of these credentials is gone")
             await quotas.check_cost_cap(session, self._cost_cap_cents)
             await quotas.check_budget(session, scope.organizations, self._token_budget)
             await quotas.reserve(session, reservation, account, seconds=self._expires_s)
@@ -51,14 +53,20 @@ class Turns:
     async def finish(self, scope: Scope, begun: Begun, outcome: Outcome) -> bool:
         """Keep the answer, and charge for it or not. False where the thread was deleted meanwhile.
 
-        What it took is recorded then, too, and the charge stands.
+        What it took is recorded then, too, and the charge stands. Of a user who was erased meanwhile only the cost is.
+        It is eligible for training if the user consented when the turn began, and does still.
         """
         async with self._database.scoped(_own(scope, begun.account)) as session:
+            training = await quotas.consents(session, begun.account.user)
+            if training is None:
+                await quotas.spend(session, scope, outcome)
+                return False
             if not outcome.charged:
                 await quotas.give_back(session, begun.reservation)
             elif not await quotas.settle(session, begun.reservation):
                 await quotas.charge(session, begun.account)
-            kept = await threads.add_answer(session, begun.thread.id, outcome)
+            eligible = outcome.teaches and begun.account.training and training
+            kept = await threads.add_answer(session, begun.thread.id, outcome, training_eligible=eligible)
             await quotas.record(session, begun.account, scope, outcome)
         return kept
 
@@ -70,6 +78,10 @@ class Turns:
         So is what it `took` nevertheless.
         """
         async with self._database.scoped(_own(scope, begun.account)) as session:
+            if await quotas.consents(session, begun.account.user) is None:
+                if took is not None:
+                    await quotas.spend(session, scope, took)
+                return
             await quotas.give_back(session, begun.reservation)
             await quotas.record_failures(session, begun.account, begun.message, failures)
             if took is not None:

@@ -24,6 +24,7 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.db.models import JudgmentRow, SourceRow, ValidationRow
 from rag_app.db.session import Database
@@ -35,6 +36,7 @@ Span = tuple[int, int]
 """`start <= character < end` in a source's content."""
 
 _LONGEST_QUERY = 2000  # bytes: an entry of an index in PostgreSQL holds 2,700
+_DIGEST = "sha256:"  # what is kept of longer ones begins with it
 
 
 class Validations:
@@ -142,6 +144,30 @@ class Validations:
         ]
         return passages, {source: content for source, content in contents.items() if source in hits}
 
+    async def recorded(self, principal: Principal, index: str) -> dict[str, dict[str, int]]:
+        """All that was judged on an index: query -> external id of a source that the principal may see -> grade.
+
+        Queries are as they are compared, in lower case; those that are too long to be kept are left out.
+        """
+        statement = (
+            select(JudgmentRow.query, SourceRow.external_id, func.max(JudgmentRow.grade))
+            .join(SourceRow, SourceRow.id == JudgmentRow.source_id)
+            .where(
+                JudgmentRow.org_id == _organization(principal),
+                JudgmentRow.index_name == index,
+                JudgmentRow.query.not_like(f"{_DIGEST}%"),
+                JudgmentRow.grade > 0,
+                SourceRow.deleted_at.is_(None),
+            )
+            .group_by(JudgmentRow.query, SourceRow.external_id)
+            .order_by(JudgmentRow.query, SourceRow.external_id)
+        )
+        found: dict[str, dict[str, int]] = {}
+        async with self._database.scoped(principal.scope()) as session:
+            for query, source, grade in await session.execute(statement):
+                found.setdefault(query, {})[source] = grade
+        return found
+
     async def contents(self, principal: Principal, sources: Collection[UUID]) -> dict[UUID, Passages]:
         """The passages of those of these sources that can be judged: all that the principal may see."""
         _organization(principal)
@@ -154,6 +180,17 @@ class Validations:
                 )
             )
             return dict(rows.tuples().all())
+
+
+async def judge(
+    session: AsyncSession, org_id: UUID, index: str, query: str, source: UUID, feedback: UUID
+) -> None:  # fmt: skip
+    """Write down what a user's feedback says: that all of this source answers the query. It goes with the feedback.
+
+    The organization must be one of the session's.
+    """
+    values = {"org_id": org_id, "index_name": index, "query": _key(query), "source_id": source}
+    await session.execute(insert(JudgmentRow).values(**values, feedback_id=feedback))
 
 
 _JUDGE = text(
@@ -173,7 +210,8 @@ _JUDGE = text(
     FROM unnest(:queries, :sources, :starts, :ends) AS judged(query, source_id, "start", "end")
     JOIN seen ON seen.id = judged.source_id
     ORDER BY judged.query, seen.id, judged."start", judged."end"
-    ON CONFLICT (org_id, index_name, query, source_id, "start", "end") DO UPDATE SET text = excluded.text
+    ON CONFLICT (org_id, index_name, query, source_id, "start", "end", feedback_id)
+    DO UPDATE SET text = excluded.text
     WHERE known.text IS DISTINCT FROM excluded.text
     """
 ).bindparams(
@@ -227,4 +265,4 @@ def _key(query: str) -> str:
     'what is embodied ai?'
     """
     same = " ".join(query.split()).casefold()
-    return same if len(same.encode()) <= _LONGEST_QUERY else f"sha256:{sha256(same.encode()).hexdigest()}"
+    return same if len(same.encode()) <= _LONGEST_QUERY else f"{_DIGEST}{sha256(same.encode()).hexdigest()}"

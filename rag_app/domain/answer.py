@@ -111,6 +111,20 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What a model was shown of one source: `text` is its block of the prompt, as it stood there.
+
+    `cited` is the number by which the answer cites it, which need not be that of the block; None where it does not.
+    """
+
+    source: UUID
+    source_type: str
+    label: str
+    text: str
+    cited: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens that a model counted for one answer."""
 
@@ -139,7 +153,8 @@ class Answer:
 
     Where a capability copes with failures (`Capability.failure_text`), `failures` are those of its parts, and
     `complete` is False where a model fell silent in the middle: the text is what it had said by then. `seconds` is how
-    long each stage took: "retrieval", "generation". `asked` is the model that wrote, also where that was refused.
+    long each stage took: "retrieval", "generation". `asked` is the model that wrote, also where that was refused. `shown`
+    is what the answer was written from, in the order of the prompt; empty when refused.
     """
 
     text: str
@@ -157,6 +172,7 @@ class Answer:
     complete: bool = True
     seconds: Mapping[str, float] = field(default_factory=dict)
     asked: str | None = None
+    shown: tuple[Shown, ...] = ()
 
     @property
     def refused(self) -> bool:

@@ -106,9 +106,18 @@ class Feedback:
     expected_source: UUID | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFeedback(Feedback):
+    """Feedback as it is kept: `created_at` stays when it is changed."""
+
+    message: UUID
+    created_at: datetime
+    updated_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a thread. From `model` on: of the assistant's alone."""
+    """A message of a thread. From `model` on: of the assistant's alone. `feedback` is that of the thread's user."""
 
     id: UUID
     thread: UUID
@@ -121,6 +130,7 @@ class Message:
     sources: tuple[RetrievedSource, ...] = ()
     generation: Mapping[str, Any] = field(default_factory=dict)
     flags: Flags = Flags()
+    feedback: Feedback | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +210,7 @@ class Outcome:
 
     `generation` is kept as `generation_metadata` (tokensIn, tokensOut, latencyMs, temperature, prompts, stages);
     `stages` in milliseconds; `failures` are (kind, text) of parts that failed. `charged`: whether the message counts
-    against the user's plan.
+    against the user's plan; `teaches`: whether a model may learn from it, if the user consents.
     """
 
     message: UUID
@@ -216,6 +226,7 @@ class Outcome:
     generation: Mapping[str, Any]
     failures: tuple[tuple[str, str], ...] = ()
     charged: bool = True
+    teaches: bool = False
 
 
 @dataclass(frozen=True, slots=True)

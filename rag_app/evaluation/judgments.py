@@ -81,6 +81,15 @@ def read_trec(queries: Path, qrels: Path) -> Judgments:
     return Judgments(tuple(query for query in asked if query.id in judged or query.answerable is False), judged)
 
 
+def judgments_of(qrels: Qrels) -> Judgments:
+    """Judgments by the text of each query, which is its id, too.
+
+    >>> judgments_of({"what sells?": {"kw-1": 1}}).queries[0].text
+    'what sells?'
+    """
+    return Judgments(tuple(Query(id=text, text=text) for text in qrels), qrels)
+
+
 def read_queries(path: Path) -> list[Query]:
     """`{"id", "text"}` a line; Query's other fields are optional, further ones are ignored.
 

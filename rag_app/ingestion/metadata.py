@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePath
+from typing import Any
 from uuid import UUID
 
 from rag_app.domain.errors import InvalidInput, UnknownField
@@ -63,7 +64,7 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         visibility=target.visibility,
         version="",
     )
-    return _with_version(source, document)
+    return versioned(source, [asdict(passage) for passage in document.passages])
 
 
 def under(source: Source, spec: IndexSpec) -> Source:
@@ -81,9 +82,9 @@ def _value(name: str, kind: FieldType, value: object) -> MetadataValue:
     return coerce(name, kind, value)
 
 
-def _with_version(source: Source, document: Document) -> Source:
-    """Hash of everything that a reader of the source could see; where the file lies is not part of it."""
+def versioned(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
+    """With its version: the hash of everything that a reader of the source could see; where the file lies is no part of
+    it. `content` are its passages, as the ledger keeps them."""
     values = asdict(source) | {"origin": "", "version": ""}
-    content = [asdict(passage) for passage in document.passages]
-    said = json.dumps([values, content], sort_keys=True, default=str, ensure_ascii=True)
+    said = json.dumps([values, [*content]], sort_keys=True, default=str, ensure_ascii=True)
     return replace(source, version=hashlib.sha256(said.encode()).hexdigest())

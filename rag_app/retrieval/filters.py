@@ -6,7 +6,7 @@ docs/filters.md is the specification; nothing that is not in it reaches a store.
 import math
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -73,7 +73,11 @@ def _check(condition: Condition, spec: IndexSpec) -> tuple[Condition, ...]:
 
 
 def _is_day(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value.strip()) is not None
+    """A date in any notation of ISO 8601, without a time."""
+    try:
+        return isinstance(value, str) and bool(date.fromisoformat(value.strip()))
+    except ValueError:
+        return False
 
 
 def _whole_day(name: str, operator: Operator, day: str) -> tuple[Condition, ...]:

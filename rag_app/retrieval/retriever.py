@@ -7,20 +7,14 @@ from uuid import UUID
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, QueryBundle
-from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.observing import Stage
 from rag_app.retrieval.embedding import embed_query
-from rag_app.retrieval.filters import checked_text, to_llama
+from rag_app.retrieval.filters import checked_text
 from rag_app.retrieval.store import ScopedStore
-
-_MODES = {
-    Mode.DENSE: VectorStoreQueryMode.DEFAULT,
-    Mode.HYBRID: VectorStoreQueryMode.HYBRID,
-    Mode.TEXT: VectorStoreQueryMode.TEXT_SEARCH,
-}
 
 
 class ChunkRetriever(BaseRetriever):
@@ -52,6 +46,10 @@ class ChunkRetriever(BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         text = checked_text("query", query_bundle.query_str)
         vector = query_bundle.embedding or await embed_query(self._embedder, text)
+        with Stage("search", {"rag.mode": self._mode.value, "rag.top_k": self._top_k}):
+            return await self._found(text, vector)
+
+    async def _found(self, text: str, vector: list[float]) -> list[NodeWithScore]:
         first = await self._named(text, vector)
         found = await self._nearest(text, vector, (*self._filters, *self._preferred), self._top_k, self._mode)
         if self._preferred and len(found) < self._enough:
@@ -76,19 +74,7 @@ class ChunkRetriever(BaseRetriever):
     async def _nearest(
         self, text: str, vector: list[float], filters: Filters, top_k: int, mode: Mode
     ) -> list[NodeWithScore]:
-        found = await self._store.aquery(
-            VectorStoreQuery(
-                query_embedding=vector,
-                query_str=text,
-                similarity_top_k=top_k,
-                mode=_MODES[mode],
-                filters=to_llama(filters),
-            )
-        )
-        return [
-            NodeWithScore(node=node, score=score)
-            for node, score in zip(found.nodes or (), found.similarities or (), strict=True)
-        ]
+        return await self._store.search(vector, text, filters, mode, top_k)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         raise NotImplementedError("use `await retriever.aretrieve(...)`: rag_app retrieves asynchronously")

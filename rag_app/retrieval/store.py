@@ -1,6 +1,6 @@
 """What rag_app asks of a vector store: a LlamaIndex store seen through one Scope.
 
-An adapter in `stores/` implements six methods; modes, fusion and LlamaIndex's interface are here, once.
+An adapter in `stores/` implements six methods (and `best`, where one question to it can do); modes, fusion and LlamaIndex's interface are here, once.
 """
 
 from abc import abstractmethod
@@ -9,7 +9,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
-from llama_index.core.schema import BaseNode, MetadataMode, TextNode
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, TextNode
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
     MetadataFilters,
@@ -111,22 +111,37 @@ class ScopedStore(BasePydanticVectorStore):
             if UUID(node.metadata["org_id"]) not in self.scope.organizations:
                 raise InvalidInput("org_id", node.metadata["org_id"], "is not an organization of this scope")
 
+    async def search(
+        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, top_k: int
+    ) -> list[NodeWithScore]:
+        """The best chunks, best first, with their cosines. Raises UnknownField and InvalidInput for the filters."""
+        filters, text = check_filters(filters, self.spec), checked_text("query", text)
+        depth = max(top_k, self.spec.fusion.depth if mode is Mode.HYBRID else 0)
+        found = await self.best(vector, text, filters, mode, depth, top_k)
+        return [NodeWithScore(node=node, score=candidate.cosine) for candidate, node in found]
+
+    async def best(
+        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int
+    ) -> list[tuple[Candidate, TextNode]]:
+        """Of the candidates the `top_k` that rank first."""
+        ranking = ranked(await self.candidates(vector, text, filters, mode, depth), mode, self.spec.fusion)[:top_k]
+        nodes = await self.fetch([candidate.id for candidate in ranking])
+        return [(candidate, nodes[candidate.id]) for candidate in ranking if candidate.id in nodes]
+
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Raises InvalidInput for a mode, filter or option that is not supported; none is ignored."""
         if query.mode not in MODES:
             raise InvalidInput("mode", query.mode, f"accepted: {', '.join(MODES)}")
         if kwargs or query.node_ids or query.doc_ids or query.alpha is not None or query.query_embedding is None:
             raise InvalidInput("query", None, "takes an embedding, a text, filters and a mode, and nothing else")
-        mode = MODES[query.mode]
-        filters = check_filters(from_llama(query.filters), self.spec)
-        text = checked_text("query", query.query_str or "")
-        depth = max(query.similarity_top_k, self.spec.fusion.depth if mode is Mode.HYBRID else 0)
-        found = await self.candidates(query.query_embedding, text, filters, mode, depth)
-        best = ranked(found, mode, self.spec.fusion)[: query.similarity_top_k]
-        nodes = await self.fetch([candidate.id for candidate in best])
-        kept = [candidate for candidate in best if candidate.id in nodes]
+        found = await self.search(
+            query.query_embedding, query.query_str or "", from_llama(query.filters), MODES[query.mode],
+            query.similarity_top_k,
+        )  # fmt: skip
         return VectorStoreQueryResult(
-            nodes=[nodes[c.id] for c in kept], similarities=[c.cosine for c in kept], ids=[str(c.id) for c in kept]
+            nodes=[each.node for each in found],
+            similarities=[each.get_score() for each in found],
+            ids=[each.node.node_id for each in found],
         )
 
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:

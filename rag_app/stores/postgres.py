@@ -25,20 +25,20 @@ from rag_app.domain.answer import Mode
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator
 from rag_app.domain.scope import Scope
-from rag_app.retrieval.fusion import Candidate
-from rag_app.retrieval.index import BASE_FIELDS, IndexSpec
+from rag_app.retrieval.fusion import Candidate, ranked
+from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, heading
+from rag_app.stores.postgres_schema import SQL_TYPES, column, create_statements, drop_statements
 
-_SQL_TYPES = {
-    FieldType.KEYWORD: "text",
-    FieldType.UUID: "uuid",
-    FieldType.INTEGER: "bigint",
-    FieldType.NUMBER: "double precision",
-    FieldType.BOOLEAN: "boolean",
-    FieldType.TIME: "double precision",
-    FieldType.TAGS: "text[]",
-}
-_LARGEST_PLAIN_VECTOR = 1900  # dimensions that fit a page together with the row
+_EXACT_NUMBERS = 5_000 * 384
+"""Up to so many numbers in an organization's vectors all of them are compared; above, the nearest by sign."""
+_MOST, _MARGIN = 2_000, 1.15
+"""How many of the nearest by sign are compared at most; their margin in standard deviations of a distance by sign x 2."""
+_SEARCHING = (
+    "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; "
+    "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off"
+)
+"""For statements whose plans are good for every tenant: planned once a connection."""
 _SECONDS_TO_CONNECT = 5
 
 
@@ -63,6 +63,10 @@ class PostgresBackend:
         """Take the generation's tables away, if they are there."""
         await self._as_owner(owner_dsn, drop_statements(generation))
 
+    def connections(self) -> tuple[int, int]:
+        """How many are in use, how many are open."""
+        return self._pool.connections()
+
     async def close(self) -> None:
         await self._pool.close()
 
@@ -77,21 +81,31 @@ class PostgresBackend:
 
     @asynccontextmanager
     async def transaction(self, scope: Scope, *, operator: bool = False) -> AsyncIterator[asyncpg.Connection]:
-        """A short transaction in which row-level security knows the scope.
+        """A short transaction in which row-level security knows the scope; nothing of it outlives the transaction.
 
         `operator`: sees private sources of its organizations too; for ingestion, never for a question.
         """
         with postgres_failures():
             pool = await self._pool.opened()
-            async with pool.acquire() as connection, connection.transaction():
-                organizations = ",".join(str(UUID(str(each))) for each in scope.organizations)
-                user = str(UUID(str(scope.user))) if scope.user else ""
-                await connection.execute(
-                    f"SELECT set_config('rag.organizations', '{{{organizations}}}', true), "
-                    f"set_config('rag.user', '{user}', true), "
-                    f"set_config('rag.operator', '{'on' if operator else ''}', true)"
-                )
-                yield connection
+            async with pool.acquire() as connection:
+                try:
+                    await connection.execute(_begin(scope, operator))
+                    yield connection
+                    await connection.execute("COMMIT")
+                except BaseException:
+                    if not connection.is_closed():
+                        await connection.execute("ROLLBACK")
+                    raise
+
+
+def _begin(scope: Scope, operator: bool) -> str:
+    """Several statements in one round trip. They take no parameters, so whatever goes in is a UUID's text."""
+    organizations = ",".join(str(UUID(str(each))) for each in scope.organizations)
+    user = str(UUID(str(scope.user))) if scope.user else ""
+    return (
+        f"BEGIN; SET LOCAL rag.organizations = '{{{organizations}}}'; SET LOCAL rag.\"user\" = '{user}'; "
+        f"SET LOCAL rag.operator = '{'on' if operator else ''}'; {'' if operator else _SEARCHING}"
+    )
 
 
 class PostgresStore(ScopedStore):
@@ -102,36 +116,28 @@ class PostgresStore(ScopedStore):
     async def candidates(
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
     ) -> list[Candidate]:
-        query = _Query(self)
-        embedding = query.bind(vector, "vector")
-        visible = query.where(filters)
-        parts = []
-        if mode is not Mode.TEXT:
-            nearest = f"SELECT v.no FROM {self.generation}_vectors v WHERE {visible} "
-            parts.append(f"(SELECT no FROM ({nearest} ORDER BY v.embedding <=> {embedding} LIMIT {int(depth)}) dense)")
-        legs = ""
-        if mode is not Mode.DENSE:
-            legs = query.lexical(text, visible, joined=bool(filters) or self.scope.site is not None)
-            parts.append(f"(SELECT no FROM lexical ORDER BY bm25 DESC, no LIMIT {int(depth)})")
-        bm25 = "coalesce(l.bm25, 0)" if legs else "0::float8"
-        sql = (
-            f"{legs} SELECT v.id, 1 - (v.embedding <=> {embedding}) AS cosine, {bm25} AS bm25 "
-            f"FROM ({' UNION '.join(parts)}) best JOIN {self.generation}_vectors v USING (no) "
-            f"{'LEFT JOIN lexical l USING (no)' if legs else ''}"
-        )
         async with self._backend.transaction(self.scope) as connection:
-            rows = await connection.fetch(sql, *query.values)
-        return [Candidate(row["id"], row["cosine"], row["bm25"]) for row in rows]
+            rows = await _Query(self).candidates(connection, vector, text, filters, mode, depth)
+        return [_to_candidate(row) for row in rows]
+
+    async def best(
+        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int
+    ) -> list[tuple[Candidate, TextNode]]:
+        """In one transaction; where the candidates are what is shown, their texts come with them."""
+        shown = mode is not Mode.HYBRID
+        async with self._backend.transaction(self.scope) as connection:
+            rows = await _Query(self).candidates(
+                connection, vector, text, filters, mode, depth, sure=top_k, texts=shown
+            )
+            ranking = ranked([_to_candidate(row) for row in rows], mode, self.spec.fusion)[:top_k]
+            if not shown:
+                rows = await _Query(self).texts(connection, [candidate.id for candidate in ranking], ())
+        nodes = {row["id"]: row for row in rows}
+        return [(candidate, _to_node(nodes[candidate.id])) for candidate in ranking if candidate.id in nodes]
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
-        query = _Query(self)
-        wanted = query.bind(list(ids), "uuid[]")
-        sql = (
-            f"SELECT c.id, c.source_id, c.text, c.metadata FROM {self.generation}_chunks c "
-            f"JOIN {self.generation}_vectors v USING (no) WHERE c.id = ANY({wanted}) AND {query.where(filters)}"
-        )
         async with self._backend.transaction(self.scope) as connection:
-            rows = await connection.fetch(sql, *query.values)
+            rows = await _Query(self).texts(connection, ids, filters)
         return {row["id"]: _to_node(row) for row in rows}
 
     async def count(self) -> int:
@@ -149,16 +155,22 @@ class PostgresStore(ScopedStore):
             gone = await connection.fetchval(
                 _DELETE.format(t=table), list(replacing), [UUID(node.node_id) for node in nodes]
             )
+            await connection.execute(f"UPDATE {table}_totals SET chunks = chunks + $1", len(nodes) - gone)
+            if not nodes:
+                return
             numbers = await connection.fetch(_INSERT_CHUNKS.format(t=table), *_columns(self, nodes))
             number = {row["id"]: row["no"] for row in numbers}
             names = ["no", "id", "site_id", "private_to", *_filter_columns(self.spec), "embedding"]
+            rows = [_vector_row(self.spec, number[UUID(node.node_id)], node) for node in nodes]
             await connection.executemany(
                 f"INSERT INTO {table}_vectors ({', '.join(names)}) VALUES "
                 f"({', '.join(f'${position}' for position in range(1, len(names) + 1))})",
-                [_vector_row(self.spec, number[UUID(node.node_id)], node) for node in nodes],
+                rows,
             )
+            filters = ", ".join(["private_to", "site_id", *_filter_columns(self.spec)[1:]])
+            signs = _INSERT_SIGNS.format(t=table, dimension=len(rows[0][-1]), filters=filters)
+            await connection.execute(signs, list(number.values()))
             await connection.execute(_INSERT_POSTINGS.format(t=table), list(number.values()))
-            await connection.execute(f"UPDATE {table}_totals SET chunks = chunks + $1", len(nodes) - gone)
 
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         sql = (
@@ -183,7 +195,7 @@ class _Query:
     """SQL under construction: every value is bound, every column comes from the index spec."""
 
     def __init__(self, store: PostgresStore) -> None:
-        self.store = store
+        self.store, self.table = store, store.generation
         self.values: list[Any] = []
 
     def bind(self, value: Any, sql_type: str) -> str:
@@ -206,37 +218,110 @@ class _Query:
 
     def _condition(self, condition: Condition) -> str:
         kind = self.store.spec.all_fields[condition.field]
-        column, sql_type = f"v.{_column(condition.field)}", _SQL_TYPES[kind]
+        name, sql_type = f"v.{column(condition.field)}", SQL_TYPES[kind]
         if condition.or_missing:
-            missing = f"coalesce(cardinality({column}), 0) = 0" if kind is FieldType.TAGS else f"{column} IS NULL"
+            missing = f"coalesce(cardinality({name}), 0) = 0" if kind is FieldType.TAGS else f"{name} IS NULL"
             return f"({missing} OR {self._condition(replace(condition, or_missing=False))})"
         if condition.operator is Operator.HAS:
-            return f"{self.bind(condition.value, 'text')} = ANY({column})"
+            return f"{self.bind(condition.value, 'text')} = ANY({name})"
         if condition.operator is Operator.IN:
-            return f"{column} = ANY({self.bind(list(condition.value), f'{sql_type}[]')})"  # type: ignore[arg-type]
+            return f"{name} = ANY({self.bind(list(condition.value), f'{sql_type}[]')})"  # type: ignore[arg-type]
         sign = "=" if condition.operator is Operator.EQ else condition.operator.value
-        return f"{column} {sign} {self.bind(condition.value, sql_type)}"
+        return f"{name} {sign} {self.bind(condition.value, sql_type)}"
 
-    def lexical(self, text: str, visible: str, *, joined: bool) -> str:
-        """BM25 of every chunk that shares a term with the text, as a CTE `lexical(no, bm25)`.
+    async def candidates(
+        self, connection: asyncpg.Connection, vector: Sequence[float], text: str, filters: Filters, mode: Mode,
+        depth: int, *, sure: int | None = None, texts: bool = False,
+    ) -> list[asyncpg.Record]:  # fmt: skip
+        """The best of each leg with their id, cosine and BM25; with `texts` also what `texts` gives.
 
-        Each term counts as often as the text repeats it. Filters other than the tenant need the join.
+        Plans are made once for all tenants: every join is a lookup for each row of what stands before it, since
+        OFFSET 0 keeps the planner from turning it into anything else.
         """
-        table, bm25 = self.store.generation, self.store.spec.bm25
+        embedding, limit, visible = self.bind(vector, "vector"), self.bind(depth, "bigint"), self.where(filters)
+        dense = "" if mode is Mode.TEXT else self._dense(embedding, len(vector), depth, sure or depth, limit, visible)
+        if mode is Mode.DENSE:
+            sql = f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25 FROM dense"
+        else:
+            lexical = self._lexical(text, visible if filters or self.store.scope.site is not None else "")
+            sql = f"WITH {lexical}, best AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC, no LIMIT {limit})"
+            scored = f"""SELECT v.no, v.id, 1 - (v.embedding <=> {embedding}) AS cosine, best.bm25
+                FROM best {self._vector("best", visible)}"""
+            if mode is Mode.HYBRID:
+                # IS TRUE: a look into a hash table for each row of `lexical`, however few the planner takes them for
+                sql += f""", {dense},
+                    known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM dense)) IS TRUE)
+                    SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25 FROM dense LEFT JOIN known USING (no)
+                    UNION ALL {scored} WHERE (best.no IN (SELECT no FROM dense)) IS NOT TRUE"""
+            else:
+                sql += scored
+        if texts:
+            sql = f"""SELECT found.id, found.cosine, found.bm25, c.source_id, c.text, c.metadata FROM ({sql}) found
+                CROSS JOIN LATERAL (SELECT * FROM {self.table}_chunks c WHERE c.no = found.no OFFSET 0) c"""
+        rows: list[asyncpg.Record] = await connection.fetch(sql, *self.values)
+        return rows
+
+    async def texts(
+        self, connection: asyncpg.Connection, ids: Sequence[UUID], filters: Filters
+    ) -> list[asyncpg.Record]:
+        """The chunks of these ids, as far as they are visible."""
+        wanted = self.bind(list(ids), "uuid[]")
+        sql = f"""SELECT c.id, c.source_id, c.text, c.metadata FROM {self.table}_chunks c CROSS JOIN LATERAL (
+            SELECT FROM {self.table}_vectors v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
+            WHERE c.id = ANY({wanted})"""
+        rows: list[asyncpg.Record] = await connection.fetch(sql, *self.values)
+        return rows
+
+    def _dense(self, embedding: str, dimension: int, depth: int, sure: int, limit: str, visible: str) -> str:
+        """CTEs that end in `dense(no, id, distance)`: the `depth` nearest to the embedding.
+
+        Where the scope's organizations are small all rows are compared. In others those of the nearest signs are:
+        how far the `sure` best are by sign, and a margin, since signs only nearly order as cosines do.
+        """
+        most, last = self.bind(max(_MOST, 4 * depth), "bigint"), self.bind(min(sure, depth) - 1, "bigint")
+        margin = round(_MARGIN * dimension**0.5)
+        return f"""size AS MATERIALIZED (
+                SELECT coalesce(sum(p.chunks), 0) <= {_EXACT_NUMBERS // dimension} AS small
+                FROM {self.table}_sizes p WHERE p.org_id = ANY({self.organizations})),
+            near AS MATERIALIZED (
+                SELECT v.no, v.signs <~> (SELECT binary_quantize({embedding})::bit({dimension})) AS far
+                FROM {self.table}_signs v WHERE NOT (SELECT small FROM size) AND {visible} ORDER BY far LIMIT {most}),
+            dense AS MATERIALIZED (
+                SELECT no, id, distance FROM (
+                    SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {self.table}_vectors v
+                    WHERE (SELECT small FROM size) AND {visible}
+                    UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {self._vector("near", visible)}
+                    WHERE far <= greatest(
+                        coalesce((SELECT far FROM near OFFSET {limit} - 1 LIMIT 1), {dimension}),
+                        (SELECT far FROM near OFFSET {last} LIMIT 1) + {margin})) either
+                ORDER BY distance LIMIT {limit})"""
+
+    def _vector(self, of: str, visible: str) -> str:
+        return f"""CROSS JOIN LATERAL (
+            SELECT v.no, v.id, v.embedding FROM {self.table}_vectors v WHERE v.no = {of}.no AND {visible} OFFSET 0) v"""
+
+    def _lexical(self, text: str, filtered: str) -> str:
+        """CTEs that end in `lexical(no, bm25)`: every chunk that shares a term with the text.
+
+        Each term counts as often as the text repeats it. Postings know the tenant; filters look the chunk up.
+        """
+        bm25, table = self.store.spec.bm25, self.table
         languages, body = self.bind(self.store.languages, "text[]"), self.bind(text, "text")
-        join = f"JOIN {table}_vectors v ON v.no = p.no AND {visible}" if joined else ""
-        return f"""
-            WITH weights AS MATERIALIZED (
-                SELECT term, q.tf * ln(1 + (n.chunks - t.df + 0.5) / (t.df + 0.5)) AS weight
+        norm = f"{bm25.k1 * (1 - bm25.b)}::float8 + {bm25.k1 * bm25.b / bm25.average_length}::float8 * p.length"
+        return f"""weights AS MATERIALIZED (
+                SELECT q.term, {bm25.k1 + 1} * q.tf * ln(1 + (n.chunks - t.df + 0.5::float8) / (t.df + 0.5::float8)) AS weight
                 FROM (SELECT term, sum(tf)::float8 AS tf
                       FROM unnest({languages}) AS lang, LATERAL rag_terms(lang, {body}) GROUP BY term) q
-                JOIN {table}_terms t USING (term) CROSS JOIN {table}_totals n WHERE t.df > 0),
+                CROSS JOIN LATERAL (SELECT df FROM {table}_terms t WHERE t.term = q.term AND t.df > 0 OFFSET 0) t
+                CROSS JOIN {table}_totals n),
             lexical AS MATERIALIZED (
-                SELECT p.no, sum(w.weight * p.tf * {bm25.k1 + 1}
-                    / (p.tf + {bm25.k1} * ({1 - bm25.b} + {bm25.b} * p.length / {bm25.average_length}))) AS bm25
-                FROM weights w JOIN {table}_postings p ON p.term = w.term AND p.org_id = ANY({self.organizations})
-                    AND (p.private_to IS NULL OR p.private_to = {self.user}) {join}
-                GROUP BY p.no)"""
+                SELECT p.no, p.bm25 FROM (
+                    SELECT p.no, sum(w.weight * p.tf / (p.tf + {norm})) AS bm25
+                    FROM weights w CROSS JOIN LATERAL (
+                        SELECT p.no, p.tf, p.length FROM {table}_postings p
+                        WHERE p.term = w.term AND p.org_id = ANY({self.organizations})
+                            AND (p.private_to IS NULL OR p.private_to = {self.user}) OFFSET 0) p
+                    GROUP BY p.no) p {self._vector("p", filtered) if filtered else ""})"""
 
 
 _DELETE = """
@@ -250,6 +335,10 @@ _DELETE = """
     counts AS (
         UPDATE {t}_terms t SET df = t.df - n.df FROM (SELECT term, count(*) AS df FROM postings GROUP BY term) n
         WHERE t.term = n.term),
+    sizes AS (
+        UPDATE {t}_sizes s SET chunks = s.chunks - n.chunks
+        FROM (SELECT org_id, count(*) AS chunks FROM old GROUP BY org_id) n WHERE s.org_id = n.org_id),
+    signs AS (DELETE FROM {t}_signs s USING old WHERE s.org_id = old.org_id AND s.no = old.no),
     chunks AS (DELETE FROM {t}_chunks c USING old WHERE c.no = old.no RETURNING c.no)
     SELECT count(*) FROM chunks"""
 
@@ -257,6 +346,14 @@ _INSERT_CHUNKS = """
     INSERT INTO {t}_chunks (id, org_id, private_to, source_id, lang, heading, text, metadata)
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::jsonb[])
     RETURNING no, id"""
+
+_INSERT_SIGNS = """
+    WITH signs AS (
+        INSERT INTO {t}_signs (org_id, no, signs, {filters})
+        SELECT org_id, no, binary_quantize(embedding)::bit({dimension}), {filters} FROM {t}_vectors WHERE no = ANY($1)
+        RETURNING org_id)
+    INSERT INTO {t}_sizes AS s (org_id, chunks) SELECT org_id, count(*) FROM signs GROUP BY org_id
+    ON CONFLICT (org_id) DO UPDATE SET chunks = s.chunks + excluded.chunks"""
 
 _INSERT_POSTINGS = """
     WITH postings AS (
@@ -270,59 +367,8 @@ _INSERT_POSTINGS = """
     ON CONFLICT (term) DO UPDATE SET df = t.df + excluded.df"""
 
 
-def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
-    """The DDL of a generation's tables."""
-    t = generation
-    fields = "".join(f", {_column(name)} {_SQL_TYPES[kind]}" for name, kind in spec.fields.items())
-    tenant = "org_id uuid NOT NULL, private_to uuid"
-    storage = "PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL"
-    policies = "".join(
-        f"ALTER TABLE {t}_{name} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t}_{name} FORCE ROW LEVEL SECURITY;"
-        f"CREATE POLICY tenant ON {t}_{name} USING (org_id = ANY ((SELECT rag_organizations())::uuid[]) AND "
-        f"(private_to IS NULL OR private_to = (SELECT rag_user()) OR (SELECT rag_operator())));"
-        for name in ("chunks", "vectors", "postings")
-    )
-    return f"""
-        CREATE TABLE {t}_chunks (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL UNIQUE, {tenant},
-            source_id uuid NOT NULL, lang text NOT NULL, heading text NOT NULL, text text NOT NULL, metadata jsonb NOT NULL);
-        CREATE INDEX ON {t}_chunks (source_id);
-        CREATE TABLE {t}_vectors (no bigint PRIMARY KEY REFERENCES {t}_chunks ON DELETE CASCADE, id uuid NOT NULL, {tenant},
-            site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL,
-            date double precision{fields}, embedding vector({int(dimension)}) NOT NULL);
-        ALTER TABLE {t}_vectors ALTER embedding SET STORAGE {storage};
-        CREATE INDEX ON {t}_vectors (org_id);
-        CREATE TABLE {t}_postings (term integer, org_id uuid, no bigint, private_to uuid, tf integer NOT NULL,
-            length integer NOT NULL, PRIMARY KEY (term, org_id, no));
-        CREATE TABLE {t}_terms (term integer PRIMARY KEY, df bigint NOT NULL) WITH (fillfactor = 70);
-        CREATE TABLE {t}_totals (chunks bigint NOT NULL);
-        INSERT INTO {t}_totals VALUES (0);
-        {policies}
-        {_READERS.format(t=t, function=function) if (function := _FUNCTIONS.get(spec.name)) else ""}"""
-
-
-def drop_statements(generation: str) -> str:
-    """The DDL that takes a generation's tables away."""
-    names = ("vectors", "postings", "terms", "totals", "chunks")  # vectors refer to chunks
-    return "".join(f"DROP TABLE IF EXISTS {generation}_{name};" for name in names)
-
-
-_FUNCTIONS = {"org_knowledge": "rag_match", "store_catalogue": "match_embeddings", "marketplace": "search_rag_context"}
-"""The SQL functions of migration 0004, by the index that they search."""
-
-_READERS = """
-        DO $$ DECLARE caller regrole; BEGIN  -- who may call the function needs what it reads
-            FOR caller IN SELECT grantee FROM pg_proc, aclexplode(proacl)
-                          WHERE pg_proc.oid = to_regproc('{function}') AND grantee <> 0 LOOP
-                EXECUTE format('GRANT SELECT ON {t}_chunks, {t}_vectors TO %s', caller);
-            END LOOP; END $$;"""
-
-
-def _column(field: str) -> str:
-    return field if field in BASE_FIELDS else f"x_{field}"
-
-
 def _filter_columns(spec: IndexSpec) -> list[str]:
-    return [_column(field) for field in spec.all_fields]
+    return [column(field) for field in spec.all_fields]
 
 
 def _columns(store: PostgresStore, nodes: Sequence[BaseNode]) -> tuple[list[Any], ...]:
@@ -349,6 +395,10 @@ def _vector_row(spec: IndexSpec, number: int, node: BaseNode) -> tuple[Any, ...]
     if node.embedding is None:
         raise InvalidInput("embedding", node.node_id, "a chunk needs its embedding before it can be stored")
     return (*own, *fields, node.embedding)
+
+
+def _to_candidate(row: asyncpg.Record) -> Candidate:
+    return Candidate(row["id"], row["cosine"], row["bm25"])
 
 
 def _to_node(row: asyncpg.Record) -> TextNode:
@@ -379,9 +429,16 @@ class LazyPool:
                 if self._pool is None:
                     self._pool = await asyncpg.create_pool(
                         self._dsn, min_size=1, max_size=self._size, timeout=_SECONDS_TO_CONNECT, command_timeout=60,
+                        max_cached_statement_lifetime=0, reset=_keep,
                         **self._options,
                     )  # fmt: skip
         return self._pool
+
+    def connections(self) -> tuple[int, int]:
+        """How many are in use, how many are open."""
+        if self._pool is None:
+            return 0, 0
+        return self._pool.get_size() - self._pool.get_idle_size(), self._pool.get_size()
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -400,6 +457,10 @@ def plain_dsn(url: str) -> str:
 
 async def _prepare(connection: asyncpg.Connection) -> None:
     await register_vector(connection)
+
+
+async def _keep(connection: asyncpg.Connection) -> None:
+    """Instead of a round trip that resets what nobody here changes: settings hold for a transaction only."""
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -24,13 +24,28 @@ from rag_app.api.collaborators import Collaborators, Collection, Listing
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
-from rag_app.domain.conversation import Flags, Message, Page, Reply, RetrievedSource, Said, Thread
+from rag_app.domain.conversation import (
+    Flags,
+    KeptFeedback,
+    Message,
+    Page,
+    PromptConfig,
+    Rating,
+    Reply,
+    RetrievedSource,
+    Role,
+    Said,
+    Thread,
+)
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal, Scope
+from rag_app.domain.statistics import FeedbackFilter, Figures, Period, PromptVersion, Review, ReviewPage
+from rag_app.domain.training import Consent
 from rag_app.evaluation.passages import Judged, Passages, Span
 
 SECRET = "a-secret-for-tests-of-more-than-32-bytes"
 AUDIENCE, ISSUER = "rag-tests", "https://issuer.test"
+BEGAN = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
 
 
 @contextmanager
@@ -376,6 +391,131 @@ class ScriptedThreads:
         return found
 
 
+@dataclass
+class ScriptedFeedback:
+    """Keeps feedback as the real one is kept, on the messages of `threads`; `sources` are what can be expected."""
+
+    threads: ScriptedThreads
+    kept: dict[UUID, KeptFeedback] = field(default_factory=dict)
+    sources: dict[str, UUID] = field(default_factory=dict)
+    now: datetime = datetime(2026, 1, 15, 11, tzinfo=UTC)
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    error: Exception | None = None
+
+    async def give(
+        self, principal: Principal, message: UUID, rating: Rating, comment: str | None, expected: str | None
+    ) -> KeptFeedback:
+        self.asked.append((principal, message, rating, comment, expected))
+        self._find(principal, message)
+        if expected is not None and (rating is not Rating.NEGATIVE or expected not in self.sources):
+            raise InvalidInput("expectedSourceId", expected, "is refused")
+        before = self.kept.get(message)
+        self.kept[message] = KeptFeedback(
+            rating, comment, self.sources[expected] if expected else None, message=message,
+            created_at=before.created_at if before else self.now, updated_at=self.now,
+        )  # fmt: skip
+        return self.kept[message]
+
+    async def withdraw(self, principal: Principal, message: UUID) -> None:
+        self.asked.append((principal, message))
+        self._find(principal, message)
+        if self.kept.pop(message, None) is None:
+            raise NotFound("feedback", str(message))
+
+    def _find(self, principal: Principal, message: UUID) -> None:
+        if self.error:
+            raise self.error
+        for thread, messages in self.threads.messages.items():
+            for each in messages:
+                if each.id == message and self.threads.known[thread].user == principal.user:
+                    if each.role is Role.USER:
+                        raise InvalidInput("message_id", str(message), "is no answer")
+                    return
+        raise NotFound("message", str(message))
+
+
+@dataclass
+class ScriptedAdministration:
+    """Statistics, reviews and versions of prompts; whose subject is among `administrators` has them."""
+
+    administrators: set[str] = field(default_factory=set)
+    figures: Figures | None = None
+    reviewed: list[Review] = field(default_factory=list)
+    known: dict[str, PromptVersion] = field(default_factory=dict)
+    error: Exception | None = None
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    async def read(self, principal: Principal, since: date | None, until: date | None) -> Figures:
+        self._ask(principal, "read", since=since, until=until)
+        Period.of(since, until, today=date(2026, 11, 22))
+        assert self.figures is not None
+        return self.figures
+
+    async def list(self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None) -> ReviewPage:
+        self._ask(principal, "list", wanted=wanted, limit=limit, after=after)
+        places = [place for place, each in enumerate(self.reviewed, 1) if str(each.id) == after]
+        if after is not None and not places:
+            raise InvalidInput("cursor", after, "is none of ours")
+        start = places[0] if places else 0
+        page = tuple(self.reviewed[start : start + limit])
+        return ReviewPage(page, str(page[-1].id) if len(self.reviewed) > start + limit else None)
+
+    async def versions(self, principal: Principal) -> Sequence[PromptVersion]:
+        self._ask(principal, "versions")
+        return [*self.known.values()]
+
+    async def publish(self, principal: Principal, config: PromptConfig) -> PromptVersion:
+        self._ask(principal, "publish", config=config)
+        if config.name in self.known:
+            raise InvalidInput("name", config.name, "is taken")
+        self.known[config.name] = PromptVersion(config, 1.0, 0, BEGAN, BEGAN)
+        return self.known[config.name]
+
+    async def change(
+        self, principal: Principal, name: str, *, active: bool | None = None, weight: int | None = None
+    ) -> PromptVersion:
+        self._ask(principal, "change", name=name, active=active, weight=weight)
+        if name not in self.known:
+            raise NotFound("prompt version", name, self.known)
+        config = self.known[name].config
+        changed = replace(
+            config,
+            active=config.active if active is None else active,
+            weight=config.weight if weight is None else weight,
+        )
+        self.known[name] = replace(self.known[name], config=changed)
+        return self.known[name]
+
+    def _ask(self, principal: Principal, what: str, **how: Any) -> None:
+        if principal.subject not in self.administrators:
+            raise Forbidden("only an administrator may do this")
+        self.asked.append((what, how))
+        if self.error:
+            raise self.error
+
+
+@dataclass
+class ScriptedConsents:
+    """Remembers what each subject has decided; those among `keys` are no people."""
+
+    given: dict[str, Consent] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    error: Exception | None = None
+    now: datetime = datetime(2026, 1, 15, 11, tzinfo=UTC)
+
+    async def consent(self, principal: Principal) -> Consent:
+        if self.error:
+            raise self.error
+        if principal.subject in self.keys:
+            raise Forbidden("an API key speaks for others: only a person consents, signed in")
+        return self.given.get(principal.subject, Consent(False))
+
+    async def decide(self, principal: Principal, training: bool) -> Consent:
+        await self.consent(principal)
+        self.given[principal.subject] = Consent(training, self.now if training else None)
+        return self.given[principal.subject]
+
+
 @dataclass(frozen=True)
 class ScriptedWindow:
     limit: int
@@ -409,14 +549,23 @@ class Backstage:
     validations: ScriptedValidations = field(default_factory=ScriptedValidations)
     conversations: ScriptedConversations = field(default_factory=ScriptedConversations)
     threads: ScriptedThreads = field(default_factory=ScriptedThreads)
+    consents: ScriptedConsents = field(default_factory=ScriptedConsents)
+    feedback: ScriptedFeedback = field(init=False)
+    administration: ScriptedAdministration = field(default_factory=ScriptedAdministration)
     checks: dict[str, str] = field(default_factory=lambda: {"database": "ok"})
+
+    def __post_init__(self) -> None:
+        self.feedback = ScriptedFeedback(self.threads)
 
     def reset(self) -> None:
         self.pipeline.__init__()  # type: ignore[misc]
         for each in (
-            self.people, self.keys, self.leases, self.catalogue, self.validations, self.conversations, self.threads
+            self.people, self.keys, self.leases, self.catalogue, self.validations, self.conversations, self.threads,
+            self.consents,
         ):  # fmt: skip
             each.__init__()  # type: ignore[misc]
+        self.feedback.__init__(self.threads)  # type: ignore[misc]
+        self.administration.__init__()  # type: ignore[misc]
         self.limiter.__init__(resets_at=int(time.time()) + 30)  # type: ignore[misc]
         self.checks = {"database": "ok"}
 
@@ -431,6 +580,11 @@ class Backstage:
             validations=self.validations,
             conversations=self.conversations,
             threads=self.threads,
+            consents=self.consents,
+            feedback=self.feedback,
+            statistics=self.administration,
+            reviews=self.administration,
+            prompts=self.administration,
             readiness=self.readiness,
         )
 

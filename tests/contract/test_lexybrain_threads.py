@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from rag_app.domain.conversation import Flags, Message, RetrievedSource, Role, Thread
+from rag_app.domain.conversation import Feedback, Flags, Message, Rating, RetrievedSource, Role, Thread
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal
 from tests.contract.conftest import Backstage
@@ -29,7 +29,7 @@ ANSWERED = Message(
     uuid4(), THREAD, Role.ASSISTANT, "Rings are [Source 1].", BEGAN + timedelta(seconds=3), "market_brief",
     model="meta-llama/Llama-3.1-70B-Instruct", sources=(CITED, GONE),
     generation={"tokensIn": 1847, "tokensOut": 312, "latencyMs": 3421, "temperature": 0.7, "prompts": {"global": "v1"}},
-    flags=Flags(used_rag=True, interrupted=True),
+    flags=Flags(used_rag=True, interrupted=True), feedback=Feedback(Rating.NEGATIVE, "Where is it?", GONE.id),
 )  # fmt: skip
 
 
@@ -160,6 +160,7 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
             "sources": [],
             "model": None,
             "flags": None,
+            "feedback": None,
         },
         {
             "id": str(ANSWERED.id),
@@ -193,6 +194,7 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
                 "latencyMs": 3421,
             },
             "flags": {"usedRag": True, "fallbackToGeneric": False, "insufficientContext": False, "interrupted": True},
+            "feedback": {"rating": "negative", "comment": "Where is it?", "expectedSourceId": str(GONE.id)},
         },
     ]
     validator(response)

@@ -1,6 +1,6 @@
 """What the OpenAPI document says is what the server does, with the real application behind it.
 
-SCHEMATHESIS_EXAMPLES is the number of examples an operation; `make soak` asks for more.
+SCHEMATHESIS_EXAMPLES is the number of examples an operation; `make fuzz` asks for more.
 """
 
 import os
@@ -36,20 +36,25 @@ async def one_organization(application: Application, folder: Path) -> tuple[str,
 
 @pytest.fixture(scope="module")
 def running(
-    database_urls: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[httpx.Client, dict[str, str]]]:
     """Without limits: a thousand refusals in a row would test nothing."""
     folder = tmp_path_factory.mktemp("schemathesis")
     variables = {
         "RAG_DATABASE_URL": database_urls[1],
         "RAG_DATABASE_OWNER_URL": database_urls[0],
+        "RAG_VECTOR_STORE": default_store,
+        "QDRANT_PATH": str(qdrant_folder),
         "RAG_HOME": str(folder),
     }
     with configured(variables) as patch:
         without_limits(patch)
         token, key = prepare(lambda application: one_organization(application, folder))
         with served() as client:
-            yield client, {"TEST_TOKEN": token, "TEST_API_KEY": key}
+            headers = {"Authorization": f"Bearer {token}"}
+            asked = client.post("/api/lexybrain/rag", json={"message": "What does the plan cost?"}, headers=headers)
+            answer = asked.json()["messageId"]
+            yield client, {"TEST_TOKEN": token, "TEST_API_KEY": key, "TEST_ANSWER": answer}
 
 
 @pytest.mark.timeout(3600)

@@ -12,14 +12,13 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.ingestion.ingest import Summary
 from rag_app.ingestion.metadata import Target
 from rag_app.settings import Settings
-from tests.conftest import NewOrganization
+from tests.conftest import DEFAULT_STORE, NewOrganization
 
 INDEX = "org_knowledge"
-
-
-@pytest.fixture(scope="session")
-def qdrant_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("qdrant")
+ON_DEFAULT = pytest.mark.parametrize(
+    "environment", [pytest.param(DEFAULT_STORE, marks=pytest.mark.default_store)], indirect=True
+)
+"""For what either store should do and one of them is enough to show."""
 
 
 @pytest.fixture(params=["postgres", "qdrant"])

@@ -18,13 +18,14 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from qdrant_client import QdrantClient
 
 from rag_app import cli
 from tests.conftest import NewPostgres
+from tests.integration.conftest import ON_DEFAULT
 
 COMMAND = Path(sys.executable).with_name("rag-app")
 INDEX = "org_knowledge"
-ON_POSTGRES = pytest.mark.parametrize("environment", ["postgres"], indirect=True)
 ON_QDRANT = pytest.mark.parametrize("environment", ["qdrant"], indirect=True)
 
 
@@ -148,7 +149,7 @@ COMMANDS = [
     "sources delete", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
     "indexes move",
     "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs set-budget",
-    "users", "users create", "users list", "users set-plan", "users set-role", "plans", "plans list", "plans set",
+    "users", "users create", "users list", "users set-plan", "users set-role", "users export", "users erase", "training", "training export", "plans", "plans list", "plans set",
     "keys", "keys create", "keys list", "keys revoke", "token", "evaluate", "doctor",
 ]  # fmt: skip
 
@@ -186,7 +187,7 @@ def test_usage_errors_of_a_real_process(tmp_path: Path) -> None:
 # --- with a database
 
 
-@ON_POSTGRES
+@ON_DEFAULT
 def test_a_day_with_the_command(
     environment: str, rag: Run, main: Run, slug: str, documents: Path, tmp_path: Path
 ) -> None:
@@ -254,7 +255,7 @@ def test_a_day_with_the_command(
     assert main("search", question, *at).out == "Nothing found.\n"
 
 
-@ON_POSTGRES
+@ON_DEFAULT
 def test_every_failure_is_one_clear_line(
     environment: str, main: Run, rag: Run, slug: str, documents: Path, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
@@ -333,7 +334,7 @@ def test_every_failure_is_one_clear_line(
         assert_fails(result, message)
 
 
-@ON_POSTGRES
+@ON_DEFAULT
 def test_users_and_plans_from_the_command_line(environment: str, main: Run, rag: Run, slug: str) -> None:
     main("db", "upgrade")
     main("orgs", "create", slug)
@@ -378,7 +379,7 @@ def test_users_and_plans_from_the_command_line(environment: str, main: Run, rag:
     assert main("orgs", "set-budget", slug, "none").out == f"{slug}\tno budget of its own\n"
 
 
-@ON_POSTGRES
+@ON_DEFAULT
 def test_a_reader_that_has_seen_enough(environment: str, main: Run, tmp_path: Path) -> None:
     main("db", "upgrade")
     reading, writing = os.pipe()
@@ -391,7 +392,7 @@ def test_a_reader_that_has_seen_enough(environment: str, main: Run, tmp_path: Pa
     os.close(writing)
 
 
-@ON_POSTGRES
+@ON_DEFAULT
 def test_doctor_names_what_is_wrong(
     environment: str, main: Run, new_postgres: NewPostgres, subtests: pytest.Subtests
 ) -> None:
@@ -476,7 +477,7 @@ def is_ready(url: str) -> bool:
         return False
 
 
-@ON_POSTGRES
+@pytest.mark.parametrize("environment", ["postgres"], indirect=True)  # local Qdrant serves one process
 def test_two_workers_share_a_limit_and_end_with_their_parent(
     environment: str, main: Run, slug: str, documents: Path, tmp_path: Path, taken_port: int
 ) -> None:
@@ -544,3 +545,39 @@ def test_local_qdrant_from_the_command_line(
     assert main("sources", "delete", "opening.md", *at).out == "1 deleted\n"
     hits = main("search", "When does the observatory open?", *at, "--json").json["hits"]
     assert [hit["title"] for hit in hits] == ["prix.txt"]
+
+
+@pytest.fixture
+def qdrant_server(new_postgres: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A deployment on QDRANT_URL, which is to be empty before and is afterwards: names of generations are not unique."""
+    if not (url := os.environ.get("QDRANT_URL")):
+        pytest.skip("needs an empty Qdrant server: set QDRANT_URL")
+    postgres, qdrant = new_postgres(), QdrantClient(url=url, api_key=os.environ.get("QDRANT_API_KEY"))
+    assert not qdrant.get_collections().collections, f"{url} is in use"
+    for name, value in {
+        "RAG_DATABASE_URL": postgres.app_url,
+        "RAG_DATABASE_OWNER_URL": postgres.owner_url,
+        "RAG_VECTOR_STORE": "qdrant",
+        "RAG_HOME": str(tmp_path / "home"),
+        "RAG_JWT_SECRET": "a secret of the tests, long enough for HS256",
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield
+    for each in qdrant.get_collections().collections:
+        qdrant.delete_collection(each.name)
+    qdrant.close()
+
+
+def test_several_processes_share_a_qdrant_server(
+    qdrant_server: None, main: Run, slug: str, documents: Path, tmp_path: Path
+) -> None:
+    """What local Qdrant refuses: two workers, and an ingest beside them."""
+    at = ("--index", INDEX, "--org", slug)
+    main("db", "upgrade")
+    main("orgs", "create", slug)
+    main("orgs", "add-member", slug, f"ada@{slug}")
+    with serving(tmp_path, workers=2) as (_, url, _):
+        assert main("ingest", documents, *at, "--json", "--base", documents).json["added"] == 2
+        replies = ask_at_once(f"{url}/api/rag/search", main("token", "--user", f"ada@{slug}").out.strip(), 20)
+    assert {reply.status_code for reply in replies} == {200}
+    assert {reply.json()["results"][0]["title"] for reply in replies} == {"Opening hours"}

@@ -34,6 +34,7 @@ def urls(new_postgres: NewPostgres) -> tuple[str, str]:
 def _deployment(urls: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_DATABASE_OWNER_URL", urls[0])
     monkeypatch.setenv("RAG_DATABASE_URL", urls[1])
+    monkeypatch.setenv("RAG_VECTOR_STORE", "postgres")  # prompts are in no store
     monkeypatch.setenv("RAG_HOME", str(tmp_path / "home"))
 
 

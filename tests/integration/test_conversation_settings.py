@@ -9,7 +9,7 @@ from tests.scripted_model import Reply
 
 
 def test_a_model_tells_what_is_wanted_and_rewrites_what_refers_back(
-    database_urls: tuple[str, str], qdrant_folder: Path, tmp_path: Path
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path
 ) -> None:
     def script(body: dict[str, Any]) -> Reply:
         asked = str(body["messages"][0]["content"])
@@ -20,7 +20,7 @@ def test_a_model_tells_what_is_wanted_and_rewrites_what_refers_back(
         return citing(HISTORY if "And over the last year?" in body["messages"][-1]["content"] else KEYWORD)(body)
 
     settings = {"LEXYBRAIN_RAG_DETECTION": "model", "LEXYBRAIN_RAG_REWRITE": "true"}
-    with chatting(database_urls, "postgres", qdrant_folder, tmp_path, settings=settings) as chat:
+    with chatting(database_urls, default_store, qdrant_folder, tmp_path, settings=settings) as chat:
         chat.model.script[:] = [script]
         user = chat.newcomer()
         first = chat.post(BOX, user)
@@ -33,9 +33,9 @@ def test_a_model_tells_what_is_wanted_and_rewrites_what_refers_back(
         assert second["model"]["usage"] == {"inputTokens": 11, "outputTokens": 7}, "of the answer alone"
 
 
-def test_switched_off(database_urls: tuple[str, str], qdrant_folder: Path, tmp_path: Path) -> None:
+def test_switched_off(database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path) -> None:
     settings = {"LEXYBRAIN_RAG_ENABLED": "false"}
-    with chatting(database_urls, "postgres", qdrant_folder, tmp_path, settings=settings) as chat:
+    with chatting(database_urls, default_store, qdrant_folder, tmp_path, settings=settings) as chat:
         user = chat.newcomer()
         for accept in ("application/json", "text/event-stream"):
             headers = {**bearer(user), "Accept": accept}

@@ -21,9 +21,9 @@ FOLLOW_UP = "And how did it change over the last year?"
 
 @pytest.fixture(scope="module")
 def running(
-    database_urls: tuple[str, str], qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Chat]:
-    with chatting(database_urls, "postgres", qdrant_folder, tmp_path_factory.mktemp("chat")) as chat:
+    with chatting(database_urls, default_store, qdrant_folder, tmp_path_factory.mktemp("chat")) as chat:
         yield chat
 
 

@@ -17,6 +17,7 @@ from uuid import UUID
 import httpx
 import pytest
 
+from tests.conftest import SEVERAL
 from tests.integration.lexybrain import BOX, KEYWORD, RAG, Chat, chatting, citing, events_of
 from tests.integration.service import bearer
 from tests.integration.test_cli import is_ready
@@ -27,11 +28,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def chat(
-    database_urls: tuple[str, str], qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Chat]:
     folder = tmp_path_factory.mktemp("load")
     settings = {"RAG_DATABASE_POOL_SIZE": "10", "RAG_LOG_LEVEL": "info"}
-    with chatting(database_urls, "postgres", qdrant_folder, folder, settings=settings) as running:
+    with chatting(database_urls, default_store, qdrant_folder, folder, settings=settings) as running:
         yield running
 
 
@@ -107,6 +108,7 @@ def four_workers(folder: Path) -> Iterator[str]:
                     os.killpg(server.pid, signal.SIGKILL)
 
 
+@SEVERAL
 def test_the_same_with_four_workers(chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_DATABASE_POOL_SIZE", "5")
     with four_workers(tmp_path) as url:

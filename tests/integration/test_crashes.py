@@ -15,8 +15,10 @@ NOTHING_KEPT = {"1 account", "2 quota, before it is kept", "3 message, before it
 ANSWER_KEPT = {"11 response"}
 
 
-def test_a_crash_at_each_step(database_urls: tuple[str, str], qdrant_folder: Path, tmp_path: Path) -> None:
-    with configured(variables(database_urls, "postgres", tmp_path, qdrant_folder)):
+def test_a_crash_at_each_step(
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path
+) -> None:
+    with configured(variables(database_urls, default_store, tmp_path, qdrant_folder)):
         aurora, *_ = prepare(load)
         user = asyncio.run(newcomer(database_urls[1], aurora, "free"))
         command = [sys.executable, "-m", "tests.integration.crashing", str(user), str(aurora), BOX]
@@ -41,7 +43,7 @@ def test_a_crash_at_each_step(database_urls: tuple[str, str], qdrant_folder: Pat
     reserved = len(kept) - len(ANSWER_KEPT)
     assert found("SELECT count(*) AS n FROM usage_reservations") == [{"n": reserved}]
     found("UPDATE usage_reservations SET expires_at = now() - interval '1 second'")
-    with configured(variables(database_urls, "postgres", tmp_path, qdrant_folder)):
+    with configured(variables(database_urls, default_store, tmp_path, qdrant_folder)):
         from tests.integration.crashing import ask
 
         asyncio.run(ask(user, aurora, BOX))

@@ -20,7 +20,8 @@ from rag_app.db.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed, Unauthenticated
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from tests.conftest import NewOrganization
-from tests.integration.test_cli import ON_POSTGRES, Result, assert_fails
+from tests.integration.conftest import ON_DEFAULT
+from tests.integration.test_cli import Result, assert_fails
 
 
 @pytest.fixture
@@ -172,13 +173,14 @@ async def test_a_key_asks_the_database_once(
     _, secret = await keys.create(await organization(), "n")
     asked = 0
 
-    def one_more(*_: object) -> object:
+    def one_more(*given: str) -> object:
         nonlocal asked
         asked += 1
-        return autocommit()
+        return fetch(*given)
 
-    autocommit = database.autocommit
-    monkeypatch.setattr(database, "autocommit", one_more)
+    fetch = database.fetch
+    monkeypatch.setattr(database, "fetch", one_more)
+    monkeypatch.setattr(database, "autocommit", None)
     monkeypatch.setattr(database, "session", None)
     await keys.principal(secret)
     with pytest.raises(Unauthenticated):
@@ -235,7 +237,7 @@ def principal(url: str, secret: str) -> Principal:
     return asyncio.run(found())
 
 
-@ON_POSTGRES
+@ON_DEFAULT
 def test_keys_from_the_command_line(environment: str, main: Main, database_urls: tuple[str, str]) -> None:
     slug, other = f"keys-{uuid4().hex[:12]}", f"keys-{uuid4().hex[:12]}"
     main("db", "upgrade")

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import event, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from rag_app.db import migrate, threads
+from rag_app.db import migrate, pages, threads
 from rag_app.db.models import AuditRow, MessageRow, SourceRow, ThreadRow, UserRow
 from rag_app.db.people import Organization
 from rag_app.db.private import PrivatePostgres
@@ -438,9 +438,7 @@ async def test_a_cursor_that_somebody_made_shows_no_more_than_a_list_does(
 ) -> None:
     await talk.say(ann)
     hers = (await talk.page(ann)).threads
-    cursor = threads._cursor(
-        replace(hers[0], last_message_at=datetime(year, 12, 31, tzinfo=UTC), id=UUID(int=2**128 - 1))
-    )
+    cursor = pages.cursor(datetime(year, 12, 31, tzinfo=UTC), UUID(int=2**128 - 1))
     assert (await talk.page(ann, after=cursor)).threads == (hers if year == 9999 else ())
     assert (await talk.page(bob, after=cursor)).threads == ()
 

@@ -17,16 +17,18 @@ GOOD = citing(KEYWORD, "The demand index is 58 {}.")
 TROUBLE = "I'm having trouble generating a response right now. Your data shows: "
 AGAIN = "Please try again or rephrase your question."
 JUPITER = "How many moons does Jupiter have?"
+SECOND = "postgres"
+"""For an application beside another one: local Qdrant would be in use."""
 
 
 @pytest.fixture(scope="module", params=["openai_like", "huggingface"])
 def running(
-    request: pytest.FixtureRequest, database_urls: tuple[str, str], qdrant_folder: Path,
+    request: pytest.FixtureRequest, database_urls: tuple[str, str], default_store: str, qdrant_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Chat]:  # fmt: skip
     folder = tmp_path_factory.mktemp("degradation")
     settings = {"RAG_LLM_TIMEOUT": "2"}
-    with chatting(database_urls, "postgres", qdrant_folder, folder, settings=settings, kind=request.param) as chat:
+    with chatting(database_urls, default_store, qdrant_folder, folder, settings=settings, kind=request.param) as chat:
         chat.post(BOX)  # what is loaded with the first request takes time, too
         yield chat
 
@@ -160,7 +162,7 @@ def test_a_model_of_ones_own_and_its_fallback(
 ) -> None:
     with (
         ScriptedModel(citing(KEYWORD, "The small one says 58 {}.")) as small,
-        chatting(database_urls, "postgres", qdrant_folder, tmp_path, fallback=small.url) as chat,
+        chatting(database_urls, SECOND, qdrant_folder, tmp_path, fallback=small.url) as chat,
     ):
         chat.model.script[:] = [Reply(status=503)]
         user = chat.newcomer()
@@ -178,7 +180,7 @@ def test_without_a_model_everything_is_extracted(
     database_urls: tuple[str, str], qdrant_folder: Path, tmp_path: Path
 ) -> None:
     with chatting(
-        database_urls, "postgres", qdrant_folder, tmp_path, settings={"RAG_MODELS_FILE": "", "HF_TOKEN": ""}
+        database_urls, SECOND, qdrant_folder, tmp_path, settings={"RAG_MODELS_FILE": "", "HF_TOKEN": ""}
     ) as chat:
         user = chat.newcomer()
         for streamed in (False, True):

@@ -23,11 +23,12 @@ INDEXES = ("book", "marketplace", "org_knowledge", "salon_calls", "store_catalog
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A checkout's folder with a space in its path, and nothing configured."""
+def folder(tmp_path: Path, default_store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A checkout's folder with a space in its path, and nothing configured but the store."""
     for name in os.environ:
         if name.startswith(("RAG_", "QDRANT_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("RAG_VECTOR_STORE", default_store)
     made = tmp_path / "a new folder"
     made.mkdir()
     yield made

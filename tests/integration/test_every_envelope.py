@@ -44,7 +44,10 @@ LEXYBRAIN_STATUSES = {**STATUSES, "text": 422, "parameter": 422, "unreadable": 4
 
 @dataclass(frozen=True)
 class Way:
-    """A path with a body that it takes, and what its surface's envelope looks like."""
+    """A path with a body that it takes, and what its surface's envelope looks like.
+
+    In `path`, `{message_id:str}` is the id of an answer.
+    """
 
     path: str
     text: str
@@ -72,6 +75,14 @@ WAYS = [
         RETRIEVAL_BODY,
     ),
     Way("/api/lexybrain/rag", "message", {"message": ASKED}, LEXYBRAIN, RETRIEVAL_BODY, LEXYBRAIN_STATUSES),
+    Way(
+        "/api/lexybrain/messages/{message_id:str}/feedback",
+        "rating",
+        {"rating": "neutral"},
+        LEXYBRAIN,
+        RETRIEVAL_BODY,
+        LEXYBRAIN_STATUSES,
+    ),
 ]
 COLLECTIONS = [way for way in WAYS if way.codes is RETRIEVAL]
 RETRYABLE = {"service_unavailable"}
@@ -82,11 +93,15 @@ class Service:
     client: httpx.Client
     token: dict[str, str]
     key: dict[str, str]
+    message: str
+
+    def at(self, way: Way) -> str:
+        return way.path.replace("{message_id:str}", self.message)
 
     def post(self, way: Way, content: Any, **headers: str) -> httpx.Response:
         credential = self.key if way.codes is RETRIEVAL else self.token
         sent = {**credential, "Content-Type": "application/json", **headers}
-        return self.client.post(way.path, content=content, headers=sent)
+        return self.client.post(self.at(way), content=content, headers=sent)
 
     def ask(self, way: Way) -> httpx.Response:
         return self.post(way, json.dumps(way.body))
@@ -122,7 +137,8 @@ def service(urls: tuple[str, str], folder: Path, **variables: str) -> Iterator[S
         without_limits(patch)
         user, key = prepare(one)
         with served() as client:
-            yield Service(client, bearer(user), {"Authorization": f"Bearer {key}"})
+            asked = client.post("/api/lexybrain/rag", json={"message": ASKED}, headers=bearer(user))
+            yield Service(client, bearer(user), {"Authorization": f"Bearer {key}"}, asked.json()["messageId"])
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +155,8 @@ def test_every_route_that_takes_a_body_is_here() -> None:
         if "POST" in handler.http_methods
         for path in handler.paths
     }
-    assert posts == {way.path for way in WAYS}
+    for_administrators = {"/api/admin/lexybrain/configs"}  # tests/contract/test_lexybrain_admin.py asks it the same
+    assert posts == {way.path for way in WAYS} | for_administrators
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.path)
@@ -160,8 +177,8 @@ def test_what_a_caller_can_get_wrong(way: Way, running: Service) -> None:
         assert refused.headers["connection"] == "close", "what is left of the body is no next request"
     says(way, running.post(way, json.dumps(way.body), **{"Content-Type": "text/plain"}), "type")
     says(way, running.post(way, json.dumps(way.body), Authorization="Bearer nonsense"), "credential")
-    says(way, running.client.post(f"{way.path}/nothing", json={}), "path")
-    refused = running.client.put(way.path, json={})
+    says(way, running.client.post(f"{running.at(way)}/nothing", json={}), "path")
+    refused = running.client.put(running.at(way), json={})
     says(way, refused, "method")
     assert "POST" in refused.headers["allow"]
     assert running.ask(way).status_code == 200
@@ -199,7 +216,9 @@ def test_the_embedding_model_does_not_answer(new_postgres: NewPostgres, tmp_path
     with service((server.owner_url, server.app_url), tmp_path, **variables) as started:
         for way in WAYS:
             told = started.ask(way)
-            if way.codes is LEXYBRAIN:  # goes on without what it cannot find, and says so
+            if way.text == "rating":  # nothing is looked for
+                assert told.status_code == 200, told.text
+            elif way.codes is LEXYBRAIN:  # goes on without what it cannot find, and says so
                 assert told.status_code == 200, told.text
                 assert told.json()["flags"]["insufficientContext"] and not told.json()["flags"]["usedRag"]
                 assert told.json()["sources"] == []

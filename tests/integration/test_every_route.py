@@ -148,6 +148,9 @@ def collections(world: World, path: str) -> list[httpx.Response]:
 
 RAG = "/api/lexybrain/rag"
 THREADS = "/api/lexybrain/threads"
+FEEDBACK = "/api/lexybrain/messages/{message_id}/feedback"
+CONSENT = "/api/lexybrain/consent"
+ADMINISTRATION = "/api/admin/lexybrain"
 CAPABILITIES = ("general_chat", "market_brief", "competitor_intel", "keyword_explanation", "alert_explanation")
 
 
@@ -237,6 +240,61 @@ def deleted_message(world: World, path: str) -> list[httpx.Response]:
     return [left, *foreign]
 
 
+def rating(world: World, path: str) -> list[httpx.Response]:
+    ours, theirs = (path.replace("{message_id}", each.message) for each in (world.ours, world.theirs))
+    named = [*world.theirs.ids, world.theirs.thread, world.theirs.message, str(uuid4())]
+    given = {"rating": "negative", "comment": f"The code is {world.ours.word}"}
+    own = world.as_us("POST", ours, {**given, "expectedSourceId": world.ours.sources["marketplace"]})
+    foreign = [world.as_us("POST", theirs, body) for body in (given, {**given, "expectedSourceId": "door"})]
+    assert {each.status_code for each in foreign} == {404}
+    expected = [world.as_us("POST", ours, {**given, "expectedSourceId": each}) for each in named]
+    assert {(each.status_code, each.text) for each in expected} == {(422, expected[-1].text)}, "as one that nobody has"
+    unchanged(world)
+    return [own, *foreign, *expected]
+
+
+def withdrawal(world: World, path: str) -> list[httpx.Response]:
+    rating(world, path), rating(world.swapped, path)
+    ours, theirs = (path.replace("{message_id}", each.message) for each in (world.ours, world.theirs))
+    foreign = world.as_us("DELETE", theirs)
+    assert foreign.status_code == 404
+    kept = world.swapped.as_us("GET", f"{THREADS}/{world.theirs.thread}").json()
+    assert kept["messages"][1]["feedback"]["comment"] == f"The code is {world.theirs.word}"
+    assert world.as_us("DELETE", ours).status_code == 204
+    return [world.as_us("GET", f"{THREADS}/{world.ours.thread}"), foreign]
+
+
+def consenting(world: World, path: str) -> list[httpx.Response]:
+    before = world.swapped.as_us("GET", path).json()
+    given = [world.as_us("PUT", path, {"training": each}) for each in (True, False, True)]
+    named = [{"training": True, "user": str(world.theirs.user)}, {"training": True, "userId": str(world.theirs.user)}]
+    foreign = [world.as_us("PUT", path, body) for body in named]
+    foreign += [world.as_us("GET", f"{path}?user={world.theirs.user}")]
+    assert {each.status_code for each in foreign} == {422}
+    assert world.swapped.as_us("GET", path).json() == before, "each decides for themselves"
+    key = {"Authorization": f"Bearer {world.ours.key}"}
+    by_key = [world.client.request(method, path, json={"training": True}, headers=key) for method in ("GET", "PUT")]
+    assert {each.status_code for each in by_key} == {403}
+    return [*given, world.as_us("GET", path), *foreign, *by_key]
+
+
+def administration(world: World, path: str) -> list[httpx.Response]:
+    """It is for administrators; neither of us is one."""
+    at = path.replace("{name}", "ask_lexybrain_system")
+    asked = [
+        ("GET", at, None),
+        ("POST", at, {}),
+        ("PATCH", at, {"weight": 1}),
+        ("GET", f"{at}?user={world.ours.user}", None),
+    ]
+    key = {"Authorization": f"Bearer {world.ours.key}"}
+    told = [world.as_us(method, each, body) for method, each, body in asked]
+    told += [world.client.request(method, each, json=body, headers=key) for method, each, body in asked]
+    told = [each for each in told if each.status_code != 405]
+    assert {each.status_code for each in told} <= {403, 422} and 403 in {each.status_code for each in told}
+    return [*told, world.as_us("GET", THREADS)]
+
+
 WALKS: dict[tuple[str, str], Walk] = {
     ("POST", "/api/rag/search"): knowledge,
     ("POST", "/api/rag/answer"): knowledge,
@@ -255,8 +313,17 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("PATCH", f"{THREADS}/{{thread_id}}"): changed_thread,
     ("DELETE", f"{THREADS}/{{thread_id}}"): deleted_thread,
     ("DELETE", f"{THREADS}/{{thread_id}}/messages/{{message_id}}"): deleted_message,
+    ("POST", FEEDBACK): rating,
+    ("DELETE", FEEDBACK): withdrawal,
+    ("GET", CONSENT): consenting,
+    ("PUT", CONSENT): consenting,
+    ("GET", f"{ADMINISTRATION}/rag/stats"): administration,
+    ("GET", f"{ADMINISTRATION}/rag/feedback"): administration,
+    ("GET", f"{ADMINISTRATION}/configs"): administration,
+    ("POST", f"{ADMINISTRATION}/configs"): administration,
+    ("PATCH", f"{ADMINISTRATION}/configs/{{name}}"): administration,
 }
-SHOWS_NO_TEXT = {path for _, path in WALKS if "valid" in path or "collections" in path}
+SHOWS_NO_TEXT = {path for _, path in WALKS if "valid" in path or "collections" in path or "admin" in path} | {CONSENT}
 
 
 async def tenant(application: Application, folder: Path) -> Tenant:
@@ -369,7 +436,7 @@ def test_nobody_gets_in_without_a_credential_or_with_one_of_another_kind(world: 
     method, path = route
     at = re.sub(r"\{[^}]*\}", world.their_validation, path)
     person, key = world.ours.credentials
-    wrong = {"/api/v1/": [person], "/api/lexybrain/": []}
+    wrong = {"/api/v1/": [person], "/api/lexybrain/": [], "/api/admin/": []}
     others = next((each for start, each in wrong.items() if path.startswith(start)), [key])
     for headers in (
         {},

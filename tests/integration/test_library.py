@@ -352,11 +352,12 @@ def test_the_documented_examples_run(
 
 
 async def test_it_opens_a_database_of_its_own_inside_a_running_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, default_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in os.environ:
         if name.startswith(("RAG_", "QDRANT_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("RAG_VECTOR_STORE", default_store)
     monkeypatch.chdir(tmp_path)
     turns = 0
 

@@ -95,7 +95,7 @@ def served(database_urls: tuple[str, str], tmp_path_factory: pytest.TempPathFact
         "RAG_DATABASE_URL": database_urls[1],
         "RAG_DATABASE_POOL_SIZE": "5",
         "RAG_HOME": str(folder / "home"),
-        "RAG_VECTOR_STORE": "postgres",
+        "RAG_VECTOR_STORE": "postgres",  # local Qdrant serves one process
         "RAG_LOG_LEVEL": "info",
     }
     with configured(variables):

@@ -17,8 +17,9 @@ from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.serving import _prepare
 from rag_app.settings import Settings
 from tests.contract.conftest import serve
+from tests.integration.conftest import ON_DEFAULT
 
-pytestmark = pytest.mark.parametrize("environment", ["postgres"], indirect=True)
+pytestmark = ON_DEFAULT
 
 
 @pytest.fixture

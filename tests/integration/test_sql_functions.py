@@ -246,7 +246,7 @@ def world(new_postgres: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -
             "RAG_DATABASE_URL": server.app_url,
             "RAG_DATABASE_OWNER_URL": server.owner_url,
             "RAG_DATABASE_GATEWAY_ROLE": "authenticated",
-            "RAG_VECTOR_STORE": "postgres",
+            "RAG_VECTOR_STORE": "postgres",  # which is what the functions search
             "RAG_HOME": str(folder),
         }
     ):

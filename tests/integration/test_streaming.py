@@ -48,10 +48,10 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def asked(
-    database_urls: tuple[str, str], qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Asked]:
     folder = tmp_path_factory.mktemp("streaming")
-    with ScriptedModel() as model, configured(variables(database_urls, "postgres", folder, qdrant_folder)) as patch:
+    with ScriptedModel() as model, configured(variables(database_urls, default_store, folder, qdrant_folder)) as patch:
         _, _, ada = prepare(lambda application: load(application, folder))
         model_settings = {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": model.url, "RAG_LLM_API_KEY": "key"}
         for name, value in {**model_settings, "RAG_LLM_BACKOFF": "0", "RAG_LLM_TIMEOUT": "20"}.items():

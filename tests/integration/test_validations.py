@@ -27,7 +27,7 @@ from rag_app.domain.source import Source, Visibility, chunk_id, source_id
 from rag_app.evaluation.judgments import read_judgments
 from rag_app.ingestion.metadata import Target
 from rag_app.resources import resource_folder
-from tests.conftest import NewOrganization
+from tests.conftest import SEVERAL, NewOrganization
 from tests.contract.test_retrieval_validation import COLLECTIONS, QUERY, RUNS, VALIDATE, problem
 from tests.integration.service import configured, prepare, served
 
@@ -119,12 +119,15 @@ async def load(application: Application) -> tuple[UUID, list[str], dict[str, lis
 
 
 @pytest.fixture(scope="module")
-def school(database_urls: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+def school(
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[School]:
     folder = tmp_path_factory.mktemp("school")
     variables = {
         "RAG_DATABASE_OWNER_URL": database_urls[0],
         "RAG_DATABASE_URL": database_urls[1],
-        "RAG_VECTOR_STORE": "postgres",
+        "RAG_VECTOR_STORE": default_store,
+        "QDRANT_PATH": str(qdrant_folder),
         "RAG_HOME": str(folder),
     }
     with configured(variables) as patch:
@@ -240,6 +243,7 @@ def test_runs_are_stored_compared_and_kept_apart(school: School) -> None:
         problem(school.get(RUNS, key, before=first["validation_id"]), 404, "NOT_FOUND")
 
 
+@SEVERAL
 def test_judgments_outlive_the_chunks_they_came_as(school: School) -> None:
     """A source is changed below and above what was judged: its chunks are others, the passage is still known."""
     assert school.metrics(TURNIP)["basis"] == "threshold"
@@ -270,6 +274,7 @@ def test_judgments_outlive_the_chunks_they_came_as(school: School) -> None:
     assert result["total_expected"] == 2 and answer not in result["retrieved_chunks"]
 
 
+@SEVERAL
 def test_a_public_source_is_judged_by_each_organization_for_itself(school: School) -> None:
     query, at_six = "Who waters the plants on Sundays?", "The doors open at six."
     school.handbook(at_six, "The lamps are switched off at ten.", PUBLIC_ORGANIZATION)

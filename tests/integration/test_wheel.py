@@ -63,7 +63,7 @@ def test_the_wheel_carries_its_data(wheel: Path) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
-def test_it_ingests_and_answers_elsewhere(installed: Path, tmp_path: Path) -> None:
+def test_it_ingests_and_answers_elsewhere(installed: Path, default_store: str, tmp_path: Path) -> None:
     work, home = tmp_path / "somewhere else", tmp_path / "home"
     work.mkdir()
     home.mkdir()
@@ -71,9 +71,8 @@ def test_it_ingests_and_answers_elsewhere(installed: Path, tmp_path: Path) -> No
     assert Path(imported).is_relative_to(installed.parent) and not Path(imported).is_relative_to(ROOT)
 
     def rag(*arguments: str) -> str:
-        return run(
-            installed / "rag-app", *arguments, "-i", "org_knowledge", "-o", "public", folder=work, HOME=str(home)
-        )
+        at, variables = ("-i", "org_knowledge", "-o", "public"), {"HOME": str(home), "RAG_VECTOR_STORE": default_store}
+        return run(installed / "rag-app", *arguments, *at, folder=work, **variables)
 
     (work / "owls.md").write_text("# Owls\n\nThe long-eared owl sleeps in the old pine by the river.\n", "utf-8")
     try:

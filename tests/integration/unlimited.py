@@ -1,5 +1,6 @@
 """The application without limits of requests a minute, for processes that a test starts:
-`granian --interface asgi --factory tests.integration.unlimited:create_app`."""
+`granian --interface asgi --factory tests.integration.unlimited:create_app`, or the whole command,
+`python -m tests.integration.unlimited serve --workers 4`."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -7,12 +8,22 @@ from typing import TYPE_CHECKING
 from rag_app.api import server
 from rag_app.api.surfaces import SURFACES
 from rag_app.app import create_app as limited
+from rag_app.cli import main
 
 if TYPE_CHECKING:
     from litestar import Litestar
 
 
-def create_app() -> "Litestar":
+def lift() -> None:
     """What counts requests is the subject of other tests; here it would hide what is counted by plans."""
     server.SURFACES = tuple(replace(each, limit=10**9, concurrent=None) for each in SURFACES)
+
+
+def create_app() -> "Litestar":
+    lift()
     return limited()
+
+
+if __name__ == "__main__":
+    lift()  # for the workers, too: they are forks of this process
+    main()

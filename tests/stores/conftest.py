@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -58,30 +59,41 @@ def chunk(
 Stores = Callable[[Scope], ScopedStore]
 
 
-@pytest.fixture(params=STORES)
-async def stores(
-    request: pytest.FixtureRequest, database_urls: tuple[str, str], tmp_path: Path
+@asynccontextmanager
+async def opened(
+    kind: str, spec: IndexSpec, dimension: int, database_urls: tuple[str, str], folder: Path
 ) -> AsyncIterator[Stores]:
-    """The store seen through a scope; every test has a generation of its own."""
+    """One of STORES, with a generation of its own."""
     owner_url, app_url = database_urls
-    generation = f"g_things_{uuid4().hex[:12]}"
+    generation = f"g_{spec.name}_{uuid4().hex[:12]}"
     analyzer = Analyzer(app_url)
-    if request.param == "postgres":
+    if kind == "postgres":
         backend: PostgresBackend | QdrantBackend = PostgresBackend(app_url)
     else:
         url = os.environ.get("QDRANT_URL")
-        if request.param == "qdrant-server" and not url:
+        if kind == "qdrant-server" and not url:
             pytest.skip("needs a Qdrant server: set QDRANT_URL")
 
         async def visible(scope: Scope, generation: str, sources: Sequence[UUID]) -> set[UUID]:
             return set(sources)  # what PostgreSQL adds is tested with the whole pipeline; here the store stands alone
 
-        where = {"path": tmp_path / "qdrant"} if request.param == "qdrant-local" else {"url": url}
+        where = {"path": folder / "qdrant"} if kind == "qdrant-local" else {"url": url}
         backend = QdrantBackend(analyze=analyzer, visible=visible, **where)
-    await backend.create(owner_url, SPEC, generation, DIMENSION)
-    yield lambda scope: backend.scoped(SPEC, generation, scope)
-    await backend.close()
-    await analyzer.close()
+    await backend.create(owner_url, spec, generation, dimension)
+    try:
+        yield lambda scope: backend.scoped(spec, generation, scope)
+    finally:
+        await backend.close()
+        await analyzer.close()
+
+
+@pytest.fixture(params=STORES)
+async def stores(
+    request: pytest.FixtureRequest, database_urls: tuple[str, str], tmp_path: Path
+) -> AsyncIterator[Stores]:
+    """The store seen through a scope; every test has a generation of its own."""
+    async with opened(request.param, SPEC, DIMENSION, database_urls, tmp_path) as found:
+        yield found
 
 
 @pytest.fixture

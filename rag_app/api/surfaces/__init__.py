@@ -1,11 +1,12 @@
 """One file per contract. A surface exists by being listed here."""
 
 from rag_app.api.surface import Surface
-from rag_app.api.surfaces import lexybrain, owner_qa, rag_retrieval, retrieval_validation
+from rag_app.api.surfaces import lexybrain, lexybrain_admin, owner_qa, rag_retrieval, retrieval_validation
 
 SURFACES: tuple[Surface, ...] = (
     rag_retrieval.SURFACE,
     retrieval_validation.SURFACE,
     owner_qa.SURFACE,
     lexybrain.SURFACE,
+    lexybrain_admin.SURFACE,
 )

@@ -21,6 +21,8 @@ from rag_app.api.collaborators import Conversations, Injected
 from rag_app.api.docs import rate_limit_headers
 from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.api.surface import Surface
+from rag_app.api.surfaces.lexybrain_consent import HANDLERS as CONSENT
+from rag_app.api.surfaces.lexybrain_feedback import HANDLERS as FEEDBACK
 from rag_app.api.surfaces.lexybrain_rules import (
     CREDENTIALS,
     KINDS,
@@ -397,7 +399,7 @@ SURFACE = Surface(
     name="lexybrain",
     tag=TAG,
     paths=("/api/lexybrain/",),
-    handlers=(rag, *THREADS),
+    handlers=(rag, *THREADS, *FEEDBACK, *CONSENT),
     limit=LIMIT,
     credentials=CREDENTIALS,
     envelope=envelope,

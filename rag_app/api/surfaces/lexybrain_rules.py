@@ -93,7 +93,7 @@ def errors(*of_one: Exception) -> dict[int, Any]:
 def declared_alone(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """A guard that refuses parameters of the query that the handler does not declare: Litestar passes over them."""
     declared = {
-        name
+        field.kwarg_definition.name or name
         for name, field in handler.parsed_fn_signature.parameters.items()
         if isinstance(field.kwarg_definition, QueryParameter)
     }

@@ -24,7 +24,7 @@ from rag_app.api.surfaces.lexybrain_rules import (
     declared_alone,
     errors,
 )
-from rag_app.domain.conversation import Message, Role, Thread
+from rag_app.domain.conversation import Feedback, Message, Role, Thread
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 
@@ -32,18 +32,22 @@ TYPES = ["keyword", "listing", "alert", "doc"]
 NOTHING_TO_CHANGE = "The body must have a `title`, or `archived`, or both"
 
 Moment = Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]
-# control characters that are no white space; with what else leaves nothing to see: white space, fillers, marks of format
+# control characters that are no white space; what else leaves nothing to see: white space, fillers, marks of format
 _CONTROL = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
-_UNSEEN = (
-    r"\x00-\x20\x7f-\xa0\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u1680\u17b4-\u17b5"
-    r"\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
+_BLANK = (
+    r"\x09-\x0d\x1c-\x20\x85\xa0\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u1680"
+    r"\u17b4-\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    r"\ufff9-\ufffb"
 )
+# what may come before the first visible character is none itself: so nothing is tried twice
+VISIBLE = f"^[{_BLANK}]*[^{_CONTROL}{_BLANK}][^{_CONTROL}]*$"
+"""A pattern: something to see, and no control characters."""
 Title = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=200,
-        pattern=f"^[^{_CONTROL}]*[^{_UNSEEN}][^{_CONTROL}]*$",
+        pattern=VISIBLE,
         description="a text of 1 to 200 characters, not all of them blank, and no control characters",
         examples=["Wedding keywords"],
     ),
@@ -85,6 +89,17 @@ class ThreadFlags(Struct, frozen=True, rename="camel"):
     interrupted: Annotated[bool, Meta(description="the text ends where the model or the client left")]
 
 
+Rated = Annotated[Literal["positive", "negative", "neutral"], Meta(description="one of positive, negative, neutral")]
+
+
+class MessageFeedback(Struct, frozen=True, rename="camel"):
+    rating: Rated
+    comment: Annotated[str | None, Meta(examples=["The keyword itself is missing"])]
+    expected_source_id: Annotated[
+        UUID | None, Meta(description="what should have been found; null, too, where it was deleted")
+    ]
+
+
 class ThreadMessage(Struct, frozen=True, rename="camel"):
     id: Annotated[UUID, Meta(examples=[MESSAGE])]
     role: Literal["user", "assistant"]
@@ -94,6 +109,7 @@ class ThreadMessage(Struct, frozen=True, rename="camel"):
     sources: Annotated[list[ThreadSource], Meta(description="as the answer cited them; of the assistant's alone")]
     model: Annotated[RagModel | None, Meta(description="null for the user's")]
     flags: Annotated[ThreadFlags | None, Meta(description="null for the user's")]
+    feedback: Annotated[MessageFeedback | None, Meta(description="of the thread's user; null where there is none")]
 
 
 class ThreadInfo(Struct, frozen=True, rename="camel"):
@@ -316,7 +332,12 @@ def _message(message: Message) -> ThreadMessage:
         )
         if answered
         else None,
+        feedback=_feedback(message.feedback) if message.feedback else None,
     )
+
+
+def _feedback(feedback: Feedback) -> MessageFeedback:
+    return MessageFeedback(feedback.rating.value, feedback.comment, feedback.expected_source)
 
 
 def _model(message: Message) -> RagModel:

@@ -1,5 +1,6 @@
 """Tokens without a server around them; tests/contract has the ones that are refused."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import jwt
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_app.api.auth import Claims, PublicKeys, Tokens, bearer_token, issue_token
+from rag_app.api import auth
+from rag_app.api.auth import LEEWAY, Claims, PublicKeys, Tokens, bearer_token, issue_token
 from rag_app.domain.errors import Misconfigured, Unauthenticated
 
 SECRET = "k" * 32
@@ -108,3 +110,24 @@ def no_keys() -> PublicKeys:
         raise AssertionError("read for a token that cannot be ours")
 
     return PublicKeys("nowhere", read, 0, 0)
+
+
+async def test_a_token_that_was_valid_expires() -> None:
+    tokens, soon = Tokens(SECRET), timedelta(seconds=3) - LEEWAY
+    token = issue_token("ada", SECRET, lifetime=soon)
+    assert await tokens.claims(token) == await tokens.claims(token) == Claims("ada")
+    await asyncio.sleep(3.1)
+    for _ in range(2):
+        with pytest.raises(Unauthenticated, match="expired"):
+            await tokens.claims(token)
+
+
+async def test_a_bounded_number_of_valid_tokens_is_known_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "_MOST_VERIFIED", 3)
+    tokens = Tokens(SECRET)
+    valid = [issue_token(f"user {n}", SECRET) for n in range(5)]
+    for token in valid:
+        with pytest.raises(Unauthenticated):
+            await tokens.claims(token[:-4])
+        assert [(await tokens.claims(token)).subject for _ in range(2)] == [f"user {valid.index(token)}"] * 2
+    assert list(tokens._verified) == valid[2:]

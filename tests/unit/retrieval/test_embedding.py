@@ -1,7 +1,10 @@
 import asyncio
+import threading
+from collections.abc import Sequence
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from rag_app.domain.errors import EmbeddingFailed, Misconfigured
@@ -33,6 +36,49 @@ async def test_every_way_in_gives_the_same_vector(model: MiniLM) -> None:
         (await model.aget_text_embedding_batch([text, "x"]))[0],
     ]
     assert all(way == ways[0] for way in ways)
+
+
+async def test_a_question_has_the_same_vector_whatever_is_asked_beside_it() -> None:
+    model = MiniLM(cache_size=0, threads=2)
+    questions = [f"{n} " + "How long is the queue? " * (n % 7) for n in range(40)]
+    together = await asyncio.gather(*map(model.aget_query_embedding, questions))
+    alone = [await model.aget_query_embedding(question) for question in questions]
+    assert together == alone == model.get_text_embedding_batch(questions)
+
+
+async def test_questions_that_wait_are_encoded_together_where_they_are_about_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = MiniLM(cache_size=0, threads=1)
+    encoded: list[list[int]] = []
+    encode, begun, go_on = model._encode, threading.Event(), threading.Event()
+
+    def held(texts: Sequence[Sequence[int]], session: object) -> list[npt.NDArray[np.float32]]:
+        encoded.append([len(text) for text in texts])
+        begun.set()
+        assert go_on.wait(10)
+        return encode(texts, session)
+
+    monkeypatch.setattr(model, "_encode", held)
+    first = asyncio.create_task(model.aget_query_embedding("first"))
+    await asyncio.to_thread(begun.wait, 10)
+    short, long = "a short one", "a word after another " * 10
+    waiting = [asyncio.create_task(model.aget_query_embedding(text)) for text in [long, *[short] * 6, long, "gone"]]
+    await asyncio.sleep(0)
+    waiting.pop().cancel()
+    go_on.set()
+    await asyncio.gather(first, *waiting)
+    assert [len(each) for each in encoded] == [1, 2, 4, 2]
+    assert all(max(each) == min(each) for each in encoded)
+
+
+async def test_a_failure_is_that_of_every_question_it_was_to_encode() -> None:
+    model = MiniLM(cache_size=0, threads=1)
+    works, model._session = model._session, None
+    failed = await asyncio.gather(*[embed_query(model, "x") for _ in range(9)], return_exceptions=True)
+    assert len(failed) == 9 and all(isinstance(each, EmbeddingFailed) for each in failed)
+    model._session = works
+    assert len(await model.aget_query_embedding("x")) == 384
 
 
 async def test_the_cache_is_bounded_and_keeps_what_was_asked_last(model: MiniLM) -> None:

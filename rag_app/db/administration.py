@@ -1,0 +1,44 @@
+"""What an administrator does, and that it is written down."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import insert, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rag_app.db.models import AuditRow
+from rag_app.db.session import Database
+from rag_app.domain.errors import Forbidden
+from rag_app.domain.scope import Principal
+
+EVERYBODY = "everybody"
+"""The subject of acts that concern all users."""
+
+# whatever role its service user has been given: a key is for programs, and somebody else's users speak through it
+_MAY = text("SELECT rag_administrator() AND NOT EXISTS (SELECT FROM api_keys WHERE user_id = rag_user())")
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """`details` are what was asked for, without what anybody wrote."""
+
+    name: str
+    subject: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def administering(database: Database, principal: Principal, *acts: Act) -> AsyncIterator[AsyncSession]:
+    """One transaction that reads what all users have, and in which these acts are written down: both, or neither.
+
+    Raises Forbidden for whom PostgreSQL does not find to be an administrator now, and for API keys.
+    """
+    async with database.scoped(principal.scope(), administrator=True) as session:
+        if not await session.scalar(_MAY):
+            raise Forbidden("only an administrator may do this, signed in as a person")
+        for act in acts:
+            row = {"action": act.name, "subject": act.subject, "details": dict(act.details)}
+            await session.execute(insert(AuditRow).values(actor_id=principal.user, **row))
+        yield session

@@ -1,0 +1,34 @@
+"""Places in a list that is newest first: a page ends with the cursor of the next one."""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, literal, tuple_
+from sqlalchemy.orm import InstrumentedAttribute
+
+from rag_app.domain.errors import InvalidInput
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CURSOR = re.compile("[A-Za-z0-9_-]{32}")
+
+
+def cursor(moment: datetime, row: UUID) -> str:
+    """A row's place: 8 bytes of microseconds since 1970 and its id, in base64url."""
+    since = (moment - _EPOCH) // timedelta(microseconds=1)
+    return urlsafe_b64encode(since.to_bytes(8, "big", signed=True) + row.bytes).decode()
+
+
+def before(
+    cursor: str, moment: InstrumentedAttribute[datetime], row: InstrumentedAttribute[UUID]
+) -> ColumnElement[bool]:
+    """What comes after that place in a list ordered by these two, newest first. Raises InvalidInput."""
+    try:
+        if not _CURSOR.fullmatch(cursor):
+            raise ValueError
+        place = urlsafe_b64decode(cursor)
+        then = _EPOCH + timedelta(microseconds=int.from_bytes(place[:8], "big", signed=True))
+    except (ValueError, OverflowError):
+        raise InvalidInput("cursor", cursor[:50], "must be one that came with a page") from None
+    return tuple_(moment, row) < tuple_(literal(then, moment.type), literal(UUID(bytes=place[8:])))

@@ -1,0 +1,229 @@
+"""Consent to training, and what is collected under it.
+
+Whatever depends on consent reads it from the user's row and holds that until its transaction ends; a withdrawal changes
+the row first. So of an answer and a withdrawal at once either the answer is collected and then goes with the others, or
+it is not collected. Locks are taken in one order: the user's row, messages, what was collected from them.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from sqlalchemy import Table, any_, delete, exists, func, insert, literal, select, tuple_, update
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import Uuid
+
+from rag_app.db.models import (
+    ApiKeyRow,
+    AuditRow,
+    FeedbackRow,
+    MembershipRow,
+    MessageRow,
+    ThreadRow,
+    TrainingRequestRow,
+    TrainingResponseRow,
+    UserRow,
+)
+from rag_app.db.quotas import Accounts, consents
+from rag_app.db.session import Database
+from rag_app.db.threads import storable
+from rag_app.domain.errors import Forbidden
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.domain.training import Consent, Lesson
+
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Consenting:
+    """A user who consents, `since` then, with what they may see."""
+
+    user: UUID
+    since: datetime
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A lesson as it is kept. `prompts` are the versions that were in use, by type; `rating` is its user's, if any."""
+
+    capability: str
+    model: str
+    prompt: Sequence[Mapping[str, Any]]
+    context: Sequence[Mapping[str, Any]]
+    text: str
+    prompts: Mapping[str, str]
+    rating: str | None
+    created_at: datetime
+
+    @property
+    def sources(self) -> set[UUID]:
+        return {UUID(shown["id"]) for shown in self.context}
+
+
+_WRITE_DOWN = insert(cast(Table, AuditRow.__table__)).inline()  # its id would be read, which users may not
+
+
+class Training:
+    """Consents of people, and lessons of those who consent. Everything raises StoreFailed."""
+
+    def __init__(self, database: Database, accounts: Accounts) -> None:
+        self._database, self._accounts = database, accounts
+
+    async def consent(self, principal: Principal) -> Consent:
+        """Raises Forbidden for the service user of an API key."""
+        if principal.user is None:  # nobody has asked whom the database does not know
+            return Consent(False)
+        async with self._database.scoped(_alone(principal.user)) as session:
+            await _check_person(session, principal.user)
+            since = await session.scalar(select(UserRow.training_opt_in_at).where(UserRow.id == principal.user))
+        return Consent(since is not None, since)
+
+    async def decide(self, principal: Principal, training: bool) -> Consent:
+        """Consent from now on, or withdraw it: then all that was collected from this user goes, at once.
+
+        A second time changes nothing. Each change is written down. Raises Forbidden for the service user of an API key,
+        and for a visitor without a name.
+        """
+        user = (await self._accounts.of(principal)).user
+        this = UserRow.id == user
+        async with self._database.scoped(_alone(user)) as session:
+            await _check_person(session, user)
+            before = select(UserRow.training_opt_in_at).where(this).with_for_update(key_share=True)
+            since = await session.scalar(before)
+            if training == (since is not None):
+                return Consent(training, since)
+            changed = update(UserRow).where(this).values(training_opt_in_at=func.now() if training else None)
+            since = await session.scalar(changed.returning(UserRow.training_opt_in_at))
+            action = "training.consent" if training else "training.withdraw"
+            details = {} if training else {"collected": await _forget(session, user)}
+            written = {"actor_id": user, "action": action, "subject": str(user), "details": details}
+            await session.execute(_WRITE_DOWN.values(written))
+        return Consent(training, since)
+
+    async def collect(self, scope: Scope, lesson: Lesson) -> bool:
+        """Keep a lesson of the scope's user; False, and nothing is kept, where the user does not consent any more.
+
+        Nor is it where its answer was not eligible, or where a message that its prompt was made from is gone.
+        """
+        user = scope.user
+        said = {*lesson.told, lesson.message}
+        there = (
+            select(MessageRow.id, MessageRow.training_eligible)
+            .where(MessageRow.id == any_(literal(sorted(said), ARRAY(Uuid))), MessageRow.deleted_at.is_(None))
+            .order_by(MessageRow.id)
+            .with_for_update(read=True)
+        )
+        async with self._database.scoped(scope) as session:
+            if user is None or not await consents(session, user):
+                return False
+            found = dict((await session.execute(there)).tuples().all())
+            if found.keys() != said or not found[lesson.message]:
+                return False
+            request = insert(TrainingRequestRow).values(
+                message_id=lesson.message,
+                user_id=user,
+                capability=lesson.capability,
+                prompt=[_storable(each) for each in lesson.prompt],
+                context=[_storable(each) for each in lesson.context],
+            )
+            number = (await session.scalars(request.returning(TrainingRequestRow.id))).one()
+            await session.execute(
+                insert(TrainingResponseRow).values(
+                    request_id=number, user_id=user, model_id=lesson.model, content=storable(lesson.text)
+                )
+            )
+        return True
+
+    async def consenting(self) -> list[Consenting]:
+        """All who consent now, for the operator."""
+        organizations = (
+            select(func.array_agg(MembershipRow.org_id)).where(MembershipRow.user_id == UserRow.id).scalar_subquery()
+        )
+        who = select(UserRow.id, UserRow.training_opt_in_at, organizations)
+        async with self._database.session() as session:
+            rows = await session.execute(who.where(UserRow.training_opt_in_at.is_not(None)).order_by(UserRow.id))
+            return [
+                Consenting(user, since, Scope(frozenset({PUBLIC_ORGANIZATION, *(found or ())}), user))
+                for user, since, found in rows.tuples()
+                if since is not None
+            ]
+
+    async def collected(
+        self, of: Consenting, *, since: datetime | None = None, capability: str | None = None
+    ) -> AsyncIterator[Sequence[Collected]]:
+        """What was collected from one user, page by page, oldest first, read as that user; nothing once they withdraw."""
+        place = tuple_(TrainingRequestRow.created_at, TrainingRequestRow.id)
+        page = (
+            select(TrainingRequestRow, TrainingResponseRow, MessageRow.generation_metadata, FeedbackRow.rating)
+            .join(TrainingResponseRow, TrainingResponseRow.request_id == TrainingRequestRow.id)
+            .join(MessageRow, MessageRow.id == TrainingRequestRow.message_id)
+            .join(UserRow, UserRow.id == TrainingRequestRow.user_id)
+            .outerjoin(
+                FeedbackRow,
+                (FeedbackRow.message_id == MessageRow.id) & (FeedbackRow.user_id == TrainingRequestRow.user_id),
+            )
+            .where(UserRow.id == of.user, UserRow.training_opt_in_at.is_not(None), MessageRow.deleted_at.is_(None))
+            .order_by(place)
+            .limit(_PAGE)
+        )
+        if since is not None:
+            page = page.where(TrainingRequestRow.created_at >= since)
+        if capability is not None:
+            page = page.where(TrainingRequestRow.capability == capability)
+        rest = page
+        while True:
+            async with self._database.scoped(of.scope) as session:
+                rows = (await session.execute(rest)).tuples().all()
+            if rows:
+                yield [_collected(*row) for row in rows]
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1][0]
+            rest = page.where(
+                place > tuple_(literal(last.created_at, TrainingRequestRow.created_at.type), literal(last.id))
+            )
+
+
+async def _forget(session: AsyncSession, user: UUID) -> int:
+    """All that was collected from a user; how many lessons that were."""
+    threads = select(ThreadRow.id).where(ThreadRow.user_id == user)
+    await session.execute(
+        update(MessageRow)
+        .where(MessageRow.thread_id.in_(threads), MessageRow.training_eligible)
+        .values(training_eligible=False),
+        execution_options={"synchronize_session": False},
+    )
+    gone = delete(TrainingRequestRow).where(TrainingRequestRow.user_id == user).returning(TrainingRequestRow.id)
+    return len((await session.scalars(gone)).all())
+
+
+async def _check_person(session: AsyncSession, user: UUID) -> None:
+    if await session.scalar(select(exists().where(ApiKeyRow.user_id == user))):
+        raise Forbidden("an API key speaks for others: only a person consents, signed in")
+
+
+def _collected(
+    request: TrainingRequestRow, response: TrainingResponseRow, generation: Mapping[str, Any] | None, rating: str | None
+) -> Collected:
+    return Collected(
+        capability=request.capability,
+        model=response.model_id,
+        prompt=request.prompt,
+        context=request.context,
+        text=response.content,
+        prompts=(generation or {}).get("prompts", {}),
+        rating=rating,
+        created_at=request.created_at,
+    )
+
+
+def _storable(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: storable(value) if isinstance(value, str) else value for key, value in said.items()}
+
+
+def _alone(user: UUID) -> Scope:
+    return Scope(frozenset({PUBLIC_ORGANIZATION}), user)

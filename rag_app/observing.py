@@ -1,0 +1,254 @@
+"""What a request goes through, told to whoever watches: spans, numbers, and who a log line is about.
+
+Code says what it does, here; rag_app.telemetry decides, once a process, who hears of it. By itself nobody does: of
+OpenTelemetry only the API is imported, whose spans are nothing until somebody installs an SDK, and `meter` counts
+nothing. No text of a question, a source, a prompt or an answer is ever handed to this module.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Protocol, Self
+from urllib.parse import quote
+
+from opentelemetry import context as contexts
+from opentelemetry import propagate, trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from rag_app.domain.answer import Usage
+from rag_app.domain.errors import EmbeddingFailed, InvalidInput, ModelFailed, NotFound, RagError
+
+_tracer = trace.get_tracer("rag_app")
+_Value = str | bool | int | float
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Meter(Protocol):
+    """Whoever counts. All labels come from small sets: no user, no thread, no path with an id in it."""
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None: ...
+
+    def refused(self, code: str) -> None:
+        """A response that is an error: its code."""
+
+    def stage(self, name: str, seconds: float) -> None: ...
+
+    def answered(self, capability: str, outcome: str) -> None:
+        """`outcome`: answered, partial (a model failed in mid-answer), the reason of a refusal, or none (it failed)."""
+
+    def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None:
+        """A model was asked, with all its repetitions; `failure` is the kind of error it ended with."""
+
+    def embedded(self, remembered: bool) -> None: ...
+
+
+class Nobody:
+    """Counts nothing."""
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None: ...
+    def refused(self, code: str) -> None: ...
+    def stage(self, name: str, seconds: float) -> None: ...
+    def answered(self, capability: str, outcome: str) -> None: ...
+    def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None: ...
+    def embedded(self, remembered: bool) -> None: ...
+
+
+meter: Meter = Nobody()
+"""Of this process. Read it as `observing.meter`; `rag_app.telemetry` puts another one here."""
+
+
+@dataclass(slots=True)
+class About:
+    """Who a request is for, as far as it is known by now."""
+
+    request_id: str = "-"
+    user_id: str | None = None
+    thread_id: str | None = None
+    trace_id: str | None = None
+
+
+_about: ContextVar[About | None] = ContextVar("rag_app_about", default=None)
+_NOBODY = About()
+
+
+def about() -> About:
+    """Of the request that is being served; of none, outside of one."""
+    return _about.get() or _NOBODY
+
+
+def begin(request_id: str) -> None:
+    """A request begins, in this task and those that it starts."""
+    _about.set(About(request_id))
+
+
+def identify(*, user: object = None, thread: object = None) -> None:
+    """Whom the request turned out to be for: ids, no names."""
+    if (known := _about.get()) is None:
+        return
+    if user is not None:
+        known.user_id = str(user)
+    if thread is not None:
+        known.thread_id = str(thread)
+
+
+class Stage:
+    """A stage of a request: a span, and a time for the meter.
+
+        with Stage("embedding", {"gen_ai.operation.name": "embeddings"}) as span:
+            ...
+
+    `within=False` is for blocks that yield to others: what happens in them does not become part of this span. `span`
+    is its name in a trace where that is not the stage's.
+    """
+
+    __slots__ = ("_attributes", "_kind", "_name", "_span", "_span_name", "_started", "_token", "_within")
+
+    def __init__(
+        self, name: str, attributes: Mapping[str, _Value] | None = None, *, span: str | None = None,
+        kind: SpanKind = SpanKind.INTERNAL, within: bool = True,
+    ) -> None:  # fmt: skip
+        self._name, self._span_name, self._attributes = name, span or name, attributes
+        self._kind, self._within = kind, within
+        self._token: Token[contexts.Context] | None = None
+
+    def __enter__(self) -> Span:
+        self._started = perf_counter()
+        self._span = _tracer.start_span(self._span_name, kind=self._kind, attributes=self._attributes)
+        if self._within and self._span.is_recording():
+            self._token = contexts.attach(trace.set_span_in_context(self._span))
+        return self._span
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._token is not None:
+            contexts.detach(self._token)
+        if self._span.is_recording():
+            if error is not None:
+                failed(self._span, error)
+            self._span.end()
+        meter.stage(self._name, perf_counter() - self._started)
+
+
+class Served:
+    """The span of a request. It continues the trace of a caller that sends `traceparent`."""
+
+    __slots__ = ("_method", "_scheme", "_span", "_token")
+
+    def __init__(self, method: str, scheme: str, carrier: Mapping[str, str]) -> None:
+        parent = propagate.extract(carrier) if "traceparent" in carrier else None
+        self._method, self._scheme = method if method in _METHODS else "_OTHER", scheme
+        self._token: Token[contexts.Context] | None = None
+        self._span = _tracer.start_span(self._method, parent, SpanKind.SERVER)
+        if self._span.is_recording():
+            self._token = contexts.attach(trace.set_span_in_context(self._span, parent))
+            about().trace_id = trace.format_trace_id(self._span.get_span_context().trace_id)
+
+    def end(self, route: str, path: str, status: int, seconds: float) -> None:
+        """`route` is the path's template, empty where no route has this path."""
+        meter.request(self._method, route or "none", status, seconds)
+        if self._token is not None:
+            contexts.detach(self._token)
+        if not self._span.is_recording():
+            return
+        known = about()
+        attributes: dict[str, _Value] = {
+            "http.request.method": self._method,
+            "http.response.status_code": status,
+            "url.scheme": self._scheme,
+            "rag.request.id": known.request_id,
+        }
+        if route:
+            self._span.update_name(f"{self._method} {route}")
+            attributes |= {"http.route": route, "url.path": quote(path)}
+        if known.user_id is not None:
+            attributes["user.id"] = known.user_id
+        if known.thread_id is not None:
+            attributes["rag.thread.id"] = known.thread_id
+        if status >= 500:
+            attributes["error.type"] = str(status)
+            self._span.set_status(Status(StatusCode.ERROR))
+        self._span.set_attributes(attributes)
+        self._span.end()
+
+
+def failed(span: Span, error: BaseException) -> None:
+    """Mark a span. What errors say is not for traces: a server may have echoed the question."""
+    if isinstance(error, asyncio.CancelledError | GeneratorExit):
+        span.set_attribute("rag.abandoned", True)
+        return
+    span.set_attribute("error.type", type(error).__name__)
+    span.set_status(Status(StatusCode.ERROR, named(error)))
+
+
+def named(error: BaseException) -> str:
+    """An error as a log may have it: what kind it is, and what was written here; never what others say.
+
+    What an SDK, a database or a user says may hold a question, a key or a row. Of those only kinds, states and
+    numbers are told.
+
+    >>> named(ModelFailed("large: Error('no such thing as <the question>')"))
+    'ModelFailed'
+    >>> named(RagError("index book has not been built")), named(ValueError("<the question>"))
+    ('RagError: index book has not been built', 'ValueError')
+    """
+    kind = type(error).__name__
+    if error.__cause__ is not None:
+        return f"{kind} ({_told(error.__cause__)})"
+    if isinstance(error, RagError) and not isinstance(error, InvalidInput | NotFound | ModelFailed | EmbeddingFailed):
+        return f"{kind}: {error}"
+    return _told(error)
+
+
+def _told(error: BaseException) -> str:
+    """Its kind, and what it carries that is a number or comes from a short list."""
+    said = [type(error).__name__]
+    carriers = (error, getattr(error, "response", None), getattr(error, "orig", None))
+    values = {getattr(each, name, None): None for each in carriers for name in ("status_code", "sqlstate")}
+    said += [str(value) for value in values if isinstance(value, int) or (isinstance(value, str) and len(value) == 5)]
+    if isinstance(error, OSError) and isinstance(error.strerror, str) and error.errno is not None:
+        said.append(f"errno {error.errno}")
+    return " ".join(said)
+
+
+class Asked:
+    """A model that is being asked, all repetitions in one: a span as OpenTelemetry's conventions for generative AI have
+    it, and tokens and time for the meter. `told` is for what the model says of its answer."""
+
+    __slots__ = ("_model", "_span", "_started", "_usage")
+
+    def __init__(self, model: str, provider: str, options: Mapping[str, Any]) -> None:
+        self._model, self._started = model, perf_counter()
+        self._usage: Usage | None = None
+        self._span = _tracer.start_span(f"chat {model}", kind=SpanKind.CLIENT)
+        if self._span.is_recording():
+            self._span.set_attributes(
+                {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model}
+            )
+            for name in ("max_tokens", "temperature"):
+                if name in options:
+                    self._span.set_attribute(f"gen_ai.request.{name}", options[name])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def told(self, usage: Usage | None, cut_off: bool) -> None:
+        self._usage = usage
+        if self._span.is_recording():
+            self._span.set_attribute("gen_ai.response.finish_reasons", ("length" if cut_off else "stop",))
+            if usage is not None:
+                self._span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
+                self._span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._span.is_recording():
+            if error is not None:
+                failed(self._span, error)
+            self._span.end()
+        failure = type(error).__name__ if isinstance(error, Exception) else None
+        meter.model(self._model, perf_counter() - self._started, self._usage, failure)

@@ -1,0 +1,441 @@
+"""What operators see of a running process: log lines, numbers, traces, errors. docs/telemetry.md has the tables.
+
+Only here are SDKs imported, and only those that the settings ask for. They come with `rag-app[telemetry]`. Everything
+is made in the process that uses it: threads and connections do not survive a fork.
+
+What people wrote is in none of it at the default level: see `observing.named` for what is left of an error.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from opentelemetry import trace
+from pythonjsonlogger.msgspec import MsgspecFormatter
+
+from rag_app import observing
+from rag_app.domain.answer import Usage
+from rag_app.domain.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from prometheus_client import CollectorRegistry
+    from sentry_sdk.types import Event, Hint
+
+Form = Literal["text", "json"]
+Traces = Literal["none", "otlp", "console"]
+Connections = Callable[[], tuple[int, int]]
+"""Of a pool: how many are in use, how many are open."""
+
+_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+_SECONDS_BETWEEN_LOOKS = 1.0
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
+    "asctime", "message", "taskName", "request_id", "user_id", "thread_id", "trace_id", "color_message",
+}  # fmt: skip
+_NEEDS = {
+    "RAG_METRICS": "prometheus_client",
+    "RAG_TRACES=console": "opentelemetry.sdk",
+    "RAG_TRACES=otlp": "opentelemetry.exporter.otlp.proto.http",
+    "RAG_SENTRY_DSN": "sentry_sdk",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the settings ask for. At `level` debug, errors are logged with all that they say."""
+
+    level: str = "INFO"
+    form: Form = "text"
+    metrics: bool = False
+    traces: Traces = "none"
+    sentry_dsn: str | None = None
+    version: str = ""
+
+    def check(self) -> None:
+        """Raises Misconfigured where a package is missing."""
+        asked = {
+            "RAG_METRICS": self.metrics,
+            f"RAG_TRACES={self.traces}": self.traces != "none",
+            "RAG_SENTRY_DSN": self.sentry_dsn is not None,
+        }
+        for setting, package in _NEEDS.items():
+            if asked.get(setting) and not _installed(package):
+                raise Misconfigured(f"{setting} needs more than is installed: pip install 'rag-app[telemetry]'")
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of a package that it is in
+        return False
+
+
+class Telemetry:
+    """What was asked for, at work in this process until `stop`. Make one of it after the last fork."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        wanted.check()
+        self._metrics: Metrics | None = None
+        self._provider: Any = _traces(wanted) if wanted.traces != "none" else None
+        self._sentry = wanted.sentry_dsn is not None
+        if wanted.sentry_dsn is not None:
+            logging.getLogger().addHandler(_sentry(wanted.sentry_dsn, wanted.version))
+        self._wanted = wanted
+
+    def measure(
+        self, cost_cents: Callable[[str, Usage | None], Decimal], pools: Mapping[str, Connections]
+    ) -> "Metrics | None":
+        """From now on things are counted, if that is wanted."""
+        if self._wanted.metrics:
+            self._metrics = observing.meter = Metrics(cost_cents, pools)
+        return self._metrics
+
+    async def watch(self) -> None:
+        """Look at what can only be looked at, for ever."""
+        while self._metrics is not None:
+            self._metrics.look()
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+
+    def stop(self) -> None:
+        """Send what has not been sent."""
+        if self._metrics is not None:
+            observing.meter = observing.Nobody()
+        if self._provider is not None:
+            self._provider.shutdown()
+        if self._sentry:
+            import sentry_sdk
+
+            sentry_sdk.flush(timeout=2)
+
+
+def formatter(form: Form, level: str) -> logging.Formatter:
+    """Of log lines. Also what Granian's configuration of logging names."""
+    return (_JsonLine if form == "json" else _TextLine)(open_hearted=level.upper() == "DEBUG")
+
+
+class _TextLine(logging.Formatter):
+    """One line a record, its fields at the end: `retrieval_count=5`."""
+
+    def __init__(self, open_hearted: bool) -> None:
+        line = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
+        super().__init__(line, defaults={"request_id": "-"})
+        self._open_hearted = open_hearted
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        line = super().formatMessage(record)
+        given = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        if not given:
+            return line
+        for name in ("user_id", "thread_id"):
+            given.setdefault(name, getattr(record, name, None))
+        return f"{line} {' '.join(f'{name}={value}' for name, value in given.items() if value is not None)}"
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return super().formatException(ei) if self._open_hearted else without_messages(ei[1])
+
+
+class _JsonLine(MsgspecFormatter):
+    """One JSON object a record."""
+
+    def __init__(self, open_hearted: bool) -> None:
+        super().__init__(
+            ["asctime", "levelname", "name", "message", "request_id", "user_id", "thread_id"],
+            rename_fields={"asctime": "time", "levelname": "level", "name": "logger", "exc_info": "exception"},
+            reserved_attrs=[*(_STANDARD - {"trace_id"})],
+        )
+        self._open_hearted = open_hearted
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        return f"{seconds}.{int(record.msecs):03d}Z"
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        if not self._open_hearted:
+            return without_messages(ei[1])
+        return logging.Formatter.formatException(self, ei)
+
+
+def without_messages(error: BaseException | None) -> str:
+    """A traceback that shows where, and what kind of error: no message but our own.
+
+    >>> try:
+    ...     int("the question")
+    ... except ValueError as error:
+    ...     without_messages(error).splitlines()[-1]
+    'ValueError'
+    """
+    if error is None:
+        return ""
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    lines = []
+    if before is not None:
+        lines = [without_messages(before), "which led to:"]
+    frames = "".join(_frames(error.__traceback__)).rstrip("\n")
+    lines += ["Traceback (most recent call last):", frames, observing.named(error)]
+    if isinstance(error, BaseExceptionGroup):
+        lines += [f"| {line}" for each in error.exceptions for line in without_messages(each).splitlines()]
+    return "\n".join(line for line in lines if line)
+
+
+def _frames(trace: TracebackType | None) -> list[str]:
+    return traceback.format_tb(trace)
+
+
+def configure_logging(wanted: Wanted, ids: logging.Filter) -> None:
+    """One line an event, on stderr, with the request it belongs to; `ids` puts that into records."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter(wanted.form, wanted.level))
+    handler.addFilter(ids)
+    logging.basicConfig(level=wanted.level.upper(), handlers=[handler])
+    logging.captureWarnings(True)  # they may show values, and are for those who look for something
+    logging.getLogger("py.warnings").setLevel(logging.ERROR if wanted.level != "DEBUG" else logging.WARNING)
+    for name in ("httpx", "httpcore", "openai", "urllib3"):  # at "debug" they log whole requests: questions and sources
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def granian_logging(form: Form, level: str) -> dict[str, Any]:
+    """Granian's lines as ours are: on stderr, where they can be read together."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": "rag_app.telemetry.formatter", "form": form, "level": level}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
+        "loggers": {"_granian": {"handlers": ["stderr"], "propagate": False}},
+    }
+
+
+class Metrics:
+    """The meter of `/metrics`. With PROMETHEUS_MULTIPROC_DIR set, processes that share it are counted as one."""
+
+    def __init__(self, cost_cents: Callable[[str, Usage | None], Decimal], pools: Mapping[str, Connections]) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        if folder := os.environ.get(_FOLDER):
+            _bury(Path(folder))
+        self._cost_cents, self._pools = cost_cents, pools
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "rag_http_requests", "requests answered; status 499: the client left", ["method", "route", "status"],
+            registry=registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "rag_http_request_seconds", "from a request to the end of its response", ["method", "route"],
+            buckets=_BUCKETS, registry=registry,
+        )  # fmt: skip
+        self._refused = Counter("rag_refused", "responses that are errors, by their code", ["code"], registry=registry)
+        self._stages = Histogram(
+            "rag_stage_seconds", "stages of requests", ["stage"], buckets=_BUCKETS, registry=registry
+        )
+        self._answers = Counter(
+            "rag_answers", "questions asked of a capability, by what became of them", ["capability", "outcome"],
+            registry=registry,
+        )  # fmt: skip
+        self._model_seconds = Histogram(
+            "rag_model_seconds", "from asking a model to the end of its answer, repetitions and failures included",
+            ["model"], buckets=_BUCKETS, registry=registry,
+        )  # fmt: skip
+        self._failures = Counter(
+            "rag_model_failures", "models that did not answer, by the kind of error", ["model", "kind"],
+            registry=registry,
+        )  # fmt: skip
+        self._tokens = Counter(
+            "rag_model_tokens", "tokens as models count them", ["model", "direction"], registry=registry
+        )
+        self._cost = Counter("rag_model_cost_cents", "what those tokens cost", ["model"], registry=registry)
+        self._embeddings = Counter(
+            "rag_query_embeddings", "embeddings of questions by the bundled model", ["cache"], registry=registry
+        )
+        self._connections = Gauge(
+            "rag_pool_connections", "connections to PostgreSQL, looked at every second", ["pool", "state"],
+            multiprocess_mode="livesum", registry=registry,
+        )  # fmt: skip
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def refused(self, code: str) -> None:
+        self._refused.labels(code).inc()
+
+    def stage(self, name: str, seconds: float) -> None:
+        self._stages.labels(name).observe(seconds)
+
+    def answered(self, capability: str, outcome: str) -> None:
+        self._answers.labels(capability, outcome).inc()
+
+    def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None:
+        self._model_seconds.labels(name).observe(seconds)
+        if failure is not None:
+            self._failures.labels(name, failure).inc()
+        if usage is not None:
+            self._tokens.labels(name, "input").inc(usage.input_tokens)
+            self._tokens.labels(name, "output").inc(usage.output_tokens)
+            self._cost.labels(name).inc(float(self._cost_cents(name, usage)))
+
+    def embedded(self, remembered: bool) -> None:
+        self._embeddings.labels("hit" if remembered else "miss").inc()
+
+    def look(self) -> None:
+        """At what is a state and not an event."""
+        for name, connections in self._pools.items():
+            for state, number in zip(("in_use", "open"), connections(), strict=True):
+                self._connections.labels(name, state).set(number)
+
+    def scrape(self, accept: str) -> tuple[str, bytes]:
+        """What `/metrics` answers: its content type, and all numbers. Reads files: not for an event loop."""
+        from prometheus_client import exposition
+
+        registry = self._registry
+        if os.environ.get(_FOLDER):
+            registry = _of_all_processes()
+        encode, content_type = exposition.choose_encoder(accept)
+        return content_type, encode(registry)
+
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Seconds; the tenth to the last are those that the targets of conversations are about."""
+
+
+def _of_all_processes() -> "CollectorRegistry":
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry
+
+
+@contextmanager
+def counted_together(home: Path, metrics: bool, workers: int) -> Iterator[None]:
+    """For as long as this lasts, workers that are started count into one folder, which is private, and gone afterwards."""
+    if not metrics or workers == 1 or os.environ.get(_FOLDER):
+        yield
+        return
+    home.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix="metrics-", dir=home.absolute())
+    os.environ[_FOLDER] = folder
+    try:
+        yield
+    finally:
+        del os.environ[_FOLDER]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _bury(folder: Path) -> None:
+    """Processes that have died use no connections any longer. What they counted stays."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    for file in folder.glob("gauge_live*_*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        if not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
+            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
+
+
+def _traces(wanted: Wanted) -> Any:
+    """A provider of spans, exported by a thread. Sampling, endpoint and resource are as OTEL_ variables say."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    # What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say goes before these.
+    named = {"service.version": wanted.version}
+    if "OTEL_SERVICE_NAME" not in os.environ and "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        named["service.name"] = "rag-app"
+
+    class OneResource(Resource):
+        """Of a process, there is one. The exporter sorts spans by it, and the SDK's hash writes JSON for each."""
+
+        def __hash__(self) -> int:
+            return id(self)
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+    made = Resource.create(named)
+    provider = TracerProvider(resource=OneResource(made.attributes, made.schema_url), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(_exporter(wanted.traces)))
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+def _exporter(kind: Traces) -> "SpanExporter":
+    if kind == "console":
+        import sys
+
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n")
+    from rag_app.spans import SpanExporter as OverHttp
+
+    return OverHttp()
+
+
+def _sentry(dsn: str, version: str) -> logging.Handler:
+    import sentry_sdk
+    from sentry_sdk.utils import BadDsn
+
+    try:
+        sentry_sdk.init(
+            dsn=dsn,
+            release=f"rag-app@{version}",
+            include_local_variables=False,
+            max_request_body_size="never",
+            max_breadcrumbs=0,
+            default_integrations=False,  # none of those that read requests, prompts, statements: there is no PII to send
+            auto_session_tracking=False,
+            before_send=_without_texts,
+        )
+    except BadDsn as error:
+        raise Misconfigured(f"RAG_SENTRY_DSN: {type(error).__name__}: it must look like https://key@host/1") from None
+    return _SentryHandler(logging.ERROR)
+
+
+class _SentryHandler(logging.Handler):
+    """What is logged as an error becomes an event, with its traceback, the capability and ids."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        import sentry_sdk
+
+        about = observing.about()
+        with sentry_sdk.new_scope() as scope:
+            scope.set_tag("feature", "rag")
+            scope.set_tag("request_id", about.request_id)
+            scope.set_tag("logger", record.name)
+            if (capability := getattr(record, "capability", None)) is not None:
+                scope.set_tag("capability", capability)
+            user, thread = getattr(record, "user_id", about.user_id), getattr(record, "thread_id", about.thread_id)
+            ids = {"userId": user, "threadId": thread, "messageId": getattr(record, "message_id", None)}
+            for name, value in ids.items():
+                if value is not None:
+                    scope.set_extra(name, str(value))
+            if record.exc_info and record.exc_info[1] is not None:
+                sentry_sdk.capture_exception(record.exc_info[1])
+            else:
+                sentry_sdk.capture_message(record.getMessage(), "error")
+
+
+def _without_texts(event: "Event", hint: "Hint") -> "Event":
+    """What errors say stays here: the last one is named, the others are of a kind. No request goes along."""
+    error = hint["exc_info"][1] if "exc_info" in hint else None
+    values: list[dict[str, Any]] = event.get("exception", {}).get("values", [])
+    for each in values:
+        each["value"] = ""
+        for frame in (each.get("stacktrace") or {}).get("frames", []):
+            frame.pop("vars", None)
+    if values and error is not None:
+        values[-1]["value"] = observing.named(error)
+    for name in ("request", "breadcrumbs", "server_name"):
+        event.pop(name, None)  # type: ignore[misc]
+    return event

@@ -1,0 +1,344 @@
+"""The contract of `/api/admin/lexybrain`: who may, what is shown, what is refused and how."""
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, get_args
+from uuid import uuid4
+
+import httpx
+import pytest
+from litestar.routes import HTTPRoute
+
+from rag_app.answering import roles
+from rag_app.api.auth import Tokens, issue_token
+from rag_app.api.entrance import Entrance
+from rag_app.api.server import api
+from rag_app.api.surface import Credential, surface_of
+from rag_app.api.surfaces import SURFACES, lexybrain_admin
+from rag_app.domain.conversation import PromptConfig, Rating
+from rag_app.domain.errors import InvalidInput, StoreFailed
+from rag_app.domain.scope import Principal
+from rag_app.domain.statistics import (
+    STAGES,
+    Arm,
+    CapabilityUse,
+    Day,
+    FeedbackFilter,
+    Figures,
+    Latency,
+    Period,
+    PlanUse,
+    PromptVersion,
+    Review,
+    Totals,
+)
+from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage
+from tests.contract.test_lexybrain import Validate, refused, validator
+
+__all__ = ["validator"]
+
+STATS, FEEDBACK, CONFIGS = (f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs"))
+EVERY = [
+    ("GET", STATS),
+    ("GET", FEEDBACK),
+    ("GET", CONFIGS),
+    ("POST", CONFIGS),
+    ("PATCH", f"{CONFIGS}/ask_lexybrain_x"),
+]
+DOCUMENT = Path(__file__).parents[2] / "docs/surfaces/lexybrain-admin.md"
+MOMENT = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
+RATINGS = {Rating.POSITIVE: 6, Rating.NEGATIVE: 3, Rating.NEUTRAL: 1}
+FIGURES = Figures(
+    Period(date(2026, 1, 30), date(2026, 1, 31)),
+    Totals(30, 25, 2, 9, 7, 4, 6.54321, 0.25, 0.1, 0.0, RATINGS),
+    (Day(date(2026, 1, 30), 30, 25, 1000, 200, 12.345678), Day(date(2026, 1, 31))),
+    date(2026, 1, 1),
+    (PlanUse("free", 50, 3, 2, 61), PlanUse("growth", -1, 1, 1, 700)),
+    (CapabilityUse("market_brief", 20, 20), CapabilityUse(None, 10, 5)),
+    {stage: Latency(25, 12.34, 99.99) for stage in STAGES} | {"generation": Latency()},
+    (Arm("global", "ask_lexybrain_system", 25, 6.5, 0.2, 0.1, RATINGS, Latency(20, 1.0, 2.0), 0.5),),
+    {"ModelTimeout": 3},
+)
+REVIEW = Review(
+    uuid4(), uuid4(), uuid4(), uuid4(), Rating.NEGATIVE, "It is missing", uuid4(), MOMENT, MOMENT, MOMENT, "market_brief",
+    "large", "What sells?", "Rings [Source 1].", {"global": "ask_lexybrain_system"}, (("rings", True), ("boxes", False)),
+)  # fmt: skip
+VERSION = PromptVersion(
+    PromptConfig("ask_lexybrain_x", "market_brief", "Look.", {"max_keywords": 20}, 3, False), 0.0, 12, MOMENT, MOMENT
+)
+NEW: dict[str, Any] = {"name": "ask_lexybrain_y", "type": "global", "instructions": "Be brief."}
+
+
+@pytest.fixture(autouse=True)
+def prepared(backstage: Backstage) -> None:
+    """Ada is an administrator."""
+    backstage.people.known = {"ada": Principal("ada", uuid4())}
+    stage = backstage.administration
+    stage.administrators, stage.figures = {"ada"}, FIGURES
+    stage.reviewed = [replace(REVIEW, id=uuid4()) for _ in range(3)]
+    stage.known = {VERSION.config.name: VERSION}
+
+
+def test_figures(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
+    response = client.get(STATS, params={"from": "2026-01-30", "to": "2026-01-31"})
+    assert response.status_code == 200, response.text
+    validator(response)
+    told = response.json()
+    assert list(told) == [
+        "from", "to", "totals", "days", "quota", "capabilities", "latencyMs", "answers", "satisfaction", "prompts",
+        "failures",
+    ]  # fmt: skip
+    assert (told["from"], told["to"]) == ("2026-01-30", "2026-01-31")
+    assert told["totals"] == {
+        "messages": 55, "questions": 30, "answers": 25, "deletedMessages": 2, "threads": 9, "newThreads": 7,
+        "activeUsers": 4, "inputTokens": 1000, "outputTokens": 200, "costCents": 12.3457,
+    }  # fmt: skip
+    assert told["days"][1] == {
+        "date": "2026-01-31", "messages": 0, "questions": 0, "answers": 0, "inputTokens": 0, "outputTokens": 0,
+        "costCents": 0,
+    }  # fmt: skip
+    assert told["quota"] == {
+        "month": "2026-01",
+        "plans": [
+            {"plan": "free", "users": 3, "activeUsers": 2, "messagesUsed": 61, "messagesAvailable": 150, "messagesPerUser": 50},
+            {
+                "plan": "growth", "users": 1, "activeUsers": 1, "messagesUsed": 700, "messagesAvailable": None,
+                "messagesPerUser": None,
+            },
+        ],
+    }  # fmt: skip
+    assert told["capabilities"][1] == {"capability": None, "questions": 10, "answers": 5, "share": 0.3333}
+    assert list(told["latencyMs"]) == list(STAGES)
+    assert told["latencyMs"]["retrieval"] == {"answers": 25, "p50": 12.3, "p95": 100.0}
+    assert told["latencyMs"]["generation"] == {"answers": 0, "p50": None, "p95": None}
+    assert told["answers"] == {
+        "meanSources": 6.5432, "insufficientContextShare": 0.25, "fallbackShare": 0.1, "interruptedShare": 0,
+    }  # fmt: skip
+    assert told["satisfaction"] == {
+        "positive": 6, "negative": 3, "neutral": 1, "positiveShare": 0.6, "ratedShare": 0.4
+    }  # fmt: skip
+    assert told["prompts"][0]["latencyMs"] == {"answers": 20, "p50": 1.0, "p95": 2.0}
+    assert told["failures"] == [{"kind": "ModelTimeout", "count": 3}]
+    client.get(STATS)
+    assert [how for _, how in backstage.administration.asked] == [
+        {"since": date(2026, 1, 30), "until": date(2026, 1, 31)}, {"since": None, "until": None}
+    ]  # fmt: skip
+
+
+def test_a_period_in_which_nothing_was(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
+    nothing = Totals(0, 0, 0, 0, 0, 0, None, None, None, None, dict.fromkeys(Rating, 0))
+    backstage.administration.figures = replace(FIGURES, totals=nothing, arms=(), capabilities=(), failures={})
+    response = client.get(STATS)
+    validator(response)
+    assert set(response.json()["answers"].values()) == {None}
+    assert response.json()["satisfaction"]["positiveShare"] is response.json()["satisfaction"]["ratedShare"] is None
+
+
+def test_feedback(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
+    response = client.get(FEEDBACK, params={"limit": 2})
+    validator(response)
+    first = backstage.administration.reviewed[0]
+    assert response.json()["feedback"][0] == {
+        "id": str(first.id), "userId": str(first.user), "threadId": str(first.thread), "messageId": str(first.message),
+        "rating": "negative", "comment": "It is missing", "expectedSourceId": str(first.expected_source),
+        "createdAt": "2026-01-15T10:30:00Z", "updatedAt": "2026-01-15T10:30:00Z", "question": "What sells?",
+        "answer": "Rings [Source 1].", "answeredAt": "2026-01-15T10:30:00Z", "capability": "market_brief",
+        "model": "large", "prompts": {"global": "ask_lexybrain_system"},
+        "sources": [{"label": "rings", "cited": True}, {"label": "boxes", "cited": False}],
+    }  # fmt: skip
+    rest = client.get(FEEDBACK, params={"limit": 2, "cursor": response.json()["nextCursor"]}).json()
+    assert len(rest["feedback"]) == 1 and rest["nextCursor"] is None
+    wanted = {
+        "rating": "positive", "capability": "general_chat", "prompt": "ask_lexybrain_system", "from": "2026-01-01",
+        "to": "2026-01-31",
+    }  # fmt: skip
+    assert client.get(FEEDBACK, params=wanted).status_code == 200
+    assert [how["wanted"] for _, how in backstage.administration.asked][1:] == [
+        FeedbackFilter(),
+        FeedbackFilter(Rating.POSITIVE, "general_chat", "ask_lexybrain_system", date(2026, 1, 1), date(2026, 1, 31)),
+    ]
+
+
+def test_versions_are_listed_added_and_changed(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
+    listed = client.get(CONFIGS)
+    validator(listed)
+    shown = {
+        "name": "ask_lexybrain_x", "type": "market_brief", "instructions": "Look.", "constraints": {"max_keywords": 20},
+        "active": False, "weight": 3, "share": 0, "threads": 12, "createdAt": "2026-01-15T10:30:00Z",
+        "updatedAt": "2026-01-15T10:30:00Z",
+    }  # fmt: skip
+    assert listed.json() == {"configs": [shown]}
+    demands = {"temperature": 1, "max_tokens": 300, "retrieval_scope": ["keywords", "trends"], "max_alerts": 3}
+    made = client.post(CONFIGS, json={**NEW, "instructions": " Be brief.\n", "constraints": demands})
+    assert made.status_code == 201
+    validator(made)
+    assert made.json() | {"createdAt": "", "updatedAt": ""} == {
+        **NEW, "constraints": demands, "active": False, "weight": 1, "share": 1, "threads": 0, "createdAt": "",
+        "updatedAt": "",
+    }  # fmt: skip
+    assert "is taken" in refused(client.post(CONFIGS, json=NEW), 422, "validation_error")
+    for change, kept in (
+        ({"active": True}, (True, 3)), ({"weight": 0}, (True, 0)), ({"active": False, "weight": 7}, (False, 7))
+    ):  # fmt: skip
+        changed = client.patch(f"{CONFIGS}/ask_lexybrain_x", json=change)
+        assert changed.status_code == 200 and (changed.json()["active"], changed.json()["weight"]) == kept
+    asked = [how for what, how in backstage.administration.asked if what == "change"]
+    assert asked[0] == {"name": "ask_lexybrain_x", "active": True, "weight": None}
+    assert "ask_lexybrain_x" in refused(client.patch(f"{CONFIGS}/nowhere", json={"weight": 1}), 404, "not_found")
+
+
+@pytest.mark.parametrize(("method", "path"), EVERY)
+def test_who_may(method: str, path: str, client: httpx.Client, anonymous: httpx.Client, backstage: Backstage) -> None:
+    body = NEW if method == "POST" else {"weight": 1} if method == "PATCH" else None
+    backstage.administration.administrators = set()
+    message = refused(client.request(method, path, json=body), 403, "forbidden")
+    assert "administrator" in message
+    backstage.keys.known = {"rag_key": Principal("key:1", uuid4())}
+    refused(client.request(method, path, json=body, headers={"Authorization": "Bearer rag_key"}), 403, "forbidden")
+    extension = issue_token("ada", SECRET, audience=AUDIENCE, issuer=ISSUER, client="extension")
+    headers = {"Authorization": f"Bearer {extension}", "x-ext-client": "1"}
+    refused(client.request(method, path, json=body, headers=headers), 401, "authentication_required")
+    del client.headers["Authorization"]
+    refused(client.request(method, path, json=body), 401, "authentication_required")
+    assert backstage.administration.asked == []
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "name"),
+    [
+        *((path, f"{name}={value}", name) for path in (STATS, FEEDBACK) for name in ("from", "to")
+          for value in ("", "today", "2026-13-01", "2026-01-32", "1767225600", "2026-01-01T00:00:00Z", "%00")),
+        (STATS, "from=2026-02-01&to=2026-01-31", "from"), (STATS, "from=2025-01-01&to=2026-01-02", "from"),
+        (STATS, "from=1999-12-31", "from"), (STATS, "to=9999-12-31", "to"), (STATS, "since=2026-01-01", "since"),
+        (STATS, "until=2026-01-01", "until"), (FEEDBACK, "since=2026-01-01", "since"),
+        *((FEEDBACK, each, each.partition("=")[0])
+          for each in ("rating=", "rating=good", "capability=chat", "prompt=", "prompt=a%20b", "prompt=%00", "limit=0",
+                       "limit=101", "cursor=", "cursor=nonsense", "user=1")),
+        (CONFIGS, "active=true", "active"),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_is_not_accepted_is_named(path: str, query: str, name: str, client: httpx.Client) -> None:
+    assert refused(client.get(f"{path}?{query}"), 422, "validation_error").startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"name": "market_v1"}, "name"), ({"name": "ask_lexybrain_\0"}, "name"), ({"name": "ask_lexybrain_A"}, "name"),
+        ({"name": "ask_lexybrain_x\n"}, "name"), ({"name": None}, "name"), ({"type": "gossip"}, "type"),
+        *(({"instructions": each}, "instructions") for each in ("", " \n", "a\0b", "a\x07", "x" * 20_001, 5, None)),
+        ({"constraints": {"max_words": 3}}, "constraints.max_words"), ({"constraints": []}, "constraints"),
+        ({"constraints": {"temperature": 3}}, "constraints.temperature"),
+        ({"constraints": {"max_tokens": 15}}, "constraints.max_tokens"),
+        ({"constraints": {"retrieval_scope": []}}, "constraints.retrieval_scope"),
+        ({"constraints": {"retrieval_scope": ["gossip"]}}, "constraints.retrieval_scope[0]"),
+        *(({"weight": each}, "weight") for each in (-1, 1_000_001, "1", 1.5, None, True)),
+        *(({"active": each}, "active") for each in (1, "true", None)), ({"colour": "red"}, "colour"),
+    ],
+)  # fmt: skip
+def test_a_version_that_cannot_be_used_is_refused(
+    changed: dict[str, Any], name: str, client: httpx.Client, backstage: Backstage
+) -> None:
+    message = refused(client.post(CONFIGS, json={**NEW, **changed}), 422, "validation_error")
+    assert message.startswith(f"{name}: "), message
+    assert backstage.administration.asked == []
+
+
+def test_what_is_no_change_is_refused(client: httpx.Client) -> None:
+    at = f"{CONFIGS}/ask_lexybrain_x"
+    for body, name in (
+        ({"weight": -1}, "weight"), ({"active": None}, "active"), ({"instructions": "Other."}, "instructions"),
+        ({"name": "ask_lexybrain_z"}, "name"),
+    ):  # fmt: skip
+        assert refused(client.patch(at, json=body), 422, "validation_error").startswith(f"{name}: ")
+    message = refused(client.patch(at, json={}), 422, "validation_error")
+    assert message == "The body must have `active`, or `weight`, or both"
+
+
+def test_what_a_caller_can_get_wrong(client: httpx.Client) -> None:
+    at, said = {"POST": CONFIGS, "PATCH": f"{CONFIGS}/ask_lexybrain_x"}, {"Content-Type": "application/json"}
+    for method, path in at.items():
+        for unreadable in (b"", b"{", b"[]", b"null", b'{"a": "\xff"}', b"[" * 100_000):
+            refused(client.request(method, path, content=unreadable, headers=said), 422, "validation_error")
+        refused(client.request(method, path, content=b" " * 2_000_000, headers=said), 413, "payload_too_large")
+        plain = {"Content-Type": "text/plain"}
+        refused(client.request(method, path, content=b"{}", headers=plain), 415, "unsupported_media_type")
+    refused(client.put(CONFIGS, json={}), 405, "method_not_allowed")
+    refused(client.get("/api/admin/lexybrain/nothing"), 404, "not_found")
+    assert client.options(CONFIGS).headers["allow"] == "GET, OPTIONS, POST"
+
+
+def test_a_database_that_is_down(client: httpx.Client, backstage: Backstage) -> None:
+    backstage.administration.error = StoreFailed("no route to host 10.0.0.1")
+    message = refused(client.get(STATS), 503, "service_unavailable", retryable=True)
+    assert "10.0.0.1" not in message
+
+
+def test_the_limit_is_one_of_its_own(client: httpx.Client, backstage: Backstage) -> None:
+    for _ in range(2):
+        assert client.get(STATS).headers["x-ratelimit-limit"] == "60"
+    assert [key.partition(":")[0] for key in backstage.limiter.counts] == ["lexybrain_admin"]
+
+
+def test_what_is_accepted_is_what_prompts_add_accepts() -> None:
+    assert get_args(lexybrain_admin.Kind) == roles.TYPES
+    assert set(get_args(lexybrain_admin.SourceScope)) == set(roles._SCOPES)
+    assert set(lexybrain_admin.PromptConstraints.__struct_fields__) == set(roles._KEYS)
+    for weight in (0, 1_000_000):
+        roles.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_000, {}, weight))
+    with pytest.raises(InvalidInput):
+        roles.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_001))
+
+
+# --- the list of all routes
+
+
+def table(backstage: Backstage) -> list[str]:
+    """Of every route there is: its method and path, what is shown to enter, who may."""
+    names = {
+        Credential.JWT: "token", Credential.COOKIE: "cookie", Credential.EXTENSION: "extension",
+        Credential.API_KEY: "API key", Credential.NONE: "or nothing, where a default organization is set",
+    }  # fmt: skip
+    app = api(backstage.collaborators(), Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), version="0")
+    lines = set()
+    for route in app.routes:
+        if not isinstance(route, HTTPRoute) or route.path_format.startswith("/docs/"):
+            continue
+        surface = surface_of(route.path, SURFACES)
+        shown = ", ".join(names[each] for each in Credential if surface and each in surface.credentials)
+        for method in route.methods - {"OPTIONS", "HEAD"}:
+            may = _may(method, route.path_format) if surface else "anybody"
+            lines.add(f"| `{method} {route.path_format}` | {shown or 'nothing'} | {may} |")
+    return sorted(lines, key=lambda line: re.sub(r"`(\w+) (\S+)`", r"\2 \1", line))
+
+
+def _may(method: str, path: str) -> str:
+    if path.startswith("/api/admin/"):
+        return "administrators; an API key is 403"
+    if path.endswith("/consent"):
+        return "each user for themselves; an API key is 403"
+    if method == "GET" and "/threads" in path:
+        return "each user their own; administrators all, written down"
+    if path.startswith("/api/lexybrain/"):
+        return "each user their own"
+    return "everybody, within what they may see"
+
+
+def test_the_list_of_routes_is_complete(backstage: Backstage) -> None:
+    _, _, listed = DOCUMENT.read_text("utf-8").partition("## All routes")
+    assert [line for line in listed.splitlines() if line.startswith("| `")] == table(backstage), "\n".join(
+        table(backstage)
+    )
+
+
+def test_the_documents_figures_are_those_of_the_response(client: httpx.Client) -> None:
+    documented = re.search(r"```json\n(\{\n  \"from\".*?)\n```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    assert documented
+    shown, told = json.loads(documented[1]), client.get(STATS).json()
+    assert list(shown) == list(told)
+    for part in told:
+        one, other = (each[part][0] if isinstance(each[part], list) else each[part] for each in (shown, told))
+        assert not isinstance(one, dict) or list(one) == list(other), part

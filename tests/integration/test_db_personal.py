@@ -1,0 +1,100 @@
+"""Erasing a user while they are at work, and who may read what is written down about whom: on a real PostgreSQL."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from rag_app.db.people import People
+from rag_app.db.personal import Personal
+from rag_app.db.quotas import Accounts
+from rag_app.db.session import Database
+from rag_app.db.sources import SourceLedger
+from rag_app.db.threads import Threads
+from rag_app.db.training import Training
+from rag_app.db.turns import Turns
+from rag_app.domain.conversation import Account, Said
+from rag_app.domain.errors import Forbidden, NotFound
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from tests.integration.test_db_turns import outcome
+
+HELLO = Said("What sells best in spring?")
+
+
+async def newcomer(database: Database) -> tuple[Account, Principal]:
+    user = await People(database).create_user(f"name-{uuid4().hex}")
+    return Account(user.id, "free", 50, True, False), Principal(str(user.id), user.id)
+
+
+async def left(database: Database, account: Account) -> int:
+    kept = ("rag_threads", "rag_messages", "usage_counters", "usage_reservations", "ai_usage_events", "ai_failures")
+    async with database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION}), account.user)) as session:
+        counts = [await session.scalar(text(f"SELECT count(*) FROM {table}")) for table in kept]
+        return sum(counts) + (
+            await session.scalar(text("SELECT count(*) FROM users WHERE id = :id"), {"id": account.user})
+        )
+
+
+async def test_whatever_a_user_is_at_work_on_nothing_is_left_and_nothing_breaks(database: Database) -> None:
+    turns, personal = Turns(database, cost_cap_cents=None, token_budget=None), Personal(database)
+    threads, training = Threads(database, SourceLedger(database)), Training(database, Accounts(database))
+    for _ in range(8):
+        account, principal = await newcomer(database)
+        scope = principal.scope()
+        first, second = await turns.begin(scope, HELLO, account), await turns.begin(scope, HELLO, account)
+        told = await asyncio.gather(
+            turns.finish(scope, first, outcome(failures=(("ModelFailed", "why"),))),
+            turns.give_back(scope, second, [("ModelFailed", "why")], outcome()),
+            turns.begin(scope, HELLO, account),
+            personal.erase(account.user),
+            turns.begin(scope, Said("And then?", thread=first.thread.id), account),
+            threads.rename(principal, second.thread.id, "Spring"),
+            threads.delete(principal, first.thread.id),
+            training.decide(principal, True),
+            return_exceptions=True,
+        )
+        assert told[3] is True
+        unexpected = [
+            each for each in told if isinstance(each, BaseException) and not isinstance(each, Forbidden | NotFound)
+        ]
+        assert unexpected == []
+        assert await left(database, account) == 0
+        assert await personal.erase(account.user) is True, "a second time there is nothing to do"
+
+
+async def test_a_turn_of_an_erased_user_costs_and_leaves_nothing_else(database: Database) -> None:
+    turns, personal = Turns(database, cost_cap_cents=None, token_budget=None), Personal(database)
+    account, principal = await newcomer(database)
+    begun = [await turns.begin(principal.scope(), HELLO, account) for _ in range(2)]
+    assert await personal.erase(account.user)
+
+    async def cents() -> float:
+        async with database.session() as session:
+            return float(await session.scalar(text("SELECT coalesce(sum(cents), 0) FROM daily_costs")) or 0)
+
+    before = await cents()
+    assert await turns.finish(principal.scope(), begun[0], outcome()) is False
+    await turns.give_back(principal.scope(), begun[1], [("ModelFailed", "why")], outcome())
+    assert await cents() == pytest.approx(before + 0.5), "a model was paid"
+    assert await left(database, account) == 0
+    with pytest.raises(Forbidden):
+        await turns.begin(principal.scope(), HELLO, account)
+
+
+async def test_what_is_written_down_about_a_user_the_operator_reads_and_no_request(database: Database) -> None:
+    training = Training(database, Accounts(database))
+    (account, principal), (other, _) = await newcomer(database), await newcomer(database)
+    await training.decide(principal, True)
+    count = text("SELECT count(*) FROM audit_events WHERE subject = :id")
+
+    async def seen(user: Account, operator: bool) -> int:
+        scope = Scope(frozenset({PUBLIC_ORGANIZATION}), user.user)
+        async with database.scoped(scope, operator) as session:
+            return await session.scalar(count, {"id": str(account.user)}) or 0
+
+    assert [await seen(each, operator) for each in (account, other) for operator in (True, False)] == [1, 0, 0, 0]
+    told = await Personal(database).everything([PUBLIC_ORGANIZATION], account.user)
+    assert [each["action"] for each in told["audit"]] == ["training.consent"]
+    assert await Personal(database).erase(account.user)
+    assert await seen(account, True) == 1, "it stays, with the bare id"

@@ -1,0 +1,231 @@
+"""What is PostgreSQL's alone: connections that keep nothing, plans that are kept, the two ways to the nearest."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import asyncpg
+import numpy as np
+import pytest
+from llama_index.core.schema import TextNode
+
+from rag_app.db.migrate import downgrade, upgrade
+from rag_app.domain.answer import Mode
+from rag_app.domain.errors import StoreFailed
+from rag_app.domain.filters import Condition, Operator
+from rag_app.domain.scope import Scope
+from rag_app.retrieval.fusion import Candidate
+from rag_app.retrieval.store import ScopedStore
+from rag_app.stores import postgres
+from rag_app.stores.postgres import PostgresBackend
+from tests.conftest import MIGRATIONS, NewPostgres
+from tests.stores.conftest import SPEC, chunk
+
+WIDE = 384
+SETTINGS = "current_setting('rag.organizations', true), current_setting('rag.user', true), current_setting('rag.operator', true)"
+
+
+def random_chunks(org: UUID, count: int, *, dimension: int = WIDE, topic: float = 0.0) -> list[TextNode]:
+    """Unit vectors; with a `topic` all of them lean to the same side. Every tenth is by Ann."""
+    vectors = np.random.default_rng(3).normal(size=(count, dimension)) / dimension**0.5
+    vectors += topic * np.eye(dimension)[0] + topic * np.full(dimension, dimension**-0.5)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return [
+        chunk(org, f"chunk {n}", vector.tolist(), author="Bob" if n % 10 else "Ann", position=n)
+        for n, vector in enumerate(vectors)
+    ]
+
+
+class Opened:
+    """One connection, so that everything that is left on it is found by the next."""
+
+    def __init__(self, backend: PostgresBackend, generation: str) -> None:
+        self.backend, self.generation = backend, generation
+
+    def of(self, scope: Scope) -> ScopedStore:
+        return self.backend.scoped(SPEC, self.generation, scope)
+
+
+@pytest.fixture
+async def opened(database_urls: tuple[str, str]) -> AsyncIterator[Opened]:
+    backend, generation = PostgresBackend(database_urls[1], connections=1), f"g_things_{uuid4().hex[:12]}"
+    await backend.create(database_urls[0], SPEC, generation, WIDE)
+    yield Opened(backend, generation)
+    await backend.close()
+
+
+async def left_behind(backend: PostgresBackend) -> list[str | None]:
+    """What the next user of the connection finds."""
+    pool = await backend._pool.opened()
+    async with pool.acquire() as connection:
+        assert not connection.is_in_transaction()
+        tenant = await connection.fetchrow(f"SELECT {SETTINGS}")
+        changed = await connection.fetch(
+            "SELECT name FROM pg_settings WHERE name = ANY('{plan_cache_mode,enable_seqscan,jit}') AND setting <> reset_val"
+        )
+    return [*filter(None, tenant), *(row["name"] for row in changed)]
+
+
+async def test_a_connection_carries_nobody_over(opened: Opened) -> None:
+    """After a search, an error of PostgreSQL, an error of ours, and cancellation at any moment."""
+    org, user = uuid4(), uuid4()
+    scope = Scope(frozenset({org}), user)
+    await opened.of(scope).write(random_chunks(org, 30))
+    assert await left_behind(opened.backend) == []
+    assert len(await opened.of(scope).search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 5)) == 5
+    assert await left_behind(opened.backend) == []
+    with pytest.raises(StoreFailed, match="division"):
+        async with opened.backend.transaction(scope, operator=True) as connection:
+            await connection.fetch("SELECT 1 / 0")
+    assert await left_behind(opened.backend) == []
+    with pytest.raises(LookupError):
+        async with opened.backend.transaction(scope):
+            raise LookupError
+    assert await left_behind(opened.backend) == []
+    for milliseconds in (0, 0.2, 0.5, 1, 2, 4, 8):
+        asking = asyncio.create_task(opened.of(scope).search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 5))
+        await asyncio.sleep(milliseconds / 1000)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert await left_behind(opened.backend) == [], milliseconds
+    stranger = opened.of(Scope(frozenset({uuid4()})))
+    assert await stranger.search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 5) == []
+
+
+async def test_a_search_is_planned_once_a_connection(opened: Opened) -> None:
+    orgs = [uuid4() for _ in range(3)]
+    for org in orgs:
+        await opened.of(Scope(frozenset({org}))).write(random_chunks(org, 5))
+    for org in orgs:
+        for mode in Mode:
+            for top_k in (1, 3):
+                found = await opened.of(Scope(frozenset({org}))).search([1.0] * WIDE, "chunk", (), mode, top_k)
+                assert len(found) == top_k
+    pool = await opened.backend._pool.opened()
+    async with pool.acquire() as connection:
+        prepared = await connection.fetch(
+            "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE $1 AND NOT statement LIKE '%INSERT%'",
+            f"%{opened.generation}\\_vectors v%",
+        )
+    assert [tuple(row) for row in prepared] == [(6, 0)] * 4  # for hybrid search also the texts
+
+
+@pytest.mark.parametrize("topic", [0.0, 0.5])
+async def test_by_sign_is_nearly_exact(opened: Opened, monkeypatch: pytest.MonkeyPatch, topic: float) -> None:
+    """And never short: of the ten best at least 95 % here, all rows where a filter leaves few, true cosines."""
+    monkeypatch.setattr(postgres, "_EXACT_NUMBERS", 0)
+    org = uuid4()
+    store, nodes = opened.of(Scope(frozenset({org}))), random_chunks(org, 1500, topic=topic)
+    await store.write(nodes)
+    vectors = np.array([node.embedding for node in nodes])
+    right = 0
+    for question in range(20):
+        query = (vectors[question] + np.random.default_rng(question).normal(size=WIDE) / WIDE**0.5).tolist()
+        found = await store.search(query, "", (), Mode.DENSE, 10)
+        cosines = vectors @ query / np.linalg.norm(query)
+        best = {nodes[each].node_id for each in np.argsort(-cosines)[:10]}
+        assert len(found) == 10
+        assert [each.score for each in found] == pytest.approx(
+            sorted((each.score or 0 for each in found), reverse=True)
+        )
+        right += len(best & {each.node.node_id for each in found})
+        assert found[0].score == pytest.approx(max(cosines), abs=1e-3)
+    assert right >= 0.95 * 200
+    ann = (Condition("author", Operator.EQ, "Ann"),)
+    assert len(await store.search([1.0] * WIDE, "", ann, Mode.DENSE, 1500)) == 150
+    assert len(await store.search([1.0] * WIDE, "", (), Mode.DENSE, 1500)) == 1500
+    assert len(await store.search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 100)) == 100
+
+
+async def test_large_organizations_are_searched_by_sign_and_small_ones_exactly(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart by what is taken away: without signs the one finds nothing, and the other what it did."""
+    monkeypatch.setattr(postgres, "_EXACT_NUMBERS", 20 * WIDE)
+    small, large = uuid4(), uuid4()
+    source = uuid4()
+    await opened.of(Scope(frozenset({small}))).write(random_chunks(small, 20))
+    await opened.of(Scope(frozenset({large}))).write(random_chunks(large, 20))
+    extra = [chunk(large, "one more", [1.0] * WIDE, source=source)]
+    await opened.of(Scope(frozenset({large}))).write(extra)
+
+    async def found(*orgs: UUID) -> int:
+        return len(await opened.of(Scope(frozenset(orgs))).search([1.0] * WIDE, "", (), Mode.DENSE, 50))
+
+    assert (await found(small), await found(large), await found(small, large)) == (20, 21, 41)
+    async with opened.backend.transaction(Scope(frozenset({small, large})), operator=True) as connection:
+        await connection.execute(f"DELETE FROM {opened.generation}_signs")
+    assert (await found(small), await found(large), await found(small, large)) == (20, 0, 0)
+    await opened.of(Scope(frozenset({large}))).adelete(str(source))
+    assert await found(large) == 20
+
+
+@pytest.mark.parametrize("dimension", [3, 1999, 3072])
+async def test_any_dimension(database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch, dimension: int) -> None:
+    backend, generation, org = PostgresBackend(database_urls[1]), f"g_things_{uuid4().hex[:12]}", uuid4()
+    await backend.create(database_urls[0], SPEC, generation, dimension)
+    try:
+        store, nodes = (
+            backend.scoped(SPEC, generation, Scope(frozenset({org}))),
+            random_chunks(org, 40, dimension=dimension),
+        )
+        await store.write(nodes)
+        for exact in (True, False):
+            monkeypatch.setattr(postgres, "_EXACT_NUMBERS", 10**9 if exact else 0)
+            found = await store.search(nodes[7].embedding or [], "", (), Mode.DENSE, 10)
+            assert found[0].node.node_id == nodes[7].node_id and found[0].score == pytest.approx(1, abs=1e-3)
+            assert len(found) == 10
+    finally:
+        await backend.drop(database_urls[0], generation)
+        await backend.close()
+
+
+async def test_generations_from_before_signs_get_them(
+    new_postgres: NewPostgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = new_postgres()
+    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    backend, generation, org = PostgresBackend(server.app_url), "g_things_1", uuid4()
+    await backend.create(server.owner_url, SPEC, generation, WIDE)
+    monkeypatch.setattr(postgres, "_EXACT_NUMBERS", 0)
+    store, source = backend.scoped(SPEC, generation, Scope(frozenset({org}))), uuid4()
+    await store.write([*random_chunks(org, 20), chunk(org, "extra", [1.0] * WIDE, source=source)])
+    before = await tables(server.owner_url, generation)
+    answers = await store.candidates([1.0] * WIDE, "", (), Mode.DENSE, 50)
+    await backend.close()
+    downgrade(server.owner_url, MIGRATIONS, "0007")
+    assert "g_things_1_signs" not in await tables(server.owner_url, generation)
+    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    assert await tables(server.owner_url, generation) == before
+    backend = PostgresBackend(server.app_url)
+    store = backend.scoped(SPEC, generation, Scope(frozenset({org})))
+    assert by_id(await store.candidates([1.0] * WIDE, "", (), Mode.DENSE, 50)) == by_id(answers)
+    await store.adelete(str(source))
+    assert await store.candidates([1.0] * WIDE, "", (), Mode.DENSE, 50) != answers
+    assert len(await store.candidates([1.0] * WIDE, "", (), Mode.DENSE, 50)) == 20
+    await backend.close()
+
+
+def by_id(candidates: list[Candidate]) -> dict[UUID, float]:
+    return {each.id: each.cosine for each in candidates}
+
+
+async def tables(owner_url: str, generation: str) -> dict[str, set[str]]:
+    """Of each table its columns, indexes and policies, and whether row-level security is forced."""
+    owner = await asyncpg.connect(owner_url.replace("+asyncpg", ""))
+    try:
+        found = await owner.fetch(
+            """
+            SELECT relname, array_agg(attname || ' ' || format_type(atttypid, atttypmod) || attnotnull) AS columns,
+                ARRAY(SELECT indexdef FROM pg_indexes WHERE tablename = relname) AS indexes,
+                ARRAY(SELECT qual FROM pg_policies WHERE tablename = relname) AS policies,
+                relrowsecurity::text || relforcerowsecurity::text || coalesce(relacl::text, '') AS guarded
+            FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0
+            WHERE relkind = 'r' AND starts_with(relname, $1) GROUP BY pg_class.oid
+            """,
+            f"{generation}_",
+        )
+    finally:
+        await owner.close()
+    return {row["relname"]: {*row["columns"], *row["indexes"], *row["policies"], row["guarded"]} for row in found}
