@@ -15,13 +15,15 @@ from typing import Any, Protocol, Self
 from urllib.parse import quote
 
 from opentelemetry import context as contexts
-from opentelemetry import propagate, trace
+from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, ModelFailed, NotFound, RagError
 
 _tracer = trace.get_tracer("rag_app")
+_TRACE_CONTEXT = TraceContextTextMapPropagator()  # and no baggage: nobody here wants what callers put into it
 _Value = str | bool | int | float
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -139,7 +141,7 @@ class Served:
     __slots__ = ("_method", "_scheme", "_span", "_token")
 
     def __init__(self, method: str, scheme: str, carrier: Mapping[str, str]) -> None:
-        parent = propagate.extract(carrier) if "traceparent" in carrier else None
+        parent = _TRACE_CONTEXT.extract(carrier) if "traceparent" in carrier else None
         self._method, self._scheme = method if method in _METHODS else "_OTHER", scheme
         self._token: Token[contexts.Context] | None = None
         self._span = _tracer.start_span(self._method, parent, SpanKind.SERVER)

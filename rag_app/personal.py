@@ -129,9 +129,12 @@ def _written(output: Path | None) -> Iterator[TextIO]:
     part = output.with_name(f"{output.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600, exist_ok=False)
-    with part.open("w", encoding="utf-8") as file:
-        yield file
-    part.replace(output)
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            yield file
+        part.replace(output)
+    finally:  # half of it is of no use, and somebody's
+        part.unlink(missing_ok=True)
 
 
 # -- erased

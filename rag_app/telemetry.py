@@ -203,6 +203,8 @@ def configure_logging(wanted: Wanted, ids: logging.Filter) -> None:
     logging.getLogger("py.warnings").setLevel(logging.ERROR if wanted.level != "DEBUG" else logging.WARNING)
     for name in ("httpx", "httpcore", "openai", "urllib3"):  # at "debug" they log whole requests: questions and sources
         logging.getLogger(name).setLevel(logging.WARNING)
+    # its warnings quote the headers of callers, whoever they are
+    logging.getLogger("opentelemetry.trace.span").setLevel(logging.ERROR)
 
 
 def granian_logging(form: Form, level: str) -> dict[str, Any]:
@@ -300,7 +302,10 @@ class Metrics:
         registry = self._registry
         if os.environ.get(_FOLDER):
             registry = _of_all_processes()
-        encode, content_type = exposition.choose_encoder(accept)
+        try:
+            encode, content_type = exposition.choose_encoder(accept)
+        except (TypeError, ValueError):  # a version that is no number
+            encode, content_type = exposition.choose_encoder("")
         return content_type, encode(registry)
 
 

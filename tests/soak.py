@@ -228,7 +228,7 @@ class Client:
         }
         names, weights = list(kinds), [weight for weight, _ in kinds.values()]
         while not over.is_set():
-            async with httpx.AsyncClient(base_url=self.url, verify=False, timeout=60, trust_env=False) as http:
+            async with httpx.AsyncClient(base_url=self.url, verify=False, timeout=90, trust_env=False) as http:
                 for _ in range(REQUESTS_A_CONNECTION):
                     if over.is_set():
                         return
@@ -388,6 +388,7 @@ class Run:
     """What one run was."""
 
     asked: list[Asked]
+    errors_before: int
     stopped: float
     back: float
     seconds: float
@@ -407,7 +408,7 @@ class Run:
     @property
     def failed_for(self) -> float:
         """Seconds from PostgreSQL's return to the end of the last request that failed."""
-        return max((each.ended - self.back for each in self.excused if each.error), default=0.0)
+        return max([0.0, *(each.ended - self.back for each in self.excused if each.error)])
 
     def bounds(self) -> list[Bound]:
         latencies = self.latencies()
@@ -415,6 +416,7 @@ class Run:
         files = [self.after.files.get(pid, 0) - before for pid, before in self.before.files.items()]
         away = [each for each in self.excused if self.stopped + 1 < each.began < self.back - 1]
         return [
+            Bound("errors in the warm-up", "", self.errors_before, 0),
             Bound("errors while PostgreSQL is there", "", sum(1 for each in self.others if each.error), 0),
             Bound("other errors than its absence", "", sum(1 for each in self.excused if each.unexplained), 0),
             Bound("requests while it is away", "", len(away), 1, at_most=False),
@@ -476,8 +478,8 @@ async def measure(
     warming: list[Asked] = []
     async with asking(url, users, warming):
         await asyncio.sleep(max(10.0, seconds / 5))
-    if errors := [each.error for each in warming if each.error]:
-        raise RuntimeError(f"{len(errors)} errors while it warmed up, the first one: {errors[0]}")
+    if errors := Counter(each.error for each in warming if each.error):
+        say(f"while it warmed up: {dict(errors)}")
     before = await at_rest(server, dsn)
     asked: list[Asked] = []
     watch = Watch(server, dsn, asked)
@@ -492,7 +494,7 @@ async def measure(
         took = time.monotonic() - began
         watching.cancel()
     after = await at_rest(server, dsn)
-    return Run(asked, stopped, back, took, before, after, watch.most)
+    return Run(asked, errors.total(), stopped, back, took, before, after, watch.most)
 
 
 def main() -> int:

@@ -35,10 +35,6 @@ TABLES = [
     "CREATE INDEX ix_rag_feedback_created_at ON rag_feedback (created_at)",
     "CREATE INDEX ix_rag_feedback_expected_source_id ON rag_feedback (expected_source_id)",
     """
-    CREATE TRIGGER rag_feedback_updated_at_trigger BEFORE UPDATE ON rag_feedback
-    FOR EACH ROW EXECUTE FUNCTION rag_touch()
-    """,
-    """
     ALTER TABLE judgments ADD COLUMN feedback_id uuid
         CONSTRAINT fk_judgments_feedback_id REFERENCES rag_feedback ON DELETE CASCADE
     """,

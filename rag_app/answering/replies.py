@@ -41,12 +41,12 @@ def sources_of(answer: Answer, spec: IndexSpec) -> tuple[RetrievedSource, ...]:
     return retrieved(answer.hits, () if answer.refused else answer.citations, spec)
 
 
-def flags_of(answer: Answer, sources: Sequence[RetrievedSource], *, interrupted: bool = False) -> Flags:
+def flags_of(answer: Answer, sources: Sequence[RetrievedSource]) -> Flags:
     return Flags(
         used_rag=bool(sources) and _uses(answer),
         fallback_to_generic=answer.refusal is Refusal.FAILED or not answer.complete,
         insufficient_context=len(sources) < ENOUGH_SOURCES or not _uses(answer),
-        interrupted=interrupted or not answer.complete,
+        interrupted=not answer.complete,
     )
 
 

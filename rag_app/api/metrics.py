@@ -21,7 +21,8 @@ Scrape = Callable[[str], tuple[str, bytes]]
 def metrics(scrape: Scrape, token: str | None) -> HTTPRouteHandler:
     """The route. Whoever has the token may read it; where there is none, whoever is on this machine.
 
-    A proxy on this machine speaks for others, and says so in its headers: those are not let in without a token.
+    A proxy on this machine speaks for others, and says so in its headers: those are not let in without a token. Nor are
+    pages that a browser on this machine shows, whoever wrote them: it names their origin.
     """
 
     @get(PATH, include_in_schema=False)
@@ -40,7 +41,7 @@ def metrics(scrape: Scrape, token: str | None) -> HTTPRouteHandler:
 
 
 def _is_near(request: Request[Any, Any, Any]) -> bool:
-    if {"forwarded", "x-forwarded-for", "x-real-ip"} & set(request.headers.keys()) or request.client is None:
+    if {"forwarded", "x-forwarded-for", "x-real-ip", "origin"} & set(request.headers.keys()) or request.client is None:
         return False
     try:
         return ip_address(request.client.host).is_loopback

@@ -16,8 +16,12 @@ from rag_app.domain.scope import Principal
 EVERYBODY = "everybody"
 """The subject of acts that concern all users."""
 
-# whatever role its service user has been given: a key is for programs, and somebody else's users speak through it
-_MAY = text("SELECT rag_administrator() AND NOT EXISTS (SELECT FROM api_keys WHERE user_id = rag_user())")
+# Whatever role its service user has been given: a key is for programs, and somebody else's users speak through it.
+# Locked: what is read under a role that is being taken away would be nothing, and told as if that were all.
+_MAY = text(
+    "SELECT NOT EXISTS (SELECT FROM api_keys WHERE user_id = rag_user())"
+    " FROM users WHERE id = rag_user() AND role = 'admin' FOR SHARE"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,14 @@ async def administering(database: Database, principal: Principal, *acts: Act) ->
     Raises Forbidden for whom PostgreSQL does not find to be an administrator now, and for API keys.
     """
     async with database.scoped(principal.scope(), administrator=True) as session:
-        if not await session.scalar(_MAY):
+        if not await may_administer(session):
             raise Forbidden("only an administrator may do this, signed in as a person")
         for act in acts:
             row = {"action": act.name, "subject": act.subject, "details": dict(act.details)}
             await session.execute(insert(AuditRow).values(actor_id=principal.user, **row))
         yield session
+
+
+async def may_administer(session: AsyncSession) -> bool:
+    """Whether the session's user is an administrator, signed in as a person; it stays so until the transaction ends."""
+    return bool(await session.scalar(_MAY))

@@ -1,6 +1,6 @@
 """Feedback of all users with what it is about, for administrators to read."""
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, func, select, true, tuple_
@@ -69,7 +69,7 @@ def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:
         found.append(select(versions).where(versions.c.value == wanted.prompt).exists())
     if wanted.since is not None:
         found.append(FeedbackRow.created_at >= datetime.combine(wanted.since, time.min, UTC))
-    if wanted.until is not None:
+    if wanted.until is not None and wanted.until < date.max:  # there is no day after that one
         found.append(FeedbackRow.created_at < datetime.combine(wanted.until, time.min, UTC) + timedelta(days=1))
     return found
 

@@ -32,6 +32,8 @@ _SECONDS_TO_CONNECT = 5
 _SECONDS_IN_LINE = 30  # a request waits no longer than this for one of the pool: transactions are short, lines move on
 _OUT_OF_ORDER = frozenset({"08", "53", "57", "58"})
 """SQLSTATE classes: connection exception, insufficient resources, operator intervention, system error."""
+_BROKEN = OSError | asyncpg.InternalClientError
+"""What asyncpg says of a connection that went; the second where that was between two statements."""
 
 _SET_TENANT = text(
     "SELECT set_config('rag.organizations', :organizations, true), set_config('rag.user', :user, true),"
@@ -89,7 +91,7 @@ def _store_failed(context: ExceptionContext) -> BaseException | None:
     original = context.original_exception
     if not isinstance(original, Exception):  # cancelled: SQLAlchemy drops the connection, the database is well
         return None
-    if isinstance(original, OSError):  # not a DBAPI error to SQLAlchemy, which would keep the broken connection
+    if isinstance(original, _BROKEN):  # no DBAPI errors to SQLAlchemy, which would keep the broken connection
         context.is_disconnect = True
     if context.is_disconnect or _is_out_of_order(original):
         return StoreFailed(f"PostgreSQL failed: {str(original) or type(original).__name__}")
@@ -165,7 +167,7 @@ class Database:
         except BaseException as error:
             if not isinstance(error, asyncpg.PostgresError) or _is_out_of_order(error):
                 connection.invalidate()  # cancelled, too: nobody knows what is still to come on it
-            if isinstance(error, OSError | asyncpg.InterfaceError) or _is_out_of_order(error):
+            if isinstance(error, _BROKEN | asyncpg.InterfaceError) or _is_out_of_order(error):
                 raise StoreFailed(f"PostgreSQL failed: {str(error) or type(error).__name__}") from error
             raise
         finally:

@@ -33,6 +33,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.db import pages
+from rag_app.db.administration import may_administer
 from rag_app.db.models import AuditRow, FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.db.session import Database
 from rag_app.db.sources import SourceLedger
@@ -208,7 +209,7 @@ class Threads:
         widened = everybody or user is not None
         async with self._database.scoped(principal.scope(), administrator=widened) as session:
             if widened:
-                if not await session.scalar(select(func.rag_administrator())):
+                if not await may_administer(session):
                     raise Forbidden("only an administrator may read the threads of other users")
                 if user != principal.user:
                     await _write_down(session, principal, "threads.list", "everybody" if user is None else str(user))
@@ -227,7 +228,7 @@ class Threads:
         async with self._database.scoped(principal.scope(), administrator=True) as session:
             readable = or_(ThreadRow.user_id == principal.user, func.rag_administrator())
             row = await session.scalar(select(ThreadRow).where(ThreadRow.id == thread, readable))
-            if row is None:
+            if row is None or (row.user_id != principal.user and not await may_administer(session)):
                 raise NotFound("thread", str(thread))
             if row.user_id != principal.user:
                 await _write_down(session, principal, "threads.read", str(thread), user=str(row.user_id))

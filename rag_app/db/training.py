@@ -107,14 +107,20 @@ class Training:
     async def collect(self, scope: Scope, lesson: Lesson) -> bool:
         """Keep a lesson of the scope's user; False, and nothing is kept, where the user does not consent any more.
 
-        Nor is it where its answer was not eligible, or where a message that its prompt was made from is gone.
+        Nor is it where its answer was not eligible, or where a message that its prompt was made from is gone, or older
+        than the consent.
         """
         user = scope.user
         said = {*lesson.told, lesson.message}
+        since = select(UserRow.training_opt_in_at).where(UserRow.id == user).scalar_subquery()
         there = (
             select(MessageRow.id, MessageRow.training_eligible)
-            .where(MessageRow.id == any_(literal(sorted(said), ARRAY(Uuid))), MessageRow.deleted_at.is_(None))
-            .order_by(MessageRow.id)
+            .where(
+                MessageRow.id == any_(literal(sorted(said), ARRAY(Uuid))),
+                MessageRow.deleted_at.is_(None),
+                MessageRow.created_at >= since,
+            )
+            .order_by(MessageRow.created_at, MessageRow.id)  # as whoever deletes one takes it before those after it
             .with_for_update(read=True)
         )
         async with self._database.scoped(scope) as session:

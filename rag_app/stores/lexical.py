@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rag_app.stores.postgres import LazyPool, postgres_failures
+from rag_app.stores.postgres_pool import LazyPool, postgres_failures
 
 _TERMS = """
     SELECT number, term, sum(tf)::integer AS tf

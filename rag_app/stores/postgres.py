@@ -1,17 +1,16 @@
 """Vectors, texts and postings in PostgreSQL with pgvector.
 
-Four tables a generation. `vectors` is narrow - what a filter needs and the vector itself, uncompressed and in
-the row - because an exact scan of one tenant's rows is then both complete and faster than an index that is
-filtered afterwards (docs/adr/0003-postgres-layout.md). `postings` gives exact BM25 by (term, organization).
-`terms` and `totals` count over the whole index; they order hits and are never shown.
+Of a generation's tables (`postgres_schema`) `vectors` is narrow - what a filter needs and the vector itself,
+uncompressed and in the row - because an exact scan of one tenant's rows is then both complete and faster than an
+index that is filtered afterwards (docs/adr/0003-postgres-layout.md). `signs` is narrower: a bit a dimension, which
+say what is worth comparing where an organization has many; `sizes` says where that is. `postings` gives exact BM25
+by (term, organization). `terms` and `totals` count over the whole index; they order hits and are never shown.
 Row-level security is forced on everything that belongs to a tenant.
 """
 
-import asyncio
 import json
-import re
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -22,24 +21,24 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, Re
 from pgvector.asyncpg import register_vector
 
 from rag_app.domain.answer import Mode
-from rag_app.domain.errors import InvalidInput, StoreFailed
+from rag_app.domain.errors import InvalidInput
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, heading
+from rag_app.stores.postgres_pool import LazyPool, plain_dsn, postgres_failures
 from rag_app.stores.postgres_schema import SQL_TYPES, column, create_statements, drop_statements
 
 _EXACT_NUMBERS = 5_000 * 384
-"""Up to so many numbers in an organization's vectors all of them are compared; above, the nearest by sign."""
+"""Up to so many numbers in the vectors of a scope's organizations all of them are compared."""
 _MOST, _MARGIN = 2_000, 1.15
-"""How many of the nearest by sign are compared at most; their margin in standard deviations of a distance by sign x 2."""
+"""How many of the nearest by sign are compared, at most; how much farther than the best, in roots of the dimension."""
 _SEARCHING = (
     "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; "
     "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off"
 )
 """For statements whose plans are good for every tenant: planned once a connection."""
-_SECONDS_TO_CONNECT = 5
 
 
 class PostgresBackend:
@@ -48,7 +47,7 @@ class PostgresBackend:
     name = "postgres"
 
     def __init__(self, dsn: str, *, connections: int = 10) -> None:
-        self._pool = LazyPool(dsn, connections, init=_prepare)
+        self._pool = LazyPool(dsn, connections, init=register_vector)
 
     def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "PostgresStore":
         """The index `spec` in the generation's tables (their common prefix), as `scope` sees it."""
@@ -124,7 +123,7 @@ class PostgresStore(ScopedStore):
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int
     ) -> list[tuple[Candidate, TextNode]]:
         """In one transaction; where the candidates are what is shown, their texts come with them."""
-        shown = mode is not Mode.HYBRID
+        shown = mode != Mode.HYBRID
         async with self._backend.transaction(self.scope) as connection:
             rows = await _Query(self).candidates(
                 connection, vector, text, filters, mode, depth, sure=top_k, texts=shown
@@ -152,8 +151,9 @@ class PostgresStore(ScopedStore):
         async with self._backend.transaction(self.scope, operator=True) as connection:
             # One writer a generation at a time: the counts in `terms` are rows that all of them touch.
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext($1))", table)
+            ids = [UUID(node.node_id) for node in nodes]
             gone = await connection.fetchval(
-                _DELETE.format(t=table), list(replacing), [UUID(node.node_id) for node in nodes]
+                _DELETE.format(t=table), list(replacing), ids, list(self.scope.organizations)
             )
             await connection.execute(f"UPDATE {table}_totals SET chunks = chunks + $1", len(nodes) - gone)
             if not nodes:
@@ -239,15 +239,15 @@ class _Query:
         OFFSET 0 keeps the planner from turning it into anything else.
         """
         embedding, limit, visible = self.bind(vector, "vector"), self.bind(depth, "bigint"), self.where(filters)
-        dense = "" if mode is Mode.TEXT else self._dense(embedding, len(vector), depth, sure or depth, limit, visible)
-        if mode is Mode.DENSE:
+        dense = "" if mode == Mode.TEXT else self._dense(embedding, len(vector), depth, sure or depth, limit, visible)
+        if mode == Mode.DENSE:
             sql = f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25 FROM dense"
         else:
             lexical = self._lexical(text, visible if filters or self.store.scope.site is not None else "")
             sql = f"WITH {lexical}, best AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC, no LIMIT {limit})"
             scored = f"""SELECT v.no, v.id, 1 - (v.embedding <=> {embedding}) AS cosine, best.bm25
                 FROM best {self._vector("best", visible)}"""
-            if mode is Mode.HYBRID:
+            if mode == Mode.HYBRID:
                 # IS TRUE: a look into a hash table for each row of `lexical`, however few the planner takes them for
                 sql += f""", {dense},
                     known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM dense)) IS TRUE)
@@ -278,7 +278,7 @@ class _Query:
         Where the scope's organizations are small all rows are compared. In others those of the nearest signs are:
         how far the `sure` best are by sign, and a margin, since signs only nearly order as cosines do.
         """
-        most, last = self.bind(max(_MOST, 4 * depth), "bigint"), self.bind(min(sure, depth) - 1, "bigint")
+        most, last = self.bind(max(_MOST, 4 * depth), "bigint"), self.bind(max(min(sure, depth) - 1, 0), "bigint")
         margin = round(_MARGIN * dimension**0.5)
         return f"""size AS MATERIALIZED (
                 SELECT coalesce(sum(p.chunks), 0) <= {_EXACT_NUMBERS // dimension} AS small
@@ -292,7 +292,7 @@ class _Query:
                     WHERE (SELECT small FROM size) AND {visible}
                     UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {self._vector("near", visible)}
                     WHERE far <= greatest(
-                        coalesce((SELECT far FROM near OFFSET {limit} - 1 LIMIT 1), {dimension}),
+                        coalesce((SELECT far FROM near OFFSET greatest({limit} - 1, 0) LIMIT 1), {dimension}),
                         (SELECT far FROM near OFFSET {last} LIMIT 1) + {margin})) either
                 ORDER BY distance LIMIT {limit})"""
 
@@ -326,7 +326,8 @@ class _Query:
 
 _DELETE = """
     WITH old AS MATERIALIZED (
-        SELECT no, org_id, lang, heading, text FROM {t}_chunks WHERE source_id = ANY($1) OR id = ANY($2)),
+        SELECT no, org_id, lang, heading, text FROM {t}_chunks
+        WHERE (source_id = ANY($1) OR id = ANY($2)) AND org_id = ANY($3)),
     postings AS (
         DELETE FROM {t}_postings p USING (
             SELECT DISTINCT o.org_id, o.no, terms.term
@@ -355,15 +356,16 @@ _INSERT_SIGNS = """
     INSERT INTO {t}_sizes AS s (org_id, chunks) SELECT org_id, count(*) FROM signs GROUP BY org_id
     ON CONFLICT (org_id) DO UPDATE SET chunks = s.chunks + excluded.chunks"""
 
+# Of the time that writing takes most goes into the index of postings, and less if it is gone through in its order.
 _INSERT_POSTINGS = """
     WITH postings AS (
         INSERT INTO {t}_postings (term, org_id, no, private_to, tf, length)
-        SELECT term, org_id, no, private_to, tf, sum(tf) OVER (PARTITION BY no)
-        FROM (SELECT terms.term, c.org_id, c.no, c.private_to, sum(terms.tf) AS tf
-              FROM {t}_chunks c, LATERAL rag_terms(c.lang, c.heading || E'\\n' || c.text) terms
-              WHERE c.no = ANY($1) GROUP BY terms.term, c.no) counted
+        SELECT p.term, c.org_id, c.no, c.private_to, p.tf, p.length FROM {t}_chunks c CROSS JOIN LATERAL (
+            SELECT term, sum(tf) AS tf, sum(sum(tf)) OVER () AS length
+            FROM rag_terms(c.lang, c.heading || E'\\n' || c.text) GROUP BY term OFFSET 0) p
+        WHERE c.no = ANY($1) ORDER BY p.term, c.org_id, c.no
         RETURNING term)
-    INSERT INTO {t}_terms AS t (term, df) SELECT term, count(*) FROM postings GROUP BY term
+    INSERT INTO {t}_terms AS t (term, df) SELECT term, count(*) FROM postings GROUP BY term ORDER BY term
     ON CONFLICT (term) DO UPDATE SET df = t.df + excluded.df"""
 
 
@@ -413,60 +415,3 @@ def _to_node(row: asyncpg.Record) -> TextNode:
 
 def _uuid(value: str | None) -> UUID | None:
     return UUID(value) if value else None
-
-
-class LazyPool:
-    """At most `size` connections, made when they are first needed: one pool however many ask for it at once."""
-
-    def __init__(self, dsn: str, size: int, **options: Any) -> None:
-        self._dsn, self._size, self._options = plain_dsn(dsn), size, options
-        self._pool: asyncpg.Pool | None = None
-        self._opening = asyncio.Lock()
-
-    async def opened(self) -> asyncpg.Pool:
-        if self._pool is None:
-            async with self._opening:
-                if self._pool is None:
-                    self._pool = await asyncpg.create_pool(
-                        self._dsn, min_size=1, max_size=self._size, timeout=_SECONDS_TO_CONNECT, command_timeout=60,
-                        max_cached_statement_lifetime=0, reset=_keep,
-                        **self._options,
-                    )  # fmt: skip
-        return self._pool
-
-    def connections(self) -> tuple[int, int]:
-        """How many are in use, how many are open."""
-        if self._pool is None:
-            return 0, 0
-        return self._pool.get_size() - self._pool.get_idle_size(), self._pool.get_size()
-
-    async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
-
-
-def plain_dsn(url: str) -> str:
-    """asyncpg's form of a URL that SQLAlchemy also takes.
-
-    >>> plain_dsn("postgresql+asyncpg://me@host/db?ssl=require")
-    'postgresql://me@host/db?sslmode=require'
-    """
-    return re.sub(r"([?&])ssl=", r"\1sslmode=", url.replace("postgresql+asyncpg://", "postgresql://", 1))
-
-
-async def _prepare(connection: asyncpg.Connection) -> None:
-    await register_vector(connection)
-
-
-async def _keep(connection: asyncpg.Connection) -> None:
-    """Instead of a round trip that resets what nobody here changes: settings hold for a transaction only."""
-
-
-@contextmanager
-def postgres_failures() -> Iterator[None]:
-    """Whatever the driver raises is a StoreFailed."""
-    try:
-        yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-        raise StoreFailed(f"PostgreSQL: {type(error).__name__}: {error}") from error

@@ -377,7 +377,7 @@ def test_without_origins_nobody_may_send_credentials(bare: httpx.Client) -> None
     assert allowed(bare.post("/market", headers=session(token())))[1] is None
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("origin", [APP, OTHER])
 def test_preflights(method: str, origin: str, client: httpx.Client) -> None:
     wanted = "authorization, x-api-key, x-ext-client, content-type, x-request-id, apikey, x-client-info"
@@ -386,6 +386,7 @@ def test_preflights(method: str, origin: str, client: httpx.Client) -> None:
     assert set(response.headers["access-control-allow-methods"].split(", ")) == {
         "GET",
         "POST",
+        "PUT",
         "PATCH",
         "DELETE",
         "OPTIONS",
@@ -394,7 +395,7 @@ def test_preflights(method: str, origin: str, client: httpx.Client) -> None:
 
 
 def test_a_preflight_for_something_else_fails(client: httpx.Client) -> None:
-    assert preflight(client, APP, "PUT").status_code == 400
+    assert preflight(client, APP, "TRACE").status_code == 400
     assert preflight(client, APP, headers="x-forwarded-for").status_code == 400
 
 

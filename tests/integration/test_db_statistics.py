@@ -243,6 +243,7 @@ async def test_feedback_is_chosen_and_comes_in_pages(database: Database, admin: 
         ({"rating": Rating.NEGATIVE}, [made[3], made[1]]), ({"capability": "general_chat"}, [made[4]]),
         ({"since": date(2026, 10, 5)}, [made[4], made[3]]), ({"until": date(2026, 10, 3)}, [made[0]]),
         ({"since": date(2026, 10, 5), "until": date(2026, 10, 5)}, [made[3]]), ({"rating": Rating.NEUTRAL}, []),
+        ({"until": date.max}, made[::-1]),
     ):  # fmt: skip
         assert [each.message for each in await reviews_of(database, admin, prompt, **wanted)] == expected
     found, after = list[Review](), None

@@ -14,6 +14,8 @@ from sqlalchemy import event, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from rag_app.db import migrate, pages, threads
+from rag_app.db.administration import Act, administering
+from rag_app.db.keys import Keys
 from rag_app.db.models import AuditRow, MessageRow, SourceRow, ThreadRow, UserRow
 from rag_app.db.people import Organization
 from rag_app.db.private import PrivatePostgres
@@ -741,6 +743,42 @@ async def test_others_may_not_ask_and_one_who_is_no_administrator_any_more_may_n
         await talk.page(admin, everybody=True)
     with pytest.raises(NotFound):
         await talk.read(admin, hers.id)
+
+
+async def test_a_role_is_not_taken_away_in_the_middle_of_what_it_allows(database: Database, admin: Principal) -> None:
+    async def take_away() -> None:
+        async with database.session() as session:
+            await session.execute(update(UserRow).where(UserRow.id == admin.user).values(role="user"))
+
+    act = Act("test", "nobody")
+    async with administering(database, admin, act) as session:
+        taking = asyncio.create_task(take_away())
+        await asyncio.wait([taking], timeout=0.3)
+        assert not taking.done()
+        assert await session.scalar(select(func.rag_administrator()))
+    await asyncio.wait_for(taking, 10)
+    with pytest.raises(Forbidden):
+        async with administering(database, admin, act):
+            pass
+
+
+async def test_a_key_reads_nobody_elses_threads_whatever_role_its_user_has(
+    talk: Talk, database: Database, ann: Principal, organization: NewOrganization
+) -> None:
+    hers, _ = await talk.say(ann)
+    keys = Keys(database)
+    _, key = await keys.create(await organization(), "of a program", None)
+    program = await keys.principal(key)
+    async with database.session() as session:
+        await session.execute(update(UserRow).where(UserRow.id == program.user).values(role="admin"))
+    for wanted in ({"everybody": True}, {"user": ann.user}):
+        with pytest.raises(Forbidden):
+            await talk.page(program, **wanted)
+    with pytest.raises(NotFound):
+        await talk.read(program, hers.id)
+    own, _ = await talk.say(program)
+    assert [thread.id for thread in (await talk.page(program)).threads] == [own.id]
+    assert await talk.read(program, own.id)
 
 
 # -- row-level security, as the application's role without the queries above

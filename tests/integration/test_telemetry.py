@@ -298,6 +298,8 @@ def everywhere(server: Running) -> None:
     httpx.post(message, json={"rating": "negative", "comment": asked}, headers=bearer(server.us.user))
     for header in ({"Authorization": f"Bearer {server.us.key}x"}, {"x-api-key": f"rag_{word}"}):
         httpx.post(server.url + RAG, json={"message": asked}, headers=header)
+    caller = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4738-00f067aa0ba902b7-01"}
+    httpx.get(f"{server.url}/health/live", headers={**caller, "baggage": word, "tracestate": word})
     httpx.post(f"{server.url}{RAG}?message={asked}", content=asked.encode(), headers=bearer(server.us.user))
 
 
@@ -355,6 +357,8 @@ def test_workers_count_together_and_leave_nothing_behind(database_urls: tuple[st
         assert counted[f'rag_http_requests_total{{method="POST",route="{SEARCH}",status="200"}}'] == 20
         proxied = httpx.get(f"{server.url}/metrics", headers={"X-Forwarded-For": "203.0.113.9"})
         assert proxied.status_code == 403, "a proxy on this machine speaks for others"
+        paged = httpx.get(f"{server.url}/metrics", headers={"Origin": "https://page.example"})
+        assert paged.status_code == 403 and "rag_http" not in paged.text, "nor is this for pages in a browser here"
     assert not list(tmp_path.glob("metrics-*"))
 
 

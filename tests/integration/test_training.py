@@ -229,8 +229,14 @@ def test_consent_does_not_reach_back(chat: Chat) -> None:
     nothing_comes(chat, user)
     assert eligible(chat, user) == [False, False], "what was under way was asked without"
     chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.")]
-    chat.post(BOX, user, threadId=first["threadId"])
+    chat.post(FOLLOW_UP, user, threadId=first["threadId"])
+    nothing_comes(chat, user)  # its prompt shows what was said before
+    second = chat.post(BOX, user)
     assert len(collected(chat, user, 1)) == 1
+    decide(chat, user, False)
+    decide(chat, user, True)
+    chat.post(FOLLOW_UP, user, threadId=second["threadId"])
+    nothing_comes(chat, user)
 
 
 def test_a_withdrawal_in_the_middle_of_a_turn_wins(chat: Chat) -> None:

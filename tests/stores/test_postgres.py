@@ -136,6 +136,7 @@ async def test_by_sign_is_nearly_exact(opened: Opened, monkeypatch: pytest.Monke
     assert len(await store.search([1.0] * WIDE, "", ann, Mode.DENSE, 1500)) == 150
     assert len(await store.search([1.0] * WIDE, "", (), Mode.DENSE, 1500)) == 1500
     assert len(await store.search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 100)) == 100
+    assert await store.search([1.0] * WIDE, "", (), Mode.DENSE, 0) == []
 
 
 async def test_large_organizations_are_searched_by_sign_and_small_ones_exactly(

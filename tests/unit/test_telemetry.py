@@ -148,6 +148,16 @@ def test_a_dsn_that_is_none_is_refused_and_not_shown() -> None:
     assert "RAG_SENTRY_DSN" in str(refused.value) and SECRET not in str(refused.value)
 
 
+@pytest.mark.parametrize("version", ["", "1.x", "\xff", "="])
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+def test_whatever_is_accepted_numbers_are_shown(kind: str, version: str) -> None:
+    metrics = telemetry.Metrics(lambda model, usage: Decimal(0), {})
+    metrics.refused("forbidden")
+    content_type, said = metrics.scrape(f"{kind}; version={version}")
+    assert content_type.startswith(("text/plain", "application/openmetrics-text"))
+    assert 'rag_refused_total{code="forbidden"} 1.0' in said.decode().splitlines()
+
+
 def test_costs_are_counted_with_the_tokens() -> None:
     metrics = telemetry.Metrics(lambda model, usage: Decimal("0.5"), {"database": lambda: (2, 3)})
     metrics.model("large", 0.2, Usage(5, 3), None)
