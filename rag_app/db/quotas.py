@@ -245,7 +245,7 @@ class Accounts:
         return found
 
 
-async def consents(session: AsyncSession, user: UUID) -> bool | None:
+async def consents(session: AsyncSession, user: UUID | None) -> bool | None:
     """Whether a user consents to training, which then does not change until the transaction ends; None: there is no such
     user any more.
 

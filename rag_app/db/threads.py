@@ -35,6 +35,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.db import pages
 from rag_app.db.administration import may_administer
 from rag_app.db.models import AuditRow, FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
+from rag_app.db.quotas import consents
 from rag_app.db.session import Database
 from rag_app.db.sources import SourceLedger
 from rag_app.domain.conversation import Feedback, Flags, Message, Outcome, Page, Rating, RetrievedSource, Role, Thread
@@ -269,6 +270,7 @@ class Threads:
         """The thread with its messages goes. Raises NotFound, also the second time."""
         gone = delete(ThreadRow).where(*_own(principal.user, thread)).returning(ThreadRow.id)
         async with self._database.scoped(principal.scope()) as session:
+            await consents(session, principal.user)  # holds the user's row: a withdrawal comes before, or after
             if await session.scalar(gone) is None:
                 raise NotFound("thread", str(thread))
 
@@ -282,6 +284,7 @@ class Threads:
             .returning(MessageRow.id)
         )
         async with self._database.scoped(principal.scope()) as session:
+            await consents(session, principal.user)  # holds the user's row: a withdrawal comes before, or after
             await _change(session, principal.user, thread, message_count=ThreadRow.message_count - 1)
             if await session.scalar(gone) is None:
                 raise NotFound("message", str(message))

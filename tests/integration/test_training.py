@@ -11,11 +11,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from rag_app.db.keys import Keys
 from rag_app.db.people import People
 from rag_app.db.quotas import Accounts
 from rag_app.db.session import Database
+from rag_app.db.sources import SourceLedger
+from rag_app.db.threads import Threads
 from rag_app.db.training import Training
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.training import Lesson
@@ -329,6 +332,21 @@ async def test_of_a_withdrawal_and_a_collection_at_once_nothing_is_left(chat: Ch
         await asyncio.gather(training.collect(scope, lesson), training.decide(principal, False))
         assert await asyncio.to_thread(collected, chat, user) == []
         assert await training.collect(scope, lesson) is False
+
+
+async def test_who_deletes_waits_for_a_withdrawal_before_it_holds_anything(chat: Chat, database: Database) -> None:
+    user = await asyncio.to_thread(consenting, chat)
+    asked = await asyncio.to_thread(chat.post, BOX, user)
+    threads, principal = Threads(database, SourceLedger(database)), Principal(str(user), user)
+    thread, message = UUID(asked["threadId"]), UUID(asked["messageId"])
+    async with database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION}), user)) as withdrawing:
+        await withdrawing.execute(text("SELECT FROM users WHERE id = :user FOR UPDATE"), {"user": user})
+        deleting = asyncio.create_task(threads.delete_message(principal, thread, message))
+        await asyncio.sleep(0.3)
+        assert not deleting.done()
+        await withdrawing.execute(text("SET LOCAL lock_timeout = '2s'"))
+        await withdrawing.execute(text("UPDATE rag_messages SET training_eligible = false"))
+    await deleting
 
 
 def test_a_lesson_is_its_users_alone(chat: Chat) -> None:
