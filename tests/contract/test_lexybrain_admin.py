@@ -17,7 +17,7 @@ from rag_app.api.auth import Tokens, issue_token
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.api.surface import Credential, surface_of
-from rag_app.api.surfaces import SURFACES, lexybrain_admin
+from rag_app.api.surfaces import SURFACES, lexybrain_admin_bodies
 from rag_app.domain.conversation import PromptConfig, Rating
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal
@@ -284,9 +284,9 @@ def test_the_limit_is_one_of_its_own(client: httpx.Client, backstage: Backstage)
 
 
 def test_what_is_accepted_is_what_prompts_add_accepts() -> None:
-    assert get_args(lexybrain_admin.Kind) == roles.TYPES
-    assert set(get_args(lexybrain_admin.SourceScope)) == set(roles._SCOPES)
-    assert set(lexybrain_admin.PromptConstraints.__struct_fields__) == set(roles._KEYS)
+    assert get_args(lexybrain_admin_bodies.Kind) == roles.TYPES
+    assert set(get_args(lexybrain_admin_bodies.SourceScope)) == set(roles._SCOPES)
+    assert set(lexybrain_admin_bodies.PromptConstraints.__struct_fields__) == set(roles._KEYS)
     for weight in (0, 1_000_000):
         roles.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_000, {}, weight))
     with pytest.raises(InvalidInput):
