@@ -94,7 +94,7 @@ class Personal:
                 return True
             names = [f":{user}", *([f":{found.subject}"] if found.subject else [])]
             for table in "rate_windows", "request_leases":
-                await session.execute(_FORGET_KEYS[table], {"names": names})
+                await session.execute(_FORGET_KEYS[table], {"names": names, "hex": user.hex})
             await session.execute(update(UsageEventRow).where(UsageEventRow.user_id == user).values(message_id=None))
             await session.delete(found)
         return True
@@ -106,10 +106,12 @@ async def _rows(session: AsyncSession, statement: str, user: UUID) -> list[dict[
 
 
 _FORGET_KEYS = {
-    # "surface:user" or "surface:subject"; of an API key that is its service user
-    table: text(f"DELETE FROM {table} WHERE right(key, -position(':' IN key) + 1) = ANY(:names)").bindparams(
-        bindparam("names", type_=ARRAY(Text))
-    )
+    # "surface:user" or "surface:subject"; of an API key that is its service user. The subject of a first request may be
+    # the user's id in any spelling that Python takes for a UUID.
+    table: text(
+        f"DELETE FROM {table} WHERE right(key, -position(':' IN key) + 1) = ANY(:names)"
+        " OR translate(replace(replace(lower(right(key, -position(':' IN key))), 'urn:', ''), 'uuid:', ''), '{}-', '') = :hex"
+    ).bindparams(bindparam("names", type_=ARRAY(Text)), bindparam("hex", type_=Text()))
     for table in ("rate_windows", "request_leases")
 }
 _KEPT = {

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from rag_app.db.limits import RateLimiter
 from rag_app.db.people import People
 from rag_app.db.personal import Personal
 from rag_app.db.quotas import Accounts
@@ -80,6 +81,19 @@ async def test_a_turn_of_an_erased_user_costs_and_leaves_nothing_else(database: 
     assert await left(database, account) == 0
     with pytest.raises(Forbidden):
         await turns.begin(principal.scope(), HELLO, account)
+
+
+async def test_how_often_they_asked_goes_however_their_token_spelled_their_id(database: Database) -> None:
+    account, _ = await newcomer(database)
+    other, _ = await newcomer(database)
+    user, limiter = str(account.user), RateLimiter(database)
+    for spelled in (user, user.upper(), account.user.hex, f"{{{user}}}", account.user.urn, str(other.user)):
+        await limiter.hit(f"lexybrain:{spelled}", 60)
+    assert await Personal(database).erase(account.user)
+    async with database.session() as session:
+        keys = (await session.scalars(text("SELECT key FROM rate_windows WHERE key LIKE 'lexybrain:%'"))).all()
+    assert f"lexybrain:{other.user}" in keys
+    assert not [key for key in keys if account.user.hex in key.lower().replace("-", "")]
 
 
 async def test_what_is_written_down_about_a_user_the_operator_reads_and_no_request(database: Database) -> None:
