@@ -34,11 +34,15 @@ _EXACT_NUMBERS = 5_000 * 384
 """Up to so many numbers in the vectors of a scope's organizations all of them are compared."""
 _MOST, _MARGIN = 2_000, 1.15
 """How many of the nearest by sign are compared, at most; how much farther than the best, in roots of the dimension."""
-_SEARCHING = (
-    "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; "
-    "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off"
+_PLANS = (
+    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; "
+    "SET max_parallel_workers_per_gather = 0; SET jit = off"
 )
-"""For statements whose plans are good for every tenant: planned once a connection."""
+"""For searches, whose plans are good for every tenant: planned once a connection."""
+_USUAL_PLANS = (
+    "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on; SET LOCAL max_parallel_workers_per_gather = 2"
+)
+"""For what is written, a hundred rows at once."""
 
 
 class PostgresBackend:
@@ -47,7 +51,7 @@ class PostgresBackend:
     name = "postgres"
 
     def __init__(self, dsn: str, *, connections: int = 10) -> None:
-        self._pool = LazyPool(dsn, connections, init=register_vector)
+        self._pool = LazyPool(dsn, connections, init=_prepare)
 
     def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "PostgresStore":
         """The index `spec` in the generation's tables (their common prefix), as `scope` sees it."""
@@ -79,32 +83,45 @@ class PostgresBackend:
                 await owner.close()
 
     @asynccontextmanager
-    async def transaction(self, scope: Scope, *, operator: bool = False) -> AsyncIterator[asyncpg.Connection]:
-        """A short transaction in which row-level security knows the scope; nothing of it outlives the transaction.
-
-        `operator`: sees private sources of its organizations too; for ingestion, never for a question.
+    async def transaction(self, scope: Scope) -> AsyncIterator[asyncpg.Connection]:
+        """A transaction of the operator, for ingestion and never for a question: private sources of the scope's
+        organizations are seen, too. Row-level security knows the scope; nothing of it outlives the transaction.
         """
         with postgres_failures():
             pool = await self._pool.opened()
+            async with pool.acquire() as connection, connection.transaction():
+                await connection.execute(_USUAL_PLANS)
+                await connection.execute(f"SELECT {_TENANT.format('$1', '$2', '$3')}", *_tenant(scope), "on")
+                yield connection
+
+    async def fetch(self, scope: Scope, sql: str, values: Sequence[Any]) -> list[asyncpg.Record]:
+        """A query as the scope sees it, in one statement: it is its own transaction, and one round trip.
+
+        The statement begins with telling row-level security the scope, until its own end. What `sql` reads is read
+        for each row of that, so not before; if it were, it would see nothing.
+        """
+        told = _TENANT.format(f"${len(values) + 1}", f"${len(values) + 2}", "''")
+        statement = f"""WITH tenant AS MATERIALIZED (SELECT {told} AS told) SELECT found.* FROM tenant
+            CROSS JOIN LATERAL (SELECT * FROM ({sql}) seen WHERE tenant.told IS NOT NULL OFFSET 0) found"""
+        with postgres_failures():
+            pool = await self._pool.opened()
             async with pool.acquire() as connection:
-                try:
-                    await connection.execute(_begin(scope, operator))
-                    yield connection
-                    await connection.execute("COMMIT")
-                except BaseException:
-                    if not connection.is_closed():
-                        await connection.execute("ROLLBACK")
-                    raise
+                rows: list[asyncpg.Record] = await connection.fetch(statement, *values, *_tenant(scope))
+                return rows
 
 
-def _begin(scope: Scope, operator: bool) -> str:
-    """Several statements in one round trip. They take no parameters, so whatever goes in is a UUID's text."""
+_TENANT = """set_config('rag.organizations', {}, true) || set_config('rag.user', {}, true)
+    || set_config('rag.operator', {}, true)"""
+
+
+def _tenant(scope: Scope) -> tuple[str, str]:
     organizations = ",".join(str(UUID(str(each))) for each in scope.organizations)
-    user = str(UUID(str(scope.user))) if scope.user else ""
-    return (
-        f"BEGIN; SET LOCAL rag.organizations = '{{{organizations}}}'; SET LOCAL rag.\"user\" = '{user}'; "
-        f"SET LOCAL rag.operator = '{'on' if operator else ''}'; {'' if operator else _SEARCHING}"
-    )
+    return f"{{{organizations}}}", str(UUID(str(scope.user))) if scope.user else ""
+
+
+async def _prepare(connection: asyncpg.Connection) -> None:
+    await register_vector(connection)
+    await connection.execute(_PLANS)
 
 
 class PostgresStore(ScopedStore):
@@ -115,40 +132,40 @@ class PostgresStore(ScopedStore):
     async def candidates(
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
     ) -> list[Candidate]:
-        async with self._backend.transaction(self.scope) as connection:
-            rows = await _Query(self).candidates(connection, vector, text, filters, mode, depth)
+        query = _Query(self)
+        rows = await self._backend.fetch(self.scope, query.candidates(vector, text, filters, mode, depth), query.values)
         return [_to_candidate(row) for row in rows]
 
     async def best(
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int
     ) -> list[tuple[Candidate, TextNode]]:
         """In one transaction; where the candidates are what is shown, their texts come with them."""
-        shown = mode != Mode.HYBRID
-        async with self._backend.transaction(self.scope) as connection:
-            rows = await _Query(self).candidates(
-                connection, vector, text, filters, mode, depth, sure=top_k, texts=shown
-            )
-            ranking = ranked([_to_candidate(row) for row in rows], mode, self.spec.fusion)[:top_k]
-            if not shown:
-                rows = await _Query(self).texts(connection, [candidate.id for candidate in ranking], ())
+        shown, query = mode != Mode.HYBRID, _Query(self)
+        sql = query.candidates(vector, text, filters, mode, depth, sure=top_k, texts=shown)
+        rows = await self._backend.fetch(self.scope, sql, query.values)
+        ranking = ranked([_to_candidate(row) for row in rows], mode, self.spec.fusion)[:top_k]
+        if not shown:
+            rows = await self._texts([candidate.id for candidate in ranking], ())
         nodes = {row["id"]: row for row in rows}
         return [(candidate, _to_node(nodes[candidate.id])) for candidate in ranking if candidate.id in nodes]
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
-        async with self._backend.transaction(self.scope) as connection:
-            rows = await _Query(self).texts(connection, ids, filters)
-        return {row["id"]: _to_node(row) for row in rows}
+        return {row["id"]: _to_node(row) for row in await self._texts(ids, filters)}
+
+    async def _texts(self, ids: Sequence[UUID], filters: Filters) -> list[asyncpg.Record]:
+        query = _Query(self)
+        return await self._backend.fetch(self.scope, query.texts(ids, filters), query.values)
 
     async def count(self) -> int:
         query = _Query(self)
         sql = f"SELECT count(*) FROM {self.generation}_vectors v WHERE {query.where(())}"
-        async with self._backend.transaction(self.scope) as connection:
-            return int(await connection.fetchval(sql, *query.values))
+        ((count,),) = await self._backend.fetch(self.scope, sql, query.values)
+        return int(count)
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
         table = self.generation
-        async with self._backend.transaction(self.scope, operator=True) as connection:
+        async with self._backend.transaction(self.scope) as connection:
             # One writer a generation at a time: the counts in `terms` are rows that all of them touch.
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext($1))", table)
             ids = [UUID(node.node_id) for node in nodes]
@@ -178,7 +195,7 @@ class PostgresStore(ScopedStore):
             f"JOIN {self.generation}_vectors v USING (no) "
             "WHERE c.source_id = ANY($1) AND c.org_id = ANY($2) ORDER BY c.no"
         )
-        async with self._backend.transaction(self.scope, operator=True) as connection:
+        async with self._backend.transaction(self.scope) as connection:
             rows = await connection.fetch(sql, list(source_ids), list(self.scope.organizations))
         nodes = [_to_node(row) for row in rows]
         for node, row in zip(nodes, rows, strict=True):
@@ -187,7 +204,7 @@ class PostgresStore(ScopedStore):
 
     async def sources(self) -> set[UUID]:
         sql = f"SELECT DISTINCT source_id FROM {self.generation}_vectors WHERE org_id = ANY($1)"
-        async with self._backend.transaction(self.scope, operator=True) as connection:
+        async with self._backend.transaction(self.scope) as connection:
             return {row["source_id"] for row in await connection.fetch(sql, list(self.scope.organizations))}
 
 
@@ -229,10 +246,10 @@ class _Query:
         sign = "=" if condition.operator is Operator.EQ else condition.operator.value
         return f"{name} {sign} {self.bind(condition.value, sql_type)}"
 
-    async def candidates(
-        self, connection: asyncpg.Connection, vector: Sequence[float], text: str, filters: Filters, mode: Mode,
-        depth: int, *, sure: int | None = None, texts: bool = False,
-    ) -> list[asyncpg.Record]:  # fmt: skip
+    def candidates(
+        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, *, sure: int | None = None,
+        texts: bool = False,
+    ) -> str:  # fmt: skip
         """The best of each leg with their id, cosine and BM25; with `texts` also what `texts` gives.
 
         Plans are made once for all tenants: every join is a lookup for each row of what stands before it, since
@@ -258,19 +275,14 @@ class _Query:
         if texts:
             sql = f"""SELECT found.id, found.cosine, found.bm25, c.source_id, c.text, c.metadata FROM ({sql}) found
                 CROSS JOIN LATERAL (SELECT * FROM {self.table}_chunks c WHERE c.no = found.no OFFSET 0) c"""
-        rows: list[asyncpg.Record] = await connection.fetch(sql, *self.values)
-        return rows
+        return sql
 
-    async def texts(
-        self, connection: asyncpg.Connection, ids: Sequence[UUID], filters: Filters
-    ) -> list[asyncpg.Record]:
+    def texts(self, ids: Sequence[UUID], filters: Filters) -> str:
         """The chunks of these ids, as far as they are visible."""
         wanted = self.bind(list(ids), "uuid[]")
-        sql = f"""SELECT c.id, c.source_id, c.text, c.metadata FROM {self.table}_chunks c CROSS JOIN LATERAL (
+        return f"""SELECT c.id, c.source_id, c.text, c.metadata FROM {self.table}_chunks c CROSS JOIN LATERAL (
             SELECT FROM {self.table}_vectors v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
             WHERE c.id = ANY({wanted})"""
-        rows: list[asyncpg.Record] = await connection.fetch(sql, *self.values)
-        return rows
 
     def _dense(self, embedding: str, dimension: int, depth: int, sure: int, limit: str, visible: str) -> str:
         """CTEs that end in `dense(no, id, distance)`: the `depth` nearest to the embedding.

@@ -380,10 +380,10 @@ def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monke
         monkeypatch.setattr(postgres._Query, "where", _where_without_scope)
         monkeypatch.setattr(qdrant.QdrantStore, "_filter", _qdrant_filter_without_scope)
     if "second line" in removed and world.store == "postgres":
-        transaction = postgres.PostgresBackend.transaction
+        fetch = postgres.PostgresBackend.fetch
         everybody = Scope(frozenset({*world.tenants, PUBLIC_ORGANIZATION}))
         monkeypatch.setattr(
-            postgres.PostgresBackend, "transaction", lambda self, scope: transaction(self, everybody, operator=True)
+            postgres.PostgresBackend, "fetch", lambda self, scope, sql, values: fetch(self, everybody, sql, values)
         )
     if "second line" in removed and world.store == "qdrant":
         monkeypatch.setattr(SourceLedger, "visible", _all_visible)
