@@ -28,7 +28,9 @@ from sqlalchemy import (
     Select,
     TextClause,
     Uuid,
+    and_,
     bindparam,
+    exists,
     insert,
     select,
     text,
@@ -38,7 +40,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
-from rag_app.db.models import FailureRow, PlanRow, UsageEventRow, UserRow
+from rag_app.db.models import ApiKeyRow, FailureRow, PlanRow, UsageEventRow, UserRow
 from rag_app.db.people import called
 from rag_app.db.session import Database, set_tenant
 from rag_app.domain.conversation import Account, Outcome
@@ -366,13 +368,13 @@ async def record_failures(
         await session.execute(insert(FailureRow), rows)
 
 
-_Found = Row[tuple[UUID, str, int, bool, str, bool]]
-_ACCOUNTS: Select[tuple[UUID, str, int, bool, str, bool]] = select(
+_Found = Row[tuple[UUID, str, int, bool, bool, bool]]
+_ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
     UserRow.id,
     UserRow.plan_code,
     PlanRow.rag_messages_per_month,
     PlanRow.rag_enabled,
-    UserRow.role,
+    and_(UserRow.role == "admin", ~exists().where(ApiKeyRow.user_id == UserRow.id)),  # as rag_app.db.administration
     UserRow.training_opt_in_at.is_not(None),
 ).join(PlanRow, PlanRow.plan_code == UserRow.plan_code)
 
@@ -401,8 +403,7 @@ async def _welcomed(session: AsyncSession, principal: Principal) -> _Found | Non
 
 
 def _account(found: _Found) -> Account:
-    user, plan, messages, enabled, role, training = found
-    return Account(user, plan, messages, enabled, role == "admin", training)
+    return Account(*found)
 
 
 def _plan(row: PlanRow) -> Plan:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.db import quotas
+from rag_app.db.keys import Keys
 from rag_app.db.models import (
     DailyCostRow,
     FailureRow,
@@ -633,6 +634,17 @@ async def test_nobody_charges_another(account: NewAccount, database: Database) -
             async with acting(database, other) as session:
                 await crime(session)
     assert await used(database, owner) == 1
+
+
+async def test_a_key_administers_nothing_whatever_role_its_user_has(
+    database: Database, organization: NewOrganization
+) -> None:
+    people, accounts = People(database), Accounts(database)
+    key, secret = await Keys(database).create(await organization(), "k")
+    await people.set_role(await people.user(f"key:{key.id}"), "admin")
+    assert not (await accounts.of(await Keys(database).principal(secret))).administrator
+    person = await people.create_user(f"u-{uuid4().hex}", role="admin")
+    assert (await accounts.of(Principal(str(person.id), person.id))).administrator
 
 
 async def test_an_administrator_reads_and_changes_nothing(
