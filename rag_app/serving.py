@@ -1,6 +1,7 @@
 """`rag-app serve`: the database, then worker processes that share it."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -50,6 +51,10 @@ def serve_at(claim: socket.socket, workers: int) -> None:
         _hand_on(urls)
         url = http_url(host, port)
         print(f"rag-app on {url}  (docs: {url}/docs)", file=sys.stderr, flush=True)
+        # What is left of the preparations ends here, or never: in a worker, which is a fork, the end of a model's session
+        # would wait for threads that only this process has.
+        gc.collect()
+        gc.freeze()
         Server(
             "rag_app.serving:create_worker",
             address=host,

@@ -231,7 +231,7 @@ async def test_what_was_deleted_is_not_shown(database: Database, admin: Principa
 
 async def test_feedback_is_chosen_and_comes_in_pages(database: Database, admin: Principal) -> None:
     ann, bob, prompt = await somebody(database), await somebody(database), uuid4().hex
-    days = [datetime(2026, 10, day, 23, 59, 59, 999999, UTC) for day in (3, 4, 4, 5, 6)]
+    days = [datetime(2026, 10, day, 23, 59, 59, 999990 + each, UTC) for each, day in enumerate((3, 4, 4, 5, 6))]
     made = []
     for number, at in enumerate(days):
         who = (ann, bob)[number % 2]

@@ -143,7 +143,8 @@ def service(urls: tuple[str, str], folder: Path, **variables: str) -> Iterator[S
 
 @pytest.fixture(scope="module")
 def running(database_urls: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(database_urls, tmp_path_factory.mktemp("envelopes")) as started:
+    # errors of requests: the same whatever the store is
+    with service(database_urls, tmp_path_factory.mktemp("envelopes"), RAG_VECTOR_STORE="postgres") as started:
         yield started
 
 
@@ -212,7 +213,10 @@ def test_postgresql_stops_and_comes_back(store: str, tmp_path: Path, monkeypatch
 def test_the_embedding_model_does_not_answer(new_postgres: NewPostgres, tmp_path: Path) -> None:
     server = new_postgres()
     upgrade(server.owner_url, server.app_url, MIGRATIONS)
-    variables = {"RAG_EMBEDDING": "openai", "RAG_EMBEDDING_API_BASE": NOWHERE, "RAG_EMBEDDING_API_KEY": "none"}
+    variables = {
+        "RAG_EMBEDDING": "openai", "RAG_EMBEDDING_API_BASE": NOWHERE, "RAG_EMBEDDING_API_KEY": "none",
+        "RAG_VECTOR_STORE": "postgres",
+    }  # fmt: skip
     with service((server.owner_url, server.app_url), tmp_path, **variables) as started:
         for way in WAYS:
             told = started.ask(way)

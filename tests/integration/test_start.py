@@ -50,7 +50,7 @@ COMMAND_LINE = {
     "rag_app", "typer", "annotated_doc", "shellingham", "typing_extensions", "sitecustomize",
     "pydantic", "pydantic_core", "annotated_types", "typing_inspection",  # which typer asks about a command's options
 }  # fmt: skip
-ALWAYS = {"asyncpg", "pgvector", "sqlalchemy", "litestar", "llama_index", "onnxruntime", "tokenizers"}
+ALWAYS = {"asyncpg", "sqlalchemy", "litestar", "llama_index", "onnxruntime", "tokenizers"}
 """PostgreSQL has organizations and sources, and analyzes the texts, whichever store the vectors are in."""
 VENDORS = {
     "qdrant_client", "grpc", "openai", "tiktoken", "huggingface_hub", "transformers", "torch", "fastembed", "nltk", "psycopg",
@@ -104,6 +104,7 @@ def test_a_server_loads_what_is_configured_and_no_other_vendor(configured: dict[
     found = of(modules, VENDORS)
     assert found - {"grpc"} == ({"qdrant_client"} if environment == "qdrant" else set()), found
     assert "grpc" not in found or environment == "qdrant"
+    assert of(modules, {"pgvector"}) == ({"pgvector"} if environment == "postgres" else set())
 
 
 @pytest.mark.parametrize("environment", ["postgres"], indirect=True)
