@@ -111,6 +111,7 @@ def running(
             "RAG_METRICS": "true",
             "RAG_METRICS_TOKEN": TOKEN,
             "RAG_TRACES": "otlp",
+            "OTEL_TRACES_SAMPLER": "always_on",
             "OTEL_EXPORTER_OTLP_ENDPOINT": traces.url,
             "OTEL_BSP_SCHEDULE_DELAY": "100",
             "RAG_SENTRY_DSN": f"http://public@127.0.0.1:{sentry.port}/1",

@@ -181,39 +181,3 @@ def test_the_application_imports_no_sdk() -> None:
     )
     done = subprocess.run([sys.executable, "-c", looked], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_spans_are_encoded_as_the_sdk_does() -> None:
-    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-    from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
-    from opentelemetry.trace import set_span_in_context as within
-
-    from rag_app.spans import encoded
-
-    provider, kept = TracerProvider(resource=Resource({"service.name": "rag-app"})), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(kept))
-    tracer = provider.get_tracer("rag_app")
-    caller = SpanContext(2**127 + 5, 2**63 + 7, True, TraceFlags(1), TraceState([("vendor", "x"), ("other", "y")]))
-    values = {
-        "text": "größer",
-        "none": "",
-        "number": 300,
-        "below": -1,
-        "zero": 0,
-        "half": 0.5,
-        "yes": True,
-        "no": False,
-    }
-    with (
-        tracer.start_as_current_span("POST /x" * 40, within(NonRecordingSpan(caller)), SpanKind.SERVER, values),
-        tracer.start_as_current_span("chat", kind=SpanKind.CLIENT) as chat,
-    ):
-        chat.set_attribute("gen_ai.response.finish_reasons", ("stop", "length"))
-        chat.set_status(Status(StatusCode.ERROR, "ModelFailed (InternalServerError 500)"))
-    tracer.start_span("alone").end()
-    spans = kept.get_finished_spans()
-    assert len(spans) == 3 and encoded(spans) == encode_spans(spans)
