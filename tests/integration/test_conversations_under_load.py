@@ -115,7 +115,9 @@ def test_the_same_with_four_workers(chat: Chat, tmp_path: Path, monkeypatch: pyt
         check_exactly_fifty(chat, url)
 
 
-def test_two_hundred_slow_streams_over_ten_connections(chat: Chat) -> None:
+def test_two_hundred_slow_streams_over_ten_connections(chat: Chat, default_store: str) -> None:
+    if default_store == "qdrant" and not os.environ.get("QDRANT_URL"):
+        pytest.skip("local Qdrant searches on the server's own core: two hundred at once are no load for it")
     chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}. It is said slowly.", pace_s=0.3)]
     users = [chat.newcomer("growth") for _ in range(20)]
 

@@ -129,7 +129,10 @@ def test_demo_survives_being_killed(folder: Path, taken_port: int) -> None:
     assert len(re.findall(r"^curl -s http://127\.0\.0\.1:\d+/api/rag/", again.stdout, re.MULTILINE)) == 2
     assert re.findall(r"^POST /owner/(\w+): 200, (\d+) \w+$", again.stdout, re.MULTILINE)[-1] == ("ask", "0")
     assert again.stdout.endswith("demo check: all as it should be\n")
-    assert [line for line in again.stderr.splitlines() if not line.startswith("rag-app on http://")] == []
+    # what takes a while on a busy machine says how far it is
+    assert [
+        line for line in again.stderr.splitlines() if not re.match(r"rag-app on http://|\w+: \d+/\d+ files", line)
+    ] == []
 
     measured = subprocess.run(  # with nothing but an index and an organization: the index's own judgments
         [COMMAND, "evaluate", "--index", "book", "--org", "aurora", "--json"],

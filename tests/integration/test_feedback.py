@@ -20,7 +20,6 @@ from rag_app.domain.conversation import Rating
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import source_id
 from rag_app.ingestion.metadata import Target
-from tests.integration.conftest import ON_DEFAULT
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, THREADS, Chat, chatting, citing
 from tests.integration.service import bearer, prepare
 from tests.integration.test_db_threads import Talk
@@ -229,7 +228,8 @@ def test_a_streamed_answer_and_one_to_a_key_are_rated_alike(chat: Chat, keys: di
     assert rate(chat, asked["messageId"], chat.jonas, rating="negative").status_code == 404, "a key has its own threads"
 
 
-@ON_DEFAULT
+# a command beside the server of the other tests, which local Qdrant does not allow
+@pytest.mark.parametrize("environment", ["postgres"], indirect=True)
 def test_rag_app_evaluate_asks_what_was_recorded(
     environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
