@@ -62,11 +62,11 @@ _RELAXED = (
 )
 _LEXICAL = f"""
     WITH weights AS MATERIALIZED (
-        SELECT term, tf * ln(1 + ($3::float8 - df + 0.5) / (df + 0.5)) AS weight
+        SELECT term, {K1 + 1} * tf * ln(1 + ($3::float8 - df + 0.5::float8) / (df + 0.5::float8)) AS weight
         FROM (SELECT hashtext(lexeme) AS term, cardinality(positions) AS tf
               FROM unnest(to_tsvector('english', $1))) q JOIN hand_terms USING (term)),
     lexical AS MATERIALIZED (
-        SELECT p.no, sum(w.weight * p.tf * {K1 + 1} / (p.tf + {K1} * ({1 - B} + {B} * p.length / {AVERAGE_LENGTH}))) AS bm25
+        SELECT p.no, sum(w.weight * p.tf / (p.tf + {K1 * (1 - B)}::float8 + {K1 * B / AVERAGE_LENGTH}::float8 * p.length)) AS bm25
         FROM weights w JOIN hand_postings p ON p.term = w.term AND p.org_id = ANY($2) GROUP BY p.no)"""
 _BM25 = (
     f"{_LEXICAL} SELECT t.id, t.title, t.text, t.metadata, best.bm25 FROM "

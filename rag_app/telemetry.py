@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from opentelemetry import trace
@@ -183,15 +182,11 @@ def without_messages(error: BaseException | None) -> str:
     lines = []
     if before is not None:
         lines = [without_messages(before), "which led to:"]
-    frames = "".join(_frames(error.__traceback__)).rstrip("\n")
+    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip("\n")
     lines += ["Traceback (most recent call last):", frames, observing.named(error)]
     if isinstance(error, BaseExceptionGroup):
         lines += [f"| {line}" for each in error.exceptions for line in without_messages(each).splitlines()]
     return "\n".join(line for line in lines if line)
-
-
-def _frames(trace: TracebackType | None) -> list[str]:
-    return traceback.format_tb(trace)
 
 
 def configure_logging(wanted: Wanted, ids: logging.Filter) -> None:
@@ -364,18 +359,8 @@ def _traces(wanted: Wanted) -> Any:
     if "OTEL_SERVICE_NAME" not in os.environ and "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         named["service.name"] = "rag-app"
 
-    class OneResource(Resource):
-        """Of a process, there is one. The exporter sorts spans by it, and the SDK's hash writes JSON for each."""
-
-        def __hash__(self) -> int:
-            return id(self)
-
-        def __eq__(self, other: object) -> bool:
-            return self is other
-
-    made = Resource.create(named)
     sampler = None if "OTEL_TRACES_SAMPLER" in os.environ else ParentBasedTraceIdRatio(_SAMPLED)
-    provider = TracerProvider(sampler, OneResource(made.attributes, made.schema_url), shutdown_on_exit=False)
+    provider = TracerProvider(sampler, Resource.create(named), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(_exporter(wanted.traces)))
     trace.set_tracer_provider(provider)
     return provider

@@ -27,9 +27,10 @@ from typing import Any, Literal, Protocol
 from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 
 from rag_app.answering.context import count_tokens
-from rag_app.answering.salvage import LONGEST, salvaged, storable
+from rag_app.answering.salvage import LONGEST, salvaged
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
+from rag_app.domain.text import storable
 from rag_app.observing import Asked, named
 
 log = logging.getLogger(__name__)

@@ -9,6 +9,8 @@ import re
 from itertools import islice
 from json import JSONDecodeError, JSONDecoder
 
+from rag_app.domain.text import storable
+
 LONGEST = 200_000
 """Characters of a reply that are looked at."""
 _MOST_TEXTS = 20
@@ -41,11 +43,6 @@ def salvaged(reply: str) -> tuple[str, bool] | None:
     text = storable(text).strip()
     # of what is cut off, whole sentences are kept; where there is none, there is no answer
     return (text, cut_off) if text and (not cut_off or _SAID.search(text)) else None
-
-
-def storable(text: str) -> str:
-    """Without what JSON can say and neither UTF-8 nor PostgreSQL can: halves of surrogate pairs, and NUL."""
-    return text.encode("utf-8", "ignore").decode().replace("\0", "")
 
 
 def _in_plain(reply: str) -> tuple[str, bool] | None:

@@ -15,11 +15,11 @@ from sqlalchemy.types import Uuid
 from rag_app.db.models import FeedbackRow, MessageRow, SourceRow, ThreadRow
 from rag_app.db.session import Database
 from rag_app.db.sources import SourceLedger
-from rag_app.db.threads import storable
 from rag_app.db.validations import judge
 from rag_app.domain.conversation import KeptFeedback, Rating, Role
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.domain.text import storable
 
 
 class FeedbackLedger:

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.db.models import SourceBuildRow, SourceRow, UsageEventRow, UserRow
 from rag_app.db.session import Database
 from rag_app.db.sources import source_of
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
 
 _ATTEMPTS = 5
@@ -86,7 +86,7 @@ class Personal:
         return False
 
     async def _erase(self, user: UUID) -> bool:
-        async with self._database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION}), user)) as session:
+        async with self._database.scoped(Scope.alone(user)) as session:
             # first, as turns do: whoever is at work on a turn ends before, or finds nobody afterwards
             this = select(UserRow).where(UserRow.id == user).with_for_update()
             found = await session.scalar(this)

@@ -234,7 +234,7 @@ class Accounts:
 
     async def usage(self, account: Account, now: datetime | None = None) -> MonthlyUse:
         """What the account's user has used this month; a message whose time is over is not in it."""
-        async with self._database.scoped(_alone(account.user)) as session:
+        async with self._database.scoped(Scope.alone(account.user)) as session:
             return await usage(session, account, now)
 
     async def used(self, users: Iterable[UUID]) -> dict[UUID, int]:
@@ -242,7 +242,7 @@ class Accounts:
         found = {}
         async with self._database.session() as session:
             for user in users:
-                await session.execute(set_tenant(_alone(user)))
+                await session.execute(set_tenant(Scope.alone(user)))
                 found[user] = (await session.execute(_USED, {"user": user, "now": None})).one().used
         return found
 
@@ -412,10 +412,6 @@ def _plan(row: PlanRow) -> Plan:
 
 async def _subtract(session: AsyncSession, user: UUID, period: date, uses: int) -> None:
     await session.execute(_SUBTRACT, {"user": user, "period": period, "uses": uses})
-
-
-def _alone(user: UUID) -> Scope:
-    return Scope(frozenset({PUBLIC_ORGANIZATION}), user)
 
 
 def _storable(said: str) -> str:

@@ -1,6 +1,6 @@
 """Feedback of all users with what it is about, for administrators to read."""
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, func, select, true, tuple_
@@ -12,7 +12,7 @@ from rag_app.db.models import FeedbackRow, MessageRow
 from rag_app.db.session import Database
 from rag_app.domain.conversation import Rating, Role
 from rag_app.domain.scope import Principal
-from rag_app.domain.statistics import FeedbackFilter, Review, ReviewPage
+from rag_app.domain.statistics import FeedbackFilter, Review, ReviewPage, midnight
 
 _ANSWER, _ASKED = MessageRow, aliased(MessageRow)
 # the last message of the user before the answer, and nothing where that one was deleted
@@ -68,9 +68,9 @@ def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:
         versions = func.jsonb_each_text(_ANSWER.generation_metadata["prompts"]).table_valued("value")
         found.append(select(versions).where(versions.c.value == wanted.prompt).exists())
     if wanted.since is not None:
-        found.append(FeedbackRow.created_at >= datetime.combine(wanted.since, time.min, UTC))
+        found.append(FeedbackRow.created_at >= midnight(wanted.since))
     if wanted.until is not None and wanted.until < date.max:  # there is no day after that one
-        found.append(FeedbackRow.created_at < datetime.combine(wanted.until, time.min, UTC) + timedelta(days=1))
+        found.append(FeedbackRow.created_at < midnight(wanted.until) + timedelta(days=1))
     return found
 
 

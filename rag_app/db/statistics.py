@@ -5,7 +5,7 @@ Messages that were deleted count (they were written and answered), those of dele
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Date, DateTime, bindparam, text
@@ -15,7 +15,18 @@ from rag_app.db.administration import EVERYBODY, Act, administering
 from rag_app.db.session import Database
 from rag_app.domain.conversation import Rating
 from rag_app.domain.scope import Principal
-from rag_app.domain.statistics import STAGES, Arm, CapabilityUse, Day, Figures, Latency, Period, PlanUse, Totals
+from rag_app.domain.statistics import (
+    STAGES,
+    Arm,
+    CapabilityUse,
+    Day,
+    Figures,
+    Latency,
+    Period,
+    PlanUse,
+    Totals,
+    midnight,
+)
 
 # Hashing is right here whatever is known of the tables, and nested loops are ruinous where nothing is yet; to plan it anew
 # for each period, or to compile its expressions, takes longer than it saves.
@@ -128,7 +139,7 @@ class Statistics:
         period = Period.of(since, until, today=datetime.now(UTC).date())
         month = period.until.replace(day=1)
         values = {
-            "since": _midnight(period.since), "until": _midnight(period.until) + timedelta(days=1), "month": month
+            "since": midnight(period.since), "until": midnight(period.until) + timedelta(days=1), "month": month
         }  # fmt: skip
         act = Act("statistics.read", EVERYBODY, {"from": str(period.since), "to": str(period.until)})
         parts: dict[str, list[dict[str, Any]]] = {}
@@ -209,7 +220,3 @@ def _ratings(row: Mapping[str, Any]) -> dict[Rating, int]:
 
 def _sum(rows: _Rows, name: str) -> int:
     return sum(row[name] for row in rows)
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time.min, UTC)

@@ -33,14 +33,15 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.db import pages
-from rag_app.db.administration import may_administer
-from rag_app.db.models import AuditRow, FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
+from rag_app.db.administration import EVERYBODY, Act, may_administer, write_down
+from rag_app.db.models import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.db.quotas import consents
 from rag_app.db.session import Database
 from rag_app.db.sources import SourceLedger
 from rag_app.domain.conversation import Feedback, Flags, Message, Outcome, Page, Rating, RetrievedSource, Role, Thread
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope
+from rag_app.domain.text import storable
 
 _LONGEST_TITLE = 80  # characters
 _UNSEEN = re.compile(
@@ -213,7 +214,8 @@ class Threads:
                 if not await may_administer(session):
                     raise Forbidden("only an administrator may read the threads of other users")
                 if user != principal.user:
-                    await _write_down(session, principal, "threads.list", "everybody" if user is None else str(user))
+                    act = Act("threads.list", EVERYBODY if user is None else str(user))
+                    await write_down(session, principal.user, act)
             rows = (await session.scalars(statement)).all()
         page = tuple(_thread(row) for row in rows[:limit])
         return Page(page, pages.cursor(page[-1].last_message_at, page[-1].id) if len(rows) > limit else None)
@@ -232,7 +234,8 @@ class Threads:
             if row is None or (row.user_id != principal.user and not await may_administer(session)):
                 raise NotFound("thread", str(thread))
             if row.user_id != principal.user:
-                await _write_down(session, principal, "threads.read", str(thread), user=str(row.user_id))
+                act = Act("threads.read", str(thread), {"user": str(row.user_id)})
+                await write_down(session, principal.user, act)
             theirs = and_(FeedbackRow.message_id == MessageRow.id, FeedbackRow.user_id == row.user_id)
             statement = _newest_messages(thread, limit + 1).add_columns(FeedbackRow).outerjoin(FeedbackRow, theirs)
             if before is not None:
@@ -346,12 +349,6 @@ async def _forget_lessons(session: AsyncSession, thread: UUID, message: UUID) ->
     await session.execute(delete(TrainingRequestRow).where(TrainingRequestRow.message_id.in_(messages)))
 
 
-async def _write_down(session: AsyncSession, principal: Principal, action: str, subject: str, **details: str) -> None:
-    await session.execute(
-        insert(AuditRow).values(actor_id=principal.user, action=action, subject=subject, details=details)
-    )
-
-
 def _newest_messages(thread: UUID, limit: int) -> Select[tuple[MessageRow]]:
     return (
         select(MessageRow)
@@ -363,15 +360,6 @@ def _newest_messages(thread: UUID, limit: int) -> Select[tuple[MessageRow]]:
 
 def _older_than(moment: ColumnElement[datetime], message: UUID) -> ColumnElement[bool]:
     return tuple_(MessageRow.created_at, MessageRow.id) < tuple_(moment, literal(message))
-
-
-def storable(text: str) -> str:
-    """Without what PostgreSQL has no place for: NUL, and halves of surrogate pairs.
-
-    >>> storable("a\\0b\\ud800c")
-    'abc'
-    """
-    return text.replace("\0", "").encode("utf-8", "ignore").decode()
 
 
 def _shown(character: str) -> bool:

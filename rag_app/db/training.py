@@ -8,17 +8,17 @@ it is not collected. Locks are taken in one order: the user's row, messages, wha
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Table, any_, delete, exists, func, insert, literal, select, tuple_, update
+from sqlalchemy import any_, delete, exists, func, insert, literal, select, tuple_, update
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
 
+from rag_app.db.administration import Act, write_down
 from rag_app.db.models import (
     ApiKeyRow,
-    AuditRow,
     FeedbackRow,
     MembershipRow,
     MessageRow,
@@ -29,9 +29,9 @@ from rag_app.db.models import (
 )
 from rag_app.db.quotas import Accounts, consents
 from rag_app.db.session import Database
-from rag_app.db.threads import storable
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.domain.text import storable
 from rag_app.domain.training import Consent, Lesson
 
 _PAGE = 200
@@ -64,9 +64,6 @@ class Collected:
         return {UUID(shown["id"]) for shown in self.context}
 
 
-_WRITE_DOWN = insert(cast(Table, AuditRow.__table__)).inline()  # its id would be read, which users may not
-
-
 class Training:
     """Consents of people, and lessons of those who consent. Everything raises StoreFailed."""
 
@@ -77,7 +74,7 @@ class Training:
         """Raises Forbidden for the service user of an API key."""
         if principal.user is None:  # nobody has asked whom the database does not know
             return Consent(False)
-        async with self._database.scoped(_alone(principal.user)) as session:
+        async with self._database.scoped(Scope.alone(principal.user)) as session:
             await _check_person(session, principal.user)
             since = await session.scalar(select(UserRow.training_opt_in_at).where(UserRow.id == principal.user))
         return Consent(since is not None, since)
@@ -90,7 +87,7 @@ class Training:
         """
         user = (await self._accounts.of(principal)).user
         this = UserRow.id == user
-        async with self._database.scoped(_alone(user)) as session:
+        async with self._database.scoped(Scope.alone(user)) as session:
             await _check_person(session, user)
             before = select(UserRow.training_opt_in_at).where(this).with_for_update(key_share=True)
             since = await session.scalar(before)
@@ -98,10 +95,9 @@ class Training:
                 return Consent(training, since)
             changed = update(UserRow).where(this).values(training_opt_in_at=func.now() if training else None)
             since = await session.scalar(changed.returning(UserRow.training_opt_in_at))
-            action = "training.consent" if training else "training.withdraw"
             details = {} if training else {"collected": await _forget(session, user)}
-            written = {"actor_id": user, "action": action, "subject": str(user), "details": details}
-            await session.execute(_WRITE_DOWN.values(written))
+            act = Act("training.consent" if training else "training.withdraw", str(user), details)
+            await write_down(session, user, act)
         return Consent(training, since)
 
     async def collect(self, scope: Scope, lesson: Lesson) -> bool:
@@ -229,7 +225,3 @@ def _collected(
 
 def _storable(said: Mapping[str, Any]) -> dict[str, Any]:
     return {key: storable(value) if isinstance(value, str) else value for key, value in said.items()}
-
-
-def _alone(user: UUID) -> Scope:
-    return Scope(frozenset({PUBLIC_ORGANIZATION}), user)

@@ -182,9 +182,7 @@ class Validations:
             return dict(rows.tuples().all())
 
 
-async def judge(
-    session: AsyncSession, org_id: UUID, index: str, query: str, source: UUID, feedback: UUID
-) -> None:  # fmt: skip
+async def judge(session: AsyncSession, org_id: UUID, index: str, query: str, source: UUID, feedback: UUID) -> None:
     """Write down what a user's feedback says: that all of this source answers the query. It goes with the feedback.
 
     The organization must be one of the session's.

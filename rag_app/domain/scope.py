@@ -27,6 +27,11 @@ class Scope:
         if not self.organizations:
             raise ValueError("a scope needs at least one organization")
 
+    @classmethod
+    def alone(cls, user: UUID) -> "Scope":
+        """Of what a user has without any organization: of all that belongs to one, it shows what is public."""
+        return cls(frozenset({PUBLIC_ORGANIZATION}), user)
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from uuid import UUID
 
 from rag_app.domain.conversation import PromptConfig, Rating
@@ -14,6 +14,11 @@ DEFAULT_PERIOD = 30
 STAGES = ("keeping", "preparing", "retrieval", "generation", "total")
 """Of a turn, in their order."""
 _FIRST, _LAST = date(2000, 1, 1), date(9999, 12, 30)
+
+
+def midnight(day: date) -> datetime:
+    """When a day begins, in UTC."""
+    return datetime.combine(day, time.min, UTC)
 
 
 @dataclass(frozen=True, slots=True)
