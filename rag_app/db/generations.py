@@ -1,5 +1,6 @@
 """Builds of an index: each with one embedding model, in one vector store; at most one of them answers."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,13 +54,9 @@ class Generations:
 
     async def active(self, index: str, store: str) -> Generation | None:
         """The one that answers."""
-        async with self._database.session() as session:
-            row = await session.scalar(
-                select(GenerationRow).where(
-                    GenerationRow.index_name == index, GenerationRow.store == store, GenerationRow.state == "active"
-                )
-            )
-        return _generation(row) if row else None
+        for row in await self._database.fetch(_ACTIVE, index, store):
+            return Generation(*row[:6], GenerationState.ACTIVE, json.loads(row["settings"]), row["created_at"])
+        return None
 
     async def create(
         self, index: str, store: str, embedding_model: str, dimension: int, settings: Mapping[str, Any]
@@ -125,6 +122,10 @@ class Generations:
             return [_generation(row) for row in await session.scalars(select(GenerationRow).order_by(*order))]
 
 
+_ACTIVE = """
+    SELECT id, index_name, store, number, embedding_model, dimension, settings::text, created_at FROM generations
+    WHERE index_name = $1 AND store = $2 AND state = 'active'
+    """
 _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")
 """Readers go on; who would take the same number or retire the same generation waits."""
 

@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0008"
+REVISION = "0009"
 """The migration that these models describe: a server refuses a database at another one."""
 
 

@@ -24,23 +24,29 @@ from rag_app.domain.answer import Mode
 from rag_app.domain.errors import InvalidInput
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator
 from rag_app.domain.scope import Scope
-from rag_app.retrieval.fusion import Candidate, ranked
+from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, heading
 from rag_app.stores.postgres_pool import LazyPool, plain_dsn, postgres_failures
-from rag_app.stores.postgres_schema import SQL_TYPES, column, create_statements, drop_statements
+from rag_app.stores.postgres_schema import LARGEST_GRAPH, SQL_TYPES, column, create_statements, drop_statements
 
 _EXACT_NUMBERS = 5_000 * 384
 """Up to so many numbers in the vectors of a scope's organizations all of them are compared."""
 _MOST, _MARGIN = 2_000, 1.15
 """How many of the nearest by sign are compared, at most; how much farther than the best, in roots of the dimension."""
+_LARGE = 8_000
+"""From which square of a scope's chunks, in chunks of the index, a walk through the graph is shorter than a scan."""
+_WALKED = 600
+"""Chunks that a walk through the graph looks at before it asks whether it has found enough."""
 _PLANS = (
-    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; "
-    "SET max_parallel_workers_per_gather = 0; SET jit = off"
+    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off; "
+    "SET max_parallel_workers_per_gather = 0; SET jit = off; "
+    f"SET hnsw.ef_search = {_WALKED}; SET hnsw.iterative_scan = relaxed_order; SET hnsw.max_scan_tuples = {10 * _WALKED}"
 )
 """For searches, whose plans are good for every tenant: planned once a connection."""
 _USUAL_PLANS = (
-    "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on; SET LOCAL max_parallel_workers_per_gather = 2"
+    "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on; "
+    "SET LOCAL max_parallel_workers_per_gather = 2"
 )
 """For what is written, a hundred rows at once."""
 
@@ -139,22 +145,15 @@ class PostgresStore(ScopedStore):
     async def best(
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int
     ) -> list[tuple[Candidate, TextNode]]:
-        """In one transaction; where the candidates are what is shown, their texts come with them."""
-        shown, query = mode != Mode.HYBRID, _Query(self)
-        sql = query.candidates(vector, text, filters, mode, depth, sure=top_k, texts=shown)
+        query = _Query(self)
+        sql = query.best(vector, text, filters, mode, depth, top_k)
         rows = await self._backend.fetch(self.scope, sql, query.values)
-        ranking = ranked([_to_candidate(row) for row in rows], mode, self.spec.fusion)[:top_k]
-        if not shown:
-            rows = await self._texts([candidate.id for candidate in ranking], ())
-        nodes = {row["id"]: row for row in rows}
-        return [(candidate, _to_node(nodes[candidate.id])) for candidate in ranking if candidate.id in nodes]
+        return [(_to_candidate(row), _to_node(row)) for row in rows]
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
-        return {row["id"]: _to_node(row) for row in await self._texts(ids, filters)}
-
-    async def _texts(self, ids: Sequence[UUID], filters: Filters) -> list[asyncpg.Record]:
         query = _Query(self)
-        return await self._backend.fetch(self.scope, query.texts(ids, filters), query.values)
+        rows = await self._backend.fetch(self.scope, query.texts(ids, filters), query.values)
+        return {row["id"]: _to_node(row) for row in rows}
 
     async def count(self) -> int:
         query = _Query(self)
@@ -246,21 +245,35 @@ class _Query:
         sign = "=" if condition.operator is Operator.EQ else condition.operator.value
         return f"{name} {sign} {self.bind(condition.value, sql_type)}"
 
+    def best(self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int) -> str:
+        """`candidates` in the order of `rag_app.retrieval.fusion.ranked`, the `top_k` first, each with its text."""
+        found, weights = self.candidates(vector, text, filters, mode, depth, sure=top_k), self.store.spec.fusion
+        rank = {
+            Mode.DENSE: "cosine",
+            Mode.TEXT: "bm25",
+            Mode.HYBRID: f"{weights.dense}::float8 * {_scaled('cosine')} + {weights.lexical}::float8 * {_scaled('bm25')}",
+        }[mode]
+        return f"""SELECT best.id, best.cosine, best.bm25, c.source_id, c.text, c.metadata
+            FROM (SELECT *, {rank} AS rank FROM ({found}) found ORDER BY rank DESC, id LIMIT {self.bind(top_k, "bigint")}) best
+            CROSS JOIN LATERAL (SELECT * FROM {self.table}_chunks c WHERE c.no = best.no OFFSET 0) c
+            ORDER BY best.rank DESC, best.id"""
+
     def candidates(
-        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, *, sure: int | None = None,
-        texts: bool = False,
-    ) -> str:  # fmt: skip
-        """The best of each leg with their id, cosine and BM25; with `texts` also what `texts` gives.
+        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, *, sure: int | None = None
+    ) -> str:
+        """The best of each leg with their id, cosine and BM25.
 
         Plans are made once for all tenants: every join is a lookup for each row of what stands before it, since
         OFFSET 0 keeps the planner from turning it into anything else.
         """
         embedding, limit, visible = self.bind(vector, "vector"), self.bind(depth, "bigint"), self.where(filters)
-        dense = "" if mode == Mode.TEXT else self._dense(embedding, len(vector), depth, sure or depth, limit, visible)
+        filtered, dense = bool(filters) or self.store.scope.site is not None, ""
+        if mode != Mode.TEXT:
+            dense = self._dense(embedding, len(vector), depth, sure or depth, limit, visible, filtered)
         if mode == Mode.DENSE:
             sql = f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25 FROM dense"
         else:
-            lexical = self._lexical(text, visible if filters or self.store.scope.site is not None else "")
+            lexical = self._lexical(text, visible if filtered else "")
             sql = f"WITH {lexical}, best AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC, no LIMIT {limit})"
             scored = f"""SELECT v.no, v.id, 1 - (v.embedding <=> {embedding}) AS cosine, best.bm25
                 FROM best {self._vector("best", visible)}"""
@@ -272,9 +285,6 @@ class _Query:
                     UNION ALL {scored} WHERE (best.no IN (SELECT no FROM dense)) IS NOT TRUE"""
             else:
                 sql += scored
-        if texts:
-            sql = f"""SELECT found.id, found.cosine, found.bm25, c.source_id, c.text, c.metadata FROM ({sql}) found
-                CROSS JOIN LATERAL (SELECT * FROM {self.table}_chunks c WHERE c.no = found.no OFFSET 0) c"""
         return sql
 
     def texts(self, ids: Sequence[UUID], filters: Filters) -> str:
@@ -284,20 +294,33 @@ class _Query:
             SELECT FROM {self.table}_vectors v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
             WHERE c.id = ANY({wanted})"""
 
-    def _dense(self, embedding: str, dimension: int, depth: int, sure: int, limit: str, visible: str) -> str:
+    def _dense(
+        self, embedding: str, dimension: int, depth: int, sure: int, limit: str, visible: str, filtered: bool
+    ) -> str:
         """CTEs that end in `dense(no, id, distance)`: the `depth` nearest to the embedding.
 
-        Where the scope's organizations are small all rows are compared. In others those of the nearest signs are:
-        how far the `sure` best are by sign, and a margin, since signs only nearly order as cosines do.
+        Where the scope's organizations are small all rows are compared. Where they have a large part of the index a
+        graph leads to the nearest. In between, where the graph led to too few, and with filters, which it knows nothing
+        of, those of the nearest signs are compared: how far the `sure` best are by sign, and a margin, since signs only
+        nearly order as cosines do.
         """
         most, last = self.bind(max(_MOST, 4 * depth), "bigint"), self.bind(max(min(sure, depth) - 1, 0), "bigint")
-        margin = round(_MARGIN * dimension**0.5)
+        margin, half = round(_MARGIN * dimension**0.5), f"halfvec({dimension})"
+        may_walk = not filtered and dimension <= LARGEST_GRAPH
         return f"""size AS MATERIALIZED (
-                SELECT coalesce(sum(p.chunks), 0) <= {_EXACT_NUMBERS // dimension} AS small
-                FROM {self.table}_sizes p WHERE p.org_id = ANY({self.organizations})),
+                SELECT p.chunks <= {_EXACT_NUMBERS // dimension} AS small,
+                    {may_walk} AND p.chunks * p.chunks > {_LARGE} * n.chunks AS large
+                FROM (SELECT coalesce(sum(p.chunks), 0)::float8 AS chunks FROM {self.table}_sizes p
+                      WHERE p.org_id = ANY({self.organizations})) p CROSS JOIN {self.table}_totals n),
+            walked AS MATERIALIZED (
+                SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {self.table}_vectors v
+                WHERE (SELECT large FROM size) AND {visible}
+                ORDER BY v.embedding::{half} <=> {embedding}::{half} LIMIT 4 * {limit}),
             near AS MATERIALIZED (
                 SELECT v.no, v.signs <~> (SELECT binary_quantize({embedding})::bit({dimension})) AS far
-                FROM {self.table}_signs v WHERE NOT (SELECT small FROM size) AND {visible} ORDER BY far LIMIT {most}),
+                FROM {self.table}_signs v
+                WHERE NOT (SELECT small OR (SELECT count(*) FROM walked) >= {limit} FROM size) AND {visible}
+                ORDER BY far LIMIT {most}),
             dense AS MATERIALIZED (
                 SELECT no, id, distance FROM (
                     SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {self.table}_vectors v
@@ -305,7 +328,8 @@ class _Query:
                     UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {self._vector("near", visible)}
                     WHERE far <= greatest(
                         coalesce((SELECT far FROM near OFFSET greatest({limit} - 1, 0) LIMIT 1), {dimension}),
-                        (SELECT far FROM near OFFSET {last} LIMIT 1) + {margin})) either
+                        (SELECT far FROM near OFFSET {last} LIMIT 1) + {margin})
+                    UNION ALL SELECT * FROM walked WHERE NOT EXISTS (SELECT FROM near)) either
                 ORDER BY distance LIMIT {limit})"""
 
     def _vector(self, of: str, visible: str) -> str:
@@ -334,6 +358,12 @@ class _Query:
                         WHERE p.term = w.term AND p.org_id = ANY({self.organizations})
                             AND (p.private_to IS NULL OR p.private_to = {self.user}) OFFSET 0) p
                     GROUP BY p.no) p {self._vector("p", filtered) if filtered else ""})"""
+
+
+def _scaled(score: str) -> str:
+    """To 0..1 over all candidates, as `rag_app.retrieval.fusion` does."""
+    low, high = f"min({score}) OVER ()", f"max({score}) OVER ()"
+    return f"coalesce(({score} - {low}) / nullif({high} - {low}, 0), 0)"
 
 
 _DELETE = """

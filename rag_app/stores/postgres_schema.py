@@ -13,6 +13,8 @@ SQL_TYPES = {
     FieldType.TAGS: "text[]",
 }
 _LARGEST_PLAIN_VECTOR = 1900  # dimensions that fit a page together with the row
+LARGEST_GRAPH = 4000
+"""Dimensions up to which there is a graph: half-precise vectors of that many fit a page."""
 _ORGANIZATIONS = "org_id = ANY ((SELECT rag_organizations())::uuid[])"
 _READERS = "(private_to IS NULL OR private_to = (SELECT rag_user()) OR (SELECT rag_operator()))"
 _POLICIES = dict.fromkeys(("chunks", "vectors", "signs", "postings"), f"{_ORGANIZATIONS} AND {_READERS}") | {
@@ -29,6 +31,8 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
     fields = "".join(f", {column(name)} {SQL_TYPES[kind]}" for name, kind in spec.fields.items())
     filtered = f"site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL, date double precision{fields}"
     storage = "PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL"
+    graph = f"""CREATE INDEX ON {t}_vectors USING hnsw ((embedding::halfvec({int(dimension)})) halfvec_cosine_ops)
+            WITH (ef_construction = 128);"""
     policies = "".join(
         f"ALTER TABLE {t}_{name} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t}_{name} FORCE ROW LEVEL SECURITY;"
         f"CREATE POLICY tenant ON {t}_{name} USING ({using});"
@@ -43,6 +47,7 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
             org_id uuid NOT NULL, embedding vector({int(dimension)}) NOT NULL, private_to uuid, {filtered});
         ALTER TABLE {t}_vectors ALTER embedding SET STORAGE {storage};
         CREATE INDEX ON {t}_vectors (org_id, no);
+        {graph if dimension <= LARGEST_GRAPH else ""}
         CREATE TABLE {t}_signs (org_id uuid, no bigint, signs bit({int(dimension)}) NOT NULL, private_to uuid, {filtered},
             PRIMARY KEY (org_id, no));
         CREATE TABLE {t}_sizes (org_id uuid PRIMARY KEY, chunks bigint NOT NULL) WITH (fillfactor = 70);

@@ -18,9 +18,6 @@ from rag_app.domain.errors import StoreFailed
 from rag_app.settings import Settings
 from tests.conftest import NewOrganization
 
-MOST = {Mode.DENSE: 1, Mode.TEXT: 1, Mode.HYBRID: 2}
-"""Round trips of a search: by meaning and words the texts come second, of what the fusion has left."""
-
 
 class Wire:
     """Between a client and PostgreSQL: counts the messages after which the client waits (Sync, and simple queries)."""
@@ -123,7 +120,7 @@ async def test_a_search_takes_few_round_trips(
                 await application.pipeline.search("org_knowledge", question, scope)
             async with counting(wired[0]) as waits:
                 await application.pipeline.search("org_knowledge", question, scope)
-            assert 1 <= waits() <= MOST[mode], mode
+            assert waits() == 1, mode
 
 
 async def test_a_connection_that_breaks_off_is_a_store_that_failed_and_is_not_used_again(

@@ -23,6 +23,7 @@ from rag_app.domain.errors import InvalidInput, UnknownField
 from rag_app.domain.filters import Condition, Filters, Operator, Value
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.filters import check_filters, to_llama
+from rag_app.retrieval.fusion import ranked
 from rag_app.retrieval.store import ScopedStore
 from tests.stores.conftest import DIMENSION, SPEC, Stores, chunk, vector
 
@@ -57,6 +58,27 @@ async def test_top_k_bounds_the_result(stores: Stores, org: UUID, scope: Scope) 
     assert await texts(store, k=3) == ["8", "7", "6"]
 
 
+@pytest.mark.parametrize("mode", Mode)
+async def test_the_best_are_the_first_of_the_ranking(stores: Stores, org: UUID, scope: Scope, mode: Mode) -> None:
+    """Wherever a store ranks them: `ranked` says in which order, ties by id."""
+    store = stores(scope)
+    cosines, bodies = (
+        [0.9, 0.3, 0.3, 0.3, -0.4, 0.1],
+        ["fig", "apple", "apple", "pear", "apple apple apple", "plum fig"],
+    )
+    await store.async_add([chunk(org, body, vector(each)) for body, each in zip(bodies, cosines, strict=True)])
+    for text in ("apple", "fig apple plum", "quince"):
+        ranking = ranked(await store.candidates(QUERY, text, (), mode, 10), mode, SPEC.fusion)
+        for top_k in (1, 3, 10):
+            best = await store.best(QUERY, text, (), mode, 10, top_k)
+            assert [candidate.id for candidate, _ in best] == [each.id for each in ranking[:top_k]]
+            assert all(UUID(node.node_id) == candidate.id for candidate, node in best)
+    await store.write(
+        [], replacing=[UUID(n.metadata["source_id"]) for _, n in await store.best(QUERY, "", (), Mode.DENSE, 9, 9)]
+    )
+    assert await store.best(QUERY, "apple", (), mode, 10, 10) == []
+
+
 async def test_lexical_is_bm25_with_stemming_and_stop_words(stores: Stores, org: UUID, scope: Scope) -> None:
     store = stores(scope)
     bodies = [
@@ -68,8 +90,8 @@ async def test_lexical_is_bm25_with_stemming_and_stop_words(stores: Stores, org:
     await store.async_add([chunk(org, body, vector(0.1)) for body in bodies])
     assert (await texts(store, "Where does the cat run?", mode="text_search"))[0] == bodies[0]
     assert await texts(store, "the of and", mode="text_search") == []
-    ranked = await texts(store, "house", mode="text_search")
-    assert ranked[0] == bodies[2] and set(ranked) == set(bodies[:3])
+    found = await texts(store, "house", mode="text_search")
+    assert found[0] == bodies[2] and set(found) == set(bodies[:3])
 
 
 async def test_bm25_is_the_formula(stores: Stores, org: UUID, scope: Scope) -> None:

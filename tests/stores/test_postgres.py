@@ -62,7 +62,7 @@ async def left_behind(backend: PostgresBackend) -> list[str | None]:
         assert not connection.is_in_transaction()
         tenant = await connection.fetchrow(f"SELECT {SETTINGS}")
         changed = await connection.fetch(
-            "SELECT name FROM pg_settings WHERE name = ANY('{plan_cache_mode,enable_seqscan,jit}') "
+            "SELECT name FROM pg_settings WHERE name = ANY('{plan_cache_mode,enable_seqscan,enable_sort,jit}') "
             " AND setting NOT IN ('force_generic_plan', 'off')"
         )
     return [*filter(None, tenant), *(row["name"] for row in changed)]
@@ -109,13 +109,17 @@ async def test_a_search_is_planned_once_a_connection(opened: Opened) -> None:
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE $1 AND NOT statement LIKE '%INSERT%'",
             f"%{opened.generation}\\_vectors v%",
         )
-    assert [tuple(row) for row in prepared] == [(6, 0)] * 4  # for hybrid search also the texts
+    assert [tuple(row) for row in prepared] == [(6, 0)] * 3
 
 
+@pytest.mark.parametrize("way", ["by sign", "by the graph"])
 @pytest.mark.parametrize("topic", [0.0, 0.5])
-async def test_by_sign_is_nearly_exact(opened: Opened, monkeypatch: pytest.MonkeyPatch, topic: float) -> None:
+async def test_what_is_not_exact_is_nearly_so(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, topic: float, way: str
+) -> None:
     """And never short: of the ten best at least 95 % here, all rows where a filter leaves few, true cosines."""
     monkeypatch.setattr(postgres, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(postgres, "_LARGE", 0 if way == "by the graph" else 10**9)
     org = uuid4()
     store, nodes = opened.of(Scope(frozenset({org}))), random_chunks(org, 1500, topic=topic)
     await store.write(nodes)
@@ -163,7 +167,35 @@ async def test_large_organizations_are_searched_by_sign_and_small_ones_exactly(
     assert await found(large) == 20
 
 
-@pytest.mark.parametrize("dimension", [3, 1999, 3072])
+async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_where_it_leads_elsewhere(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart by what is taken away: without signs only the graph finds anything here."""
+    monkeypatch.setattr(postgres, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(postgres, "_LARGE", 10)
+    monkeypatch.setattr(postgres, "_PLANS", f"{postgres._PLANS}; SET hnsw.ef_search = 10; SET hnsw.max_scan_tuples = 1")
+    most, few = (Scope(frozenset({uuid4()})) for _ in range(2))
+    (near,), (far,) = most.organizations, few.organizations
+    question = [1.0] + [0.0] * (WIDE - 1)
+    await opened.of(most).write(random_chunks(near, 200, topic=2.0))
+    await opened.of(few).write([chunk(far, f"far {n}", [-1.0, n / 100] + [0.0] * (WIDE - 2)) for n in range(50)])
+
+    async def found(scope: Scope, top_k: int = 5) -> int:
+        return len(await opened.of(scope).search(question, "", (), Mode.DENSE, top_k))
+
+    ann = (Condition("author", Operator.EQ, "Ann"),)
+    # the second has 50 of 250, so a walk is tried: it sees ten of the first, stops, and the scan finds all there are
+    assert (await found(most), await found(few), await found(few, 50)) == (5, 5, 50)
+    monkeypatch.setattr(postgres, "_LARGE", 11)  # 50 * 50 is not above 11 * 250
+    assert await found(few, 50) == 50
+    async with opened.backend.transaction(Scope(most.organizations | few.organizations)) as connection:
+        await connection.execute(f"DELETE FROM {opened.generation}_signs")
+    assert (await found(most), await found(few)) == (5, 0)
+    assert await opened.of(most).search(question, "", ann, Mode.DENSE, 5) == []  # a filter: by sign
+    assert len(await opened.of(most).search(question, "chunk", (), Mode.HYBRID, 5)) == 5
+
+
+@pytest.mark.parametrize("dimension", [3, 1999, 3072, 4001])
 async def test_any_dimension(database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch, dimension: int) -> None:
     backend, generation, org = PostgresBackend(database_urls[1]), f"g_things_{uuid4().hex[:12]}", uuid4()
     await backend.create(database_urls[0], SPEC, generation, dimension)
@@ -173,8 +205,9 @@ async def test_any_dimension(database_urls: tuple[str, str], monkeypatch: pytest
             random_chunks(org, 40, dimension=dimension),
         )
         await store.write(nodes)
-        for exact in (True, False):
-            monkeypatch.setattr(postgres, "_EXACT_NUMBERS", 10**9 if exact else 0)
+        for exact, large in ((10**9, 0), (0, 10**9), (0, 0)):
+            monkeypatch.setattr(postgres, "_EXACT_NUMBERS", exact)
+            monkeypatch.setattr(postgres, "_LARGE", large)
             found = await store.search(nodes[7].embedding or [], "", (), Mode.DENSE, 10)
             assert found[0].node.node_id == nodes[7].node_id and found[0].score == pytest.approx(1, abs=1e-3)
             assert len(found) == 10
@@ -183,7 +216,7 @@ async def test_any_dimension(database_urls: tuple[str, str], monkeypatch: pytest
         await backend.close()
 
 
-async def test_generations_from_before_signs_get_them(
+async def test_generations_from_before_signs_and_graphs_get_them(
     new_postgres: NewPostgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server = new_postgres()
