@@ -23,9 +23,11 @@ _TABLES = """
 """
 _INDEXES = (
     "CREATE INDEX ON hand_vectors (org_id)",
+    "CREATE INDEX ON hand_vectors (org_id, author)",
     "CREATE TABLE hand_signs AS SELECT no, org_id, author, binary_quantize(embedding)::bit(384) AS bits "
     "FROM hand_vectors ORDER BY no",
     "CREATE INDEX ON hand_signs (org_id)",
+    "CREATE INDEX ON hand_signs (org_id, author)",
     "CREATE TABLE hand_hnsw AS SELECT no, org_id, author, embedding FROM hand_vectors ORDER BY no",
     "ALTER TABLE hand_hnsw ADD PRIMARY KEY (no)",
     "SET maintenance_work_mem = '2GB'",

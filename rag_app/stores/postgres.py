@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import msgspec
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from pgvector.asyncpg import register_vector
@@ -28,7 +29,14 @@ from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, heading
 from rag_app.stores.postgres_pool import LazyPool, plain_dsn, postgres_failures
-from rag_app.stores.postgres_schema import LARGEST_GRAPH, SQL_TYPES, column, create_statements, drop_statements
+from rag_app.stores.postgres_schema import (
+    LARGEST_GRAPH,
+    LONGEST_INDEXED,
+    SQL_TYPES,
+    column,
+    create_statements,
+    drop_statements,
+)
 
 _EXACT_NUMBERS = 5_000 * 384
 """Up to so many numbers in the vectors of a scope's organizations all of them are compared."""
@@ -110,10 +118,7 @@ class PostgresBackend:
         statement = f"""WITH tenant AS MATERIALIZED (SELECT {told} AS told) SELECT found.* FROM tenant
             CROSS JOIN LATERAL (SELECT * FROM ({sql}) seen WHERE tenant.told IS NOT NULL OFFSET 0) found"""
         with postgres_failures():
-            pool = await self._pool.opened()
-            async with pool.acquire() as connection:
-                rows: list[asyncpg.Record] = await connection.fetch(statement, *values, *_tenant(scope))
-                return rows
+            return await self._pool.fetch(statement, *values, *_tenant(scope))
 
 
 _TENANT = """set_config('rag.organizations', {}, true) || set_config('rag.user', {}, true)
@@ -241,9 +246,10 @@ class _Query:
         if condition.operator is Operator.HAS:
             return f"{self.bind(condition.value, 'text')} = ANY({name})"
         if condition.operator is Operator.IN:
-            return f"{name} = ANY({self.bind(list(condition.value), f'{sql_type}[]')})"  # type: ignore[arg-type]
+            values = list(condition.value)  # type: ignore[arg-type]
+            return f"{_indexed(name, kind, values)}{name} = ANY({self.bind(values, f'{sql_type}[]')})"
         sign = "=" if condition.operator is Operator.EQ else condition.operator.value
-        return f"{name} {sign} {self.bind(condition.value, sql_type)}"
+        return f"{_indexed(name, kind, [condition.value])}{name} {sign} {self.bind(condition.value, sql_type)}"
 
     def best(self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int) -> str:
         """`candidates` in the order of `rag_app.retrieval.fusion.ranked`, the `top_k` first, each with its text."""
@@ -360,6 +366,12 @@ class _Query:
                     GROUP BY p.no) p {self._vector("p", filtered) if filtered else ""})"""
 
 
+def _indexed(name: str, kind: FieldType, values: Sequence[Any]) -> str:
+    """What a query must say besides, so that PostgreSQL sees that the index of such keywords holds all it looks for."""
+    short = kind is FieldType.KEYWORD and all(len(each.encode()) <= LONGEST_INDEXED for each in values)
+    return f"octet_length({name}) <= {LONGEST_INDEXED} AND " if short else ""
+
+
 def _scaled(score: str) -> str:
     """To 0..1 over all candidates, as `rag_app.retrieval.fusion` does."""
     low, high = f"min({score}) OVER ()", f"max({score}) OVER ()"
@@ -450,7 +462,7 @@ def _to_node(row: asyncpg.Record) -> TextNode:
     return TextNode(
         id_=str(row["id"]),
         text=row["text"],
-        metadata=json.loads(row["metadata"]),
+        metadata=msgspec.json.decode(row["metadata"]),
         relationships={NodeRelationship.SOURCE: source},
     )
 

@@ -20,6 +20,7 @@ class LazyPool:
         self._dsn, self._size, self._options = plain_dsn(dsn), size, options
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
+        self._returning: set[asyncio.Task[None]] = set()
 
     async def opened(self) -> asyncpg.Pool:
         if self._pool is None:
@@ -31,6 +32,18 @@ class LazyPool:
                         **self._options,
                     )  # fmt: skip
         return self._pool
+
+    async def fetch(self, statement: str, *values: object) -> list[asyncpg.Record]:
+        """The rows of one statement. Nobody waits until its connection is back in the pool."""
+        pool = await self.opened()
+        connection = await pool.acquire()
+        try:
+            rows: list[asyncpg.Record] = await connection.fetch(statement, *values)
+            return rows
+        finally:
+            task = asyncio.create_task(pool.release(connection))
+            self._returning.add(task)
+            task.add_done_callback(self._returning.discard)
 
     def connections(self) -> tuple[int, int]:
         """How many are in use, how many are open."""

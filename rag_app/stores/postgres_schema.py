@@ -15,6 +15,8 @@ SQL_TYPES = {
 _LARGEST_PLAIN_VECTOR = 1900  # dimensions that fit a page together with the row
 LARGEST_GRAPH = 4000
 """Dimensions up to which there is a graph: half-precise vectors of that many fit a page."""
+LONGEST_INDEXED = 400
+"""Bytes up to which a keyword is in the index of its field: PostgreSQL refuses rows whose keys do not fit a third of a page."""
 _ORGANIZATIONS = "org_id = ANY ((SELECT rag_organizations())::uuid[])"
 _READERS = "(private_to IS NULL OR private_to = (SELECT rag_user()) OR (SELECT rag_operator()))"
 _POLICIES = dict.fromkeys(("chunks", "vectors", "signs", "postings"), f"{_ORGANIZATIONS} AND {_READERS}") | {
@@ -33,6 +35,15 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
     storage = "PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL"
     graph = f"""CREATE INDEX ON {t}_vectors USING hnsw ((embedding::halfvec({int(dimension)})) halfvec_cosine_ops)
             WITH (ef_construction = 128);"""
+    kinds = {"site_id": FieldType.UUID} | {
+        column(name): kind for name, kind in spec.all_fields.items() if name != "org_id"
+    }
+    indexes = "".join(
+        f"CREATE INDEX ON {t}_signs (org_id, {name})"
+        f"{f' WHERE octet_length({name}) <= {LONGEST_INDEXED}' if kind is FieldType.KEYWORD else ''};"
+        for name, kind in kinds.items()
+        if kind is not FieldType.TAGS
+    )
     policies = "".join(
         f"ALTER TABLE {t}_{name} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t}_{name} FORCE ROW LEVEL SECURITY;"
         f"CREATE POLICY tenant ON {t}_{name} USING ({using});"
@@ -50,6 +61,7 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
         {graph if dimension <= LARGEST_GRAPH else ""}
         CREATE TABLE {t}_signs (org_id uuid, no bigint, signs bit({int(dimension)}) NOT NULL, private_to uuid, {filtered},
             PRIMARY KEY (org_id, no));
+        {indexes}
         CREATE TABLE {t}_sizes (org_id uuid PRIMARY KEY, chunks bigint NOT NULL) WITH (fillfactor = 70);
         CREATE TABLE {t}_postings (term integer, org_id uuid, no bigint, private_to uuid, tf integer NOT NULL,
             length integer NOT NULL, PRIMARY KEY (term, org_id, no));

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from secrets import token_hex
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -193,6 +194,22 @@ async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_whe
     assert (await found(most), await found(few)) == (5, 0)
     assert await opened.of(most).search(question, "", ann, Mode.DENSE, 5) == []  # a filter: by sign
     assert len(await opened.of(most).search(question, "chunk", (), Mode.HYBRID, 5)) == 5
+
+
+async def test_keywords_of_any_length_are_kept_and_found(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though no index of PostgreSQL takes one of 5,000 random bytes."""
+    org, names = uuid4(), [token_hex(length // 2) for length in (400, 402, 5000)]
+    await opened.of(Scope(frozenset({org}))).write([chunk(org, each, [1.0] * WIDE, author=each) for each in names])
+    for exact in (10**9, 0):
+        monkeypatch.setattr(postgres, "_EXACT_NUMBERS", exact)
+        for filters, found in (
+            *((Condition("author", Operator.EQ, each), {each}) for each in names),
+            (Condition("author", Operator.IN, tuple(names)), set(names)),
+            (Condition("author", Operator.IN, tuple(names[:1])), set(names[:1])),
+            (Condition("author", Operator.EQ, names[2][:400]), set[str]()),
+        ):
+            nodes = await opened.of(Scope(frozenset({org}))).search([1.0] * WIDE, "", (filters,), Mode.DENSE, 9)
+            assert {each.node.get_content() for each in nodes} == found
 
 
 @pytest.mark.parametrize("dimension", [3, 1999, 3072, 4001])
