@@ -54,9 +54,13 @@ class Generations:
 
     async def active(self, index: str, store: str) -> Generation | None:
         """The one that answers."""
-        for row in await self._database.fetch(_ACTIVE, index, store):
-            return Generation(*row[:6], GenerationState.ACTIVE, json.loads(row["settings"]), row["created_at"])
-        return None
+        rows = await self._database.fetch(_ACTIVE, index, store)
+        if not rows:
+            return None
+        identity, number, model, dimension, settings, created_at = rows[0]
+        return Generation(
+            identity, index, store, number, model, dimension, GenerationState.ACTIVE, json.loads(settings), created_at
+        )
 
     async def create(
         self, index: str, store: str, embedding_model: str, dimension: int, settings: Mapping[str, Any]
@@ -123,7 +127,7 @@ class Generations:
 
 
 _ACTIVE = """
-    SELECT id, index_name, store, number, embedding_model, dimension, settings::text, created_at FROM generations
+    SELECT id, number, embedding_model, dimension, settings::text, created_at FROM generations
     WHERE index_name = $1 AND store = $2 AND state = 'active'
     """
 _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")

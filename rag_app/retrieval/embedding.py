@@ -128,10 +128,10 @@ class MiniLM(BaseEmbedding):
         return list(await asyncio.gather(*map(self._aget_text_embedding, texts)))
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._remembered(query) or self._remember(query, self._get_text_embedding(query))
+        return self.remembered(query) or self._remember(query, self._get_text_embedding(query))
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._remembered(query) or self._remember(query, await self._encoded(query))
+        return self.remembered(query) or self._remember(query, await self._encoded(query))
 
     async def _encoded(self, query: str) -> list[float]:
         short = len(query) <= _SHORT
@@ -144,15 +144,17 @@ class MiniLM(BaseEmbedding):
         self._pool.submit(self._encode_waiting)
         return await asyncio.wrap_future(waiting)
 
-    def _remembered(self, query: str) -> list[float] | None:
+    def remembered(self, query: str) -> list[float] | None:
+        """The query's vector, if the organizations that ask have asked it lately."""
         key = asking.get(), query
-        remembered = self._cache.get(key)
-        if remembered is not None:
+        vector = self._cache.get(key)
+        if vector is not None:
             self._cache.move_to_end(key)
-        observing.meter.embedded(remembered is not None)
-        return remembered
+            observing.meter.embedded(remembered=True)
+        return vector
 
     def _remember(self, query: str, vector: list[float]) -> list[float]:
+        observing.meter.embedded(remembered=False)
         self._cache[asking.get(), query] = vector
         while len(self._cache) > self.cache_size:
             self._cache.popitem(last=False)
@@ -247,7 +249,9 @@ async def embed_query(embedder: BaseEmbedding, text: str) -> list[float]:
     """The question's vector. Raises EmbeddingFailed, whatever the model raises."""
     try:
         with Stage("embedding", {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": embedder.model_name}):
-            return await embedder.aget_query_embedding(text)
+            # what is known needs none of the events that LlamaIndex makes of an embedding
+            known = embedder.remembered(text) if isinstance(embedder, MiniLM) else None
+            return known or await embedder.aget_query_embedding(text)
     except Exception as error:
         raise EmbeddingFailed(f"{embedder.model_name}: {error}") from error
 
