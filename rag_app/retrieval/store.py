@@ -5,6 +5,7 @@ An adapter in `stores/` implements six methods (and `best`, where one question t
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any, Self
 from uuid import UUID
 
@@ -26,6 +27,8 @@ from rag_app.retrieval.filters import check_filters, checked_text, from_llama
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import IndexSpec
 
+_LARGEST = 65_504
+"""What half precision can say: stores keep vectors in it beside the exact ones."""
 OTHER_LANGUAGE = "xx"
 """The analyzer of sources in a language that the index does not declare: words as they are."""
 
@@ -107,9 +110,14 @@ class ScopedStore(BasePydanticVectorStore):
         return lang if lang in self.spec.languages else OTHER_LANGUAGE
 
     def check(self, nodes: Sequence[BaseNode]) -> None:
+        """Raises InvalidInput for a chunk of another organization, or one that has no direction to be found in."""
         for node in nodes:
             if UUID(node.metadata["org_id"]) not in self.scope.organizations:
                 raise InvalidInput("org_id", node.metadata["org_id"], "is not an organization of this scope")
+            if node.embedding is None:
+                raise InvalidInput("embedding", node.node_id, "a chunk needs its embedding before it can be stored")
+            if not 0 < max(map(abs, node.embedding), default=0) <= _LARGEST or not all(map(isfinite, node.embedding)):
+                raise InvalidInput("embedding", node.node_id, f"must be numbers up to {_LARGEST}, not all of them zero")
 
     async def search(
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, top_k: int

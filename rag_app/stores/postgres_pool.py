@@ -43,7 +43,13 @@ class LazyPool:
         finally:
             task = asyncio.create_task(pool.release(connection))
             self._returning.add(task)
-            task.add_done_callback(self._returning.discard)
+            task.add_done_callback(self._returned)
+
+    def _returned(self, task: asyncio.Task[None]) -> None:
+        """A connection that breaks on its way back is not in the pool any longer, and nobody's failure."""
+        self._returning.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     def connections(self) -> tuple[int, int]:
         """How many are in use, how many are open."""

@@ -22,7 +22,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
 from rag_app.domain.answer import Mode
-from rag_app.domain.errors import InvalidInput, Misconfigured, StoreFailed
+from rag_app.domain.errors import Misconfigured, StoreFailed
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate
@@ -204,8 +204,6 @@ class QdrantStore(ScopedStore):
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
-        if any(node.embedding is None for node in nodes):
-            raise InvalidInput("embedding", None, "a chunk needs its embedding before it can be stored")
         texts = [f"{heading(node)}\n{node.get_content(MetadataMode.NONE)}" for node in nodes]
         terms = await self._backend.analyze([self.language(node) for node in nodes], texts)
         points = [self._point(node, found) for node, found in zip(nodes, terms, strict=True)]

@@ -408,7 +408,10 @@ async def test_going_back_by_force_leaves_out_what_changed_since(urls: DatabaseU
         }
 
 
-async def test_another_model_is_not_asked_for_vectors_of_this_one(urls: DatabaseUrls, tmp_path: Path) -> None:
+async def test_another_model_is_not_asked_for_vectors_of_this_one(
+    urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_app.app._GENERATION_SECONDS", 600.0)  # until `reread`, however long the rebuild takes
     write_corpus(tmp_path / "docs", 3)
     async with open_application(Settings(), urls) as application:
         org = await new_org(application)
@@ -421,7 +424,7 @@ async def test_another_model_is_not_asked_for_vectors_of_this_one(urls: Database
             await application.start()
         assert (await rebuild(application, switch=True)).generation.embedding_model == "another-model"
         application.embedder = usual  # as a server that went on meanwhile
-        assert await search(application, org, "lighthouse")  # from what it was built for, for two seconds at most
+        assert await search(application, org, "lighthouse")  # from what it was built for, for a while
         await reread(application)
         with pytest.raises(StoreFailed, match=r"switched to generation 2 \(another-model, 384 .*: restart it"):
             await search(application, org, "lighthouse")

@@ -33,6 +33,7 @@ from rag_app.domain.filters import Filters
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.ingestion.metadata import Target
 from rag_app.stores import postgres, qdrant
+from rag_app.stores.postgres_query import Query
 from tests.conftest import NewOrganization
 from tests.integration.conftest import INDEX
 from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served, without_limits
@@ -377,7 +378,7 @@ def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monke
     Without both there is a leak: that shows that what is taken away here is what protects.
     """
     if "filter" in removed:
-        monkeypatch.setattr(postgres._Query, "where", _where_without_scope)
+        monkeypatch.setattr(Query, "where", _where_without_scope)
         monkeypatch.setattr(qdrant.QdrantStore, "_filter", _qdrant_filter_without_scope)
     if "second line" in removed and world.store == "postgres":
         fetch = postgres.PostgresBackend.fetch
@@ -394,7 +395,7 @@ def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monke
         assert not any(foreign)
 
 
-def _where_without_scope(query: postgres._Query, filters: Filters) -> str:
+def _where_without_scope(query: Query, filters: Filters) -> str:
     query.organizations, query.user = "ARRAY[p.org_id]", "p.private_to"
     return " AND ".join(["true", *(query._condition(each) for each in filters)])
 

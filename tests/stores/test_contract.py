@@ -43,6 +43,19 @@ async def texts(
     return [node.get_content() for node in found.nodes or []]
 
 
+@pytest.mark.parametrize(
+    "wrong", [None, [0.0] * DIMENSION, [math.nan, *vector(1.0)[1:]], [math.inf] * DIMENSION, [1e5] * DIMENSION]
+)
+async def test_what_has_no_direction_is_refused_and_nothing_is_written(
+    stores: Stores, org: UUID, scope: Scope, wrong: list[float] | None
+) -> None:
+    store, bad = stores(scope), chunk(org, "bad", QUERY)
+    bad.embedding = wrong
+    with pytest.raises(InvalidInput, match="embedding"):
+        await store.async_add([chunk(org, "good", QUERY), bad])
+    assert await texts(store) == []
+
+
 async def test_dense_order_and_score_is_the_cosine(stores: Stores, org: UUID, scope: Scope) -> None:
     store = stores(scope)
     cosines = [0.9, 0.5, 0.0, -0.8]

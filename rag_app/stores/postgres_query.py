@@ -1,0 +1,190 @@
+"""What is asked of a generation's tables: statements that begin with the scope, and choose their way by its size.
+
+docs/adr/0003-postgres-layout.md says why there are three ways to the nearest, and what each of them costs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from rag_app.domain.answer import Mode
+from rag_app.domain.filters import Condition, FieldType, Filters, Operator
+from rag_app.retrieval.store import ScopedStore
+from rag_app.stores.postgres_schema import LARGEST_GRAPH, LONGEST_INDEXED, SQL_TYPES, column
+
+_EXACT_NUMBERS = 5_000 * 384
+"""Up to so many numbers in the vectors of a scope's organizations all of them are compared."""
+_MOST, _MARGIN = 2_000, 1.15
+"""How many of the nearest by sign are compared, at most; how much farther than the best, in roots of the dimension."""
+_LARGE = 8_000
+"""From which square of a scope's chunks, in chunks of the index, a walk through the graph is shorter than a scan."""
+_AHEAD = 4
+"""Times what is asked for that a walk must find: half precision and a walk's order are only nearly right. Fewer say that
+it met too few rows of the scope to have met the nearest, as where most of an organization is private to others."""
+
+
+class Query:
+    """SQL under construction: every value is bound, every column comes from the index spec."""
+
+    def __init__(self, store: ScopedStore) -> None:
+        self.store, self.table = store, store.generation
+        self.values: list[Any] = []
+
+    def bind(self, value: Any, sql_type: str) -> str:
+        self.values.append(value)
+        return f"${len(self.values)}::{sql_type}"
+
+    def where(self, filters: Filters) -> str:
+        """The mandatory part, from the scope, and the filters, on `v`."""
+        scope = self.store.scope
+        self.organizations = self.bind(list(scope.organizations), "uuid[]")
+        self.user = self.bind(scope.user, "uuid")
+        conditions = [
+            f"v.org_id = ANY({self.organizations})",
+            f"(v.private_to IS NULL OR v.private_to = {self.user})",
+            *(self._condition(each) for each in filters),
+        ]
+        if scope.site is not None:
+            conditions.append(f"v.site_id = {self.bind(scope.site, 'uuid')}")
+        return " AND ".join(conditions)
+
+    def _condition(self, condition: Condition) -> str:
+        kind = self.store.spec.all_fields[condition.field]
+        name, sql_type = f"v.{column(condition.field)}", SQL_TYPES[kind]
+        if condition.or_missing:
+            missing = f"coalesce(cardinality({name}), 0) = 0" if kind is FieldType.TAGS else f"{name} IS NULL"
+            return f"({missing} OR {self._condition(replace(condition, or_missing=False))})"
+        if condition.operator is Operator.HAS:
+            return f"{self.bind(condition.value, 'text')} = ANY({name})"
+        if condition.operator is Operator.IN:
+            values = list(condition.value)  # type: ignore[arg-type]
+            return f"{_indexed(name, kind, values)}{name} = ANY({self.bind(values, f'{sql_type}[]')})"
+        sign = "=" if condition.operator is Operator.EQ else condition.operator.value
+        return f"{_indexed(name, kind, [condition.value])}{name} {sign} {self.bind(condition.value, sql_type)}"
+
+    def best(self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int) -> str:
+        """`candidates` in the order of `rag_app.retrieval.fusion.ranked`, the `top_k` first, each with its text."""
+        found, weights = self.candidates(vector, text, filters, mode, depth, sure=top_k), self.store.spec.fusion
+        rank = {
+            Mode.DENSE: "cosine",
+            Mode.TEXT: "bm25",
+            Mode.HYBRID: f"{weights.dense}::float8 * {_scaled('cosine')} + {weights.lexical}::float8 * {_scaled('bm25')}",
+        }[mode]
+        return f"""SELECT best.id, best.cosine, best.bm25, c.source_id, c.text, c.metadata
+            FROM (SELECT *, {rank} AS rank FROM ({found}) found ORDER BY rank DESC, id LIMIT {self.bind(top_k, "bigint")}) best
+            CROSS JOIN LATERAL (SELECT * FROM {self.table}_chunks c WHERE c.no = best.no OFFSET 0) c
+            ORDER BY best.rank DESC, best.id"""
+
+    def candidates(
+        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, *, sure: int | None = None
+    ) -> str:
+        """The best of each leg with their id, cosine and BM25.
+
+        Plans are made once for all tenants: every join is a lookup for each row of what stands before it, since
+        OFFSET 0 keeps the planner from turning it into anything else.
+        """
+        embedding, limit, visible = self.bind(vector, "vector"), self.bind(depth, "bigint"), self.where(filters)
+        filtered, dense = bool(filters) or self.store.scope.site is not None, ""
+        if mode != Mode.TEXT:
+            dense = self._dense(embedding, len(vector), depth, sure or depth, limit, visible, filtered)
+        if mode == Mode.DENSE:
+            sql = f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25 FROM dense"
+        else:
+            lexical = self._lexical(text, visible if filtered else "")
+            sql = f"WITH {lexical}, best AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC, no LIMIT {limit})"
+            scored = f"""SELECT v.no, v.id, 1 - (v.embedding <=> {embedding}) AS cosine, best.bm25
+                FROM best {self._vector("best", visible)}"""
+            if mode == Mode.HYBRID:
+                # IS TRUE: a look into a hash table for each row of `lexical`, however few the planner takes them for
+                sql += f""", {dense},
+                    known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM dense)) IS TRUE)
+                    SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25 FROM dense LEFT JOIN known USING (no)
+                    UNION ALL {scored} WHERE (best.no IN (SELECT no FROM dense)) IS NOT TRUE"""
+            else:
+                sql += scored
+        return sql
+
+    def texts(self, ids: Sequence[UUID], filters: Filters) -> str:
+        """The chunks of these ids, as far as they are visible."""
+        wanted = self.bind(list(ids), "uuid[]")
+        return f"""SELECT c.id, c.source_id, c.text, c.metadata FROM {self.table}_chunks c CROSS JOIN LATERAL (
+            SELECT FROM {self.table}_vectors v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
+            WHERE c.id = ANY({wanted})"""
+
+    def _dense(
+        self, embedding: str, dimension: int, depth: int, sure: int, limit: str, visible: str, filtered: bool
+    ) -> str:
+        """CTEs that end in `dense(no, id, distance)`: the `depth` nearest to the embedding.
+
+        Where the scope's organizations are small all rows are compared. Where they have a large part of the index a
+        graph leads to the nearest. In between, where the graph led to too few, and with filters, which it knows nothing
+        of, those of the nearest signs are compared: how far the `sure` best are by sign, and a margin, since signs only
+        nearly order as cosines do.
+        """
+        most, last = self.bind(max(_MOST, 4 * depth), "bigint"), self.bind(max(min(sure, depth) - 1, 0), "bigint")
+        margin, half = round(_MARGIN * dimension**0.5), f"halfvec({dimension})"
+        may_walk, small = not filtered and dimension <= LARGEST_GRAPH, _EXACT_NUMBERS // dimension
+        return f"""size AS MATERIALIZED (
+                SELECT p.chunks <= {small} AS small,
+                    {may_walk} AND p.chunks > {small} AND p.chunks * p.chunks > {_LARGE} * n.chunks AS large
+                FROM (SELECT coalesce(sum(p.chunks), 0)::float8 AS chunks FROM {self.table}_sizes p
+                      WHERE p.org_id = ANY({self.organizations})) p CROSS JOIN {self.table}_totals n),
+            walked AS MATERIALIZED (
+                SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {self.table}_vectors v
+                WHERE (SELECT large FROM size) AND {visible}
+                ORDER BY v.embedding::{half} <=> {embedding}::{half} LIMIT {_AHEAD} * {limit}),
+            near AS MATERIALIZED (
+                SELECT v.no, v.signs <~> (SELECT binary_quantize({embedding})::bit({dimension})) AS far
+                FROM {self.table}_signs v
+                WHERE NOT (SELECT small OR (SELECT count(*) FROM walked) >= {_AHEAD} * {limit} FROM size) AND {visible}
+                ORDER BY far LIMIT {most}),
+            dense AS MATERIALIZED (
+                SELECT no, id, distance FROM (
+                    SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {self.table}_vectors v
+                    WHERE (SELECT small FROM size) AND {visible}
+                    UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {self._vector("near", visible)}
+                    WHERE far <= greatest(
+                        coalesce((SELECT far FROM near OFFSET greatest({limit} - 1, 0) LIMIT 1), {dimension}),
+                        (SELECT far FROM near OFFSET {last} LIMIT 1) + {margin})
+                    UNION ALL SELECT * FROM walked WHERE NOT EXISTS (SELECT FROM near)) either
+                ORDER BY distance LIMIT {limit})"""
+
+    def _vector(self, of: str, visible: str) -> str:
+        return f"""CROSS JOIN LATERAL (
+            SELECT v.no, v.id, v.embedding FROM {self.table}_vectors v WHERE v.no = {of}.no AND {visible} OFFSET 0) v"""
+
+    def _lexical(self, text: str, filtered: str) -> str:
+        """CTEs that end in `lexical(no, bm25)`: every chunk that shares a term with the text.
+
+        Each term counts as often as the text repeats it. Postings know the tenant; filters look the chunk up.
+        """
+        bm25, table = self.store.spec.bm25, self.table
+        languages, body = self.bind(self.store.languages, "text[]"), self.bind(text, "text")
+        norm = f"{bm25.k1 * (1 - bm25.b)}::float8 + {bm25.k1 * bm25.b / bm25.average_length}::float8 * p.length"
+        return f"""weights AS MATERIALIZED (
+                SELECT q.term, {bm25.k1 + 1} * q.tf * ln(1 + (n.chunks - t.df + 0.5::float8) / (t.df + 0.5::float8)) AS weight
+                FROM (SELECT term, sum(tf)::float8 AS tf
+                      FROM unnest({languages}) AS lang, LATERAL rag_terms(lang, {body}) GROUP BY term) q
+                CROSS JOIN LATERAL (SELECT df FROM {table}_terms t WHERE t.term = q.term AND t.df > 0 OFFSET 0) t
+                CROSS JOIN {table}_totals n),
+            lexical AS MATERIALIZED (
+                SELECT p.no, p.bm25 FROM (
+                    SELECT p.no, sum(w.weight * p.tf / (p.tf + {norm})) AS bm25
+                    FROM weights w CROSS JOIN LATERAL (
+                        SELECT p.no, p.tf, p.length FROM {table}_postings p
+                        WHERE p.term = w.term AND p.org_id = ANY({self.organizations})
+                            AND (p.private_to IS NULL OR p.private_to = {self.user}) OFFSET 0) p
+                    GROUP BY p.no) p {self._vector("p", filtered) if filtered else ""})"""
+
+
+def _indexed(name: str, kind: FieldType, values: Sequence[Any]) -> str:
+    """What a query must say besides, so that PostgreSQL sees that the index of such keywords holds all it looks for."""
+    short = kind is FieldType.KEYWORD and all(len(each.encode()) <= LONGEST_INDEXED for each in values)
+    return f"octet_length({name}) <= {LONGEST_INDEXED} AND " if short else ""
+
+
+def _scaled(score: str) -> str:
+    """To 0..1 over all candidates, as `rag_app.retrieval.fusion` does."""
+    low, high = f"min({score}) OVER ()", f"max({score}) OVER ()"
+    return f"coalesce(({score} - {low}) / nullif({high} - {low}, 0), 0)"
