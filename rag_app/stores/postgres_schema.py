@@ -34,7 +34,7 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
     fields = "".join(f", {column(name)} {SQL_TYPES[kind]}" for name, kind in spec.fields.items())
     filtered = f"site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL, date double precision{fields}"
     storage = "PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL"
-    # 128 candidates for each chunk's neighbours and not 64: recall .98 instead of .96, 1 ms a chunk (docs/adr/0003)
+    # 128 candidates for each chunk's neighbours and not 64: recall .98 instead of .96 (docs/adr/0003)
     graph = f"""CREATE INDEX ON {t}_vectors USING hnsw ((embedding::halfvec({int(dimension)})) halfvec_cosine_ops)
             WITH (ef_construction = 128);"""
     kinds = {"site_id": FieldType.UUID} | {
