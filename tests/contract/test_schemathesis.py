@@ -63,7 +63,7 @@ def test_schemathesis_finds_nothing(running: tuple[httpx.Client, dict[str, str]]
     command = [
         str(Path(sys.executable).with_name("schemathesis")), "run", f"{client.base_url}/openapi.json",
         "--checks=all", f"--max-examples={EXAMPLES}", "--continue-on-failure", "--suppress-health-check=all",
-        "--warnings=off", "--request-timeout=60", "--generation-deterministic", "--no-color",
+        "--warnings=off", "--request-timeout=60", "--max-response-time=60", "--generation-deterministic", "--no-color",
     ]  # fmt: skip
     # One worker: Hypothesis parses sources, and in two threads at once CPython 3.11 may fail to ("AST constructor recursion depth mismatch").
     environment = {
