@@ -28,7 +28,7 @@ from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import IndexSpec
 
 _LARGEST = 65_504
-"""What half precision can say: stores keep vectors in it beside the exact ones."""
+"""What half precision can say, which PostgreSQL's graph is made of; the same on every store."""
 OTHER_LANGUAGE = "xx"
 """The analyzer of sources in a language that the index does not declare: words as they are."""
 

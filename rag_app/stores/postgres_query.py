@@ -58,7 +58,7 @@ class Query:
         if condition.operator is Operator.HAS:
             return f"{self.bind(condition.value, 'text')} = ANY({name})"
         if condition.operator is Operator.IN:
-            values = list(condition.value)  # type: ignore[arg-type]
+            values = list(condition.value)  # type: ignore[arg-type]  # check_filters: with IN it is a tuple
             return f"{_indexed(name, kind, values)}{name} = ANY({self.bind(values, f'{sql_type}[]')})"
         sign = "=" if condition.operator is Operator.EQ else condition.operator.value
         return f"{_indexed(name, kind, [condition.value])}{name} {sign} {self.bind(condition.value, sql_type)}"
