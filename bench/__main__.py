@@ -21,8 +21,8 @@ from bench.progress import say
 from bench.stock import Stock, fill_postgres, postgres_store, qdrant_store
 from bench.tables import ByHand, fill
 from rag_app.app import DatabaseUrls, open_application
-from rag_app.db import private
-from rag_app.db.migrate import upgrade
+from rag_app.database import private
+from rag_app.database.migrate import upgrade
 from rag_app.resources import resource_folder
 from rag_app.settings import Settings
 

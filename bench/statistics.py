@@ -21,8 +21,8 @@ from bench.progress import say
 from bench.serving import SECRET
 from rag_app.api.auth import issue_token
 from rag_app.app import DatabaseUrls, open_application
-from rag_app.db.migrate import upgrade
-from rag_app.db.private import PrivatePostgres, private_postgres
+from rag_app.database.migrate import upgrade
+from rag_app.database.private import PrivatePostgres, private_postgres
 from rag_app.resources import resource_folder
 from rag_app.settings import Settings
 from tests.integration.generated_month import SINCE, UNTIL, counted, generate, load

@@ -20,8 +20,8 @@ from bench.figures import median
 from bench.serving import SECRET, Connection, Service, _Serving
 from rag_app.api.auth import issue_token
 from rag_app.app import DatabaseUrls, open_application
-from rag_app.db.migrate import upgrade
-from rag_app.db.private import private_postgres
+from rag_app.database.migrate import upgrade
+from rag_app.database.private import private_postgres
 from rag_app.demo import load_samples
 from rag_app.resources import resource_folder
 from rag_app.settings import Settings

@@ -1,4 +1,4 @@
-"""Alembic's way in, from `rag_app.db.migrate` and from the `alembic` command.
+"""Alembic's way in, from `rag_app.database.migrate` and from the `alembic` command.
 
 The first hands over a connection in a transaction; for the second RAG_DATABASE_OWNER_URL names the database.
 The command grants nothing: `rag-app db upgrade` does.
@@ -10,8 +10,8 @@ import os
 from alembic import context
 from sqlalchemy import Connection, NullPool
 
-from rag_app.db.models import Base
-from rag_app.db.session import create_engine
+from rag_app.database.session import create_engine
+from rag_app.database.tables import Base
 
 
 def ours(name: str | None, kind: str, parents: object) -> bool:

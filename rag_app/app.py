@@ -20,17 +20,17 @@ from rag_app.answering.roles import load_configs
 from rag_app.chosen_models import ChosenModels
 from rag_app.conversation import INDEX as CONVERSATIONS
 from rag_app.conversation import Conversations, Options
+from rag_app.database.migrate import upgrade
+from rag_app.database.private import private_postgres
+from rag_app.database.session import Database, asyncpg_url
 from rag_app.db.feedback import FeedbackLedger
 from rag_app.db.generations import Generation, Generations
 from rag_app.db.keys import Keys
 from rag_app.db.limits import Leases, RateLimiter
-from rag_app.db.migrate import upgrade
 from rag_app.db.people import People
-from rag_app.db.private import private_postgres
 from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts, Plans
 from rag_app.db.reviews import Reviews
-from rag_app.db.session import Database, asyncpg_url
 from rag_app.db.sources import SourceLedger
 from rag_app.db.statistics import Statistics
 from rag_app.db.threads import Threads

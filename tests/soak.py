@@ -40,8 +40,8 @@ import httpx
 from bench.figures import Bound, Table, machine, number, percentile
 from bench.progress import say
 from rag_app.app import Application
-from rag_app.db import private
-from rag_app.db.migrate import upgrade
+from rag_app.database import private
+from rag_app.database.migrate import upgrade
 from rag_app.demo import load_samples
 from rag_app.resources import resource_folder
 from tests.integration.lexybrain import models_file

@@ -12,8 +12,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
 
-from rag_app.db.models import FeedbackRow, MessageRow, SourceRow, ThreadRow
-from rag_app.db.session import Database
+from rag_app.database.session import Database
+from rag_app.database.tables import FeedbackRow, MessageRow, SourceRow, ThreadRow
 from rag_app.db.sources import SourceLedger
 from rag_app.db.validations import judge
 from rag_app.domain.conversation import KeptFeedback, Rating, Role

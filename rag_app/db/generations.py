@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.db.models import GenerationRow
-from rag_app.db.session import Database
+from rag_app.database.session import Database
+from rag_app.database.tables import GenerationRow
 from rag_app.domain.errors import InvalidInput, NotFound
 
 

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import BigInteger, Double, Uuid, bindparam, text
 
-from rag_app.db.session import Database
+from rag_app.database.session import Database
 
 _HIT = """
     INSERT INTO rate_windows AS stored (key, window_start, count)

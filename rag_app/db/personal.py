@@ -13,8 +13,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.db.models import SourceBuildRow, SourceRow, UsageEventRow, UserRow
-from rag_app.db.session import Database
+from rag_app.database.session import Database
+from rag_app.database.tables import SourceBuildRow, SourceRow, UsageEventRow, UserRow
 from rag_app.db.sources import source_of
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source

@@ -40,9 +40,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
-from rag_app.db.models import ApiKeyRow, FailureRow, PlanRow, UsageEventRow, UserRow
+from rag_app.database.session import Database, set_tenant
+from rag_app.database.tables import ApiKeyRow, FailureRow, PlanRow, UsageEventRow, UserRow
 from rag_app.db.people import called
-from rag_app.db.session import Database, set_tenant
 from rag_app.domain.conversation import Account, Outcome
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope

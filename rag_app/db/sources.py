@@ -6,7 +6,7 @@ A vector store cannot take part in our transactions, so each change is written d
     rebuild   claim -> the store's chunks -> finish                 killed between: `lacking` counts it
     delete    mark_deleting -> the store's chunks go -> forget      killed between: `deleting` names it
 
-Writing acts for the organization as a whole (`operator` in `rag_app.db.session`): it also touches private sources.
+Writing acts for the organization as a whole (`operator` in `rag_app.database.session`): it also touches private sources.
 Reading takes a Scope, and has `operator` only for the operator's own commands.
 """
 
@@ -40,8 +40,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import InstrumentedAttribute, undefer
 from sqlalchemy.types import Uuid
 
-from rag_app.db.models import SourceBuildRow, SourceRow
-from rag_app.db.session import Database
+from rag_app.database.session import Database
+from rag_app.database.tables import SourceBuildRow, SourceRow
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, Visibility

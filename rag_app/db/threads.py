@@ -32,11 +32,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.db import pages
+from rag_app.database import pages
+from rag_app.database.session import Database
+from rag_app.database.tables import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.db.administration import EVERYBODY, Act, may_administer, write_down
-from rag_app.db.models import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.db.quotas import consents
-from rag_app.db.session import Database
 from rag_app.db.sources import SourceLedger
 from rag_app.domain.conversation import Feedback, Flags, Message, Outcome, Page, Rating, RetrievedSource, Role, Thread
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
@@ -143,7 +143,7 @@ def title_of(text: str) -> str:
 class Threads:
     """What is not the principal's is NotFound, unless an administrator reads it: that is written down with the reading.
 
-    Who an administrator is, PostgreSQL looks up (`rag_app.db.session`). A principal without a user has no threads.
+    Who an administrator is, PostgreSQL looks up (`rag_app.database.session`). A principal without a user has no threads.
     """
 
     def __init__(self, database: Database, ledger: SourceLedger) -> None:

@@ -16,8 +16,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
 
-from rag_app.db.administration import Act, write_down
-from rag_app.db.models import (
+from rag_app.database.session import Database
+from rag_app.database.tables import (
     ApiKeyRow,
     FeedbackRow,
     MembershipRow,
@@ -27,8 +27,8 @@ from rag_app.db.models import (
     TrainingResponseRow,
     UserRow,
 )
+from rag_app.db.administration import Act, write_down
 from rag_app.db.quotas import Accounts, consents
-from rag_app.db.session import Database
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.text import storable

@@ -26,8 +26,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.db.models import JudgmentRow, SourceRow, ValidationRow
-from rag_app.db.session import Database
+from rag_app.database.session import Database
+from rag_app.database.tables import JudgmentRow, SourceRow, ValidationRow
 from rag_app.db.sources import Passages
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import Principal

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from rag_app.db.session import Database
+from rag_app.database.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 
 SINCE, UNTIL = date(2026, 10, 1), date(2026, 10, 31)

@@ -14,7 +14,7 @@ import httpx
 from sqlalchemy import text
 
 from rag_app.app import Application
-from rag_app.db.session import Database
+from rag_app.database.session import Database
 from rag_app.demo import load_samples
 from rag_app.domain.scope import Scope
 from tests.integration.service import bearer, configured, prepare, served, without_limits

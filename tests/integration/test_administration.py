@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import text
 
 from rag_app.app import Application
-from rag_app.db.migrate import upgrade
-from rag_app.db.session import Database
+from rag_app.database.migrate import upgrade
+from rag_app.database.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.generated_month import MESSAGES, SINCE, UNTIL, Generated, counted, generate, load

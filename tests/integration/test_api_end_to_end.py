@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from rag_app.app import Application
-from rag_app.db import private
-from rag_app.db.migrate import upgrade
+from rag_app.database import private
+from rag_app.database.migrate import upgrade
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.retrieval.embedding import MiniLM
 from tests.conftest import MIGRATIONS

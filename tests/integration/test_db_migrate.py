@@ -11,10 +11,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import CheckConstraint, Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from rag_app.db import migrate
-from rag_app.db.models import REVISION, Base
-from rag_app.db.private import PrivatePostgres
-from rag_app.db.session import Database
+from rag_app.database import migrate
+from rag_app.database.private import PrivatePostgres
+from rag_app.database.session import Database
+from rag_app.database.tables import REVISION, Base
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from tests.conftest import MIGRATIONS, NewPostgres
 
@@ -139,7 +139,7 @@ async def test_row_level_security_is_forced(server: PrivatePostgres) -> None:
 
 def test_processes_that_migrate_at_once_do_it_once(server: PrivatePostgres) -> None:
     program = (
-        "import sys; from pathlib import Path; from rag_app.db.migrate import upgrade;"
+        "import sys; from pathlib import Path; from rag_app.database.migrate import upgrade;"
         "upgrade(sys.argv[1], sys.argv[2], Path(sys.argv[3]))"
     )
     command = [sys.executable, "-c", program, server.owner_url, server.app_url, str(MIGRATIONS)]

@@ -16,9 +16,8 @@ from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.db import quotas
-from rag_app.db.keys import Keys
-from rag_app.db.models import (
+from rag_app.database.session import Database
+from rag_app.database.tables import (
     DailyCostRow,
     FailureRow,
     OrganizationTokensRow,
@@ -27,9 +26,10 @@ from rag_app.db.models import (
     UsageEventRow,
     UserRow,
 )
+from rag_app.db import quotas
+from rag_app.db.keys import Keys
 from rag_app.db.people import People
 from rag_app.db.quotas import Accounts, MonthlyUse, Plan, Plans
-from rag_app.db.session import Database
 from rag_app.domain.answer import Usage
 from rag_app.domain.conversation import Account, Flags, Outcome
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, NotFound, QuotaExceeded
@@ -145,7 +145,7 @@ import asyncio, sys
 from uuid import UUID, uuid4
 
 from rag_app.db import quotas
-from rag_app.db.session import Database
+from rag_app.database.session import Database
 from rag_app.domain.conversation import Account
 from rag_app.domain.errors import QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope

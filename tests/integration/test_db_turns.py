@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, select, update
 
-from rag_app.db import threads
-from rag_app.db.models import (
+from rag_app.database.session import Database
+from rag_app.database.tables import (
     Base,
     DailyCostRow,
     FailureRow,
@@ -24,9 +24,9 @@ from rag_app.db.models import (
     UsageCounterRow,
     UsageEventRow,
 )
+from rag_app.db import threads
 from rag_app.db.people import People
 from rag_app.db.quotas import Accounts
-from rag_app.db.session import Database
 from rag_app.db.turns import Turns
 from rag_app.domain.answer import Usage
 from rag_app.domain.conversation import Account, Flags, Outcome, Said
@@ -318,7 +318,7 @@ VICTIM = """
 import asyncio, sys
 from uuid import UUID
 
-from rag_app.db.session import Database
+from rag_app.database.session import Database
 from rag_app.db.turns import Turns
 from rag_app.domain.conversation import Account, Said
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope

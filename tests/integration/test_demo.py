@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rag_app.db.private import private_postgres
+from rag_app.database.private import private_postgres
 from tests.contract import test_owner_qa as owner_qa
 
 COMMAND = Path(sys.executable).with_name("rag-app")

@@ -20,9 +20,9 @@ from sqlalchemy import text
 
 from rag_app import cli
 from rag_app.app import Application, DatabaseUrls
+from rag_app.database.migrate import upgrade
+from rag_app.database.private import PrivatePostgres
 from rag_app.db.generations import Generation
-from rag_app.db.migrate import upgrade
-from rag_app.db.private import PrivatePostgres
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.domain.scope import Scope

@@ -19,8 +19,8 @@ from typing import IO, Any
 import asyncpg
 import pytest
 
-from rag_app.db import private
-from rag_app.db.private import private_postgres
+from rag_app.database import private
+from rag_app.database.private import private_postgres
 from rag_app.domain.errors import Misconfigured, StoreFailed
 
 Users = Callable[..., subprocess.Popen[str]]
@@ -30,7 +30,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become ano
 USER = """\
 import os, sys
 from pathlib import Path
-from rag_app.db.private import private_postgres
+from rag_app.database.private import private_postgres
 if sys.argv[2:]:
     import encodings.idna  # while the interpreter, which may be below /root, can still be read
     os.setgroups([]), os.setgid(int(sys.argv[2])), os.setuid(int(sys.argv[2]))

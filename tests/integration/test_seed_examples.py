@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from rag_app.app import Application
-from rag_app.db.migrate import upgrade
+from rag_app.database.migrate import upgrade
 from rag_app.demo import load_samples
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.contract.test_owner_qa import commands, sent

@@ -21,7 +21,7 @@ import pytest
 from rag_app import commands
 from rag_app.api.surfaces.rag_retrieval import RetrievalFilters, _meta
 from rag_app.app import Application
-from rag_app.db.private import PrivatePostgres
+from rag_app.database.private import PrivatePostgres
 from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from rag_app.db.session import Database
+from rag_app.database.session import Database
 from rag_app.resources import resource_folder
 from rag_app.telemetry import Form, formatter
 from tests.integration.lexybrain import models_file

@@ -13,10 +13,10 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
+from rag_app.database.session import Database
 from rag_app.db.keys import Keys
 from rag_app.db.people import People
 from rag_app.db.quotas import Accounts
-from rag_app.db.session import Database
 from rag_app.db.sources import SourceLedger
 from rag_app.db.threads import Threads
 from rag_app.db.training import Training

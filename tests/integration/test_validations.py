@@ -14,11 +14,11 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from rag_app.app import Application
+from rag_app.database.session import Database
+from rag_app.database.tables import JudgmentRow, ValidationRow
 from rag_app.db.generations import Generations
 from rag_app.db.limits import Window
-from rag_app.db.models import JudgmentRow, ValidationRow
 from rag_app.db.people import People
-from rag_app.db.session import Database
 from rag_app.db.sources import SourceLedger
 from rag_app.db.validations import Validations
 from rag_app.domain.errors import Forbidden

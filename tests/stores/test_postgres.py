@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from llama_index.core.schema import TextNode
 
-from rag_app.db.migrate import downgrade, upgrade
+from rag_app.database.migrate import downgrade, upgrade
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.filters import Condition, Operator

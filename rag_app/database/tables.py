@@ -1,7 +1,7 @@
 """The tables. Migrations make them; a test holds the two together.
 
 Row-level security, the functions it reads and the grants are in `migrations/versions`, and explained in
-`rag_app.db.session`: models cannot say them.
+`rag_app.database.session`: models cannot say them.
 """
 
 from datetime import date, datetime

@@ -19,8 +19,8 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, NullPool, text
 from sqlalchemy.exc import ProgrammingError
 
-from rag_app.db.models import Base
-from rag_app.db.session import asyncpg_url, create_engine
+from rag_app.database.session import asyncpg_url, create_engine
+from rag_app.database.tables import Base
 from rag_app.domain.errors import Misconfigured
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from sqlalchemy.exc import ArgumentError, DisconnectionError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
-from rag_app.db.models import REVISION
+from rag_app.database.tables import REVISION
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from rag_app.domain.scope import Scope
 
