@@ -19,7 +19,7 @@ from bench.corpus import SHARES, Corpus
 from bench.figures import Bound, Report, Table, Timing, median, rounds
 from bench.ours import Ours
 from bench.progress import track
-from rag_app.api.auth import issue_token
+from rag_app.access.tokens import issue_token
 
 SECRET = "of no use outside of one run of the bench"  # noqa: S105
 TENANT = "1 %"

@@ -19,7 +19,7 @@ import httpx
 from bench.figures import Timing, number
 from bench.progress import say
 from bench.serving import SECRET
-from rag_app.api.auth import issue_token
+from rag_app.access.tokens import issue_token
 from rag_app.app import DatabaseUrls, open_application
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres, private_postgres

@@ -18,7 +18,7 @@ from time import perf_counter
 
 from bench.figures import median
 from bench.serving import SECRET, Connection, Service, _Serving
-from rag_app.api.auth import issue_token
+from rag_app.access.tokens import issue_token
 from rag_app.app import DatabaseUrls, open_application
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import private_postgres

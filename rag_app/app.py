@@ -14,6 +14,9 @@ from uuid import UUID
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import SecretStr
 
+from rag_app.access.keys import Keys
+from rag_app.access.limits import Leases, RateLimiter
+from rag_app.access.people import People
 from rag_app.answering.capabilities import capability_named
 from rag_app.answering.roles import check as check_prompt
 from rag_app.answering.roles import load_configs
@@ -25,9 +28,6 @@ from rag_app.database.private import private_postgres
 from rag_app.database.session import Database, asyncpg_url
 from rag_app.db.feedback import FeedbackLedger
 from rag_app.db.generations import Generation, Generations
-from rag_app.db.keys import Keys
-from rag_app.db.limits import Leases, RateLimiter
-from rag_app.db.people import People
 from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts, Plans
 from rag_app.db.reviews import Reviews
@@ -52,7 +52,7 @@ from rag_app.telemetry import Telemetry, Wanted, configure_logging
 if TYPE_CHECKING:
     from litestar import Litestar
 
-    from rag_app.api.auth import PublicKeys
+    from rag_app.access.tokens import PublicKeys
     from rag_app.api.entrance import Entrance
     from rag_app.stores.postgres import PostgresBackend
     from rag_app.stores.qdrant import QdrantBackend
@@ -461,7 +461,7 @@ def create_app() -> "Litestar":
 
 def entrance(settings: Settings) -> "Entrance":
     """Whom the HTTP API lets in. Raises Misconfigured for a secret, keys or origins that cannot be used."""
-    from rag_app.api.auth import Tokens
+    from rag_app.access.tokens import Tokens
     from rag_app.api.entrance import Entrance, origins
 
     chosen = settings.api
@@ -476,7 +476,7 @@ def entrance(settings: Settings) -> "Entrance":
 
 def public_keys(settings: Settings) -> "PublicKeys | None":
     """Of the identity provider that issues the tokens; None where they are signed with a secret."""
-    from rag_app.api.auth import PublicKeys
+    from rag_app.access.tokens import PublicKeys
 
     if settings.api.jwt_jwks_url is not None:
         return PublicKeys.at(settings.api.jwt_jwks_url)

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from llama_index.core.llms import ChatMessage
 
+from rag_app.access.keys import ApiKey
+from rag_app.access.people import User
 from rag_app.answering.capabilities import capability_for
 from rag_app.answering.roles import as_toml, check, load_config, load_configs, shares
 from rag_app.app import Application, DatabaseUrls, database_urls, open_application, public_keys
@@ -20,8 +22,6 @@ from rag_app.asking import question_of, scope_of, target_of
 from rag_app.database.migrate import current, upgrade
 from rag_app.database.session import Database
 from rag_app.db.generations import Generation
-from rag_app.db.keys import ApiKey
-from rag_app.db.people import User
 from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts, Plan, Plans
 from rag_app.domain.answer import Answer, Hit, Mode
@@ -534,7 +534,7 @@ def _prompt_text(config: PromptConfig, configs: list[PromptConfig]) -> str:
 
 
 def token(user: str, hours: float, client: str | None) -> str:
-    from rag_app.api.auth import EXTENSION
+    from rag_app.access.tokens import EXTENSION
 
     if client not in {None, EXTENSION}:
         raise InvalidInput("--client", client, f"accepted: {EXTENSION}")
@@ -548,7 +548,7 @@ def token(user: str, hours: float, client: str | None) -> str:
 
 def issue(settings: Settings, user: UUID, hours: float, client: str | None = None) -> str:
     """A token that this deployment accepts."""
-    from rag_app.api.auth import issue_token
+    from rag_app.access.tokens import issue_token
 
     return issue_token(
         str(user),

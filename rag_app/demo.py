@@ -17,11 +17,11 @@ from threading import Thread
 from typing import Any
 from uuid import UUID
 
+from rag_app.access.people import Organization
 from rag_app.answering.capabilities import capability_for
 from rag_app.app import Application, database_urls, open_application
 from rag_app.asking import question_of, scope_of, target_of
 from rag_app.commands import issue
-from rag_app.db.people import Organization
 from rag_app.domain.answer import Answer
 from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION

@@ -14,12 +14,12 @@ from uuid import UUID
 
 from llama_index.core.schema import TextNode
 
+from rag_app.access.people import User
+from rag_app.access.personal import Personal
 from rag_app.answering.detection import DESCRIPTIONS
 from rag_app.app import Application
 from rag_app.commands import run
 from rag_app.db.generations import Generation, GenerationState
-from rag_app.db.people import User
-from rag_app.db.personal import Personal
 from rag_app.db.training import Collected, Consenting
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.scope import Scope

@@ -13,7 +13,7 @@ from textwrap import shorten
 from typing import Any
 from uuid import UUID
 
-from rag_app.db.keys import ApiKey
+from rag_app.access.keys import ApiKey
 from rag_app.domain.answer import Answer, Hit
 from rag_app.domain.errors import UnreadableDocument
 from rag_app.domain.source import Source

@@ -15,10 +15,10 @@ from uuid import uuid4
 
 import pytest
 
+from rag_app.access.people import Organization, People
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres, private_postgres
 from rag_app.database.session import Database, asyncpg_url
-from rag_app.db.people import Organization, People
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 DEFAULT_STORE = os.environ.get("RAG_VECTOR_STORE") or "postgres"

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from litestar.connection import ASGIConnection
 
-from rag_app.api.auth import EXTENSION, Tokens, bearer_token
+from rag_app.access.tokens import EXTENSION, Tokens, bearer_token
 from rag_app.api.collaborators import Keys, People
 from rag_app.api.surface import Credential
 from rag_app.domain.errors import Misconfigured, NotFound, Unauthenticated

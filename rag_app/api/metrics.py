@@ -9,7 +9,7 @@ from typing import Any
 from litestar import Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 
-from rag_app.api.auth import bearer_token
+from rag_app.access.tokens import bearer_token
 from rag_app.domain.errors import Forbidden, Unauthenticated
 
 PATH = "/metrics"

@@ -1,1 +1,1 @@
-"""PostgreSQL: who there is, what stands in which index, and how often somebody asked."""
+"""PostgreSQL: services that are still without a room of their own."""

@@ -9,9 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.types import Text
 
+from rag_app.access.audit import Act, administering
 from rag_app.database.session import Database
 from rag_app.database.tables import PromptConfigRow
-from rag_app.db.administration import Act, administering
 from rag_app.domain.conversation import PromptConfig
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Principal

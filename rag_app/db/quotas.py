@@ -40,9 +40,9 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
+from rag_app.access.people import called
 from rag_app.database.session import Database, set_tenant
 from rag_app.database.tables import ApiKeyRow, FailureRow, PlanRow, UsageEventRow, UserRow
-from rag_app.db.people import called
 from rag_app.domain.conversation import Account, Outcome
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
@@ -374,7 +374,7 @@ _ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
     UserRow.plan_code,
     PlanRow.rag_messages_per_month,
     PlanRow.rag_enabled,
-    and_(UserRow.role == "admin", ~exists().where(ApiKeyRow.user_id == UserRow.id)),  # as rag_app.db.administration
+    and_(UserRow.role == "admin", ~exists().where(ApiKeyRow.user_id == UserRow.id)),  # as rag_app.access.audit
     UserRow.training_opt_in_at.is_not(None),
 ).join(PlanRow, PlanRow.plan_code == UserRow.plan_code)
 

@@ -6,10 +6,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, func, select, true, tuple_
 from sqlalchemy.orm import aliased
 
+from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.database.tables import FeedbackRow, MessageRow
-from rag_app.db.administration import EVERYBODY, Act, administering
 from rag_app.domain.conversation import Rating, Role
 from rag_app.domain.scope import Principal
 from rag_app.domain.statistics import FeedbackFilter, Review, ReviewPage, midnight

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Date, DateTime, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
+from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database.session import Database
-from rag_app.db.administration import EVERYBODY, Act, administering
 from rag_app.domain.conversation import Rating
 from rag_app.domain.scope import Principal
 from rag_app.domain.statistics import (

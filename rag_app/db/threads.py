@@ -32,10 +32,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.database.tables import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
-from rag_app.db.administration import EVERYBODY, Act, may_administer, write_down
 from rag_app.db.quotas import consents
 from rag_app.db.sources import SourceLedger
 from rag_app.domain.conversation import Feedback, Flags, Message, Outcome, Page, Rating, RetrievedSource, Role, Thread

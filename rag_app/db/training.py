@@ -16,6 +16,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
 
+from rag_app.access.audit import Act, write_down
 from rag_app.database.session import Database
 from rag_app.database.tables import (
     ApiKeyRow,
@@ -27,7 +28,6 @@ from rag_app.database.tables import (
     TrainingResponseRow,
     UserRow,
 )
-from rag_app.db.administration import Act, write_down
 from rag_app.db.quotas import Accounts, consents
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope

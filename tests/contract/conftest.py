@@ -19,7 +19,7 @@ from granian.constants import Interfaces
 from granian.server.embed import Server
 from litestar import Litestar
 
-from rag_app.api.auth import Tokens, issue_token
+from rag_app.access.tokens import Tokens, issue_token
 from rag_app.api.collaborators import Collaborators, Collection, Listing
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api

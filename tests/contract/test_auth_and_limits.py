@@ -12,7 +12,7 @@ import httpx
 import jwt
 import pytest
 
-from rag_app.api.auth import issue_token
+from rag_app.access.tokens import issue_token
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage
 from tests.contract.test_errors import ASK, PATHS, problem
 

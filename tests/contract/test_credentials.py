@@ -10,7 +10,7 @@ import pytest
 from litestar import Request, get, post
 from litestar.openapi.spec import Tag
 
-from rag_app.api.auth import Tokens, issue_token
+from rag_app.access.tokens import Tokens, issue_token
 from rag_app.api.docs import security
 from rag_app.api.entrance import Entrance, origin_of, origins
 from rag_app.api.server import api

@@ -23,7 +23,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import JSONBody
 from litestar.response import ServerSentEvent, Stream
 
-from rag_app.api.auth import Tokens, issue_token
+from rag_app.access.tokens import Tokens, issue_token
 from rag_app.api.collaborators import Injected, Pipeline
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from rag_app.api import auth
-from rag_app.api.auth import PublicKeys, Tokens, issue_token
+from rag_app.access import tokens as auth
+from rag_app.access.tokens import PublicKeys, Tokens, issue_token
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.domain.errors import Misconfigured

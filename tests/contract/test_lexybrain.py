@@ -12,7 +12,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from rag_app.api.auth import Tokens, issue_token
+from rag_app.access.tokens import Tokens, issue_token
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.domain.answer import Hit, Usage

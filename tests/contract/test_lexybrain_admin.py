@@ -12,8 +12,8 @@ import httpx
 import pytest
 from litestar.routes import HTTPRoute
 
+from rag_app.access.tokens import Tokens, issue_token
 from rag_app.answering import roles
-from rag_app.api.auth import Tokens, issue_token
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.api.surface import Credential, surface_of

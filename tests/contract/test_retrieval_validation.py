@@ -11,7 +11,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from rag_app.api.auth import issue_token
+from rag_app.access.tokens import issue_token
 from rag_app.api.collaborators import Collection, Listing
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, StoreFailed

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from litestar import Litestar
 
+from rag_app.access.tokens import Tokens, issue_token
 from rag_app.api import streaming
-from rag_app.api.auth import Tokens, issue_token
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.domain.answer import Citation, Delta, Event, Found, Question, Refusal

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from rag_app.api.auth import issue_token
+from rag_app.access.tokens import issue_token
 from rag_app.api.surfaces import SURFACES
 from rag_app.app import Application, DatabaseUrls, create_app, open_application
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope

@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
+from rag_app.access.people import Organization
 from rag_app.database import migrate
 from rag_app.database.session import Database
 from rag_app.database.tables import FeedbackRow, JudgmentRow, MessageRow, SourceRow
 from rag_app.db.feedback import FeedbackLedger
 from rag_app.db.generations import Generations
-from rag_app.db.people import Organization
 from rag_app.db.sources import SourceLedger
 from rag_app.db.threads import Threads
 from rag_app.db.validations import Validations

@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, select
 
+from rag_app.access.limits import Leases, RateLimiter, Window
 from rag_app.database.session import Database
 from rag_app.database.tables import LeaseRow
-from rag_app.db.limits import Leases, RateLimiter, Window
 from rag_app.domain.errors import StoreFailed
 
 

@@ -2,8 +2,8 @@ from uuid import uuid4
 
 import pytest
 
+from rag_app.access.people import Organization, People, User
 from rag_app.database.session import Database
-from rag_app.db.people import Organization, People, User
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from tests.conftest import NewOrganization

@@ -6,10 +6,10 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from rag_app.access.limits import RateLimiter
+from rag_app.access.people import People
+from rag_app.access.personal import Personal
 from rag_app.database.session import Database
-from rag_app.db.limits import RateLimiter
-from rag_app.db.people import People
-from rag_app.db.personal import Personal
 from rag_app.db.quotas import Accounts
 from rag_app.db.sources import SourceLedger
 from rag_app.db.threads import Threads

@@ -16,6 +16,8 @@ from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rag_app.access.keys import Keys
+from rag_app.access.people import People
 from rag_app.database.session import Database
 from rag_app.database.tables import (
     DailyCostRow,
@@ -27,8 +29,6 @@ from rag_app.database.tables import (
     UserRow,
 )
 from rag_app.db import quotas
-from rag_app.db.keys import Keys
-from rag_app.db.people import People
 from rag_app.db.quotas import Accounts, MonthlyUse, Plan, Plans
 from rag_app.domain.answer import Usage
 from rag_app.domain.conversation import Account, Flags, Outcome

@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from rag_app.access.people import People
 from rag_app.database.session import Database
 from rag_app.db.generations import Generations
-from rag_app.db.people import People
 from rag_app.db.sources import Build, BuildState, SourceLedger
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope

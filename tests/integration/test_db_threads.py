@@ -13,14 +13,14 @@ import pytest
 from sqlalchemy import event, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
+from rag_app.access.audit import Act, administering
+from rag_app.access.keys import Keys
+from rag_app.access.people import Organization
 from rag_app.database import migrate, pages
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.database.tables import AuditRow, MessageRow, SourceRow, ThreadRow, UserRow
 from rag_app.db import threads
-from rag_app.db.administration import Act, administering
-from rag_app.db.keys import Keys
-from rag_app.db.people import Organization
 from rag_app.db.sources import SourceLedger
 from rag_app.db.threads import Threads, title_of
 from rag_app.domain.answer import Usage

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, select, update
 
+from rag_app.access.people import People
 from rag_app.database.session import Database
 from rag_app.database.tables import (
     Base,
@@ -25,7 +26,6 @@ from rag_app.database.tables import (
     UsageEventRow,
 )
 from rag_app.db import threads
-from rag_app.db.people import People
 from rag_app.db.quotas import Accounts
 from rag_app.db.turns import Turns
 from rag_app.domain.answer import Usage

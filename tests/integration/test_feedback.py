@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from rag_app import cli
+from rag_app.access.keys import Keys
+from rag_app.access.people import People
 from rag_app.app import Application
 from rag_app.database.session import Database
-from rag_app.db.keys import Keys
-from rag_app.db.people import People
 from rag_app.domain.conversation import Rating
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import source_id

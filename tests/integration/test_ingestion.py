@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from rag_app.access.people import People
 from rag_app.app import Application, DatabaseUrls, open_application
-from rag_app.db.people import People
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
 from rag_app.ingestion.metadata import Target

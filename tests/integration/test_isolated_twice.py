@@ -19,11 +19,11 @@ import pytest
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 from sqlalchemy import text
 
+from rag_app.access.people import People
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.db import sources
 from rag_app.db.generations import Generations
-from rag_app.db.people import People
 from rag_app.db.sources import SourceLedger
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed

@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 from qdrant_client import models
 from sqlalchemy import delete
 
+from rag_app.access.people import People
 from rag_app.app import Application
 from rag_app.database.session import Database
 from rag_app.database.tables import MembershipRow
-from rag_app.db.people import People
 from rag_app.db.sources import SourceLedger
 from rag_app.domain.filters import Filters
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope

@@ -18,10 +18,10 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
+from rag_app.access.limits import Leases
 from rag_app.app import Application
 from rag_app.database.session import Database
 from rag_app.database.tables import LeaseRow
-from rag_app.db.limits import Leases
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_cli import serving
 
@@ -178,7 +178,7 @@ def test_clients_that_go_away_leave_nothing_behind(served: Served) -> None:
 
 TAKER = """
 import asyncio, os, sys
-from rag_app.db.limits import Leases
+from rag_app.access.limits import Leases
 from rag_app.database.session import Database
 
 async def main(url, key, takers, file, life, hold):

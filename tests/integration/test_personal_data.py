@@ -25,11 +25,11 @@ import pytest
 from qdrant_client import QdrantClient
 
 from rag_app import cli
+from rag_app.access.personal import Personal
 from rag_app.app import Application
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
-from rag_app.db.personal import Personal
 from rag_app.db.sources import SourceLedger
 from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope

@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import make_url
 
+from rag_app.access.keys import Keys
+from rag_app.access.limits import Leases, RateLimiter
+from rag_app.access.people import People
 from rag_app.app import DatabaseUrls, open_application
 from rag_app.database.session import Database
-from rag_app.db.keys import Keys
-from rag_app.db.limits import Leases, RateLimiter
-from rag_app.db.people import People
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.settings import Settings

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rag_app import commands
-from rag_app.api.auth import Claims, Tokens
+from rag_app.access.tokens import Claims, Tokens
 from rag_app.app import DatabaseUrls, create_app
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.serving import _prepare

@@ -13,9 +13,9 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
+from rag_app.access.keys import Keys
+from rag_app.access.people import People
 from rag_app.database.session import Database
-from rag_app.db.keys import Keys
-from rag_app.db.people import People
 from rag_app.db.quotas import Accounts
 from rag_app.db.sources import SourceLedger
 from rag_app.db.threads import Threads

@@ -13,12 +13,12 @@ import pytrec_eval
 from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 
+from rag_app.access.limits import Window
+from rag_app.access.people import People
 from rag_app.app import Application
 from rag_app.database.session import Database
 from rag_app.database.tables import JudgmentRow, ValidationRow
 from rag_app.db.generations import Generations
-from rag_app.db.limits import Window
-from rag_app.db.people import People
 from rag_app.db.sources import SourceLedger
 from rag_app.db.validations import Validations
 from rag_app.domain.errors import Forbidden
@@ -131,7 +131,7 @@ def school(
         "RAG_HOME": str(folder),
     }
     with configured(variables) as patch:
-        patch.setattr("rag_app.db.limits.RateLimiter.hit", allowed)  # more requests than a minute allows
+        patch.setattr("rag_app.access.limits.RateLimiter.hit", allowed)  # more requests than a minute allows
         org, [key, other_key, notes_key], chunks = prepare(load)
         with served() as client:
             yield School(client, org, key, other_key, notes_key, folder, chunks)

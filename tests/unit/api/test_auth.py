@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_app.api import auth
-from rag_app.api.auth import LEEWAY, Claims, PublicKeys, Tokens, bearer_token, issue_token
+from rag_app.access import tokens as auth
+from rag_app.access.tokens import LEEWAY, Claims, PublicKeys, Tokens, bearer_token, issue_token
 from rag_app.domain.errors import Misconfigured, Unauthenticated
 
 SECRET = "k" * 32
