@@ -47,7 +47,7 @@ from rag_app.retrieval.embedding import build_embedder, embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
-from rag_app.telemetry import Telemetry, Wanted, configure_logging
+from rag_app.telemetry.setup import Telemetry, Wanted, configure_logging
 
 if TYPE_CHECKING:
     from litestar import Litestar

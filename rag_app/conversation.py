@@ -51,9 +51,9 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.scope import Principal, Scope
 from rag_app.domain.training import Lesson
-from rag_app.observing import Stage, identify, named
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
+from rag_app.telemetry.observing import Stage, identify, named
 
 log = logging.getLogger(__name__)
 

@@ -15,14 +15,12 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import QueryBundle
 
-from rag_app import observing
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Event, Hit, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
-from rag_app.observing import Stage
 from rag_app.retrieval.embedding import asking
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
@@ -41,6 +39,8 @@ from rag_app.retrieval.postprocessors import (
 )
 from rag_app.retrieval.retriever import ChunkRetriever, Unreachable
 from rag_app.retrieval.store import ScopedStore
+from rag_app.telemetry import observing
+from rag_app.telemetry.observing import Stage
 
 log = logging.getLogger(__name__)
 

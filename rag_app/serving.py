@@ -17,7 +17,7 @@ from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.resources import resource_folder
 from rag_app.retrieval.index import load_indexes
 from rag_app.settings import Settings
-from rag_app.telemetry import counted_together, granian_logging
+from rag_app.telemetry.setup import counted_together, granian_logging
 
 if TYPE_CHECKING:
     from litestar import Litestar

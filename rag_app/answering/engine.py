@@ -46,11 +46,11 @@ from rag_app.domain.answer import (
     Usage,
 )
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelMalformed, RagError, StoreFailed
-from rag_app.observing import Stage
 from rag_app.retrieval.confidence import average_relevance, judge
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import DeduplicateBySource, SimilarityCutoff
+from rag_app.telemetry.observing import Stage
 
 _LONG_CHECK = 0.02
 """Seconds. After one that takes longer, the next check of a stream waits nine times as long."""

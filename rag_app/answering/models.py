@@ -31,7 +31,7 @@ from rag_app.answering.salvage import LONGEST, salvaged
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
 from rag_app.domain.text import storable
-from rag_app.observing import Asked, named
+from rag_app.telemetry.observing import Asked, named
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from litestar.datastructures import Headers
 from litestar.enums import ScopeType
 from litestar.types import HTTPReceiveMessage, HTTPScope, Message, Receive, Scope, Send
 
-from rag_app import observing
+from rag_app.telemetry import observing
 
 REQUEST_ID_HEADER = "X-Request-ID"
 

@@ -14,7 +14,7 @@ from rag_app.api.entrance import Entrance
 from rag_app.api.exchange import exchange
 from rag_app.api.surface import Surface
 from rag_app.domain.errors import RateLimited, StoreFailed, TooManyAtOnce
-from rag_app.observing import Stage, identify
+from rag_app.telemetry.observing import Stage, identify
 
 logger = logging.getLogger("rag_app.api")
 

@@ -15,7 +15,6 @@ from litestar.openapi.spec import Example
 from litestar.params import ParameterKwarg
 from msgspec import Meta, MsgspecError, Struct, json
 
-from rag_app import observing
 from rag_app.api.exchange import exchange
 from rag_app.domain.errors import (
     CostCapReached,
@@ -34,6 +33,7 @@ from rag_app.domain.errors import (
     Unauthenticated,
     UnknownField,
 )
+from rag_app.telemetry import observing
 
 logger = logging.getLogger("rag_app.api")
 

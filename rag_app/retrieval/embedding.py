@@ -17,10 +17,10 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from tokenizers import Tokenizer
 
-from rag_app import observing
 from rag_app.domain.errors import EmbeddingFailed, Misconfigured
-from rag_app.observing import Stage
 from rag_app.retrieval.text import TOKENIZER_FILE
+from rag_app.telemetry import observing
+from rag_app.telemetry.observing import Stage
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2-int8"
 DEFAULT_DIMENSION = 384

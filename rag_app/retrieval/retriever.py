@@ -11,10 +11,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.filters import Condition, Filters, Operator
-from rag_app.observing import Stage
 from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.filters import checked_text
 from rag_app.retrieval.store import ScopedStore
+from rag_app.telemetry.observing import Stage
 
 
 class ChunkRetriever(BaseRetriever):

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rag_app.database.session import Database
 from rag_app.resources import resource_folder
-from rag_app.telemetry import Form, formatter
+from rag_app.telemetry.setup import Form, formatter
 from tests.integration.lexybrain import models_file
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_api_end_to_end import variables

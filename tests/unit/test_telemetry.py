@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from rag_app import observing, telemetry
 from rag_app.api.exchange import RequestIds
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import InvalidInput, Misconfigured, ModelFailed, StoreFailed
-from rag_app.telemetry import Wanted, formatter, without_messages
+from rag_app.telemetry import observing
+from rag_app.telemetry import setup as telemetry
+from rag_app.telemetry.setup import Wanted, formatter, without_messages
 
 SECRET = "who is the father of my child"
 FORMS = pytest.mark.parametrize("form", ["text", "json"])

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from opentelemetry import trace
 from pythonjsonlogger.msgspec import MsgspecFormatter
 
-from rag_app import observing
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured
+from rag_app.telemetry import observing
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -208,7 +208,7 @@ def granian_logging(form: Form, level: str) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"()": "rag_app.telemetry.formatter", "form": form, "level": level}},
+        "formatters": {"line": {"()": "rag_app.telemetry.setup.formatter", "form": form, "level": level}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
         "loggers": {"_granian": {"handlers": ["stderr"], "propagate": False}},
     }

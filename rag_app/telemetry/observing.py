@@ -1,6 +1,6 @@
 """What a request goes through, told to whoever watches: spans, numbers, and who a log line is about.
 
-Code says what it does, here; rag_app.telemetry decides, once a process, who hears of it. By itself nobody does: of
+Code says what it does, here; rag_app.telemetry.setup decides, once a process, who hears of it. By itself nobody does: of
 OpenTelemetry only the API is imported, whose spans are nothing until somebody installs an SDK, and `meter` counts
 nothing. No text of a question, a source, a prompt or an answer is ever handed to this module.
 """
@@ -59,7 +59,7 @@ class Nobody:
 
 
 meter: Meter = Nobody()
-"""Of this process. Read it as `observing.meter`; `rag_app.telemetry` puts another one here."""
+"""Of this process. Read it as `observing.meter`; `rag_app.telemetry.setup` puts another one here."""
 
 
 @dataclass(slots=True)
