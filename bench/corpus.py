@@ -20,11 +20,11 @@ import numpy.typing as npt
 from llama_index.core.schema import TextNode
 
 from bench.progress import track
+from rag_app.documents.chunking import Chunker
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers import documents_below, read
 from rag_app.domain.errors import UnreadableDocument
 from rag_app.domain.source import Source
-from rag_app.ingestion.chunking import Chunker
-from rag_app.ingestion.documents import Document, Passage
-from rag_app.ingestion.readers import documents_below, read
 from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking

@@ -17,11 +17,11 @@ from bench.figures import Bound, Report, Table, median, rounds
 from bench.ours import INDEX, Ours, tables
 from bench.progress import track
 from bench.tables import connect
+from rag_app.documents.chunking import Chunker
+from rag_app.documents.documents import Document
+from rag_app.documents.metadata import Target, to_source
+from rag_app.documents.readers import read
 from rag_app.domain.source import Visibility
-from rag_app.ingestion.chunking import Chunker
-from rag_app.ingestion.documents import Document
-from rag_app.ingestion.metadata import Target, to_source
-from rag_app.ingestion.readers import read
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.store import searchable_text
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from rag_app.app import Application
+from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Visibility
-from rag_app.ingestion.metadata import Target
 from rag_app.retrieval.filters import checked_text, parse_condition
 
 

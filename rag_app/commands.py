@@ -21,20 +21,20 @@ from rag_app.app import Application, DatabaseUrls, database_urls, open_applicati
 from rag_app.asking import question_of, scope_of, target_of
 from rag_app.database.migrate import current, upgrade
 from rag_app.database.session import Database
-from rag_app.db.generations import Generation
 from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts, Plan, Plans
+from rag_app.documents.documents import Document
+from rag_app.documents.generations import Generation
+from rag_app.documents.ingest import Summary
+from rag_app.documents.metadata import Target, to_source
+from rag_app.documents.readers import documents_below
+from rag_app.documents.rebuild import Built
 from rag_app.domain.answer import Answer, Hit, Mode
 from rag_app.domain.conversation import PromptConfig
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, source_id
 from rag_app.indexing import Begin, Indexing, Outcome
-from rag_app.ingestion.documents import Document
-from rag_app.ingestion.ingest import Summary
-from rag_app.ingestion.metadata import Target, to_source
-from rag_app.ingestion.readers import documents_below
-from rag_app.ingestion.rebuild import Built
 from rag_app.printing import (
     answer_json,
     answer_text,

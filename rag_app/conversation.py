@@ -32,10 +32,10 @@ from rag_app.answering.roles import Constraints, choose, constraints_of
 from rag_app.answering.training import lesson
 from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts
-from rag_app.db.sources import SourceLedger
 from rag_app.db.threads import Threads
 from rag_app.db.training import Training
 from rag_app.db.turns import Turns
+from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Instructions, Question, Refusal, Usage
 from rag_app.domain.conversation import Begun, Message, Outcome, PromptConfig, Reply, RetrievedSource, Said
 from rag_app.domain.errors import (

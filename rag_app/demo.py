@@ -22,12 +22,12 @@ from rag_app.answering.capabilities import capability_for
 from rag_app.app import Application, database_urls, open_application
 from rag_app.asking import question_of, scope_of, target_of
 from rag_app.commands import issue
+from rag_app.documents.ingest import Summary
+from rag_app.documents.readers import documents_below
 from rag_app.domain.answer import Answer
 from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import source_id
-from rag_app.ingestion.ingest import Summary
-from rag_app.ingestion.readers import documents_below
 from rag_app.printing import answer_text, progress_bar, summary_text
 from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec

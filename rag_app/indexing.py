@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from rag_app.app import Application
-from rag_app.db.generations import Generation, GenerationState
+from rag_app.documents.generations import Generation, GenerationState
+from rag_app.documents.move import Comparison, Move
+from rag_app.documents.rebuild import Built, Rebuild
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 from rag_app.domain.scope import Scope
-from rag_app.ingestion.move import Comparison, Move
-from rag_app.ingestion.rebuild import Built, Rebuild
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.store import ScopedStore
 

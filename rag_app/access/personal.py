@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
 from rag_app.database.tables import SourceBuildRow, SourceRow, UsageEventRow, UserRow
-from rag_app.db.sources import source_of
+from rag_app.documents.ledger import source_of
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
 

@@ -14,8 +14,8 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
 from rag_app.database.tables import FeedbackRow, MessageRow, SourceRow, ThreadRow
-from rag_app.db.sources import SourceLedger
 from rag_app.db.validations import judge
+from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.conversation import KeptFeedback, Rating, Role
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal

@@ -37,7 +37,7 @@ from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.database.tables import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.db.quotas import consents
-from rag_app.db.sources import SourceLedger
+from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.conversation import Feedback, Flags, Message, Outcome, Page, Rating, RetrievedSource, Role, Thread
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope

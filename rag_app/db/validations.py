@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
 from rag_app.database.tables import JudgmentRow, SourceRow, ValidationRow
-from rag_app.db.sources import Passages
+from rag_app.documents.ledger import Passages
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import Principal
 

@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from rag_app.app import Application, DatabaseUrls, open_application
+from rag_app.documents.ingest import Summary
+from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
-from rag_app.ingestion.ingest import Summary
-from rag_app.ingestion.metadata import Target
 from rag_app.settings import Settings
 from tests.conftest import DEFAULT_STORE, NewOrganization
 

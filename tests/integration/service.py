@@ -15,9 +15,9 @@ import pytest
 from rag_app.access.tokens import issue_token
 from rag_app.api.surfaces import SURFACES
 from rag_app.app import Application, DatabaseUrls, create_app, open_application
+from rag_app.documents.metadata import Target
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Visibility, source_id
-from rag_app.ingestion.metadata import Target
 from rag_app.settings import Settings
 from tests.contract.conftest import serve
 from tests.integration.conftest import INDEX

@@ -4,7 +4,7 @@ from uuid import uuid4
 import pytest
 
 from rag_app.database.session import Database
-from rag_app.db.generations import Generation, Generations, GenerationState
+from rag_app.documents.generations import Generation, Generations, GenerationState
 from rag_app.domain.errors import InvalidInput, NotFound
 
 

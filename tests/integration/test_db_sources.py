@@ -13,8 +13,8 @@ import pytest
 
 from rag_app.access.people import People
 from rag_app.database.session import Database
-from rag_app.db.generations import Generations
-from rag_app.db.sources import Build, BuildState, SourceLedger
+from rag_app.documents.generations import Generations
+from rag_app.documents.ledger import Build, BuildState, SourceLedger
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility
@@ -290,7 +290,7 @@ async def test_an_empty_batch_is_nothing(ledger: SourceLedger, org: UUID, genera
 async def test_a_long_list_is_read_page_by_page(
     ledger: SourceLedger, organization: NewOrganization, generation: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag_app.db.sources._PAGE", 3)
+    monkeypatch.setattr("rag_app.documents.ledger._PAGE", 3)
     first, second = sorted([(await organization()).id, (await organization()).id])
     sources = [source(org, f"{number:02}") for org in (first, second) for number in range(6)]
     await write(ledger, generation, *sources)
@@ -349,7 +349,7 @@ HOLDER = """
 import asyncio, sys
 from uuid import UUID
 from rag_app.database.session import Database
-from rag_app.db.sources import SourceLedger
+from rag_app.documents.ledger import SourceLedger
 
 async def hold():
     async with SourceLedger(Database(sys.argv[1])).writing(UUID(sys.argv[2]), "book"):

@@ -21,8 +21,8 @@ from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.database.tables import AuditRow, MessageRow, SourceRow, ThreadRow, UserRow
 from rag_app.db import threads
-from rag_app.db.sources import SourceLedger
 from rag_app.db.threads import Threads, title_of
+from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Usage
 from rag_app.domain.conversation import Flags, Message, Outcome, Page, RetrievedSource, Role, Thread
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound

@@ -16,10 +16,10 @@ import pytest
 from litestar.routes import HTTPRoute
 
 from rag_app.app import Application, create_app
+from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
-from rag_app.ingestion.metadata import Target
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
 INDEXES = ("org_knowledge", "book", "salon_calls", "marketplace")

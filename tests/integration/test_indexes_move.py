@@ -22,15 +22,15 @@ from rag_app import cli
 from rag_app.app import Application, DatabaseUrls
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
-from rag_app.db.generations import Generation
+from rag_app.documents.generations import Generation
+from rag_app.documents.ingest import Ingestor
+from rag_app.documents.metadata import Target
+from rag_app.documents.move import Comparison, Move
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
 from rag_app.indexing import Indexing, Moved
-from rag_app.ingestion.ingest import Ingestor
-from rag_app.ingestion.metadata import Target
-from rag_app.ingestion.move import Comparison, Move
 from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import IndexSpec, load_indexes

@@ -16,9 +16,9 @@ import pytest
 
 from rag_app.access.people import People
 from rag_app.app import Application, DatabaseUrls, open_application
+from rag_app.documents.metadata import Target
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
-from rag_app.ingestion.metadata import Target
 from rag_app.settings import Settings
 from tests.conftest import NewOrganization
 from tests.integration.conftest import INDEX, Ingest, Search

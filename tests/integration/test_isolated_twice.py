@@ -22,9 +22,9 @@ from sqlalchemy import text
 from rag_app.access.people import People
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
-from rag_app.db import sources
-from rag_app.db.generations import Generations
-from rag_app.db.sources import SourceLedger
+from rag_app.documents import ledger as sources
+from rag_app.documents.generations import Generations
+from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.scope import Scope

@@ -28,10 +28,10 @@ from rag_app.access.people import People
 from rag_app.app import Application
 from rag_app.database.session import Database
 from rag_app.database.tables import MembershipRow
-from rag_app.db.sources import SourceLedger
+from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.metadata import Target
 from rag_app.domain.filters import Filters
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
-from rag_app.ingestion.metadata import Target
 from rag_app.stores import postgres, qdrant
 from rag_app.stores.postgres_query import Query
 from tests.conftest import NewOrganization

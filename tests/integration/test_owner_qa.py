@@ -12,8 +12,8 @@ import pytest
 
 from rag_app.app import Application
 from rag_app.demo import load_samples
+from rag_app.documents.metadata import Target
 from rag_app.domain.source import Visibility, source_id
-from rag_app.ingestion.metadata import Target
 from rag_app.retrieval.text import tokens
 from tests.contract.test_errors import problem
 from tests.contract.test_owner_qa import ASK, NOTHING, SEARCH, SEARCH_EXAMPLE, UNCITED, commands, events, sent

@@ -30,12 +30,12 @@ from rag_app.app import Application
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
-from rag_app.db.sources import SourceLedger
+from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.metadata import Target, versioned
 from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility, source_id
 from rag_app.indexing import Indexing
-from rag_app.ingestion.metadata import Target, versioned
 from rag_app.personal import erase_user, export_user
 from rag_app.stores.postgres import PostgresStore, plain_dsn
 from rag_app.stores.qdrant import QdrantStore

@@ -17,9 +17,9 @@ from rag_app.access.keys import Keys
 from rag_app.access.people import People
 from rag_app.database.session import Database
 from rag_app.db.quotas import Accounts
-from rag_app.db.sources import SourceLedger
 from rag_app.db.threads import Threads
 from rag_app.db.training import Training
+from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.training import Lesson
 from rag_app.personal import export_training

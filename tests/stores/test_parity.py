@@ -13,14 +13,14 @@ import pytest
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
+from rag_app.documents.chunking import Chunker
+from rag_app.documents.documents import Document
+from rag_app.documents.language import detect_language
+from rag_app.documents.readers import documents_below, read
 from rag_app.domain.answer import Mode
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
-from rag_app.ingestion.chunking import Chunker
-from rag_app.ingestion.documents import Document
-from rag_app.ingestion.language import detect_language
-from rag_app.ingestion.readers import documents_below, read
 from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.filters import check_filters, to_llama

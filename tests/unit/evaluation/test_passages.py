@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 from llama_index.core.schema import NodeWithScore
 
+from rag_app.documents.chunking import Chunker
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers import documents_below, read
 from rag_app.domain.answer import Hit
 from rag_app.domain.source import Source
 from rag_app.evaluation.passages import locate, overlap
 from rag_app.evaluation.validation import judged, measure
-from rag_app.ingestion.chunking import Chunker
-from rag_app.ingestion.documents import Document, Passage
-from rag_app.ingestion.readers import documents_below, read
 from rag_app.resources import resource_folder
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import Chunking

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from pypdf import PageObject, PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
+from rag_app.documents.documents import Document
+from rag_app.documents.readers import READERS, SUFFIXES, documents_below, read, read_stream
+from rag_app.documents.readers import text as text_module
 from rag_app.domain.errors import UnreadableDocument
-from rag_app.ingestion.documents import Document
-from rag_app.ingestion.readers import READERS, SUFFIXES, documents_below, read, read_stream
-from rag_app.ingestion.readers import text as text_module
 
 SHARED = Path(os.environ.get("RAG_SHARED") or Path(__file__).parents[3].parent / "shared")
 MATRIX = SHARED / "eval" / "docs_matrix"
@@ -270,7 +270,7 @@ def test_a_broken_page_does_not_cost_the_others(monkeypatch: pytest.MonkeyPatch)
     def broken(page: PageObject) -> str:
         return text if "One" in (text := page.extract_text()) else {}["no such font"]
 
-    monkeypatch.setattr("rag_app.ingestion.readers.pdf.page_text", broken)
+    monkeypatch.setattr("rag_app.documents.readers.pdf.page_text", broken)
     problem, found = stream(pdf("One", "Two"), "a.pdf")
     assert isinstance(found, Document)
     assert isinstance(problem, UnreadableDocument)
@@ -398,7 +398,7 @@ def test_office_refusals(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "corrupt" in refusal(package[: len(package) // 2], name)
     other = "a.xlsx" if name != "a.xlsx" else "a.docx"
     assert "corrupt" in refusal(saved(whole[other]()), name)
-    monkeypatch.setattr("rag_app.ingestion.readers.office.LIMIT", 100)
+    monkeypatch.setattr("rag_app.documents.readers.office.LIMIT", 100)
     assert "larger than" in refusal(package, name)
 
 
@@ -565,7 +565,7 @@ def test_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "truncated" in refusal(packed[:-9], "a.md.gz")
     assert "corrupt" in refusal(b"no gzip", "a.md.gz")
     assert "unsupported type: no suffix" in refusal(packed, "a.gz")
-    monkeypatch.setattr("rag_app.ingestion.readers.LIMIT", 10)
+    monkeypatch.setattr("rag_app.documents.readers.LIMIT", 10)
     assert "larger than" in refusal(packed, "a.md.gz")
     assert {".md", ".md.gz", ".ndjson.gz"} <= set(SUFFIXES)
 

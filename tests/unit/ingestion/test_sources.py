@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rag_app.documents.chunking import Chunker
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.metadata import Target, to_source
 from rag_app.domain.errors import InvalidInput, UnknownField
 from rag_app.domain.source import Source, source_id
-from rag_app.ingestion.chunking import Chunker
-from rag_app.ingestion.documents import Document, Passage
-from rag_app.ingestion.metadata import Target, to_source
 from rag_app.retrieval.index import Chunking, IndexSpec
 from rag_app.retrieval.store import searchable_text
 from rag_app.retrieval.text import tokens

@@ -19,11 +19,11 @@ from io import BytesIO
 from pathlib import PurePath
 from typing import BinaryIO, Final, cast
 
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers.markup import html_document
+from rag_app.documents.readers.shaping import known
+from rag_app.documents.readers.text import attempt, clean, decode
 from rag_app.domain.errors import UnreadableDocument
-from rag_app.ingestion.documents import Document, Passage
-from rag_app.ingestion.readers.markup import html_document
-from rag_app.ingestion.readers.shaping import known
-from rag_app.ingestion.readers.text import attempt, clean, decode
 
 ReadStream = Callable[[BinaryIO, str, str], Iterator[Document | UnreadableDocument]]
 

@@ -24,10 +24,10 @@ from docx.text.paragraph import Paragraph
 from lxml import etree  # type: ignore[import-untyped]
 from pptx.enum.shapes import PP_PLACEHOLDER
 
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers.shaping import Sections, grouped, iso_date, known, language, sensible, table_lines
+from rag_app.documents.readers.text import LIMIT, attempt
 from rag_app.domain.errors import UnreadableDocument
-from rag_app.ingestion.documents import Document, Passage
-from rag_app.ingestion.readers.shaping import Sections, grouped, iso_date, known, language, sensible, table_lines
-from rag_app.ingestion.readers.text import LIMIT, attempt
 
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from llama_index.core.schema import MetadataMode, TextNode
 
+from rag_app.documents import ingest, rebuild
+from rag_app.documents.rebuild import Filling, Progress, Unbuilt, Work
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
-from rag_app.ingestion import ingest, rebuild
-from rag_app.ingestion.rebuild import Filling, Progress, Unbuilt, Work
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 
@@ -39,7 +39,7 @@ class Build(ingest.Build, Protocol):
 
 
 class Ledger(rebuild.Ledger, Protocol):
-    """The truth about sources, in PostgreSQL (`rag_app.db.sources.SourceLedger`)."""
+    """The truth about sources, in PostgreSQL (`rag_app.documents.ledger.SourceLedger`)."""
 
     async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> Mapping[UUID, Build]: ...
     def list(self, scope: Scope, index: str, operator: bool = False) -> AsyncIterator[Source]: ...

@@ -20,15 +20,15 @@ from io import BytesIO
 from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
 
+from rag_app.documents.documents import Document
+from rag_app.documents.readers.mail import read_mail
+from rag_app.documents.readers.markup import read_html, read_markdown
+from rag_app.documents.readers.office import read_docx, read_pptx, read_xlsx
+from rag_app.documents.readers.pdf import read_pdf
+from rag_app.documents.readers.records import read_json, read_json_lines
+from rag_app.documents.readers.tables import read_delimited
+from rag_app.documents.readers.text import LIMIT, clean, clean_mapping, read_plain, written
 from rag_app.domain.errors import UnreadableDocument
-from rag_app.ingestion.documents import Document
-from rag_app.ingestion.readers.mail import read_mail
-from rag_app.ingestion.readers.markup import read_html, read_markdown
-from rag_app.ingestion.readers.office import read_docx, read_pptx, read_xlsx
-from rag_app.ingestion.readers.pdf import read_pdf
-from rag_app.ingestion.readers.records import read_json, read_json_lines
-from rag_app.ingestion.readers.tables import read_delimited
-from rag_app.ingestion.readers.text import LIMIT, clean, clean_mapping, read_plain, written
 
 Reader = Callable[[BinaryIO, str], Iterator[Document | UnreadableDocument]]
 

@@ -15,12 +15,12 @@ from uuid import UUID
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
+from rag_app.documents.chunking import Chunker
+from rag_app.documents.documents import Passage
+from rag_app.documents.ingest import embed_nodes
+from rag_app.documents.metadata import under
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput
 from rag_app.domain.source import Source
-from rag_app.ingestion.chunking import Chunker
-from rag_app.ingestion.documents import Passage
-from rag_app.ingestion.ingest import embed_nodes
-from rag_app.ingestion.metadata import under
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 
@@ -32,7 +32,7 @@ Batch = Sequence[tuple[Source, Sequence[Mapping[str, Any]]]]
 
 
 class Ledger(Protocol):
-    """The truth about sources, in PostgreSQL (`rag_app.db.sources.SourceLedger`)."""
+    """The truth about sources, in PostgreSQL (`rag_app.documents.ledger.SourceLedger`)."""
 
     def writing(self, org_id: UUID, index: str) -> AbstractAsyncContextManager[None]: ...
     async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]: ...

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from rag_app.ingestion.documents import Passage
+from rag_app.documents.documents import Passage
 
 GROUP_WORDS: Final = 150  # words: a group of rows that fits in one chunk
 

@@ -8,11 +8,11 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
+from rag_app.documents.documents import Document
+from rag_app.documents.language import detect_language
 from rag_app.domain.errors import InvalidInput, UnknownField
 from rag_app.domain.filters import FieldType
 from rag_app.domain.source import MetadataValue, Source, Visibility
-from rag_app.ingestion.documents import Document
-from rag_app.ingestion.language import detect_language
 from rag_app.retrieval.filters import checked_text, coerce, epoch_seconds, language_code
 from rag_app.retrieval.index import IndexSpec
 

@@ -14,8 +14,8 @@ from typing import BinaryIO, Final, TypeVar
 import yaml  # type: ignore[import-untyped]
 from charset_normalizer import from_bytes
 
+from rag_app.documents.documents import Document, Passage
 from rag_app.domain.errors import UnreadableDocument
-from rag_app.ingestion.documents import Document, Passage
 
 T = TypeVar("T")
 

@@ -16,10 +16,10 @@ from bs4.element import NavigableString, PageElement
 from markdown_it import MarkdownIt
 from markdown_it.common.html_blocks import block_names
 
+from rag_app.documents.documents import Document
+from rag_app.documents.readers.shaping import Sections, iso_date, known, language, sensible
+from rag_app.documents.readers.text import decode, front_matter, written
 from rag_app.domain.errors import UnreadableDocument
-from rag_app.ingestion.documents import Document
-from rag_app.ingestion.readers.shaping import Sections, iso_date, known, language, sensible
-from rag_app.ingestion.readers.text import decode, front_matter, written
 
 _DROPPED: Final = (
     *("script", "style", "nav", "footer", "template", "noscript", "svg", "iframe", "object"),

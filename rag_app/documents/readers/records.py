@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers.text import clean, decode, written
 from rag_app.domain.errors import UnreadableDocument
-from rag_app.ingestion.documents import Document, Passage
-from rag_app.ingestion.readers.text import clean, decode, written
 
 LINE_BYTES: Final = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 

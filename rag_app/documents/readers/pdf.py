@@ -17,10 +17,10 @@ from typing import Any, BinaryIO, Final
 from pypdf import PageObject, PdfReader
 from pypdf.errors import PdfReadError
 
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers.shaping import known, language, sensible
+from rag_app.documents.readers.text import attempt
 from rag_app.domain.errors import UnreadableDocument
-from rag_app.ingestion.documents import Document, Passage
-from rag_app.ingestion.readers.shaping import known, language, sensible
-from rag_app.ingestion.readers.text import attempt
 
 _GAP: Final = re.compile(r"(?<=\S) {3,}(?=\S)")
 _MARK: Final = r"(?:[-•◦▪●○*–]|\(?(?:\d{1,3}|[a-zA-Z])[.)])"

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
+from rag_app.documents.documents import Passage
 from rag_app.domain.source import Source, chunk_id
-from rag_app.ingestion.documents import Passage
 from rag_app.retrieval.index import Chunking
 from rag_app.retrieval.store import heading
 from rag_app.retrieval.text import sentence_pieces, tokens

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO
 
+from rag_app.documents.documents import Document
+from rag_app.documents.readers.shaping import grouped, table_lines
+from rag_app.documents.readers.text import decode
 from rag_app.domain.errors import UnreadableDocument
-from rag_app.ingestion.documents import Document
-from rag_app.ingestion.readers.shaping import grouped, table_lines
-from rag_app.ingestion.readers.text import decode
 
 
 def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:

@@ -17,12 +17,12 @@ from uuid import UUID
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
+from rag_app.documents.chunking import Chunker
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.metadata import Target, to_source
+from rag_app.documents.readers import documents_below, read
 from rag_app.domain.errors import InvalidInput, UnreadableDocument
 from rag_app.domain.source import Source
-from rag_app.ingestion.chunking import Chunker
-from rag_app.ingestion.documents import Document, Passage
-from rag_app.ingestion.metadata import Target, to_source
-from rag_app.ingestion.readers import documents_below, read
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, searchable_text
@@ -40,7 +40,7 @@ class Build(Protocol):
 
 
 class Ledger(Protocol):
-    """The truth about sources, in PostgreSQL (`rag_app.db.sources.SourceLedger`)."""
+    """The truth about sources, in PostgreSQL (`rag_app.documents.ledger.SourceLedger`)."""
 
     def writing(self, org_id: UUID, index: str) -> AbstractAsyncContextManager[None]: ...
     async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> Mapping[UUID, Build]: ...
