@@ -18,16 +18,16 @@ from rag_app.access.keys import Keys
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import People
 from rag_app.answering.capabilities import capability_named
+from rag_app.answering.chosen_models import ChosenModels
+from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import check as check_prompt
 from rag_app.answering.roles import load_configs
-from rag_app.chosen_models import ChosenModels
 from rag_app.conversation import INDEX as CONVERSATIONS
 from rag_app.conversation import Conversations, Options
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import private_postgres
 from rag_app.database.session import Database, asyncpg_url
 from rag_app.db.feedback import FeedbackLedger
-from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts, Plans
 from rag_app.db.reviews import Reviews
 from rag_app.db.statistics import Statistics

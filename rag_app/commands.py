@@ -16,12 +16,12 @@ from llama_index.core.llms import ChatMessage
 from rag_app.access.keys import ApiKey
 from rag_app.access.people import User
 from rag_app.answering.capabilities import capability_for
+from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import as_toml, check, load_config, load_configs, shares
 from rag_app.app import Application, DatabaseUrls, database_urls, open_application, public_keys
 from rag_app.asking import question_of, scope_of, target_of
 from rag_app.database.migrate import current, upgrade
 from rag_app.database.session import Database
-from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts, Plan, Plans
 from rag_app.documents.documents import Document
 from rag_app.documents.generations import Generation

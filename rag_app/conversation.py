@@ -26,11 +26,11 @@ from rag_app.answering.dialogue import history_text, rewritten, searched_text
 from rag_app.answering.extractive import MODEL as EXTRACTIVE
 from rag_app.answering.focus import question_for
 from rag_app.answering.models import ChatModel, Chats, Draft, WithFallback, estimated
+from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.replies import flags_of, mentioned, retrieved, sources_of
 from rag_app.answering.roles import Constraints, choose, constraints_of
 from rag_app.answering.training import lesson
-from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts
 from rag_app.db.threads import Threads
 from rag_app.db.training import Training

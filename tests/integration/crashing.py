@@ -12,9 +12,9 @@ from typing import Any
 from uuid import UUID
 
 from rag_app import conversation
+from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.app import DatabaseUrls, open_application
 from rag_app.db import quotas, threads, turns
-from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.quotas import Accounts
 from rag_app.domain.conversation import Said
 from rag_app.domain.scope import Principal

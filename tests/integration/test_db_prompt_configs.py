@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import delete, event, select, text
 from sqlalchemy.exc import IntegrityError
 
+from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import check, load_configs
 from rag_app.database.session import Database
 from rag_app.database.tables import PromptConfigRow
-from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.domain.conversation import PromptConfig
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.resources import resource_folder

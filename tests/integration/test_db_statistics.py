@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import delete, event, insert, select, text, update
 
 from rag_app.access.keys import Keys
+from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import check
 from rag_app.database.session import Database
 from rag_app.database.tables import AuditRow, FeedbackRow, MessageRow, PromptConfigRow, ThreadRow, UserRow
 from rag_app.db import statistics
-from rag_app.db.prompt_configs import PromptConfigs
 from rag_app.db.reviews import Reviews
 from rag_app.db.statistics import Statistics
 from rag_app.domain.conversation import PromptConfig, Rating

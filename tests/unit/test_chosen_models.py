@@ -12,12 +12,12 @@ import pytest
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.llms import ChatMessage
 
-from rag_app import chosen_models
+from rag_app.answering import chosen_models
 from rag_app.answering.capabilities import CAPABILITIES, capability_named
+from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import ChatModel, WithFallback
 from rag_app.answering.synthesizers import ModelSynthesizer
-from rag_app.chosen_models import ChosenModels
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured
 from rag_app.settings import Settings, fields
@@ -332,7 +332,7 @@ def test_only_what_is_chosen_is_loaded(variables: dict[str, str], loaded: list[s
     program = (
         "import sys\n"
         "from llama_index.core.embeddings import MockEmbedding\n"
-        "from rag_app.chosen_models import ChosenModels\n"
+        "from rag_app.answering.chosen_models import ChosenModels\n"
         "from rag_app.settings import Settings\n"
         "ChosenModels(Settings(), MockEmbedding(embed_dim=4))\n"
         "llms = ('openai', 'openai_like', 'huggingface_api')\n"
