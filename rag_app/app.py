@@ -34,13 +34,13 @@ from rag_app.db.statistics import Statistics
 from rag_app.db.threads import Threads
 from rag_app.db.training import Training
 from rag_app.db.turns import Turns
-from rag_app.db.validations import Validations
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
 from rag_app.domain.errors import Misconfigured, RagError, StoreFailed
 from rag_app.domain.scope import Scope
+from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
 from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import build_embedder, embed_query
