@@ -22,18 +22,9 @@ from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import check as check_prompt
 from rag_app.answering.roles import load_configs
-from rag_app.conversation import INDEX as CONVERSATIONS
-from rag_app.conversation import Conversations, Options
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import private_postgres
 from rag_app.database.session import Database, asyncpg_url
-from rag_app.db.feedback import FeedbackLedger
-from rag_app.db.quotas import Accounts, Plans
-from rag_app.db.reviews import Reviews
-from rag_app.db.statistics import Statistics
-from rag_app.db.threads import Threads
-from rag_app.db.training import Training
-from rag_app.db.turns import Turns
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
@@ -47,6 +38,15 @@ from rag_app.retrieval.embedding import build_embedder, embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
+from rag_app.surfaces.lexybrain.conversations import INDEX as CONVERSATIONS
+from rag_app.surfaces.lexybrain.conversations import Conversations, Options
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
+from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
+from rag_app.surfaces.lexybrain.reviews import Reviews
+from rag_app.surfaces.lexybrain.statistics import Statistics
+from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.training import Training
+from rag_app.surfaces.lexybrain.turns import Turns
 from rag_app.telemetry.setup import Telemetry, Wanted, configure_logging
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from rag_app.app import Application, DatabaseUrls, database_urls, open_applicati
 from rag_app.asking import question_of, scope_of, target_of
 from rag_app.database.migrate import current, upgrade
 from rag_app.database.session import Database
-from rag_app.db.quotas import Accounts, Plan, Plans
 from rag_app.documents.documents import Document
 from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Summary
@@ -30,7 +29,6 @@ from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.readers import documents_below
 from rag_app.documents.rebuild import Built
 from rag_app.domain.answer import Answer, Hit, Mode
-from rag_app.domain.conversation import PromptConfig
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, source_id
@@ -59,6 +57,8 @@ from rag_app.printing import (
 from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.settings import Settings
+from rag_app.surfaces.lexybrain.quotas import Accounts, Plan, Plans
+from rag_app.surfaces.lexybrain.types import PromptConfig
 
 if TYPE_CHECKING:
     from rag_app.evaluation.judgments import Judgments

@@ -16,10 +16,8 @@ from llama_index.core.schema import TextNode
 
 from rag_app.access.people import User
 from rag_app.access.personal import Personal
-from rag_app.answering.detection import DESCRIPTIONS
 from rag_app.app import Application
 from rag_app.commands import run
-from rag_app.db.training import Collected, Consenting
 from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.metadata import versioned
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
@@ -28,6 +26,8 @@ from rag_app.domain.source import Source, chunk_id
 from rag_app.printing import counting
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.surfaces.lexybrain.detection import DESCRIPTIONS
+from rag_app.surfaces.lexybrain.training import Collected, Consenting
 
 _PASSES = 5  # over a user's sources, where somebody ingests new ones meanwhile
 

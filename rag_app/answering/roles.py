@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
 
-from rag_app.answering.detection import DESCRIPTIONS
-from rag_app.domain.conversation import PromptConfig
 from rag_app.domain.errors import InvalidInput, Misconfigured
+from rag_app.surfaces.lexybrain.detection import DESCRIPTIONS
+from rag_app.surfaces.lexybrain.types import PromptConfig
 
 GLOBAL = "global"
 TYPES = (GLOBAL, *DESCRIPTIONS)

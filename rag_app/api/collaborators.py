@@ -11,7 +11,11 @@ from litestar.di import Dependency
 from litestar.params import SkipValidationMarker
 
 from rag_app.domain.answer import Answer, Event, Hit, Question
-from rag_app.domain.conversation import (
+from rag_app.domain.scope import Principal, Scope
+from rag_app.evaluation.passages import Judged, Passages, Span
+from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, PromptVersion, ReviewPage
+from rag_app.surfaces.lexybrain.lessons import Consent
+from rag_app.surfaces.lexybrain.types import (
     KeptFeedback,
     Message,
     Page,
@@ -22,10 +26,6 @@ from rag_app.domain.conversation import (
     Said,
     Thread,
 )
-from rag_app.domain.scope import Principal, Scope
-from rag_app.domain.statistics import FeedbackFilter, Figures, PromptVersion, ReviewPage
-from rag_app.domain.training import Consent
-from rag_app.evaluation.passages import Judged, Passages, Span
 
 T = TypeVar("T")
 

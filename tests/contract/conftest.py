@@ -24,7 +24,12 @@ from rag_app.api.collaborators import Collaborators, Collection, Listing
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
-from rag_app.domain.conversation import (
+from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound, Unauthenticated
+from rag_app.domain.scope import Principal, Scope
+from rag_app.evaluation.passages import Judged, Passages, Span
+from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, Period, PromptVersion, Review, ReviewPage
+from rag_app.surfaces.lexybrain.lessons import Consent
+from rag_app.surfaces.lexybrain.types import (
     Flags,
     KeptFeedback,
     Message,
@@ -37,11 +42,6 @@ from rag_app.domain.conversation import (
     Said,
     Thread,
 )
-from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound, Unauthenticated
-from rag_app.domain.scope import Principal, Scope
-from rag_app.domain.statistics import FeedbackFilter, Figures, Period, PromptVersion, Review, ReviewPage
-from rag_app.domain.training import Consent
-from rag_app.evaluation.passages import Judged, Passages, Span
 
 SECRET = "a-secret-for-tests-of-more-than-32-bytes"
 AUDIENCE, ISSUER = "rag-tests", "https://issuer.test"

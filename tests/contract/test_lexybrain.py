@@ -16,7 +16,6 @@ from rag_app.access.tokens import Tokens, issue_token
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.domain.answer import Hit, Usage
-from rag_app.domain.conversation import Flags, Focus, RetrievedSource, Said
 from rag_app.domain.errors import (
     BudgetSpent,
     CostCapReached,
@@ -33,6 +32,7 @@ from rag_app.domain.errors import (
     StoreFailed,
 )
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.surfaces.lexybrain.types import Flags, Focus, RetrievedSource, Said
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, replied, serve
 from tests.contract.test_streaming import STREAM, events, parsed, soon
 

@@ -9,9 +9,9 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from rag_app.domain.conversation import Rating
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal
+from rag_app.surfaces.lexybrain.types import Rating
 from tests.contract.conftest import Backstage
 from tests.contract.test_lexybrain import SHOWN, Validate, any_of, refused
 from tests.contract.test_lexybrain_threads import ADA, ANSWERED, ASKED, BERTA, THREAD, kept, thread

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from rag_app.domain.conversation import Feedback, Flags, Message, Rating, RetrievedSource, Role, Thread
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal
+from rag_app.surfaces.lexybrain.types import Feedback, Flags, Message, Rating, RetrievedSource, Role, Thread
 from tests.contract.conftest import Backstage
 from tests.contract.test_lexybrain import SHOWN, THREADS, Validate, any_of, refused, validator
 

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from rag_app import conversation
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.app import DatabaseUrls, open_application
-from rag_app.db import quotas, threads, turns
-from rag_app.db.quotas import Accounts
-from rag_app.domain.conversation import Said
 from rag_app.domain.scope import Principal
 from rag_app.pipeline import Pipeline
 from rag_app.settings import Settings
+from rag_app.surfaces.lexybrain import conversations as conversation
+from rag_app.surfaces.lexybrain import quotas, threads, turns
+from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.types import Said
 
 
 def die(*_: Any, **__: Any) -> Any:

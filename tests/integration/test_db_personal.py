@@ -10,14 +10,14 @@ from rag_app.access.limits import RateLimiter
 from rag_app.access.people import People
 from rag_app.access.personal import Personal
 from rag_app.database.session import Database
-from rag_app.db.quotas import Accounts
-from rag_app.db.threads import Threads
-from rag_app.db.training import Training
-from rag_app.db.turns import Turns
 from rag_app.documents.ledger import SourceLedger
-from rag_app.domain.conversation import Account, Said
 from rag_app.domain.errors import Forbidden, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.training import Training
+from rag_app.surfaces.lexybrain.turns import Turns
+from rag_app.surfaces.lexybrain.types import Account, Said
 from tests.integration.test_db_turns import outcome
 
 HELLO = Said("What sells best in spring?")

@@ -28,12 +28,12 @@ from rag_app.database.tables import (
     UsageEventRow,
     UserRow,
 )
-from rag_app.db import quotas
-from rag_app.db.quotas import Accounts, MonthlyUse, Plan, Plans
 from rag_app.domain.answer import Usage
-from rag_app.domain.conversation import Account, Flags, Outcome
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, NotFound, QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.surfaces.lexybrain import quotas
+from rag_app.surfaces.lexybrain.quotas import Accounts, MonthlyUse, Plan, Plans
+from rag_app.surfaces.lexybrain.types import Account, Flags, Outcome
 from tests.conftest import NewOrganization
 
 NewAccount = Callable[..., Awaitable[Account]]
@@ -144,9 +144,9 @@ TAKER = """
 import asyncio, sys
 from uuid import UUID, uuid4
 
-from rag_app.db import quotas
+from rag_app.surfaces.lexybrain import quotas
 from rag_app.database.session import Database
-from rag_app.domain.conversation import Account
+from rag_app.surfaces.lexybrain.types import Account
 from rag_app.domain.errors import QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 

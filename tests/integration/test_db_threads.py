@@ -20,13 +20,13 @@ from rag_app.database import migrate, pages
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.database.tables import AuditRow, MessageRow, SourceRow, ThreadRow, UserRow
-from rag_app.db import threads
-from rag_app.db.threads import Threads, title_of
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Usage
-from rag_app.domain.conversation import Flags, Message, Outcome, Page, RetrievedSource, Role, Thread
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.surfaces.lexybrain import threads
+from rag_app.surfaces.lexybrain.threads import Threads, title_of
+from rag_app.surfaces.lexybrain.types import Flags, Message, Outcome, Page, RetrievedSource, Role, Thread
 from tests.conftest import MIGRATIONS, NewOrganization, NewPostgres
 
 
@@ -55,7 +55,7 @@ async def admin(database: Database) -> Principal:
 
 @dataclass(frozen=True)
 class Talk:
-    """The application's part: turns, as `rag_app.db.turns` makes them, and their threads."""
+    """The application's part: turns, as `rag_app.surfaces.lexybrain.turns` makes them, and their threads."""
 
     database: Database
     threads: Threads

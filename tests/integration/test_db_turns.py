@@ -25,11 +25,7 @@ from rag_app.database.tables import (
     UsageCounterRow,
     UsageEventRow,
 )
-from rag_app.db import threads
-from rag_app.db.quotas import Accounts
-from rag_app.db.turns import Turns
 from rag_app.domain.answer import Usage
-from rag_app.domain.conversation import Account, Flags, Outcome, Said
 from rag_app.domain.errors import (
     BudgetSpent,
     CostCapReached,
@@ -40,6 +36,10 @@ from rag_app.domain.errors import (
     RagError,
 )
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.surfaces.lexybrain import threads
+from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.turns import Turns
+from rag_app.surfaces.lexybrain.types import Account, Flags, Outcome, Said
 from tests.conftest import NewOrganization
 
 NewAccount = Callable[..., Awaitable[Account]]
@@ -319,8 +319,8 @@ import asyncio, sys
 from uuid import UUID
 
 from rag_app.database.session import Database
-from rag_app.db.turns import Turns
-from rag_app.domain.conversation import Account, Said
+from rag_app.surfaces.lexybrain.turns import Turns
+from rag_app.surfaces.lexybrain.types import Account, Said
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 
 async def main(url, user, expires):

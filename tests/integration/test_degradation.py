@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rag_app.db import turns
 from rag_app.domain.errors import EmbeddingFailed, StoreFailed
 from rag_app.retrieval import retriever
+from rag_app.surfaces.lexybrain import turns
 from tests.integration.lexybrain import BOX, KEYWORD, THREADS, Chat, chatting, citing
 from tests.scripted_model import Reply, ScriptedModel
 

@@ -17,9 +17,9 @@ from rag_app.access.people import People
 from rag_app.app import Application
 from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
-from rag_app.domain.conversation import Rating
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import source_id
+from rag_app.surfaces.lexybrain.types import Rating
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, THREADS, Chat, chatting, citing
 from tests.integration.service import bearer, prepare
 from tests.integration.test_db_threads import Talk

@@ -16,13 +16,13 @@ from sqlalchemy import text
 from rag_app.access.keys import Keys
 from rag_app.access.people import People
 from rag_app.database.session import Database
-from rag_app.db.quotas import Accounts
-from rag_app.db.threads import Threads
-from rag_app.db.training import Training
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.domain.training import Lesson
 from rag_app.personal import export_training
+from rag_app.surfaces.lexybrain.lessons import Lesson
+from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.training import Training
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Chat, chatting, citing
 from tests.integration.service import bearer
 from tests.scripted_model import Reply

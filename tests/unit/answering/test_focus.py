@@ -7,13 +7,13 @@ from uuid import uuid4
 import pytest
 
 from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_named
-from rag_app.answering.focus import MAX_TERMS, question_for, quoted
 from rag_app.domain.answer import Instructions, Question
-from rag_app.domain.conversation import Focus, Said
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.resources import resource_folder
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.index import load_indexes
+from rag_app.surfaces.lexybrain.focus import MAX_TERMS, question_for, quoted
+from rag_app.surfaces.lexybrain.types import Focus, Said
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 JANUARY, MARCH = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)

@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from rag_app.answering.replies import flags_of, mentioned, retrieved, sources_of
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
-from rag_app.domain.conversation import Flags
 from rag_app.retrieval.index import IndexSpec
+from rag_app.surfaces.lexybrain.replies import flags_of, mentioned, retrieved, sources_of
+from rag_app.surfaces.lexybrain.types import Flags
 from tests.unit.answering.hits import hit
 
 SPEC = IndexSpec(

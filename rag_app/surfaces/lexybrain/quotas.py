@@ -5,7 +5,7 @@ when nothing came of it. One whose process died is given back when it has expire
 
 Months and days are those of the database's clock, in UTC. `now` is for tests. The functions below work in somebody
 else's transaction, in which the account's user is the one of row-level security. They lock in one order (reservations,
-counters, what is charged), so that two of them never wait for each other; `rag_app.db.turns` puts threads in its middle.
+counters, what is charged), so that two of them never wait for each other; `rag_app.surfaces.lexybrain.turns` puts threads in its middle.
 """
 
 from collections import Counter
@@ -43,9 +43,9 @@ from sqlalchemy.types import TypeEngine
 from rag_app.access.people import called
 from rag_app.database.session import Database, set_tenant
 from rag_app.database.tables import ApiKeyRow, FailureRow, PlanRow, UsageEventRow, UserRow
-from rag_app.domain.conversation import Account, Outcome
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.surfaces.lexybrain.types import Account, Outcome
 
 _KEY = "rag_messages"
 _LONGEST_SUBJECT = 255  # characters, as OpenID Connect bounds a `sub`

@@ -10,10 +10,10 @@ from decimal import Decimal
 from uuid import uuid4
 
 from rag_app.database.session import Database
-from rag_app.db import quotas, threads
-from rag_app.domain.conversation import Account, Begun, Outcome, Said
 from rag_app.domain.errors import FeatureDisabled, Forbidden
 from rag_app.domain.scope import Scope
+from rag_app.surfaces.lexybrain import quotas, threads
+from rag_app.surfaces.lexybrain.types import Account, Begun, Outcome, Said
 
 
 class Turns:

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from rag_app.answering.capabilities import Capability
 from rag_app.domain.answer import Instructions, Question
-from rag_app.domain.conversation import Said
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.retrieval.filters import epoch_seconds
+from rag_app.surfaces.lexybrain.types import Said
 
 MAX_TERMS = 20
 _QUOTED = re.compile(r"“([^“”\n]{1,100})”|\"([^\"\n]{1,100})\"|«([^«»\n]{1,100})»|„([^„“”\n]{1,100})[“”]")

@@ -28,11 +28,11 @@ from rag_app.database.tables import (
     TrainingResponseRow,
     UserRow,
 )
-from rag_app.db.quotas import Accounts, consents
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.text import storable
-from rag_app.domain.training import Consent, Lesson
+from rag_app.surfaces.lexybrain.lessons import Consent, Lesson
+from rag_app.surfaces.lexybrain.quotas import Accounts, consents
 
 _PAGE = 200
 

@@ -6,8 +6,8 @@ from uuid import UUID
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.synthesizers import messages_of
 from rag_app.domain.answer import Answer, Question
-from rag_app.domain.training import Lesson
 from rag_app.retrieval.index import IndexSpec
+from rag_app.surfaces.lexybrain.lessons import Lesson
 
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
 

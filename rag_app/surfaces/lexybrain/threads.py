@@ -1,6 +1,6 @@
 """Conversations: threads of one user each, and their messages.
 
-The functions are steps of a turn, inside of its transaction (`rag_app.db.turns`); `Threads` is what users do with
+The functions are steps of a turn, inside of its transaction (`rag_app.surfaces.lexybrain.turns`); `Threads` is what users do with
 conversations that are kept. Row-level security leaves a session the threads of its user; each query names that user
 again. Whatever changes a thread or its messages begins with the thread's row, and so holds it: of two changes at once
 one waits, and neither is lost.
@@ -36,12 +36,22 @@ from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.database.tables import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
-from rag_app.db.quotas import consents
 from rag_app.documents.ledger import SourceLedger
-from rag_app.domain.conversation import Feedback, Flags, Message, Outcome, Page, Rating, RetrievedSource, Role, Thread
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.domain.text import storable
+from rag_app.surfaces.lexybrain.quotas import consents
+from rag_app.surfaces.lexybrain.types import (
+    Feedback,
+    Flags,
+    Message,
+    Outcome,
+    Page,
+    Rating,
+    RetrievedSource,
+    Role,
+    Thread,
+)
 
 _LONGEST_TITLE = 80  # characters
 _UNSEEN = re.compile(

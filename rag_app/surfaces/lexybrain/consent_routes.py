@@ -11,7 +11,10 @@ from msgspec import Meta, Struct
 from rag_app.api.bodies import JsonBody
 from rag_app.api.collaborators import Consents, Injected
 from rag_app.api.docs import rate_limit_headers
-from rag_app.api.surfaces.lexybrain_rules import (
+from rag_app.domain.errors import Forbidden, InvalidInput, UnknownField
+from rag_app.domain.scope import Principal
+from rag_app.surfaces.lexybrain.lessons import Consent
+from rag_app.surfaces.lexybrain.rules import (
     LIMIT,
     OF_BODIES,
     SECURITY,
@@ -20,9 +23,6 @@ from rag_app.api.surfaces.lexybrain_rules import (
     declared_alone,
     errors,
 )
-from rag_app.domain.errors import Forbidden, InvalidInput, UnknownField
-from rag_app.domain.scope import Principal
-from rag_app.domain.training import Consent
 
 PATH = "/api/lexybrain/consent"
 NOT_A_PERSON = Forbidden("An API key speaks for others: only a person consents, signed in")

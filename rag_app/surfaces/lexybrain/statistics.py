@@ -13,9 +13,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database.session import Database
-from rag_app.domain.conversation import Rating
 from rag_app.domain.scope import Principal
-from rag_app.domain.statistics import (
+from rag_app.surfaces.lexybrain.figures import (
     STAGES,
     Arm,
     CapabilityUse,
@@ -27,6 +26,7 @@ from rag_app.domain.statistics import (
     Totals,
     midnight,
 )
+from rag_app.surfaces.lexybrain.types import Rating
 
 # Hashing is right here whatever is known of the tables, and nested loops are ruinous where nothing is yet; to plan it anew
 # for each period, or to compile its expressions, takes longer than it saves.

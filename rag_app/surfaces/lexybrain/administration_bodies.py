@@ -7,10 +7,10 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 
-from rag_app.api.surfaces.lexybrain_rules import MESSAGE, THREAD
-from rag_app.api.surfaces.lexybrain_threads import Moment, Rated
-from rag_app.domain.conversation import PromptConfig, Rating
-from rag_app.domain.statistics import Figures, Latency, PromptVersion, Review
+from rag_app.surfaces.lexybrain.figures import Figures, Latency, PromptVersion, Review
+from rag_app.surfaces.lexybrain.rules import MESSAGE, THREAD
+from rag_app.surfaces.lexybrain.thread_routes import Moment, Rated
+from rag_app.surfaces.lexybrain.types import PromptConfig, Rating
 
 VERSION = "ask_lexybrain_market_brief_v1"
 

@@ -11,7 +11,9 @@ from msgspec import Meta, Struct
 from rag_app.api.bodies import NOT_BLANK, JsonBody
 from rag_app.api.collaborators import FeedbackLedger, Injected
 from rag_app.api.docs import rate_limit_headers
-from rag_app.api.surfaces.lexybrain_rules import (
+from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.scope import Principal
+from rag_app.surfaces.lexybrain.rules import (
     LIMIT,
     MESSAGE,
     OF_BODIES,
@@ -21,10 +23,8 @@ from rag_app.api.surfaces.lexybrain_rules import (
     declared_alone,
     errors,
 )
-from rag_app.api.surfaces.lexybrain_threads import VISIBLE, MessageFeedback, Moment, Rated
-from rag_app.domain.conversation import KeptFeedback, Rating
-from rag_app.domain.errors import InvalidInput, NotFound
-from rag_app.domain.scope import Principal
+from rag_app.surfaces.lexybrain.thread_routes import VISIBLE, MessageFeedback, Moment, Rated
+from rag_app.surfaces.lexybrain.types import KeptFeedback, Rating
 
 PATH = "/api/lexybrain/messages/{message_id:str}/feedback"
 LONGEST_COMMENT = 2000

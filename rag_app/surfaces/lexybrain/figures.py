@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from uuid import UUID
 
-from rag_app.domain.conversation import PromptConfig, Rating
 from rag_app.domain.errors import InvalidInput
+from rag_app.surfaces.lexybrain.types import PromptConfig, Rating
 
 LONGEST_PERIOD = 366
 """Days."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
-from rag_app.domain.conversation import Flags, RetrievedSource
 from rag_app.retrieval.index import IndexSpec
+from rag_app.surfaces.lexybrain.types import Flags, RetrievedSource
 
 REFERENCE_TYPES = ("keyword", "listing", "alert", "doc")
 ENOUGH_SOURCES = 5

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from rag_app.answering.dialogue import refers_back
 from rag_app.answering.models import Chats
 from rag_app.answering.prompts import Prompt
-from rag_app.domain.conversation import Message, Role
 from rag_app.domain.errors import ModelFailed
+from rag_app.surfaces.lexybrain.dialogue import refers_back
+from rag_app.surfaces.lexybrain.types import Message, Role
 
 DESCRIPTIONS: Mapping[str, str] = {
     "market_brief": "the state of a market, niche or product category: demand, trends, opportunities, whether to enter",

@@ -15,7 +15,9 @@ from rag_app.api.bodies import WORD, JsonBody
 from rag_app.api.collaborators import Injected, PromptVersions, Reviews, Statistics
 from rag_app.api.docs import rate_limit_headers, security
 from rag_app.api.surface import Credential, Surface
-from rag_app.api.surfaces.lexybrain_admin_bodies import (
+from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
+from rag_app.domain.scope import Principal
+from rag_app.surfaces.lexybrain.administration_bodies import (
     VERSION,
     Capability,
     FeedbackResponse,
@@ -28,7 +30,8 @@ from rag_app.api.surfaces.lexybrain_admin_bodies import (
     review_of,
     stats_of,
 )
-from rag_app.api.surfaces.lexybrain_rules import (
+from rag_app.surfaces.lexybrain.figures import FeedbackFilter
+from rag_app.surfaces.lexybrain.rules import (
     KINDS,
     LIMIT,
     OF_BODIES,
@@ -37,10 +40,7 @@ from rag_app.api.surfaces.lexybrain_rules import (
     envelope,
     errors,
 )
-from rag_app.domain.conversation import Rating
-from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
-from rag_app.domain.scope import Principal
-from rag_app.domain.statistics import FeedbackFilter
+from rag_app.surfaces.lexybrain.types import Rating
 
 TAG = Tag("Ask LexyBrain, administration", "what all users do; for users with the role admin, and written down")
 CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.API_KEY})

@@ -13,7 +13,9 @@ from msgspec.structs import asdict
 from rag_app.api.bodies import WORD, JsonBody
 from rag_app.api.collaborators import Injected, Threads
 from rag_app.api.docs import rate_limit_headers
-from rag_app.api.surfaces.lexybrain_rules import (
+from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
+from rag_app.domain.scope import Principal
+from rag_app.surfaces.lexybrain.rules import (
     LIMIT,
     MESSAGE,
     OF_BODIES,
@@ -24,9 +26,7 @@ from rag_app.api.surfaces.lexybrain_rules import (
     declared_alone,
     errors,
 )
-from rag_app.domain.conversation import Feedback, Message, Role, Thread
-from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
-from rag_app.domain.scope import Principal
+from rag_app.surfaces.lexybrain.types import Feedback, Message, Role, Thread
 
 TYPES = ["keyword", "listing", "alert", "doc"]
 NOTHING_TO_CHANGE = "The body must have a `title`, or `archived`, or both"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from rag_app.answering.context import count_tokens, neutralise
 from rag_app.answering.models import Chats
 from rag_app.answering.prompts import Prompt
-from rag_app.domain.conversation import Message, Role
 from rag_app.domain.errors import ModelFailed
+from rag_app.surfaces.lexybrain.types import Message, Role
 
 _SPEAKERS = {Role.USER: "User", Role.ASSISTANT: "Assistant"}
 _WORTH_CUTTING = 24  # tokens: less of an older message than this says nothing

@@ -21,25 +21,6 @@ from rag_app.api.collaborators import Conversations, Injected
 from rag_app.api.docs import rate_limit_headers
 from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.api.surface import Surface
-from rag_app.api.surfaces.lexybrain_consent import HANDLERS as CONSENT
-from rag_app.api.surfaces.lexybrain_feedback import HANDLERS as FEEDBACK
-from rag_app.api.surfaces.lexybrain_rules import (
-    CREDENTIALS,
-    KINDS,
-    LIMIT,
-    MESSAGE,
-    OF_BODIES,
-    SECURITY,
-    TAG,
-    THREAD,
-    declared_alone,
-    envelope,
-    errors,
-    never_400,
-)
-from rag_app.api.surfaces.lexybrain_threads import HANDLERS as THREADS
-from rag_app.api.surfaces.lexybrain_threads import RagModel, RagSource, RagUsage
-from rag_app.domain.conversation import Focus, Reply, RetrievedSource, Said
 from rag_app.domain.errors import (
     BudgetSpent,
     CostCapReached,
@@ -53,6 +34,25 @@ from rag_app.domain.errors import (
     UnknownField,
 )
 from rag_app.domain.scope import Principal
+from rag_app.surfaces.lexybrain.consent_routes import HANDLERS as CONSENT
+from rag_app.surfaces.lexybrain.feedback_routes import HANDLERS as FEEDBACK
+from rag_app.surfaces.lexybrain.rules import (
+    CREDENTIALS,
+    KINDS,
+    LIMIT,
+    MESSAGE,
+    OF_BODIES,
+    SECURITY,
+    TAG,
+    THREAD,
+    declared_alone,
+    envelope,
+    errors,
+    never_400,
+)
+from rag_app.surfaces.lexybrain.thread_routes import HANDLERS as THREADS
+from rag_app.surfaces.lexybrain.thread_routes import RagModel, RagSource, RagUsage
+from rag_app.surfaces.lexybrain.types import Focus, Reply, RetrievedSource, Said
 
 CAPABILITIES = "market_brief, competitor_intel, keyword_explanation, alert_explanation, general_chat"
 QUERY = "What are the top trending keywords in the wedding niche on Etsy right now?"

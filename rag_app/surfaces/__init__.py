@@ -1,0 +1,1 @@
+"""Whole products on top of the core, a room each: routes, types, service, tables."""

@@ -1,0 +1,1 @@
+"""Ask LexyBrain: conversations about a marketplace, with plans, quotas, feedback and training."""
