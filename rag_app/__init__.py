@@ -21,10 +21,10 @@ And the parts, for those who call a model themselves (docs/library.md):
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rag_app.library.chunks import Chunk
-    from rag_app.library.context import ContextBlock, build_context_blocks
-    from rag_app.library.evidence import Evidence, build_evidence, build_evidence_from_chunks
-    from rag_app.library.guardrails import (
+    from rag_app.surfaces.library.chunks import Chunk
+    from rag_app.surfaces.library.context import ContextBlock, build_context_blocks
+    from rag_app.surfaces.library.evidence import Evidence, build_evidence, build_evidence_from_chunks
+    from rag_app.surfaces.library.guardrails import (
         DEFAULT_POLICY,
         RetrievalPolicy,
         create_permissive_policy,
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
         sanitize_source_types,
         validate_retrieval_request,
     )
-    from rag_app.library.pipeline import (
+    from rag_app.surfaces.library.pipeline import (
         PipelineResult,
         Prompts,
         quick_test,
         run_rag_pipeline,
         test_rag_pipeline,
     )
-    from rag_app.library.prompts import (
+    from rag_app.surfaces.library.prompts import (
         Message,
         assemble_chat_prompt,
         assemble_conversation_prompt,
         assemble_prompt,
     )
-    from rag_app.library.rag import Rag
-    from rag_app.library.rag import open as open  # noqa: A004
-    from rag_app.library.retrieval import retrieve_chunks
+    from rag_app.surfaces.library.rag import Rag
+    from rag_app.surfaces.library.rag import open as open  # noqa: A004
+    from rag_app.surfaces.library.retrieval import retrieve_chunks
 
 # `open` is left out: `from rag_app import *` is not to replace Python's own
 __all__ = [
@@ -97,7 +97,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
 
         for module, names in _MODULES.items():
             if name in names:
-                return getattr(import_module(f"rag_app.library.{module}"), name)
+                return getattr(import_module(f"rag_app.surfaces.library.{module}"), name)
         raise AttributeError(f"module 'rag_app' has no attribute {name!r}")
 
     def __dir__():

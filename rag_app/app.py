@@ -409,7 +409,7 @@ def create_app() -> "Litestar":
     from rag_app.api.exchange import RequestIds
     from rag_app.api.metrics import metrics
     from rag_app.api.server import api
-    from rag_app.catalogue import Catalogue
+    from rag_app.surfaces.validation.catalogue import Catalogue
 
     settings = Settings()
     wanted = telemetry_wanted(settings)

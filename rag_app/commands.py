@@ -19,7 +19,6 @@ from rag_app.answering.capabilities import capability_for
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import as_toml, check, load_config, load_configs, shares
 from rag_app.app import Application, DatabaseUrls, database_urls, open_application, public_keys
-from rag_app.asking import question_of, scope_of, target_of
 from rag_app.database.migrate import current, upgrade
 from rag_app.database.session import Database
 from rag_app.documents.documents import Document
@@ -59,6 +58,7 @@ from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain.quotas import Accounts, Plan, Plans
 from rag_app.surfaces.lexybrain.types import PromptConfig
+from rag_app.surfaces.library.asking import question_of, scope_of, target_of
 
 if TYPE_CHECKING:
     from rag_app.evaluation.judgments import Judgments

@@ -20,7 +20,6 @@ from uuid import UUID
 from rag_app.access.people import Organization
 from rag_app.answering.capabilities import capability_for
 from rag_app.app import Application, database_urls, open_application
-from rag_app.asking import question_of, scope_of, target_of
 from rag_app.commands import issue
 from rag_app.documents.ingest import Summary
 from rag_app.documents.readers import documents_below
@@ -33,6 +32,7 @@ from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec
 from rag_app.serving import claim_port, http_url, serve_at
 from rag_app.settings import Settings
+from rag_app.surfaces.library.asking import question_of, scope_of, target_of
 
 NAMES = {"aurora": "Aurora", "birch": "Birch"}
 MEMBER = "mila@aurora.example"

@@ -23,7 +23,7 @@ from rag_app.api.exchange import REQUEST_ID_HEADER, Client, begin, finish
 from rag_app.api.gate import gate
 from rag_app.api.problems import KINDS, plain_envelope, respond
 from rag_app.api.surface import Surface, surface_of
-from rag_app.api.surfaces import SURFACES
+from rag_app.surfaces.registry import SURFACES
 from rag_app.telemetry.observing import Served
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]

@@ -17,7 +17,6 @@ from rag_app.answering import roles
 from rag_app.api.entrance import Entrance
 from rag_app.api.server import api
 from rag_app.api.surface import Credential, surface_of
-from rag_app.api.surfaces import SURFACES
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal
 from rag_app.surfaces.lexybrain import administration_bodies as lexybrain_admin_bodies
@@ -36,6 +35,7 @@ from rag_app.surfaces.lexybrain.figures import (
     Totals,
 )
 from rag_app.surfaces.lexybrain.types import PromptConfig, Rating
+from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage
 from tests.contract.test_lexybrain import Validate, refused, validator
 

@@ -13,12 +13,12 @@ import httpx
 import pytest
 
 from rag_app.access.tokens import issue_token
-from rag_app.api.surfaces import SURFACES
 from rag_app.app import Application, DatabaseUrls, create_app, open_application
 from rag_app.documents.metadata import Target
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Visibility, source_id
 from rag_app.settings import Settings
+from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import serve
 from tests.integration.conftest import INDEX
 

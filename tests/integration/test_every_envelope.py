@@ -12,10 +12,10 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from rag_app.api.surfaces import SURFACES
 from rag_app.app import Application
 from rag_app.database import private
 from rag_app.database.migrate import upgrade
+from rag_app.surfaces.registry import SURFACES
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 

@@ -19,7 +19,6 @@ import asyncpg
 import pytest
 
 from rag_app import commands
-from rag_app.api.surfaces.rag_retrieval import RetrievalFilters, _meta
 from rag_app.app import Application
 from rag_app.database.private import PrivatePostgres
 from rag_app.documents.metadata import Target
@@ -28,6 +27,7 @@ from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval.embedding import embed_query
+from rag_app.surfaces.knowledge.routes import RetrievalFilters, _meta
 from tests.conftest import NewPostgres
 from tests.integration.service import configured, prepare
 from tests.integration.test_db_migrate import run, superuser

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rag_app.api import server
-from rag_app.api.surfaces import SURFACES
 from rag_app.app import create_app as limited
 from rag_app.cli import main
+from rag_app.surfaces.registry import SURFACES
 
 if TYPE_CHECKING:
     from litestar import Litestar

@@ -31,8 +31,8 @@ from rag_app import (
 )
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import Forbidden, InvalidInput
-from rag_app.library.chunks import chunk_of
 from rag_app.retrieval.text import tokens
+from rag_app.surfaces.library.chunks import chunk_of
 
 ROOT = Path(__file__).parents[2]
 

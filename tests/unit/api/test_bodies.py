@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from rag_app.api.bodies import decode
-from rag_app.api.surfaces.rag_retrieval import RetrievalRequest
 from rag_app.domain.errors import InvalidInput, UnknownField
+from rag_app.surfaces.knowledge.routes import RetrievalRequest
 
 
 class Inner(Struct, forbid_unknown_fields=True):

@@ -8,8 +8,8 @@ import pytest
 
 from rag_app.api.problems import INTERNAL, KINDS, Problem, kind_of, plain_envelope
 from rag_app.api.surface import surface_of
-from rag_app.api.surfaces import SURFACES
 from rag_app.domain import errors
+from rag_app.surfaces.registry import SURFACES
 
 NOT_FOR_CALLERS = {errors.RagError, errors.Misconfigured, errors.UnreadableDocument}
 """Requests to these surfaces do not raise them; if one does, it is a fault of the server."""

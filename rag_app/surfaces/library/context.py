@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from rag_app.answering import context
 from rag_app.domain.errors import InvalidInput
-from rag_app.library.chunks import Chunk, by_source
+from rag_app.surfaces.library.chunks import Chunk, by_source
 
 MergeStrategy = Literal["concatenate", "separate"]
 

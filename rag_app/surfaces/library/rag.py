@@ -8,12 +8,12 @@ from pathlib import Path
 from rag_app.answering.capabilities import capability_for
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.app import Application, database_urls, open_application
-from rag_app.asking import question_of, scope_of, target_of
 from rag_app.documents.ingest import Summary
 from rag_app.domain.answer import Answer, Hit
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.settings import Settings
+from rag_app.surfaces.library.asking import question_of, scope_of, target_of
 
 
 @asynccontextmanager

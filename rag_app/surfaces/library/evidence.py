@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rag_app.library.chunks import Chunk, by_source
-from rag_app.library.context import ContextBlock
+from rag_app.surfaces.library.chunks import Chunk, by_source
+from rag_app.surfaces.library.context import ContextBlock
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """One file per contract. A surface exists by being listed here."""
 
 from rag_app.api.surface import Surface
-from rag_app.api.surfaces import owner_qa, rag_retrieval, retrieval_validation
+from rag_app.surfaces.knowledge import routes as rag_retrieval
 from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin
 from rag_app.surfaces.lexybrain import routes as lexybrain
+from rag_app.surfaces.owner import routes as owner_qa
+from rag_app.surfaces.validation import routes as retrieval_validation
 
 SURFACES: tuple[Surface, ...] = (
     rag_retrieval.SURFACE,

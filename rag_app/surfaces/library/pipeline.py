@@ -6,18 +6,18 @@ from textwrap import indent, shorten
 from typing import Any
 from uuid import UUID
 
-from rag_app.library.chunks import Chunk
-from rag_app.library.context import ContextBlock, MergeStrategy, build_context_blocks
-from rag_app.library.evidence import Evidence, build_evidence
-from rag_app.library.guardrails import (
+from rag_app.surfaces.library.chunks import Chunk
+from rag_app.surfaces.library.context import ContextBlock, MergeStrategy, build_context_blocks
+from rag_app.surfaces.library.evidence import Evidence, build_evidence
+from rag_app.surfaces.library.guardrails import (
     DEFAULT_POLICY,
     RetrievalPolicy,
     create_permissive_policy,
     validate_retrieval_request,
 )
-from rag_app.library.prompts import Message, assemble_chat_prompt, assemble_prompt
-from rag_app.library.rag import Rag
-from rag_app.library.retrieval import retrieve_chunks
+from rag_app.surfaces.library.prompts import Message, assemble_chat_prompt, assemble_prompt
+from rag_app.surfaces.library.rag import Rag
+from rag_app.surfaces.library.retrieval import retrieve_chunks
 
 _EXCERPT = 160  # characters of a chunk in a report
 _PREVIEW = 2400  # and of the prompt

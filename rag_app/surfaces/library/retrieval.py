@@ -5,16 +5,16 @@ from dataclasses import replace
 from uuid import UUID
 
 from rag_app.app import Application
-from rag_app.asking import scope_of
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Scope
-from rag_app.library.chunks import Chunk, chunk_of
-from rag_app.library.guardrails import create_permissive_policy, validate_retrieval_request
-from rag_app.library.rag import Rag, opened
 from rag_app.retrieval.filters import checked_text
 from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.surfaces.library.asking import scope_of
+from rag_app.surfaces.library.chunks import Chunk, chunk_of
+from rag_app.surfaces.library.guardrails import create_permissive_policy, validate_retrieval_request
+from rag_app.surfaces.library.rag import Rag, opened
 
 MAX_TOP_K = 1000
 

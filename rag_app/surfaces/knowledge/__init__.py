@@ -1,0 +1,1 @@
+"""Search and cited answers over what an organization knows."""

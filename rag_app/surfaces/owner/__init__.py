@@ -1,0 +1,1 @@
+"""Questions over a salon's calls and bookings."""

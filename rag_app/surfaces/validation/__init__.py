@@ -1,0 +1,1 @@
+"""Raw results, measured against what was expected."""
