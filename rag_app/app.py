@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from litestar import Litestar
 
     from rag_app.access.tokens import PublicKeys
-    from rag_app.api.entrance import Entrance
+    from rag_app.http.entrance import Entrance
     from rag_app.stores.postgres import PostgresBackend
     from rag_app.stores.qdrant import QdrantBackend
 
@@ -405,10 +405,10 @@ def create_app() -> "Litestar":
     """The HTTP application, for any ASGI server: `granian --interface asgi --factory rag_app.app:create_app`."""
     from litestar import Litestar
 
-    from rag_app.api.collaborators import Collaborators
-    from rag_app.api.exchange import RequestIds
-    from rag_app.api.metrics import metrics
-    from rag_app.api.server import api
+    from rag_app.http.collaborators import Collaborators
+    from rag_app.http.exchange import RequestIds
+    from rag_app.http.metrics import metrics
+    from rag_app.http.server import api
     from rag_app.surfaces.validation.catalogue import Catalogue
 
     settings = Settings()
@@ -462,7 +462,7 @@ def create_app() -> "Litestar":
 def entrance(settings: Settings) -> "Entrance":
     """Whom the HTTP API lets in. Raises Misconfigured for a secret, keys or origins that cannot be used."""
     from rag_app.access.tokens import Tokens
-    from rag_app.api.entrance import Entrance, origins
+    from rag_app.http.entrance import Entrance, origins
 
     chosen = settings.api
     key = public_keys(settings) or settings.jwt_secret()

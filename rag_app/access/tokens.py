@@ -47,7 +47,7 @@ FILE_SECONDS = 2.0
 EXTENSION = "extension"
 """The claim `client` of tokens issued to a browser extension."""
 
-logger = logging.getLogger("rag_app.api")
+logger = logging.getLogger("rag_app.http")
 
 _MOST_VERIFIED = 4096
 _PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)

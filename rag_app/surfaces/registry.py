@@ -1,6 +1,6 @@
 """One file per contract. A surface exists by being listed here."""
 
-from rag_app.api.surface import Surface
+from rag_app.http.surface import Surface
 from rag_app.surfaces.knowledge import routes as rag_retrieval
 from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin
 from rag_app.surfaces.lexybrain import routes as lexybrain

@@ -20,13 +20,13 @@ from granian.server.embed import Server
 from litestar import Litestar
 
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.api.collaborators import Collaborators, Collection, Listing
-from rag_app.api.entrance import Entrance
-from rag_app.api.server import api
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.passages import Judged, Passages, Span
+from rag_app.http.collaborators import Collaborators, Collection, Listing
+from rag_app.http.entrance import Entrance
+from rag_app.http.server import api
 from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, Period, PromptVersion, Review, ReviewPage
 from rag_app.surfaces.lexybrain.lessons import Consent
 from rag_app.surfaces.lexybrain.types import (

@@ -24,13 +24,13 @@ from litestar.params import JSONBody
 from litestar.response import ServerSentEvent, Stream
 
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.api.collaborators import Injected, Pipeline
-from rag_app.api.entrance import Entrance
-from rag_app.api.server import api
-from rag_app.api.surface import Surface
 from rag_app.domain.answer import Hit, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.http.collaborators import Injected, Pipeline
+from rag_app.http.entrance import Entrance
+from rag_app.http.server import api
+from rag_app.http.surface import Surface
 from tests.contract.conftest import SECRET, Backstage, ScriptedLeases, ScriptedPipeline, serve
 
 PLACES = 40
@@ -211,7 +211,7 @@ def half_close(connection: socket.socket) -> None:
 def test_who_has_gone_is_not_worked_for(
     method: str, leave: Callable[[socket.socket], None], stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with stage.connect() as connection, caplog.at_level(logging.INFO, "rag_app.api"):
+    with stage.connect() as connection, caplog.at_level(logging.INFO, "rag_app.http"):
         connection.sendall(request(method, "search"))
         assert soon(lambda: stage.pipeline.under_way == 1)
         assert list(stage.leases.taken.values()) == ["attended:ada"]
@@ -313,7 +313,7 @@ def test_over_http_2_one_request_is_taken_back_and_the_others_go_on(stage: Stage
 
 
 def test_who_leaves_in_the_middle_of_a_request_frees_the_place(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "rag_app.api"):
+    with caplog.at_level(logging.INFO, "rag_app.http"):
         with stage.connect() as connection:
             connection.sendall(request("POST", "search", b'{"te', announced=100))
             assert soon(lambda: len(stage.leases.taken) == 1)

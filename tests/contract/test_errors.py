@@ -166,7 +166,7 @@ def test_failures_have_codes_and_keep_their_secrets(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     backstage.pipeline.error = raised
-    with caplog.at_level(logging.ERROR, "rag_app.api"):
+    with caplog.at_level(logging.ERROR, "rag_app.http"):
         response = client.post(path, json=ASK)
     problem(response, status, code)
     assert "sk-123" not in response.text

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from rag_app.api.exchange import RequestIds
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope
+from rag_app.http.exchange import RequestIds
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import Backstage
 from tests.contract.test_errors import ASK, PATHS

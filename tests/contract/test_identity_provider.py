@@ -23,9 +23,9 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from rag_app.access import tokens as auth
 from rag_app.access.tokens import PublicKeys, Tokens, issue_token
-from rag_app.api.entrance import Entrance
-from rag_app.api.server import api
 from rag_app.domain.errors import Misconfigured
+from rag_app.http.entrance import Entrance
+from rag_app.http.server import api
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import ASK, problem
 

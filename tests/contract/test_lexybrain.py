@@ -13,8 +13,6 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.api.entrance import Entrance
-from rag_app.api.server import api
 from rag_app.domain.answer import Hit, Usage
 from rag_app.domain.errors import (
     BudgetSpent,
@@ -32,6 +30,8 @@ from rag_app.domain.errors import (
     StoreFailed,
 )
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.http.entrance import Entrance
+from rag_app.http.server import api
 from rag_app.surfaces.lexybrain.types import Flags, Focus, RetrievedSource, Said
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, replied, serve
 from tests.contract.test_streaming import STREAM, events, parsed, soon
@@ -492,7 +492,7 @@ def test_what_the_operator_has_chosen_is_no_error_of_the_log(
     error: Exception, lines: int, client: httpx.Client, backstage: Backstage, caplog: pytest.LogCaptureFixture
 ) -> None:
     backstage.conversations.error = error
-    with caplog.at_level(logging.ERROR, "rag_app.api"):
+    with caplog.at_level(logging.ERROR, "rag_app.http"):
         assert client.post(RAG, json=ASK).status_code == 503
     assert len(caplog.records) == lines
 

@@ -14,11 +14,11 @@ from litestar.routes import HTTPRoute
 
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.answering import roles
-from rag_app.api.entrance import Entrance
-from rag_app.api.server import api
-from rag_app.api.surface import Credential, surface_of
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal
+from rag_app.http.entrance import Entrance
+from rag_app.http.server import api
+from rag_app.http.surface import Credential, surface_of
 from rag_app.surfaces.lexybrain import administration_bodies as lexybrain_admin_bodies
 from rag_app.surfaces.lexybrain.figures import (
     STAGES,

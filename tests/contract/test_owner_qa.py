@@ -15,8 +15,6 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.api.entrance import Entrance
-from rag_app.api.server import api
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Mode, Refusal
 from rag_app.domain.errors import (
     EmbeddingFailed,
@@ -29,6 +27,8 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.http.entrance import Entrance
+from rag_app.http.server import api
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import problem
 

@@ -12,10 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from rag_app.access.tokens import issue_token
-from rag_app.api.collaborators import Collection, Listing
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.http.collaborators import Collection, Listing
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage
 
 QUERY, VALIDATE, COLLECTIONS, RUNS = (

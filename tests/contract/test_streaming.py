@@ -14,12 +14,12 @@ import pytest
 from litestar import Litestar
 
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.api import streaming
-from rag_app.api.entrance import Entrance
-from rag_app.api.server import api
 from rag_app.domain.answer import Citation, Delta, Event, Found, Question, Refusal
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited
 from rag_app.domain.scope import Scope
+from rag_app.http import streaming
+from rag_app.http.entrance import Entrance
+from rag_app.http.server import api
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, ScriptedPipeline, serve
 from tests.contract.test_errors import problem
 from tests.contract.test_rag_retrieval import ANSWER, ASK, INSUFFICIENT, answered, hit

@@ -12,10 +12,10 @@ from litestar import Litestar
 from rag_app.access.limits import RateLimiter
 from rag_app.access.people import People
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.api.entrance import Entrance
-from rag_app.api.server import api
 from rag_app.database.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
+from rag_app.http.entrance import Entrance
+from rag_app.http.server import api
 from tests.conftest import NewOrganization
 from tests.contract.conftest import SECRET, Backstage, ScriptedPipeline, serve
 from tests.contract.test_errors import ASK, problem

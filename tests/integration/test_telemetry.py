@@ -174,7 +174,7 @@ def test_the_log_has_a_line_for_each_turn_with_the_fields_of_the_contract(server
     assert failed["level"] == "ERROR" and failed["capability"] == "general_chat"
     assert failed["user_id"] == str(server.us.user) and failed["thread_id"]
     assert failed["error"] == "ModelFailed (InternalServerError 500)"
-    (access,) = (each for each in server.records(request_id="asked-1") if each["logger"] == "rag_app.api")
+    (access,) = (each for each in server.records(request_id="asked-1") if each["logger"] == "rag_app.http")
     assert access["user_id"] == str(server.us.user) and access["thread_id"] == said["threadId"]
     assert len({each["trace_id"] for each in server.records(request_id="asked-1")}) == 1
 

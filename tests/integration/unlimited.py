@@ -5,9 +5,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rag_app.api import server
 from rag_app.app import create_app as limited
 from rag_app.cli import main
+from rag_app.http import server
 from rag_app.surfaces.registry import SURFACES
 
 if TYPE_CHECKING:

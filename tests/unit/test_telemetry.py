@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rag_app.api.exchange import RequestIds
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import InvalidInput, Misconfigured, ModelFailed, StoreFailed
+from rag_app.http.exchange import RequestIds
 from rag_app.telemetry import observing
 from rag_app.telemetry import setup as telemetry
 from rag_app.telemetry.setup import Wanted, formatter, without_messages
@@ -176,7 +176,7 @@ def test_costs_are_counted_with_the_tokens() -> None:
 
 def test_the_application_imports_no_sdk() -> None:
     looked = (
-        "import sys, rag_app.app, rag_app.api.server, rag_app.surfaces.lexybrain.conversations\n"
+        "import sys, rag_app.app, rag_app.http.server, rag_app.surfaces.lexybrain.conversations\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter', "
         "'prometheus_client', 'sentry_sdk'))])"
     )

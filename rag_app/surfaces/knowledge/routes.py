@@ -15,13 +15,6 @@ from litestar.openapi.spec import Example, Schema, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
-from rag_app.api.bodies import NOT_BLANK, WORD, JsonBody
-from rag_app.api.collaborators import Injected, Pipeline
-from rag_app.api.docs import BEARER, rate_limit_headers
-from rag_app.api.exchange import exchange
-from rag_app.api.problems import documented
-from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.api.surface import Surface
 from rag_app.domain.answer import Answer, Confidence, Hit, Question
 from rag_app.domain.errors import (
     EmbeddingFailed,
@@ -37,6 +30,13 @@ from rag_app.domain.errors import (
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import MetadataValue
+from rag_app.http.bodies import NOT_BLANK, WORD, JsonBody
+from rag_app.http.collaborators import Injected, Pipeline
+from rag_app.http.docs import BEARER, rate_limit_headers
+from rag_app.http.exchange import exchange
+from rag_app.http.problems import documented
+from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
+from rag_app.http.surface import Surface
 
 TAG = Tag("RAG retrieval", "semantic search and cited answers over what an organization knows")
 INDEX = "org_knowledge"

@@ -11,12 +11,12 @@ from litestar.openapi.spec import Example, Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET
 
-from rag_app.api.bodies import WORD, JsonBody
-from rag_app.api.collaborators import Injected, PromptVersions, Reviews, Statistics
-from rag_app.api.docs import rate_limit_headers, security
-from rag_app.api.surface import Credential, Surface
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
+from rag_app.http.bodies import WORD, JsonBody
+from rag_app.http.collaborators import Injected, PromptVersions, Reviews, Statistics
+from rag_app.http.docs import rate_limit_headers, security
+from rag_app.http.surface import Credential, Surface
 from rag_app.surfaces.lexybrain.administration_bodies import (
     VERSION,
     Capability,

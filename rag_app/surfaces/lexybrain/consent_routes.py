@@ -8,11 +8,11 @@ from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
-from rag_app.api.bodies import JsonBody
-from rag_app.api.collaborators import Consents, Injected
-from rag_app.api.docs import rate_limit_headers
 from rag_app.domain.errors import Forbidden, InvalidInput, UnknownField
 from rag_app.domain.scope import Principal
+from rag_app.http.bodies import JsonBody
+from rag_app.http.collaborators import Consents, Injected
+from rag_app.http.docs import rate_limit_headers
 from rag_app.surfaces.lexybrain.lessons import Consent
 from rag_app.surfaces.lexybrain.rules import (
     LIMIT,

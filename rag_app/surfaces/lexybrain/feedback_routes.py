@@ -8,11 +8,11 @@ from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg, FromPath
 from msgspec import Meta, Struct
 
-from rag_app.api.bodies import NOT_BLANK, JsonBody
-from rag_app.api.collaborators import FeedbackLedger, Injected
-from rag_app.api.docs import rate_limit_headers
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Principal
+from rag_app.http.bodies import NOT_BLANK, JsonBody
+from rag_app.http.collaborators import FeedbackLedger, Injected
+from rag_app.http.docs import rate_limit_headers
 from rag_app.surfaces.lexybrain.rules import (
     LIMIT,
     MESSAGE,

@@ -16,11 +16,6 @@ from litestar.openapi.spec import Example, Schema
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, field, to_builtins
 
-from rag_app.api.bodies import NOT_BLANK, JsonBody
-from rag_app.api.collaborators import Conversations, Injected
-from rag_app.api.docs import rate_limit_headers
-from rag_app.api.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.api.surface import Surface
 from rag_app.domain.errors import (
     BudgetSpent,
     CostCapReached,
@@ -34,6 +29,11 @@ from rag_app.domain.errors import (
     UnknownField,
 )
 from rag_app.domain.scope import Principal
+from rag_app.http.bodies import NOT_BLANK, JsonBody
+from rag_app.http.collaborators import Conversations, Injected
+from rag_app.http.docs import rate_limit_headers
+from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
+from rag_app.http.surface import Surface
 from rag_app.surfaces.lexybrain.consent_routes import HANDLERS as CONSENT
 from rag_app.surfaces.lexybrain.feedback_routes import HANDLERS as FEEDBACK
 from rag_app.surfaces.lexybrain.rules import (

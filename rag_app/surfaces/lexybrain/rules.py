@@ -11,9 +11,6 @@ from litestar.openapi.spec import Operation, Tag
 from litestar.params import QueryParameter
 from msgspec import Meta, Struct
 
-from rag_app.api.docs import security
-from rag_app.api.problems import Kind, Problem, documented
-from rag_app.api.surface import Credential
 from rag_app.domain.errors import (
     CostCapReached,
     EmbeddingFailed,
@@ -28,6 +25,9 @@ from rag_app.domain.errors import (
     Unauthenticated,
     UnknownField,
 )
+from rag_app.http.docs import security
+from rag_app.http.problems import Kind, Problem, documented
+from rag_app.http.surface import Credential
 
 TAG = Tag("Ask LexyBrain", "conversations about a marketplace, grounded in what the caller may see")
 LIMIT = 60

@@ -10,11 +10,11 @@ from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from rag_app.api.bodies import WORD, JsonBody
-from rag_app.api.collaborators import Injected, Threads
-from rag_app.api.docs import rate_limit_headers
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
+from rag_app.http.bodies import WORD, JsonBody
+from rag_app.http.collaborators import Injected, Threads
+from rag_app.http.docs import rate_limit_headers
 from rag_app.surfaces.lexybrain.rules import (
     LIMIT,
     MESSAGE,

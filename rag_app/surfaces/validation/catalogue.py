@@ -6,11 +6,11 @@ from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
 
-from rag_app.api.collaborators import Collection, Listing
 from rag_app.documents.generations import Generation
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import Principal
+from rag_app.http.collaborators import Collection, Listing
 from rag_app.pipeline import OpenStore
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec

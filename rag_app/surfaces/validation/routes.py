@@ -19,11 +19,6 @@ from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from rag_app.api.bodies import NOT_BLANK, JsonBody
-from rag_app.api.collaborators import Catalogue, Collection, Injected, Pipeline, Validations
-from rag_app.api.docs import rate_limit_headers, security
-from rag_app.api.problems import Kind, Problem, documented
-from rag_app.api.surface import Credential, Surface
 from rag_app.domain.answer import Hit, Question
 from rag_app.domain.errors import (
     EmbeddingFailed,
@@ -48,6 +43,11 @@ from rag_app.evaluation.validation import (
     measure,
     scored,
 )
+from rag_app.http.bodies import NOT_BLANK, JsonBody
+from rag_app.http.collaborators import Catalogue, Collection, Injected, Pipeline, Validations
+from rag_app.http.docs import rate_limit_headers, security
+from rag_app.http.problems import Kind, Problem, documented
+from rag_app.http.surface import Credential, Surface
 
 TAG = Tag("Retrieval validation", "search results as they are, and measured against what was expected")
 CREDENTIALS = frozenset({Credential.API_KEY})

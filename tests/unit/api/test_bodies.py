@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from rag_app.api.bodies import decode
 from rag_app.domain.errors import InvalidInput, UnknownField
+from rag_app.http.bodies import decode
 from rag_app.surfaces.knowledge.routes import RetrievalRequest
 
 

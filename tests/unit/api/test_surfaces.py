@@ -6,9 +6,9 @@ from itertools import combinations
 import msgspec
 import pytest
 
-from rag_app.api.problems import INTERNAL, KINDS, Problem, kind_of, plain_envelope
-from rag_app.api.surface import surface_of
 from rag_app.domain import errors
+from rag_app.http.problems import INTERNAL, KINDS, Problem, kind_of, plain_envelope
+from rag_app.http.surface import surface_of
 from rag_app.surfaces.registry import SURFACES
 
 NOT_FOR_CALLERS = {errors.RagError, errors.Misconfigured, errors.UnreadableDocument}

@@ -9,14 +9,14 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 
-from rag_app.api.collaborators import Collaborators, Leases
-from rag_app.api.entrance import Entrance
-from rag_app.api.exchange import exchange
-from rag_app.api.surface import Surface
 from rag_app.domain.errors import RateLimited, StoreFailed, TooManyAtOnce
+from rag_app.http.collaborators import Collaborators, Leases
+from rag_app.http.entrance import Entrance
+from rag_app.http.exchange import exchange
+from rag_app.http.surface import Surface
 from rag_app.telemetry.observing import Stage, identify
 
-logger = logging.getLogger("rag_app.api")
+logger = logging.getLogger("rag_app.http")
 
 
 def gate(surface: Surface, entrance: Entrance, collaborators: Collaborators) -> Guard:

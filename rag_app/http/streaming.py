@@ -22,8 +22,8 @@ from litestar.serialization import encode_json
 from litestar.types import Receive, Scope, Send
 from msgspec import Struct
 
-from rag_app.api.exchange import exchange
 from rag_app.domain.answer import Answer, Delta, Event, Found, Hit
+from rag_app.http.exchange import exchange
 
 MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE = 15.0

@@ -18,7 +18,7 @@ from rag_app.telemetry import observing
 
 REQUEST_ID_HEADER = "X-Request-ID"
 
-logger = logging.getLogger("rag_app.api")
+logger = logging.getLogger("rag_app.http")
 
 _SECONDS_UNWATCHED = 0.1  # a watch costs as much as a short request does
 _LARGEST_REST = 1_000_000  # bytes

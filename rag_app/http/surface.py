@@ -7,7 +7,7 @@ from enum import StrEnum
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Tag
 
-from rag_app.api.problems import KINDS, Envelope, Kind, plain_envelope
+from rag_app.http.problems import KINDS, Envelope, Kind, plain_envelope
 
 
 class Credential(StrEnum):

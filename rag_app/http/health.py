@@ -7,7 +7,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Tag
 from msgspec import Meta, Struct
 
-from rag_app.api.collaborators import Injected, Readiness
+from rag_app.http.collaborators import Injected, Readiness
 
 TAG = Tag("health", "for load balancers and orchestrators")
 

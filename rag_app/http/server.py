@@ -16,19 +16,19 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import BeforeMessageSendHookHandler, Message, Receive, Scope, Send
 from msgspec import Struct
 
-from rag_app.api import docs, health
-from rag_app.api.collaborators import Collaborators
-from rag_app.api.entrance import API_KEY_HEADER, EXTENSION_HEADER, Entrance
-from rag_app.api.exchange import REQUEST_ID_HEADER, Client, begin, finish
-from rag_app.api.gate import gate
-from rag_app.api.problems import KINDS, plain_envelope, respond
-from rag_app.api.surface import Surface, surface_of
+from rag_app.http import docs, health
+from rag_app.http.collaborators import Collaborators
+from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Entrance
+from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
+from rag_app.http.gate import gate
+from rag_app.http.problems import KINDS, plain_envelope, respond
+from rag_app.http.surface import Surface, surface_of
 from rag_app.surfaces.registry import SURFACES
 from rag_app.telemetry.observing import Served
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
 
-logger = logging.getLogger("rag_app.api")
+logger = logging.getLogger("rag_app.http")
 
 _GONE = 499
 """For what has no status: its client has gone before there was one. nginx's number."""

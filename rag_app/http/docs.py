@@ -12,8 +12,8 @@ from litestar.openapi.spec import Components, Reference, SecurityRequirement, Se
 from litestar.response import Redirect
 from litestar.static_files import create_static_files_router
 
-from rag_app.api.entrance import API_KEY_HEADER, EXTENSION_HEADER, KEY_PREFIX
-from rag_app.api.surface import Credential
+from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, KEY_PREFIX
+from rag_app.http.surface import Credential
 
 PAGE = "/docs"
 ASSETS = "/docs/assets"

@@ -15,7 +15,6 @@ from litestar.openapi.spec import Example
 from litestar.params import ParameterKwarg
 from msgspec import Meta, MsgspecError, Struct, json
 
-from rag_app.api.exchange import exchange
 from rag_app.domain.errors import (
     CostCapReached,
     EmbeddingFailed,
@@ -33,9 +32,10 @@ from rag_app.domain.errors import (
     Unauthenticated,
     UnknownField,
 )
+from rag_app.http.exchange import exchange
 from rag_app.telemetry import observing
 
-logger = logging.getLogger("rag_app.api")
+logger = logging.getLogger("rag_app.http")
 
 _CHOSEN = (FeatureDisabled, CostCapReached)
 """What the operator has set up to happen: the access log has it, and nothing is wrong."""

@@ -1,1 +1,0 @@
-"""PostgreSQL: services that are still without a room of their own."""
