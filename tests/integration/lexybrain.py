@@ -14,8 +14,8 @@ import httpx
 from sqlalchemy import text
 
 from rag_app.app import Application
+from rag_app.console.demo import load_samples
 from rag_app.database.session import Database
-from rag_app.demo import load_samples
 from rag_app.domain.scope import Scope
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 from tests.integration.test_api_end_to_end import variables

@@ -7,7 +7,7 @@ error in the middle of a stream.
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from rag_app.cli import main
+from rag_app.console.cli import main
 from rag_app.pipeline import Pipeline
 from tests.integration.unlimited import lift
 

@@ -20,7 +20,7 @@ import httpx
 import pytest
 from qdrant_client import QdrantClient
 
-from rag_app import cli
+from rag_app.console import cli
 from tests.conftest import NewPostgres
 from tests.integration.conftest import ON_DEFAULT
 
@@ -116,7 +116,7 @@ def documents(tmp_path: Path) -> Path:
 def test_help_does_not_wait_for_libraries() -> None:
     program = (
         "import sys; sys.argv = ['rag-app', '--help']\n"
-        "from rag_app.cli import main\n"
+        "from rag_app.console.cli import main\n"
         "try:\n    main()\n"
         "except SystemExit as left:\n"
         "    heavy = {'llama_index', 'sqlalchemy', 'litestar', 'numpy', 'pydantic', 'onnxruntime'} & set(sys.modules)\n"

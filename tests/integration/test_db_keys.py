@@ -12,9 +12,9 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, select, text, update
 
-from rag_app import cli
 from rag_app.access.keys import ApiKey, Keys
 from rag_app.access.people import People
+from rag_app.console import cli
 from rag_app.database.session import Database
 from rag_app.database.tables import ApiKeyRow, MembershipRow
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed, Unauthenticated

@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from rag_app import cli
 from rag_app.access.keys import Keys
 from rag_app.access.people import People
 from rag_app.app import Application
+from rag_app.console import cli
 from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
 from rag_app.domain.scope import Principal

@@ -17,8 +17,9 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from rag_app import cli
 from rag_app.app import Application, DatabaseUrls, open_application
+from rag_app.console import cli
+from rag_app.console.indexing import Indexing
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.documents.generations import GenerationState
@@ -27,7 +28,6 @@ from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, StoreFailed
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
-from rag_app.indexing import Indexing
 from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking, IndexSpec, load_index

@@ -18,8 +18,9 @@ import pytest
 from llama_index.core.schema import TextNode
 from sqlalchemy import text
 
-from rag_app import cli
 from rag_app.app import Application, DatabaseUrls
+from rag_app.console import cli
+from rag_app.console.indexing import Indexing, Moved
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.documents.generations import Generation
@@ -30,7 +31,6 @@ from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
-from rag_app.indexing import Indexing, Moved
 from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import IndexSpec, load_indexes

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from rag_app.app import Application
-from rag_app.demo import load_samples
+from rag_app.console.demo import load_samples
 from rag_app.documents.metadata import Target
 from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval.text import tokens

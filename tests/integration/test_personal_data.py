@@ -24,9 +24,11 @@ import httpx
 import pytest
 from qdrant_client import QdrantClient
 
-from rag_app import cli
 from rag_app.access.personal import Personal
 from rag_app.app import Application
+from rag_app.console import cli
+from rag_app.console.indexing import Indexing
+from rag_app.console.personal import erase_user, export_user
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
@@ -35,8 +37,6 @@ from rag_app.documents.metadata import Target, versioned
 from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility, source_id
-from rag_app.indexing import Indexing
-from rag_app.personal import erase_user, export_user
 from rag_app.stores.postgres import PostgresStore, plain_dsn
 from rag_app.stores.qdrant import QdrantStore
 from tests.conftest import MIGRATIONS, NewPostgres

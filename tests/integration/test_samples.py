@@ -6,8 +6,8 @@ import pytest
 
 from rag_app.answering.capabilities import capability_for
 from rag_app.app import Application, DatabaseUrls, open_application
-from rag_app.commands import question_of, scope_of
-from rag_app.demo import ask_samples, load_samples
+from rag_app.console.commands import question_of, scope_of
+from rag_app.console.demo import ask_samples, load_samples
 from rag_app.domain.answer import Hit
 from rag_app.evaluation.judgments import Query, read_judgments
 from rag_app.evaluation.report import make_report

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from rag_app.app import Application
+from rag_app.console.demo import load_samples
 from rag_app.database.migrate import upgrade
-from rag_app.demo import load_samples
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.contract.test_owner_qa import commands, sent
 from tests.integration.service import bearer, configured, prepare

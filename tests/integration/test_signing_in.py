@@ -10,11 +10,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from rag_app import commands
 from rag_app.access.tokens import Claims, Tokens
 from rag_app.app import DatabaseUrls, create_app
+from rag_app.console import commands
+from rag_app.console.serving import _prepare
 from rag_app.domain.errors import InvalidInput, Misconfigured
-from rag_app.serving import _prepare
 from rag_app.settings import Settings
 from tests.contract.conftest import serve
 from tests.integration.conftest import ON_DEFAULT

@@ -18,8 +18,8 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from rag_app import commands
 from rag_app.app import Application
+from rag_app.console import commands
 from rag_app.database.private import PrivatePostgres
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Hit, Mode, Question

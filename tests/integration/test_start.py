@@ -13,7 +13,7 @@ import pytest
 
 HELP = """
 import json, sys
-from rag_app.cli import main
+from rag_app.console.cli import main
 sys.argv = ["rag-app", *sys.argv[1:]]
 try:
     main()
@@ -79,7 +79,7 @@ def of(modules: set[str], packages: set[str]) -> set[str]:
 @pytest.mark.parametrize("arguments", [["--help"], ["indexes", "move", "--help"]])
 def test_help_loads_the_command_line_alone(arguments: list[str]) -> None:
     modules = loaded(HELP, *arguments)
-    assert {name for name in modules if name.startswith("rag_app")} == {"rag_app", "rag_app.cli"}
+    assert {name for name in modules if name.startswith("rag_app")} == {"rag_app", "rag_app.console.cli"}
     others = {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names)
     assert {name for name in others if not name.startswith("_")} <= COMMAND_LINE, arguments
 

@@ -15,10 +15,10 @@ from sqlalchemy import text
 
 from rag_app.access.keys import Keys
 from rag_app.access.people import People
+from rag_app.console.personal import export_training
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.personal import export_training
 from rag_app.surfaces.lexybrain.lessons import Lesson
 from rag_app.surfaces.lexybrain.quotas import Accounts
 from rag_app.surfaces.lexybrain.threads import Threads

@@ -59,7 +59,7 @@ def test_the_wheel_carries_its_data(wheel: Path) -> None:
         files = {path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
         assert files and {f"rag_app/_data/{path.relative_to(ROOT).as_posix()}" for path in files} <= names
     assert not [name for name in names if name.split("/")[0] in {*DATA, "tests", "notebooks", "docs"}]
-    assert {"rag_app/py.typed", "rag_app/cli.py"} <= names
+    assert {"rag_app/py.typed", "rag_app/console/cli.py"} <= names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

@@ -56,7 +56,7 @@ def serve_at(claim: socket.socket, workers: int) -> None:
         gc.collect()
         gc.freeze()
         Server(
-            "rag_app.serving:create_worker",
+            "rag_app.console.serving:create_worker",
             address=host,
             port=port,
             interface=Interfaces.ASGI,

@@ -14,11 +14,11 @@ from typing import Any
 from uuid import UUID
 
 from rag_app.access.keys import ApiKey
+from rag_app.console.indexing import Holding, Moved, Outcome
 from rag_app.documents.ingest import Progress, Summary
 from rag_app.domain.answer import Answer, Hit
 from rag_app.domain.errors import UnreadableDocument
 from rag_app.domain.source import Source
-from rag_app.indexing import Holding, Moved, Outcome
 
 _EXCERPT = 240  # characters of a hit's text
 _NEAREST = 3  # sources named beside a refusal

@@ -19,20 +19,8 @@ from rag_app.answering.capabilities import capability_for
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import as_toml, check, load_config, load_configs, shares
 from rag_app.app import Application, DatabaseUrls, database_urls, open_application, public_keys
-from rag_app.database.migrate import current, upgrade
-from rag_app.database.session import Database
-from rag_app.documents.documents import Document
-from rag_app.documents.generations import Generation
-from rag_app.documents.ingest import Summary
-from rag_app.documents.metadata import Target, to_source
-from rag_app.documents.readers import documents_below
-from rag_app.documents.rebuild import Built
-from rag_app.domain.answer import Answer, Hit, Mode
-from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
-from rag_app.domain.scope import Scope
-from rag_app.domain.source import Source, source_id
-from rag_app.indexing import Begin, Indexing, Outcome
-from rag_app.printing import (
+from rag_app.console.indexing import Begin, Indexing, Outcome
+from rag_app.console.printing import (
     answer_json,
     answer_text,
     counting,
@@ -53,6 +41,18 @@ from rag_app.printing import (
     summary_json,
     summary_text,
 )
+from rag_app.database.migrate import current, upgrade
+from rag_app.database.session import Database
+from rag_app.documents.documents import Document
+from rag_app.documents.generations import Generation
+from rag_app.documents.ingest import Summary
+from rag_app.documents.metadata import Target, to_source
+from rag_app.documents.readers import documents_below
+from rag_app.documents.rebuild import Built
+from rag_app.domain.answer import Answer, Hit, Mode
+from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
+from rag_app.domain.scope import Scope
+from rag_app.domain.source import Source, source_id
 from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.settings import Settings

@@ -1,4 +1,4 @@
-"""The `rag-app` command: what it takes. `rag_app.commands` does the work; heavy imports wait until a command runs."""
+"""The `rag-app` command: what it takes. `rag_app.console.commands` does the work; heavy imports wait until a command runs."""
 
 import logging
 import os
@@ -51,7 +51,7 @@ def demo(
     check: Annotated[bool, typer.Option("--check", help="do it all, then exit; non-zero if amiss")] = False,
 ) -> None:
     """Load the sample corpora, ask them questions, then serve the API."""
-    from rag_app.demo import run_demo
+    from rag_app.console.demo import run_demo
 
     raise typer.Exit(run_demo(check=check))
 
@@ -63,7 +63,7 @@ def serve(
     workers: Annotated[int | None, typer.Option(min=1, max=64, help="processes (RAG_WORKERS)")] = None,
 ) -> None:
     """Serve the HTTP API."""
-    from rag_app.serving import serve as run
+    from rag_app.console.serving import serve as run
 
     run(host, port, workers)
 
@@ -71,7 +71,7 @@ def serve(
 @db.command("upgrade")
 def db_upgrade() -> None:
     """Migrate, and build new indexes. Safe to repeat."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.upgrade_database())
 
@@ -98,7 +98,7 @@ def ingest(
 
     Safe to repeat: what has not changed costs nothing. Exit status 2 if some could not be read.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     failed = commands.ingest(
         paths, index=index, org=org, site=site, owner=owner, visibility=visibility, base=base, as_json=as_json,
@@ -114,7 +114,7 @@ def search(
     top_k: TopK = 8, mode: Mode = "hybrid", filters: Filter = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Find what fits a question; no model is called."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.search(question, index, org, user, site, top_k, mode, filters or [], as_json)
 
@@ -128,7 +128,7 @@ def ask(
 
     An answer is made from the best hits alone; where they are not good enough, none is given.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.ask(question, index, org, user, site, top_k, mode, filters or [], as_json)
 
@@ -136,7 +136,7 @@ def ask(
 @sources.command("list")
 def sources_list(index: Index, org: Org, as_json: Json = False) -> None:
     """Every source an organization has in an index."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.list_sources(index, org, as_json)
 
@@ -146,7 +146,7 @@ def sources_show(
     source: Annotated[str, typer.Argument(help="id or external id")], index: Index, org: Org, as_json: Json = False
 ) -> None:
     """One source: what is known about it, and its text."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.show_source(source, index, org, as_json)
 
@@ -156,7 +156,7 @@ def sources_delete(
     names: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="ids or external ids")], index: Index, org: Org
 ) -> None:
     """Delete sources: they never answer again."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.delete_sources(names, index, org)
 
@@ -164,7 +164,7 @@ def sources_delete(
 @indexes.command("list")
 def indexes_list(as_json: Json = False) -> None:
     """Every generation of every index: what it was built with, and what is in it."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.list_generations(as_json)
 
@@ -180,7 +180,7 @@ def indexes_rebuild(
     With the settings and index.toml as they are now, from what is stored: the files are not needed. Safe to repeat:
     the same command goes on where it was. Exit status 2 if a source could not be built.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     if commands.rebuild_index(index, switch, as_json):
         raise typer.Exit(2)
@@ -198,7 +198,7 @@ def indexes_switch(
 
     Only one that holds every source as it is now. Without a number, the newest that has not answered yet.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.switch_index(index, number, as_json)
 
@@ -215,7 +215,7 @@ def indexes_rollback(
 
     What came or changed since is built in it first. Exit status 2 if a source could not be built.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     if commands.roll_back_index(index, force, as_json):
         raise typer.Exit(2)
@@ -227,7 +227,7 @@ def indexes_drop(
     number: Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it")],
 ) -> None:
     """Delete a generation that does not answer, with its chunks."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.drop_generation(index, number))
 
@@ -244,7 +244,7 @@ def indexes_move(
     the same command goes on where it was, and brings over what has changed since. Exit status 2 if a source could not
     be copied, or differs.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     if commands.move_index(index, to, as_json):
         raise typer.Exit(2)
@@ -256,7 +256,7 @@ def orgs_create(
     name: Annotated[str | None, typer.Option(help="name for people; the slug by default")] = None,
 ) -> None:
     """Make an organization."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.create_organization(slug, name or slug))
 
@@ -264,7 +264,7 @@ def orgs_create(
 @orgs.command("list")
 def orgs_list(as_json: Json = False) -> None:
     """All organizations."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.list_organizations(as_json)
 
@@ -279,7 +279,7 @@ def orgs_add_member(
     ] = None,
 ) -> None:
     """Let a user see an organization's content."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.add_member(org, user, subject))
 
@@ -289,7 +289,7 @@ def orgs_add_site(
     org: Annotated[str, typer.Argument(help="slug or id")], site: Annotated[str, typer.Argument()]
 ) -> None:
     """Give an organization a site that sources can belong to."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.add_site(org, site))
 
@@ -303,7 +303,7 @@ def orgs_set_budget(
 
     When they are used, its members get no answers in conversations until the first of the next month (UTC).
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.set_budget(org, tokens))
 
@@ -322,7 +322,7 @@ def users_create(
     ] = None,
 ) -> None:  # fmt: skip
     """Make a user."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.create_user(name, plan, role, org or [], subject))
 
@@ -333,7 +333,7 @@ def users_list(as_json: Json = False) -> None:
 
     Service users of API keys are among them: `key:` and the key's id.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.list_users(as_json)
 
@@ -347,7 +347,7 @@ def users_set_plan(
 
     What is used of this month stays used.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.set_plan(user, plan))
 
@@ -361,7 +361,7 @@ def users_set_role(
 
     An administrator may read all conversations, which is written down, and answer a message by another plan.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.set_role(user, role))
 
@@ -377,7 +377,7 @@ def users_export(user: Annotated[str, typer.Argument(help="name or id")], output
 
     What they said and were told, what was counted, and what is written down about them.
     """
-    from rag_app import personal
+    from rag_app.console import personal
 
     personal.export_user(user, output)
 
@@ -393,7 +393,7 @@ def users_erase(
     says what remains. Safe to repeat: the same command goes on where it was. Exit status 2 if something is left to be
     done in a store that is not configured here.
     """
-    from rag_app import personal
+    from rag_app.console import personal
 
     if not yes and not _agreed(f"Erase {user} with all conversations and private sources?"):
         _fail("nothing is erased", 1)
@@ -413,7 +413,7 @@ def training_export(
 
     Only of users who consent now, and only of what they may still see. Nobody is named.
     """
-    from rag_app import personal
+    from rag_app.console import personal
 
     personal.export_training(output, since, capability)
 
@@ -421,7 +421,7 @@ def training_export(
 @plans.command("list")
 def plans_list(as_json: Json = False) -> None:
     """All plans: messages a month, and whether they have conversations."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.list_plans(as_json)
 
@@ -436,7 +436,7 @@ def plans_set(
 
     A new plan has 50 messages and conversations, unless it is said otherwise.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.set_plan_entitlement(code, messages, enabled))
 
@@ -454,7 +454,7 @@ def keys_create(
 
     It goes into a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.create_key(org, name, indexes or None, as_json)
 
@@ -465,7 +465,7 @@ def keys_list(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """All API keys, as far as anybody can show them."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.list_keys(org, as_json)
 
@@ -476,7 +476,7 @@ def keys_revoke(key: Annotated[str, typer.Argument(help="id, or how it begins, a
 
     Every process does so at once. What is under way is answered.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.revoke_key(key))
 
@@ -487,7 +487,7 @@ PromptVersion = Annotated[str, typer.Argument(metavar="NAME", help="as `prompts 
 @prompts.command("list")
 def prompts_list(as_json: Json = False) -> None:
     """All versions: for what, whether in use, weight, and the share of new threads that get it."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.list_prompts(as_json)
 
@@ -495,7 +495,7 @@ def prompts_list(as_json: Json = False) -> None:
 @prompts.command("show")
 def prompts_show(name: PromptVersion, as_json: Json = False) -> None:
     """One version, as a file that `prompts add` takes."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.show_prompt(name, as_json)
 
@@ -508,7 +508,7 @@ def prompts_add(
 
     A version never changes: what is better has a new name. It is in use if the file says so, or after `prompts activate`.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.add_prompt(file)
 
@@ -516,7 +516,7 @@ def prompts_add(
 @prompts.command("activate")
 def prompts_activate(name: PromptVersion) -> None:
     """Use a version, beside the others of its type that are in use."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.activate_prompt(name, active=True)
 
@@ -524,7 +524,7 @@ def prompts_activate(name: PromptVersion) -> None:
 @prompts.command("deactivate")
 def prompts_deactivate(name: PromptVersion) -> None:
     """Use a version no more, not even in threads that had it."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.activate_prompt(name, active=False)
 
@@ -538,7 +538,7 @@ def prompts_weigh(
 
     Threads keep the version they have while it is in use and weighs something.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.weigh_prompt(name, weight)
 
@@ -555,7 +555,7 @@ def token(
 
     It goes into a header: `Authorization: Bearer TOKEN`. Where an identity provider issues the tokens, this does not.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     print(commands.token(user, hours, client))
 
@@ -569,7 +569,7 @@ def evaluate(
     mode: Mode = "hybrid", as_json: Json = False,
 ) -> None:  # fmt: skip
     """Measure retrieval: nDCG@10, P@k, R@k, MRR, hit rate."""
-    from rag_app import commands
+    from rag_app.console import commands
 
     commands.evaluate(index, org, queries, qrels, recorded, mode, as_json)
 
@@ -580,7 +580,7 @@ def doctor() -> None:
 
     And what to do about it. Exit status 1 if something is amiss. A model that writes answers is asked for a word.
     """
-    from rag_app import commands
+    from rag_app.console import commands
 
     raise typer.Exit(0 if commands.doctor() else 1)
 

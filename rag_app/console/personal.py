@@ -17,13 +17,13 @@ from llama_index.core.schema import TextNode
 from rag_app.access.people import User
 from rag_app.access.personal import Personal
 from rag_app.app import Application
-from rag_app.commands import run
+from rag_app.console.commands import run
+from rag_app.console.printing import counting
 from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.metadata import versioned
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, chunk_id
-from rag_app.printing import counting
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.surfaces.lexybrain.detection import DESCRIPTIONS
