@@ -24,8 +24,8 @@ from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.readers import documents_below, read
 from rag_app.domain.errors import UnreadableDocument
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.source import Source
-from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking
 from rag_app.retrieval.store import heading

@@ -10,7 +10,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from bench.corpus import ALL, OTHERS, SHARES, Corpus
 from bench.progress import track
 from bench.tables import connect
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import Scope

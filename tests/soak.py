@@ -39,11 +39,11 @@ import httpx
 
 from bench.figures import Bound, Table, machine, number, percentile
 from bench.progress import say
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.console.demo import load_samples
 from rag_app.database import private
 from rag_app.database.migrate import upgrade
-from rag_app.resources import resource_folder
+from rag_app.domain.resources import resource_folder
 from tests.integration.lexybrain import models_file
 from tests.integration.service import Text, bearer, configured, ingest, prepare
 from tests.scripted_model import Reply, ScriptedModel

@@ -40,7 +40,7 @@ from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured
-from rag_app.resources import resource_folder
+from rag_app.domain.resources import resource_folder
 from rag_app.settings import Settings, variable
 
 DEFAULT, LEXYBRAIN = "default", "lexybrain"

@@ -18,7 +18,7 @@ from rag_app.access.people import User
 from rag_app.answering.capabilities import capability_for
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import as_toml, check, load_config, load_configs, shares
-from rag_app.app import Application, DatabaseUrls, database_urls, open_application, public_keys
+from rag_app.application import Application, DatabaseUrls, database_urls, open_application, public_keys
 from rag_app.console.indexing import Begin, Indexing, Outcome
 from rag_app.console.printing import (
     answer_json,
@@ -51,9 +51,9 @@ from rag_app.documents.readers import documents_below
 from rag_app.documents.rebuild import Built
 from rag_app.domain.answer import Answer, Hit, Mode
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, RagError
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, source_id
-from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain.quotas import Accounts, Plan, Plans

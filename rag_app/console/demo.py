@@ -19,7 +19,7 @@ from uuid import UUID
 
 from rag_app.access.people import Organization
 from rag_app.answering.capabilities import capability_for
-from rag_app.app import Application, database_urls, open_application
+from rag_app.application import Application, database_urls, open_application
 from rag_app.console.commands import issue
 from rag_app.console.printing import answer_text, progress_bar, summary_text
 from rag_app.console.serving import claim_port, http_url, serve_at
@@ -27,9 +27,9 @@ from rag_app.documents.ingest import Summary
 from rag_app.documents.readers import documents_below
 from rag_app.domain.answer import Answer
 from rag_app.domain.errors import Misconfigured, NotFound
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import source_id
-from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec
 from rag_app.settings import Settings
 from rag_app.surfaces.library.asking import question_of, scope_of, target_of

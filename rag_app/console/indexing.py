@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.move import Comparison, Move
 from rag_app.documents.rebuild import Built, Rebuild

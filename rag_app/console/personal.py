@@ -16,7 +16,7 @@ from llama_index.core.schema import TextNode
 
 from rag_app.access.people import User
 from rag_app.access.personal import Personal
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.console.commands import run
 from rag_app.console.printing import counting
 from rag_app.documents.generations import Generation, GenerationState

@@ -12,9 +12,9 @@ from multiprocessing import parent_process
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from rag_app.app import DatabaseUrls, create_app, database_urls, entrance, open_application, telemetry_wanted
+from rag_app.application import DatabaseUrls, create_app, database_urls, entrance, open_application, telemetry_wanted
 from rag_app.domain.errors import Misconfigured, NotFound
-from rag_app.resources import resource_folder
+from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import load_indexes
 from rag_app.settings import Settings
 from rag_app.telemetry.setup import counted_together, granian_logging

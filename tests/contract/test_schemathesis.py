@@ -14,7 +14,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from rag_app.app import Application
+from rag_app.application import Application
 from tests.integration.service import Text, configured, ingest, issue_token, prepare, served, without_limits
 
 SECRET = "a secret of the tests, long enough for HS256"

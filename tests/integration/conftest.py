@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from rag_app.app import Application, DatabaseUrls, open_application
+from rag_app.application import Application, DatabaseUrls, open_application
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Hit, Mode, Question

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.app import DatabaseUrls, open_application
+from rag_app.application import DatabaseUrls, open_application
 from rag_app.domain.scope import Principal
 from rag_app.pipeline import Pipeline
 from rag_app.settings import Settings

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import httpx
 from sqlalchemy import text
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.console.demo import load_samples
 from rag_app.database.session import Database
 from rag_app.domain.scope import Scope

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope

@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.database import private
 from rag_app.database.migrate import upgrade
 from rag_app.domain.scope import PUBLIC_ORGANIZATION

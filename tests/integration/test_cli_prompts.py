@@ -8,7 +8,7 @@ import pytest
 
 from rag_app.answering.roles import load_config, load_configs
 from rag_app.database.migrate import upgrade
-from rag_app.resources import resource_folder
+from rag_app.domain.resources import resource_folder
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.test_cli import Run, assert_fails, main, rag
 

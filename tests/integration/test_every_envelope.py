@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.database import private
 from rag_app.database.migrate import upgrade
 from rag_app.surfaces.registry import SURFACES

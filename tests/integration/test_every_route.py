@@ -15,7 +15,7 @@ import httpx
 import pytest
 from litestar.routes import HTTPRoute
 
-from rag_app.app import Application, create_app
+from rag_app.application import Application, create_app
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope

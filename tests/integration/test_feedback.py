@@ -13,7 +13,7 @@ import pytest
 
 from rag_app.access.keys import Keys
 from rag_app.access.people import People
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.console import cli
 from rag_app.database.session import Database
 from rag_app.documents.metadata import Target

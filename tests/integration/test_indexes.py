@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from rag_app.app import Application, DatabaseUrls, open_application
+from rag_app.application import Application, DatabaseUrls, open_application
 from rag_app.console import cli
 from rag_app.console.indexing import Indexing
 from rag_app.database.migrate import upgrade
@@ -26,9 +26,9 @@ from rag_app.documents.generations import GenerationState
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound, StoreFailed
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
-from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking, IndexSpec, load_index
 from rag_app.settings import Settings
@@ -83,7 +83,7 @@ async def deployed(
 
 def declare(monkeypatch: pytest.MonkeyPatch, spec: IndexSpec) -> None:
     """What index.toml says from now on, for applications that are yet to be made."""
-    monkeypatch.setattr("rag_app.app._indexes", lambda settings: {INDEX: spec})
+    monkeypatch.setattr("rag_app.application._indexes", lambda settings: {INDEX: spec})
 
 
 @asynccontextmanager
@@ -316,7 +316,7 @@ async def test_a_switch_waits_for_whoever_writes_and_refuses_what_is_not_complet
 async def test_searches_never_fail_nor_mix_while_generations_are_switched(
     urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag_app.app._GENERATION_SECONDS", 0.0)
+    monkeypatch.setattr("rag_app.application._GENERATION_SECONDS", 0.0)
     write_corpus(tmp_path / "docs", 8, paragraphs=2)
     async with open_application(Settings(), urls) as application:
         org, indexing = await new_org(application), Indexing(application)
@@ -411,7 +411,9 @@ async def test_going_back_by_force_leaves_out_what_changed_since(urls: DatabaseU
 async def test_another_model_is_not_asked_for_vectors_of_this_one(
     urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag_app.app._GENERATION_SECONDS", 600.0)  # until `reread`, however long the rebuild takes
+    monkeypatch.setattr(
+        "rag_app.application._GENERATION_SECONDS", 600.0
+    )  # until `reread`, however long the rebuild takes
     write_corpus(tmp_path / "docs", 3)
     async with open_application(Settings(), urls) as application:
         org = await new_org(application)

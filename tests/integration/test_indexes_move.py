@@ -18,7 +18,7 @@ import pytest
 from llama_index.core.schema import TextNode
 from sqlalchemy import text
 
-from rag_app.app import Application, DatabaseUrls
+from rag_app.application import Application, DatabaseUrls
 from rag_app.console import cli
 from rag_app.console.indexing import Indexing, Moved
 from rag_app.database.migrate import upgrade
@@ -29,9 +29,9 @@ from rag_app.documents.metadata import Target
 from rag_app.documents.move import Comparison, Move
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
-from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.retriever import ChunkRetriever
@@ -70,7 +70,7 @@ async def urls(
 def declare(monkeypatch: pytest.MonkeyPatch, *specs: IndexSpec) -> None:
     """These indexes, as they are from now on, beside the others."""
     indexes = load_indexes(resource_folder("indexes")) | {spec.name: spec for spec in specs}
-    monkeypatch.setattr("rag_app.app._indexes", lambda settings: indexes)
+    monkeypatch.setattr("rag_app.application._indexes", lambda settings: indexes)
 
 
 @asynccontextmanager

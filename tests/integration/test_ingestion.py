@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from rag_app.access.people import People
-from rag_app.app import Application, DatabaseUrls, open_application
+from rag_app.application import Application, DatabaseUrls, open_application
 from rag_app.documents.metadata import Target
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id

@@ -25,7 +25,7 @@ from qdrant_client import models
 from sqlalchemy import delete
 
 from rag_app.access.people import People
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.database.session import Database
 from rag_app.database.tables import MembershipRow
 from rag_app.documents.ledger import SourceLedger

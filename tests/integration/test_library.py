@@ -22,11 +22,11 @@ import pytest
 
 import rag_app
 from rag_app import Rag, retrieve_chunks, run_rag_pipeline
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
-from rag_app.resources import resource_folder
 from rag_app.retrieval.text import tokens
 from tests.integration.service import prepare
 

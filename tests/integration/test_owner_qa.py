@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.console.demo import load_samples
 from rag_app.documents.metadata import Target
 from rag_app.domain.source import Visibility, source_id

@@ -25,7 +25,7 @@ import pytest
 from qdrant_client import QdrantClient
 
 from rag_app.access.personal import Personal
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.console import cli
 from rag_app.console.indexing import Indexing
 from rag_app.console.personal import erase_user, export_user

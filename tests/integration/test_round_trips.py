@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from rag_app.access.keys import Keys
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import People
-from rag_app.app import DatabaseUrls, open_application
+from rag_app.application import DatabaseUrls, open_application
 from rag_app.database.session import Database
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import StoreFailed

@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.console.demo import load_samples
 from rag_app.database.migrate import upgrade
 from tests.conftest import MIGRATIONS, NewPostgres

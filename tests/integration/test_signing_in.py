@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rag_app.access.tokens import Claims, Tokens
-from rag_app.app import DatabaseUrls, create_app
+from rag_app.application import DatabaseUrls, create_app
 from rag_app.console import commands
 from rag_app.console.serving import _prepare
 from rag_app.domain.errors import InvalidInput, Misconfigured

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.console import commands
 from rag_app.database.private import PrivatePostgres
 from rag_app.documents.metadata import Target

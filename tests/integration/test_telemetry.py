@@ -20,7 +20,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from rag_app.database.session import Database
-from rag_app.resources import resource_folder
+from rag_app.domain.resources import resource_folder
 from rag_app.telemetry.setup import Form, formatter
 from tests.integration.lexybrain import models_file
 from tests.integration.service import bearer, configured, prepare

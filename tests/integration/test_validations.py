@@ -15,18 +15,18 @@ from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.limits import Window
 from rag_app.access.people import People
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.database.session import Database
 from rag_app.database.tables import JudgmentRow, ValidationRow
 from rag_app.documents.generations import Generations
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
 from rag_app.domain.errors import Forbidden
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.source import Source, Visibility, chunk_id, source_id
 from rag_app.evaluation.judgments import read_judgments
 from rag_app.evaluation.records import Validations
-from rag_app.resources import resource_folder
 from tests.conftest import SEVERAL, NewOrganization
 from tests.contract.test_retrieval_validation import COLLECTIONS, QUERY, RUNS, VALIDATE, problem
 from tests.integration.service import configured, prepare, served

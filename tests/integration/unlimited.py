@@ -5,7 +5,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rag_app.app import create_app as limited
+from rag_app.application import create_app as limited
 from rag_app.console.cli import main
 from rag_app.http import server
 from rag_app.surfaces.registry import SURFACES

@@ -19,9 +19,9 @@ from rag_app.documents.language import detect_language
 from rag_app.documents.readers import documents_below, read
 from rag_app.domain.answer import Mode
 from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
-from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.filters import check_filters, to_llama
 from rag_app.retrieval.fusion import Candidate, ranked

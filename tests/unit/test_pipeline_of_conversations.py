@@ -10,9 +10,9 @@ from rag_app.answering.capabilities import capability_named
 from rag_app.domain.answer import Answer, Delta, Found, Hit, Mode, Question, Refusal
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, ModelFailed, StoreFailed
 from rag_app.domain.filters import Condition, Operator
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.pipeline import Pipeline
-from rag_app.resources import resource_folder
 from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.store import ScopedStore
 from tests.unit.answering.hits import hit

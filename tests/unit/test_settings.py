@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic.fields import FieldInfo
 
-from rag_app.app import _indexes
+from rag_app.application import _indexes
 from rag_app.domain.errors import Misconfigured
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.settings import GROUPS, Settings, example_env, fields, settings_table, variable

@@ -176,7 +176,7 @@ def test_costs_are_counted_with_the_tokens() -> None:
 
 def test_the_application_imports_no_sdk() -> None:
     looked = (
-        "import sys, rag_app.app, rag_app.http.server, rag_app.surfaces.lexybrain.conversations\n"
+        "import sys, rag_app.application, rag_app.http.server, rag_app.surfaces.lexybrain.conversations\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter', "
         "'prometheus_client', 'sentry_sdk'))])"
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput

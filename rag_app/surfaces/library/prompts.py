@@ -11,7 +11,7 @@ from typing import Literal, TypedDict
 from rag_app.answering.context import neutralise
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.domain.errors import InvalidInput
-from rag_app.resources import resource_folder
+from rag_app.domain.resources import resource_folder
 from rag_app.surfaces.library.context import SEPARATOR, ContextBlock
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rag_app.answering.capabilities import capability_for
 from rag_app.answering.engine import CapabilityEngine
-from rag_app.app import Application, database_urls, open_application
+from rag_app.application import Application, database_urls, open_application
 from rag_app.documents.ingest import Summary
 from rag_app.domain.answer import Answer, Hit
 from rag_app.retrieval.index import find_index

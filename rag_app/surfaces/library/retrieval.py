@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from rag_app.app import Application
+from rag_app.application import Application
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.filters import Condition, Filters, Operator

@@ -9,7 +9,7 @@ import pytest
 from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_named
 from rag_app.domain.answer import Instructions, Question
 from rag_app.domain.filters import Condition, Filters, Operator
-from rag_app.resources import resource_folder
+from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.index import load_indexes
 from rag_app.surfaces.lexybrain.focus import MAX_TERMS, question_for, quoted

@@ -24,7 +24,7 @@ from rag_app.answering.roles import (
     shares,
 )  # fmt: skip
 from rag_app.domain.errors import InvalidInput, Misconfigured
-from rag_app.resources import resource_folder
+from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import load_indexes
 from rag_app.surfaces.lexybrain.detection import DESCRIPTIONS
 from rag_app.surfaces.lexybrain.types import PromptConfig

@@ -13,10 +13,10 @@ from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.readers import documents_below, read
 from rag_app.domain.answer import Hit
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.source import Source
 from rag_app.evaluation.passages import locate, overlap
 from rag_app.evaluation.validation import judged, measure
-from rag_app.resources import resource_folder
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import Chunking
 

@@ -30,10 +30,10 @@ from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
 from rag_app.domain.errors import Misconfigured, RagError, StoreFailed
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
-from rag_app.resources import resource_folder
 from rag_app.retrieval.embedding import build_embedder, embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.retrieval.store import ScopedStore
@@ -402,7 +402,7 @@ async def open_application(settings: Settings, urls: DatabaseUrls) -> AsyncItera
 
 
 def create_app() -> "Litestar":
-    """The HTTP application, for any ASGI server: `granian --interface asgi --factory rag_app.app:create_app`."""
+    """The HTTP application, for any ASGI server: `granian --interface asgi --factory rag_app.application:create_app`."""
     from litestar import Litestar
 
     from rag_app.http.collaborators import Collaborators
