@@ -409,6 +409,7 @@ def create_app() -> "Litestar":
     from rag_app.http.exchange import RequestIds
     from rag_app.http.metrics import metrics
     from rag_app.http.server import api
+    from rag_app.surfaces import registry
     from rag_app.surfaces.validation.catalogue import Catalogue
 
     settings = Settings()
@@ -453,6 +454,7 @@ def create_app() -> "Litestar":
             readiness=application.readiness,
         ),
         entrance(settings),
+        registry.SURFACES,
         version=version("rag-app"),
         lifespan=[lifespan],
         metrics=metrics(counted.scrape, token.get_secret_value() if token else None) if counted else None,

@@ -1,5 +1,6 @@
 """What the system can be asked to do. Adding one is an entry here and a prompt in `prompts/`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -225,3 +226,13 @@ def capability_named(name: str) -> Capability:
         if capability.name == name:
             return capability
     raise NotFound("capability", name, [each.name for each in CAPABILITIES])
+
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "market_brief": "the state of a market, niche or product category: demand, trends, opportunities, whether to enter",
+    "competitor_intel": "other sellers: their shops, listings, prices and sales, and how the asker compares",
+    "keyword_explanation": "one or a few named keywords or search terms: their figures, history, seasons, related terms",
+    "alert_explanation": "alerts, warnings, risks, policies, trademarks: why something was flagged and what to do",
+    "general_chat": "anything else: help with LexyHub, the asker's own lists and notes, advice on selling, small talk",
+}
+"""The capabilities that a message may want, as a model is told about them."""

@@ -10,12 +10,11 @@ from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.types import Text
 
 from rag_app.access.audit import Act, administering
+from rag_app.answering.roles import PromptConfig, PromptVersion
 from rag_app.database.session import Database
 from rag_app.database.tables import PromptConfigRow
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Principal
-from rag_app.surfaces.lexybrain.figures import PromptVersion
-from rag_app.surfaces.lexybrain.types import PromptConfig
 
 _BIGGEST_WEIGHT = 1_000_000
 _COLUMNS = (

@@ -15,16 +15,45 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
 
+from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain.errors import InvalidInput, Misconfigured
-from rag_app.surfaces.lexybrain.detection import DESCRIPTIONS
-from rag_app.surfaces.lexybrain.types import PromptConfig
+
+
+@dataclass(frozen=True, slots=True)
+class PromptConfig:
+    """One version of what a model is told about its role. `type` is a capability, or "global" for all.
+
+    Of the active versions of a type, each new thread gets one, by `weight` (0: none). `constraints` are checked:
+    `temperature`, `max_tokens`, `retrieval_scope`, `max_keywords`, `max_listings`, `max_related_keywords`,
+    `max_alerts`.
+    """
+
+    name: str
+    type: str
+    instructions: str
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    weight: int = 1
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PromptVersion:
+    """A version as it is used: the `share` (0..1) of new threads that get it, and how many `threads` have it."""
+
+    config: PromptConfig
+    share: float
+    threads: int
+    created_at: datetime
+    updated_at: datetime
+
 
 GLOBAL = "global"
 TYPES = (GLOBAL, *DESCRIPTIONS)

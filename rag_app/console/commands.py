@@ -17,7 +17,7 @@ from rag_app.access.keys import ApiKey
 from rag_app.access.people import User
 from rag_app.answering.capabilities import capability_for
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.roles import as_toml, check, load_config, load_configs, shares
+from rag_app.answering.roles import PromptConfig, as_toml, check, load_config, load_configs, shares
 from rag_app.application import Application, DatabaseUrls, database_urls, open_application, public_keys
 from rag_app.console.indexing import Begin, Indexing, Outcome
 from rag_app.console.printing import (
@@ -57,7 +57,6 @@ from rag_app.domain.source import Source, source_id
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain.quotas import Accounts, Plan, Plans
-from rag_app.surfaces.lexybrain.types import PromptConfig
 from rag_app.surfaces.library.asking import question_of, scope_of, target_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from uuid import UUID
 from llama_index.core.schema import TextNode
 
 from rag_app.access.people import User
-from rag_app.access.personal import Personal
+from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.application import Application
 from rag_app.console.commands import run
 from rag_app.console.printing import counting
@@ -26,7 +26,7 @@ from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, chunk_id
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.surfaces.lexybrain.detection import DESCRIPTIONS
+from rag_app.surfaces.administration.personal import Personal
 from rag_app.surfaces.lexybrain.training import Collected, Consenting
 
 _PASSES = 5  # over a user's sources, where somebody ingests new ones meanwhile

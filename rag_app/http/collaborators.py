@@ -10,22 +10,13 @@ from uuid import UUID
 from litestar.di import Dependency
 from litestar.params import SkipValidationMarker
 
+from rag_app.answering.roles import PromptConfig, PromptVersion
 from rag_app.domain.answer import Answer, Event, Hit, Question
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.passages import Judged, Passages, Span
-from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, PromptVersion, ReviewPage
+from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, ReviewPage
 from rag_app.surfaces.lexybrain.lessons import Consent
-from rag_app.surfaces.lexybrain.types import (
-    KeptFeedback,
-    Message,
-    Page,
-    PromptConfig,
-    Rating,
-    Reply,
-    RetrievedSource,
-    Said,
-    Thread,
-)
+from rag_app.surfaces.lexybrain.types import KeptFeedback, Message, Page, Rating, Reply, RetrievedSource, Said, Thread
 
 T = TypeVar("T")
 

@@ -23,7 +23,6 @@ from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
 from rag_app.http.gate import gate
 from rag_app.http.problems import KINDS, plain_envelope, respond
 from rag_app.http.surface import Surface, surface_of
-from rag_app.surfaces.registry import SURFACES
 from rag_app.telemetry.observing import Served
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
@@ -86,18 +85,17 @@ class _Api(Litestar):
 def api(
     collaborators: Collaborators,
     entrance: Entrance,
+    surfaces: Sequence[Surface],
     *,
     version: str,
     lifespan: Sequence[Lifespan] = (),
-    surfaces: Sequence[Surface] | None = None,
     metrics: HTTPRouteHandler | None = None,
 ) -> Litestar:
     """All surfaces, health and documentation as one ASGI application.
 
-    `lifespan`: makers of context managers, entered before the first request and left after the last. `surfaces`: all
-    there are, where it is None. `metrics`: the route of the numbers, where they are wanted.
+    `lifespan`: makers of context managers, entered before the first request and left after the last. `metrics`: the
+    route of the numbers, where they are wanted.
     """
-    surfaces = SURFACES if surfaces is None else surfaces
 
     def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[Struct]:
         surface = surface_of(request.scope["path"], surfaces)

@@ -20,6 +20,7 @@ from granian.server.embed import Server
 from litestar import Litestar
 
 from rag_app.access.tokens import Tokens, issue_token
+from rag_app.answering.roles import PromptConfig, PromptVersion
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal, Scope
@@ -27,14 +28,14 @@ from rag_app.evaluation.passages import Judged, Passages, Span
 from rag_app.http.collaborators import Collaborators, Collection, Listing
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
-from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, Period, PromptVersion, Review, ReviewPage
+from rag_app.surfaces import registry
+from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, Period, Review, ReviewPage
 from rag_app.surfaces.lexybrain.lessons import Consent
 from rag_app.surfaces.lexybrain.types import (
     Flags,
     KeptFeedback,
     Message,
     Page,
-    PromptConfig,
     Rating,
     Reply,
     RetrievedSource,
@@ -595,7 +596,9 @@ class Backstage:
 @pytest.fixture(scope="session")
 def running() -> Iterator[tuple[str, Backstage]]:
     backstage = Backstage()
-    app = api(backstage.collaborators(), Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), version="0.0.test")
+    app = api(
+        backstage.collaborators(), Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), registry.SURFACES, version="0.0.test"
+    )
     with serve(app) as url:
         yield url, backstage
 

@@ -17,6 +17,7 @@ from rag_app.http.docs import security
 from rag_app.http.entrance import Entrance, origin_of, origins
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, Surface
+from rag_app.surfaces import registry
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import problem
 
@@ -487,7 +488,7 @@ def test_pages_of_other_origins_do_not_read_the_default_organization() -> None:
     backstage = Backstage()
     backstage.people.known["acme"] = Principal("member of acme", None, frozenset({uuid4()}))
     entrance = Entrance(Tokens(SECRET), origins=frozenset({"https://app.example"}), default_organization="acme")
-    app = api(backstage.collaborators(), entrance, version="0.0.test")
+    app = api(backstage.collaborators(), entrance, registry.SURFACES, version="0.0.test")
     with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
 
         def status(**headers: str) -> int:

@@ -26,6 +26,7 @@ from rag_app.access.tokens import PublicKeys, Tokens, issue_token
 from rag_app.domain.errors import Misconfigured
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
+from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import ASK, problem
 
@@ -128,7 +129,7 @@ Send = Callable[[str], httpx.Response]
 @contextmanager
 def an_api(keys: PublicKeys) -> Iterator[Send]:
     """Sends a token to an API that believes these keys."""
-    app = api(Backstage().collaborators(), Entrance(Tokens(keys, AUDIENCE, ISSUER)), version="0.0.test")
+    app = api(Backstage().collaborators(), Entrance(Tokens(keys, AUDIENCE, ISSUER)), SURFACES, version="0.0.test")
     with serve(app) as url, httpx.Client(base_url=url, timeout=10, verify=False) as client:
         yield lambda token: client.post("/api/rag/search", json=ASK, headers={"Authorization": f"Bearer {token}"})
 

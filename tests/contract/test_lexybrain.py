@@ -33,6 +33,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.surfaces.lexybrain.types import Flags, Focus, RetrievedSource, Said
+from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, replied, serve
 from tests.contract.test_streaming import STREAM, events, parsed, soon
 
@@ -622,7 +623,7 @@ def house() -> Iterator[tuple[str, Backstage]]:
     """A server with an origin for cookies, and a default organization that is not for this surface."""
     stage = Backstage()
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), "rag_session", frozenset({APP}), "aurora")
-    with serve(api(stage.collaborators(), entrance, version="0.0.test")) as url:
+    with serve(api(stage.collaborators(), entrance, SURFACES, version="0.0.test")) as url:
         yield url, stage
 
 

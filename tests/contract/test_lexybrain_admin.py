@@ -14,6 +14,7 @@ from litestar.routes import HTTPRoute
 
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.answering import roles
+from rag_app.answering.roles import PromptConfig, PromptVersion
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal
 from rag_app.http.entrance import Entrance
@@ -30,11 +31,10 @@ from rag_app.surfaces.lexybrain.figures import (
     Latency,
     Period,
     PlanUse,
-    PromptVersion,
     Review,
     Totals,
 )
-from rag_app.surfaces.lexybrain.types import PromptConfig, Rating
+from rag_app.surfaces.lexybrain.types import Rating
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage
 from tests.contract.test_lexybrain import Validate, refused, validator

@@ -29,6 +29,7 @@ from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
+from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import problem
 
@@ -514,7 +515,7 @@ def open_house() -> Iterator[tuple[str, Backstage]]:
     """A server with a default organization."""
     stage = Backstage()
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), default_organization="aurora")
-    with serve(api(stage.collaborators(), entrance, version="0.0.test")) as url:
+    with serve(api(stage.collaborators(), entrance, SURFACES, version="0.0.test")) as url:
         yield url, stage
 
 

@@ -20,6 +20,7 @@ from rag_app.domain.scope import Scope
 from rag_app.http import streaming
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
+from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, ScriptedPipeline, serve
 from tests.contract.test_errors import problem
 from tests.contract.test_rag_retrieval import ANSWER, ASK, INSUFFICIENT, answered, hit
@@ -213,7 +214,9 @@ class Indirect(ScriptedPipeline):
 def stage() -> Iterator[tuple[Backstage, str]]:
     backstage = Backstage()
     backstage.pipeline = Indirect()
-    app: Litestar = api(backstage.collaborators(), Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), version="0.0.test")
+    app: Litestar = api(
+        backstage.collaborators(), Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), SURFACES, version="0.0.test"
+    )
     with serve(app) as url:
         yield backstage, url
 

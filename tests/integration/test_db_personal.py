@@ -8,11 +8,11 @@ from sqlalchemy import text
 
 from rag_app.access.limits import RateLimiter
 from rag_app.access.people import People
-from rag_app.access.personal import Personal
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.errors import Forbidden, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.surfaces.administration.personal import Personal
 from rag_app.surfaces.lexybrain.quotas import Accounts
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training

@@ -10,12 +10,11 @@ from sqlalchemy import delete, event, select, text
 from sqlalchemy.exc import IntegrityError
 
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.roles import check, load_configs
+from rag_app.answering.roles import PromptConfig, check, load_configs
 from rag_app.database.session import Database
 from rag_app.database.tables import PromptConfigRow
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.resources import resource_folder
-from rag_app.surfaces.lexybrain.types import PromptConfig
 
 DEMANDS = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"], "temperature": 0.5}
 

@@ -7,13 +7,13 @@ from contextlib import closing
 from uuid import UUID, uuid4
 
 import pytest
+from rag_app.db import session as session_module
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from rag_app.access.people import People
 from rag_app.database.session import Database
 from rag_app.database.tables import REVISION, OrganizationRow, SourceBuildRow, SourceRow
-from rag_app.db import session as session_module
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from tests.conftest import NewOrganization

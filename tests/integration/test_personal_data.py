@@ -24,7 +24,6 @@ import httpx
 import pytest
 from qdrant_client import QdrantClient
 
-from rag_app.access.personal import Personal
 from rag_app.application import Application
 from rag_app.console import cli
 from rag_app.console.indexing import Indexing
@@ -39,6 +38,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility, source_id
 from rag_app.stores.postgres import PostgresStore, plain_dsn
 from rag_app.stores.qdrant import QdrantStore
+from rag_app.surfaces.administration.personal import Personal
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.lexybrain import RAG, models_file
 from tests.integration.service import bearer, configured, prepare, served, without_limits

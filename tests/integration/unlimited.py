@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from rag_app.application import create_app as limited
 from rag_app.console.cli import main
-from rag_app.http import server
-from rag_app.surfaces.registry import SURFACES
+from rag_app.surfaces import registry
 
 if TYPE_CHECKING:
     from litestar import Litestar
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def lift() -> None:
     """What counts requests is the subject of other tests; here it would hide what is counted by plans."""
-    server.SURFACES = tuple(replace(each, limit=10**9, concurrent=None) for each in SURFACES)
+    registry.SURFACES = tuple(replace(each, limit=10**9, concurrent=None) for each in registry.SURFACES)
 
 
 def create_app() -> "Litestar":

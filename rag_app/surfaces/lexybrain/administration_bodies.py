@@ -7,10 +7,11 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 
-from rag_app.surfaces.lexybrain.figures import Figures, Latency, PromptVersion, Review
+from rag_app.answering.roles import PromptConfig, PromptVersion
+from rag_app.surfaces.lexybrain.figures import Figures, Latency, Review
 from rag_app.surfaces.lexybrain.rules import MESSAGE, THREAD
 from rag_app.surfaces.lexybrain.thread_routes import Moment, Rated
-from rag_app.surfaces.lexybrain.types import PromptConfig, Rating
+from rag_app.surfaces.lexybrain.types import Rating
 
 VERSION = "ask_lexybrain_market_brief_v1"
 

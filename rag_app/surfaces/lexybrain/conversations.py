@@ -19,13 +19,13 @@ from uuid import UUID, uuid4
 
 from llama_index.core.llms import ChatMessage
 
-from rag_app.answering.capabilities import capability_named
+from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.context import count_tokens
 from rag_app.answering.extractive import MODEL as EXTRACTIVE
 from rag_app.answering.models import ChatModel, Chats, Draft, WithFallback, estimated
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import Prompt
-from rag_app.answering.roles import Constraints, choose, constraints_of
+from rag_app.answering.roles import Constraints, PromptConfig, choose, constraints_of
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Instructions, Question, Refusal, Usage
 from rag_app.domain.errors import (
@@ -42,7 +42,7 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import Principal, Scope
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.detection import DESCRIPTIONS, classify, detect, follow_up
+from rag_app.surfaces.lexybrain.detection import classify, detect, follow_up
 from rag_app.surfaces.lexybrain.dialogue import history_text, rewritten, searched_text
 from rag_app.surfaces.lexybrain.focus import question_for
 from rag_app.surfaces.lexybrain.lesson_text import lesson
@@ -52,7 +52,7 @@ from rag_app.surfaces.lexybrain.replies import flags_of, mentioned, retrieved, s
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.turns import Turns
-from rag_app.surfaces.lexybrain.types import Begun, Message, Outcome, PromptConfig, Reply, RetrievedSource, Said
+from rag_app.surfaces.lexybrain.types import Begun, Message, Outcome, Reply, RetrievedSource, Said
 from rag_app.telemetry.observing import Stage, identify, named
 
 log = logging.getLogger(__name__)

@@ -1,22 +1,14 @@
 """What a message wants: which of the five capabilities answers it best."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
+from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.answering.models import Chats
 from rag_app.answering.prompts import Prompt
 from rag_app.domain.errors import ModelFailed
 from rag_app.surfaces.lexybrain.dialogue import refers_back
 from rag_app.surfaces.lexybrain.types import Message, Role
-
-DESCRIPTIONS: Mapping[str, str] = {
-    "market_brief": "the state of a market, niche or product category: demand, trends, opportunities, whether to enter",
-    "competitor_intel": "other sellers: their shops, listings, prices and sales, and how the asker compares",
-    "keyword_explanation": "one or a few named keywords or search terms: their figures, history, seasons, related terms",
-    "alert_explanation": "alerts, warnings, risks, policies, trademarks: why something was flagged and what to do",
-    "general_chat": "anything else: help with LexyHub, the asker's own lists and notes, advice on selling, small talk",
-}
-"""The capabilities that a message may want, as a model is told about them."""
 
 _HOW_TO = r"(?:how (?:do|can|should|could) (?:i|we)|how does (?:the|your)|where (?:do|can) (?:i|we)|(?:can|could) (?:i|you)|do you)\b"
 _NAMED = r"[\"“'‘](?=\w)[^\"“”'‘’]{2,60}[\"”'’](?!\w)"  # "linen apron", and no apostrophe

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from uuid import UUID
 
 from rag_app.domain.errors import InvalidInput
-from rag_app.surfaces.lexybrain.types import PromptConfig, Rating
+from rag_app.surfaces.lexybrain.types import Rating
 
 LONGEST_PERIOD = 366
 """Days."""
@@ -183,14 +183,3 @@ class ReviewPage:
 
     reviews: tuple[Review, ...]
     after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PromptVersion:
-    """A version as it is used: the `share` (0..1) of new threads that get it, and how many `threads` have it."""
-
-    config: PromptConfig
-    share: float
-    threads: int
-    created_at: datetime
-    updated_at: datetime

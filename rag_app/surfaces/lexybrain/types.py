@@ -165,23 +165,6 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptConfig:
-    """One version of what a model is told about its role. `type` is a capability, or "global" for all.
-
-    Of the active versions of a type, each new thread gets one, by `weight` (0: none). `constraints` are checked:
-    `temperature`, `max_tokens`, `retrieval_scope`, `max_keywords`, `max_listings`, `max_related_keywords`,
-    `max_alerts`.
-    """
-
-    name: str
-    type: str
-    instructions: str
-    constraints: Mapping[str, Any] = field(default_factory=dict)
-    weight: int = 1
-    active: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Account:
     """What a user may do. `messages` a month, -1 without limit; `enabled`: the plan has conversations at all.
 

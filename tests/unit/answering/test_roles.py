@@ -12,9 +12,11 @@ from uuid import UUID
 
 import pytest
 
+from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.answering.roles import (
     TYPES,
     Constraints,
+    PromptConfig,
     as_toml,
     check,
     choose,
@@ -26,8 +28,6 @@ from rag_app.answering.roles import (
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import load_indexes
-from rag_app.surfaces.lexybrain.detection import DESCRIPTIONS
-from rag_app.surfaces.lexybrain.types import PromptConfig
 
 FOLDER = resource_folder("prompts") / "lexybrain"
 SOURCE_TYPES = {"keyword", "keyword_history", "trend", "listing", "shop", "alert", "risk_rule", "watchlist", "doc"}
@@ -223,7 +223,7 @@ def test_ten_thousand_threads_are_shared_out_by_weight(weights: tuple[int, ...])
 def test_a_thread_gets_the_same_in_every_process_and_order() -> None:
     program = (
         "import sys; from uuid import UUID\n"
-        "from rag_app.answering.roles import choose\nfrom rag_app.surfaces.lexybrain.types import PromptConfig\n"
+        "from rag_app.answering.roles import PromptConfig, choose\n"
         "configs = [PromptConfig(f'ask_lexybrain_v{n}', 'market_brief', 'Look.', {}, n + 1) for n in (2, 0, 1)]\n"
         "print(*(choose(configs, 'market_brief', UUID(each), None).name for each in sys.argv[1:]))"
     )
