@@ -11,7 +11,7 @@ from alembic import context
 from sqlalchemy import Connection, NullPool
 
 from rag_app.database.session import create_engine
-from rag_app.database.tables import Base
+from rag_app.database.tables import all_tables
 
 
 def ours(name: str | None, kind: str, parents: object) -> bool:
@@ -22,7 +22,7 @@ def ours(name: str | None, kind: str, parents: object) -> bool:
 def migrate(connection: Connection) -> None:
     context.configure(
         connection=connection,
-        target_metadata=Base.metadata,
+        target_metadata=all_tables(),
         include_name=ours,
         compare_type=True,
         compare_server_default=True,

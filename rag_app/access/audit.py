@@ -9,8 +9,8 @@ from uuid import UUID
 from sqlalchemy import Table, insert, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rag_app.access.tables import AuditRow
 from rag_app.database.session import Database
-from rag_app.database.tables import AuditRow
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import Principal
 

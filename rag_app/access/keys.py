@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 from sqlalchemy import ColumnElement, Select, false, func, insert, select, update
 
 from rag_app.access.people import Organization
+from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, UserRow
 from rag_app.database.session import Database
-from rag_app.database.tables import ApiKeyRow, MembershipRow, OrganizationRow, UserRow
 from rag_app.domain.errors import InvalidInput, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal
 

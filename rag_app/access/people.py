@@ -8,8 +8,9 @@ from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rag_app.access.tables import MembershipRow, OrganizationRow, PlanRow, SiteRow, UserRow
 from rag_app.database.session import Database
-from rag_app.database.tables import Base, MembershipRow, OrganizationRow, PlanRow, SiteRow, UserRow
+from rag_app.database.tables import Base
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 

@@ -11,8 +11,8 @@ from sqlalchemy.types import Text
 
 from rag_app.access.audit import Act, administering
 from rag_app.answering.roles import PromptConfig, PromptVersion
+from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
-from rag_app.database.tables import PromptConfigRow
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, NullPool, text
 from sqlalchemy.exc import ProgrammingError
 
 from rag_app.database.session import asyncpg_url, create_engine
-from rag_app.database.tables import Base
+from rag_app.database.tables import all_tables
 from rag_app.domain.errors import Misconfigured
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ def _grant_gateway(connection: Connection, role: str, taken: Collection[str | No
         )
     unfit = role in taken
     if not unfit:
-        names = [*Base.metadata.tables, "alembic_version"]
+        names = [*all_tables().tables, "alembic_version"]
         _execute(connection, _GATEWAY_GRANTS, role, tables=", ".join(connection.scalars(_TABLES, {"names": names})))
         if searched := ", ".join(connection.scalars(_SEARCHED)):
             _execute(connection, "GRANT SELECT ON {searched} TO {role}", role, searched=searched)

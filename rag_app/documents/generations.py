@@ -11,7 +11,7 @@ from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
-from rag_app.database.tables import GenerationRow
+from rag_app.documents.tables import GenerationRow
 from rag_app.domain.errors import InvalidInput, NotFound
 
 

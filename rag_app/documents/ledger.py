@@ -41,7 +41,7 @@ from sqlalchemy.orm import InstrumentedAttribute, undefer
 from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
-from rag_app.database.tables import SourceBuildRow, SourceRow
+from rag_app.documents.tables import SourceBuildRow, SourceRow
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, Visibility

@@ -27,10 +27,11 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
-from rag_app.database.tables import JudgmentRow, SourceRow, ValidationRow
 from rag_app.documents.ledger import Passages
+from rag_app.documents.tables import SourceRow
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import Principal
+from rag_app.evaluation.tables import JudgmentRow, ValidationRow
 
 Span = tuple[int, int]
 """`start <= character < end` in a source's content."""

@@ -13,13 +13,15 @@ from sqlalchemy.exc import DBAPIError
 from rag_app.access.people import Organization
 from rag_app.database import migrate
 from rag_app.database.session import Database
-from rag_app.database.tables import FeedbackRow, JudgmentRow, MessageRow, SourceRow
 from rag_app.documents.generations import Generations
 from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.tables import SourceRow
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.evaluation.records import Validations
+from rag_app.evaluation.tables import JudgmentRow
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
+from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import Feedback, KeptFeedback, Rating
 from tests.conftest import MIGRATIONS, NewOrganization, NewPostgres

@@ -14,9 +14,9 @@ from sqlalchemy import func, select, text, update
 
 from rag_app.access.keys import ApiKey, Keys
 from rag_app.access.people import People
+from rag_app.access.tables import ApiKeyRow, MembershipRow
 from rag_app.console import cli
 from rag_app.database.session import Database
-from rag_app.database.tables import ApiKeyRow, MembershipRow
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed, Unauthenticated
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from tests.conftest import NewOrganization

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import func, select
 
 from rag_app.access.limits import Leases, RateLimiter, Window
+from rag_app.access.tables import LeaseRow
 from rag_app.database.session import Database
-from rag_app.database.tables import LeaseRow
 from rag_app.domain.errors import StoreFailed
 
 

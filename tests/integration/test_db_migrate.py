@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from rag_app.database import migrate
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
-from rag_app.database.tables import REVISION, Base
+from rag_app.database.tables import REVISION, all_tables
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from tests.conftest import MIGRATIONS, NewPostgres
 
@@ -107,14 +107,14 @@ async def test_the_checks_that_alembic_does_not_compare(server: PrivatePostgres)
     migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
     declared = {
         str(constraint.name)
-        for table in Base.metadata.tables.values()
+        for table in all_tables().tables.values()
         for constraint in table.constraints
         if isinstance(constraint, CheckConstraint)
     }
 
     def there(connection: Connection) -> set[str]:
         inspector = inspect(connection)
-        return {str(check["name"]) for name in Base.metadata.tables for check in inspector.get_check_constraints(name)}
+        return {str(check["name"]) for name in all_tables().tables for check in inspector.get_check_constraints(name)}
 
     database = Database(server.owner_url)
     async with database.autocommit() as connection:

@@ -11,8 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import PromptConfig, check, load_configs
+from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
-from rag_app.database.tables import PromptConfigRow
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.resources import resource_folder
 

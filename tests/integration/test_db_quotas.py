@@ -18,21 +18,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.keys import Keys
 from rag_app.access.people import People
+from rag_app.access.tables import OrganizationTokensRow, UserRow
 from rag_app.database.session import Database
-from rag_app.database.tables import (
-    DailyCostRow,
-    FailureRow,
-    OrganizationTokensRow,
-    ReservationRow,
-    UsageCounterRow,
-    UsageEventRow,
-    UserRow,
-)
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, NotFound, QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.quotas import Accounts, MonthlyUse, Plan, Plans
+from rag_app.surfaces.lexybrain.tables import DailyCostRow, FailureRow, ReservationRow, UsageCounterRow, UsageEventRow
 from rag_app.surfaces.lexybrain.types import Account, Flags, Outcome
 from tests.conftest import NewOrganization
 

@@ -12,8 +12,10 @@ from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from rag_app.access.people import People
+from rag_app.access.tables import OrganizationRow
 from rag_app.database.session import Database
-from rag_app.database.tables import REVISION, OrganizationRow, SourceBuildRow, SourceRow
+from rag_app.database.tables import REVISION
+from rag_app.documents.tables import SourceBuildRow, SourceRow
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from tests.conftest import NewOrganization

@@ -11,16 +11,18 @@ import pytest
 from sqlalchemy import delete, event, insert, select, text, update
 
 from rag_app.access.keys import Keys
+from rag_app.access.tables import AuditRow, UserRow
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import PromptConfig, check
+from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
-from rag_app.database.tables import AuditRow, FeedbackRow, MessageRow, PromptConfigRow, ThreadRow, UserRow
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 from rag_app.surfaces.lexybrain import statistics
 from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Period, Review
 from rag_app.surfaces.lexybrain.reviews import Reviews
 from rag_app.surfaces.lexybrain.statistics import Statistics
+from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import Rating
 from tests.conftest import NewOrganization
 from tests.integration.test_db_threads import somebody

@@ -16,15 +16,17 @@ from sqlalchemy.exc import DBAPIError
 from rag_app.access.audit import Act, administering
 from rag_app.access.keys import Keys
 from rag_app.access.people import Organization
+from rag_app.access.tables import AuditRow, UserRow
 from rag_app.database import migrate, pages
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
-from rag_app.database.tables import AuditRow, MessageRow, SourceRow, ThreadRow, UserRow
 from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.tables import SourceRow
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.surfaces.lexybrain import threads
+from rag_app.surfaces.lexybrain.tables import MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.threads import Threads, title_of
 from rag_app.surfaces.lexybrain.types import Flags, Message, Outcome, Page, RetrievedSource, Role, Thread
 from tests.conftest import MIGRATIONS, NewOrganization, NewPostgres

@@ -13,18 +13,9 @@ import pytest
 from sqlalchemy import func, select, update
 
 from rag_app.access.people import People
+from rag_app.access.tables import OrganizationTokensRow
 from rag_app.database.session import Database
-from rag_app.database.tables import (
-    Base,
-    DailyCostRow,
-    FailureRow,
-    MessageRow,
-    OrganizationTokensRow,
-    ReservationRow,
-    ThreadRow,
-    UsageCounterRow,
-    UsageEventRow,
-)
+from rag_app.database.tables import Base
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import (
     BudgetSpent,
@@ -38,6 +29,15 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import threads
 from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.tables import (
+    DailyCostRow,
+    FailureRow,
+    MessageRow,
+    ReservationRow,
+    ThreadRow,
+    UsageCounterRow,
+    UsageEventRow,
+)
 from rag_app.surfaces.lexybrain.turns import Turns
 from rag_app.surfaces.lexybrain.types import Account, Flags, Outcome, Said
 from tests.conftest import NewOrganization

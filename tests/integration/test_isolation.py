@@ -25,9 +25,9 @@ from qdrant_client import models
 from sqlalchemy import delete
 
 from rag_app.access.people import People
+from rag_app.access.tables import MembershipRow
 from rag_app.application import Application
 from rag_app.database.session import Database
-from rag_app.database.tables import MembershipRow
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
 from rag_app.domain.filters import Filters

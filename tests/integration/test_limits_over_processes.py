@@ -19,9 +19,9 @@ import pytest
 from sqlalchemy import func, select
 
 from rag_app.access.limits import Leases
+from rag_app.access.tables import LeaseRow
 from rag_app.application import Application
 from rag_app.database.session import Database
-from rag_app.database.tables import LeaseRow
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_cli import serving
 

@@ -17,7 +17,6 @@ from rag_app.access.limits import Window
 from rag_app.access.people import People
 from rag_app.application import Application
 from rag_app.database.session import Database
-from rag_app.database.tables import JudgmentRow, ValidationRow
 from rag_app.documents.generations import Generations
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
@@ -27,6 +26,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.source import Source, Visibility, chunk_id, source_id
 from rag_app.evaluation.judgments import read_judgments
 from rag_app.evaluation.records import Validations
+from rag_app.evaluation.tables import JudgmentRow, ValidationRow
 from tests.conftest import SEVERAL, NewOrganization
 from tests.contract.test_retrieval_validation import COLLECTIONS, QUERY, RUNS, VALIDATE, problem
 from tests.integration.service import configured, prepare, served

@@ -21,12 +21,12 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
 
 from rag_app.documents.documents import Document
+from rag_app.documents.readers.delimited import read_delimited
 from rag_app.documents.readers.mail import read_mail
 from rag_app.documents.readers.markup import read_html, read_markdown
 from rag_app.documents.readers.office import read_docx, read_pptx, read_xlsx
 from rag_app.documents.readers.pdf import read_pdf
 from rag_app.documents.readers.records import read_json, read_json_lines
-from rag_app.documents.readers.tables import read_delimited
 from rag_app.documents.readers.text import LIMIT, clean, clean_mapping, read_plain, written
 from rag_app.domain.errors import UnreadableDocument
 

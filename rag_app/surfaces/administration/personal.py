@@ -13,9 +13,10 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rag_app.access.tables import UserRow
 from rag_app.database.session import Database
-from rag_app.database.tables import SourceBuildRow, SourceRow, UsageEventRow, UserRow
 from rag_app.documents.ledger import source_of
+from rag_app.documents.tables import SourceBuildRow, SourceRow
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
 
@@ -95,7 +96,7 @@ class Personal:
             names = [f":{user}", *([f":{found.subject}"] if found.subject else [])]
             for table in "rate_windows", "request_leases":
                 await session.execute(_FORGET_KEYS[table], {"names": names, "hex": user.hex})
-            await session.execute(update(UsageEventRow).where(UsageEventRow.user_id == user).values(message_id=None))
+            await session.execute(_FORGET_MESSAGES, {"user": user})
             await session.delete(found)
         return True
 
@@ -105,6 +106,7 @@ async def _rows(session: AsyncSession, statement: str, user: UUID) -> list[dict[
     return [dict(row) for row in result.mappings()]
 
 
+_FORGET_MESSAGES = text("UPDATE ai_usage_events SET message_id = NULL WHERE user_id = :user")
 _FORGET_KEYS = {
     # "surface:user" or "surface:subject"; of an API key that is its service user. The subject of a first request may be
     # the user's id in any spelling that Python takes for a UUID.

@@ -13,12 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
-from rag_app.database.tables import FeedbackRow, MessageRow, SourceRow, ThreadRow
 from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.tables import SourceRow
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.domain.text import storable
 from rag_app.evaluation.records import judge
+from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import KeptFeedback, Rating, Role
 
 

@@ -41,10 +41,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
 from rag_app.access.people import called
+from rag_app.access.tables import ApiKeyRow, PlanRow, UserRow
 from rag_app.database.session import Database, set_tenant
-from rag_app.database.tables import ApiKeyRow, FailureRow, PlanRow, UsageEventRow, UserRow
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.surfaces.lexybrain.tables import FailureRow, UsageEventRow
 from rag_app.surfaces.lexybrain.types import Account, Outcome
 
 _KEY = "rag_messages"

@@ -9,9 +9,9 @@ from sqlalchemy.orm import aliased
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
 from rag_app.database.session import Database
-from rag_app.database.tables import FeedbackRow, MessageRow
 from rag_app.domain.scope import Principal
 from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Review, ReviewPage, midnight
+from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow
 from rag_app.surfaces.lexybrain.types import Rating, Role
 
 _ANSWER, _ASKED = MessageRow, aliased(MessageRow)

@@ -35,12 +35,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
 from rag_app.database.session import Database
-from rag_app.database.tables import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.domain.text import storable
 from rag_app.surfaces.lexybrain.quotas import consents
+from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.surfaces.lexybrain.types import (
     Feedback,
     Flags,

@@ -17,22 +17,20 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
 
 from rag_app.access.audit import Act, write_down
+from rag_app.access.tables import ApiKeyRow, MembershipRow, UserRow
 from rag_app.database.session import Database
-from rag_app.database.tables import (
-    ApiKeyRow,
-    FeedbackRow,
-    MembershipRow,
-    MessageRow,
-    ThreadRow,
-    TrainingRequestRow,
-    TrainingResponseRow,
-    UserRow,
-)
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.text import storable
 from rag_app.surfaces.lexybrain.lessons import Consent, Lesson
 from rag_app.surfaces.lexybrain.quotas import Accounts, consents
+from rag_app.surfaces.lexybrain.tables import (
+    FeedbackRow,
+    MessageRow,
+    ThreadRow,
+    TrainingRequestRow,
+    TrainingResponseRow,
+)
 
 _PAGE = 200
 

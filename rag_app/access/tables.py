@@ -1,0 +1,150 @@
+"""The tables of people, keys, limits and the audit."""
+
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.orm import Mapped, mapped_column
+
+from rag_app.database.tables import Base
+
+
+class OrganizationRow(Base):
+    __tablename__ = "organizations"
+    __table_args__ = (CheckConstraint("monthly_token_budget >= 0", name="budget"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    slug: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    monthly_token_budget: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class SiteRow(Base):
+    __tablename__ = "sites"
+    __table_args__ = (
+        UniqueConstraint("org_id", "name"),
+        UniqueConstraint("org_id", "id"),  # for the foreign key of sources
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id))
+    name: Mapped[str]
+
+
+class PlanRow(Base):
+    """What a plan gives a user; -1 messages: without limit."""
+
+    __tablename__ = "plan_entitlements"
+    __table_args__ = (CheckConstraint("rag_messages_per_month >= -1", name="messages"),)
+
+    plan_code: Mapped[str] = mapped_column(primary_key=True)
+    rag_messages_per_month: Mapped[int] = mapped_column(server_default=text("50"))
+    rag_enabled: Mapped[bool] = mapped_column(server_default=text("true"))
+
+
+class UserRow(Base):
+    """`subject` is what an identity provider calls the user, where that is not our id."""
+
+    __tablename__ = "users"
+    __table_args__ = (CheckConstraint("role IN ('user', 'admin')", name="role"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    name: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    subject: Mapped[str | None] = mapped_column(unique=True)
+    plan_code: Mapped[str] = mapped_column(ForeignKey(PlanRow.plan_code), server_default=text("'free'"))
+    role: Mapped[str] = mapped_column(server_default=text("'user'"))
+    training_opt_in_at: Mapped[datetime | None]
+
+
+class MembershipRow(Base):
+    __tablename__ = "memberships"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True)
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class RateWindowRow(Base):
+    """UNLOGGED: a count of the last minute need not survive a crash, and costs no write-ahead log."""
+
+    __tablename__ = "rate_windows"
+    __table_args__ = ({"prefixes": ["UNLOGGED"]},)
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    window_start: Mapped[int] = mapped_column(BigInteger)
+    count: Mapped[int]
+
+
+class LeaseRow(Base):
+    """A request under way; the lease of one whose process died runs out. UNLOGGED, as the windows are."""
+
+    __tablename__ = "request_leases"
+    __table_args__ = (Index(None, "key"), {"prefixes": ["UNLOGGED"]})
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    key: Mapped[str]
+    expires_at: Mapped[datetime]
+
+
+class ApiKeyRow(Base):
+    """`digest` is the SHA-256 of the key, which has 256 bits of its own; `beginning` is what a list shows of it."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (
+        ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
+        Index(None, "org_id"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    name: Mapped[str]
+    digest: Mapped[str] = mapped_column(unique=True)
+    beginning: Mapped[str]
+    user_id: Mapped[UUID]
+    org_id: Mapped[UUID]
+    indexes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class OrganizationTokensRow(Base):
+    """Tokens that models counted for an organization's members in the month that begins on `period`."""
+
+    __tablename__ = "organization_tokens"
+    __table_args__ = (CheckConstraint("tokens >= 0", name="tokens"),)
+
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
+    period: Mapped[date] = mapped_column(primary_key=True)
+    tokens: Mapped[int] = mapped_column(BigInteger)
+
+
+class AuditRow(Base):
+    """What somebody did, and to what. Rows are added and read, never changed.
+
+    `actor_id` refers to nothing: it stays when its user is erased.
+    """
+
+    __tablename__ = "audit_events"
+    __table_args__ = (Index(None, "created_at"),)
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    actor_id: Mapped[UUID | None]
+    action: Mapped[str]
+    subject: Mapped[str]
+    details: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -1,0 +1,106 @@
+"""The tables of sources and generations."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from rag_app.access.tables import OrganizationRow, SiteRow, UserRow
+from rag_app.database.tables import Base
+
+
+class GenerationRow(Base):
+    __tablename__ = "generations"
+    __table_args__ = (
+        UniqueConstraint("index_name", "store", "number"),
+        Index(
+            "uq_generations_active",
+            "index_name",
+            "store",
+            unique=True,
+            postgresql_where=text("state = 'active'"),
+        ),
+        CheckConstraint("store IN ('postgres', 'qdrant')", name="store"),
+        CheckConstraint("state IN ('building', 'active', 'retired', 'dropped')", name="state"),
+        CheckConstraint("dimension > 0", name="dimension"),
+    )
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    index_name: Mapped[str]
+    store: Mapped[str]
+    number: Mapped[int]
+    embedding_model: Mapped[str]
+    dimension: Mapped[int]
+    state: Mapped[str]
+    settings: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class SourceRow(Base):
+    """A source as it was last read. With `deleted_at` it is on its way out: nobody sees it, but its chunks may stand."""
+
+    __tablename__ = "sources"
+    __table_args__ = (
+        UniqueConstraint("org_id", "index_name", "external_id"),
+        UniqueConstraint("org_id", "id"),  # for the foreign key of source_builds
+        # A site of another organization is no site.
+        ForeignKeyConstraint(["org_id", "site_id"], [SiteRow.org_id, SiteRow.id]),
+        Index(None, "org_id", "index_name", "origin"),
+        CheckConstraint("visibility IN ('user', 'team', 'global')", name="visibility"),
+        CheckConstraint("visibility <> 'user' OR owner_id IS NOT NULL", name="private_has_owner"),
+        CheckConstraint(
+            "(visibility = 'global') = (org_id = '00000000-0000-0000-0000-000000000001')", name="global_is_public"
+        ),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id))
+    index_name: Mapped[str]
+    external_id: Mapped[str]
+    title: Mapped[str]
+    source_type: Mapped[str]
+    lang: Mapped[str]
+    uri: Mapped[str | None]
+    date: Mapped[float | None]
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata")
+    origin: Mapped[str]
+    site_id: Mapped[UUID | None]
+    owner_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id))
+    visibility: Mapped[str]
+    version: Mapped[str]
+    content: Mapped[list[dict[str, Any]]] = mapped_column(deferred=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    deleted_at: Mapped[datetime | None]
+
+
+class SourceBuildRow(Base):
+    """What of a source stands in a generation's vector store."""
+
+    __tablename__ = "source_builds"
+    __table_args__ = (
+        # A build belongs to the organization of its source.
+        ForeignKeyConstraint(["org_id", "source_id"], [SourceRow.org_id, SourceRow.id], ondelete="CASCADE"),
+        Index(None, "org_id", "source_id"),  # the cascade's way in
+        CheckConstraint("state IN ('writing', 'ready')", name="state"),
+        CheckConstraint("chunks >= 0", name="chunks"),
+    )
+
+    generation_id: Mapped[int] = mapped_column(ForeignKey(GenerationRow.id), primary_key=True)
+    source_id: Mapped[UUID] = mapped_column(primary_key=True)
+    org_id: Mapped[UUID]
+    version: Mapped[str]
+    chunks: Mapped[int] = mapped_column(server_default=text("0"))
+    state: Mapped[str]
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())

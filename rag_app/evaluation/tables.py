@@ -1,0 +1,75 @@
+"""The tables of validation runs and judgments."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    Identity,
+    Index,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from rag_app.access.tables import OrganizationRow, UserRow
+from rag_app.database.tables import Base
+from rag_app.documents.tables import GenerationRow, SourceRow
+
+
+class ValidationRow(Base):
+    """One run of a set of queries whose answers are known; `report` is what was answered."""
+
+    __tablename__ = "validations"
+    __table_args__ = (Index(None, "org_id", "created_at"), CheckConstraint("top_k > 0", name="top_k"))
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
+    index_name: Mapped[str]
+    generation_id: Mapped[int] = mapped_column(ForeignKey(GenerationRow.id))
+    top_k: Mapped[int]
+    report: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class JudgmentRow(Base):
+    """A passage that answers a query, by the judgment of an organization: of a source of its own, or of a public one.
+
+    Characters `start` to `end` of the source's content, which were `text` then; all of it where they are null.
+    Chunks come and go with each build, so none is named here. `feedback_id`: the feedback that says so, and takes its
+    judgment along when it goes.
+    """
+
+    __tablename__ = "judgments"
+    __table_args__ = (
+        UniqueConstraint(
+            "org_id",
+            "index_name",
+            "query",
+            "source_id",
+            "start",
+            "end",
+            "feedback_id",
+            name="uq_judgments_passage",
+            postgresql_nulls_not_distinct=True,
+        ),
+        CheckConstraint("grade >= 0", name="grade"),
+        CheckConstraint('("start" IS NULL) = ("end" IS NULL) AND 0 <= "start" AND "start" < "end"', name="span"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
+    index_name: Mapped[str]
+    query: Mapped[str]
+    source_id: Mapped[UUID] = mapped_column(ForeignKey(SourceRow.id, ondelete="CASCADE"), index=True)
+    start: Mapped[int | None]
+    end: Mapped[int | None]
+    text_: Mapped[str | None] = mapped_column("text")
+    grade: Mapped[int] = mapped_column(server_default=text("1"))
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    feedback_id: Mapped[UUID | None] = mapped_column(ForeignKey("rag_feedback.id", ondelete="CASCADE"), index=True)

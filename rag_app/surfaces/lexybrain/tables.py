@@ -1,0 +1,193 @@
+"""The tables of conversations: threads, messages, feedback, training, usage."""
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    Identity,
+    Index,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from rag_app.access.tables import UserRow
+from rag_app.database.tables import Base
+from rag_app.documents.tables import SourceRow
+
+
+class ThreadRow(Base):
+    __tablename__ = "rag_threads"
+    __table_args__ = (
+        Index("rag_threads_user_id_idx", "user_id", text("last_message_at DESC"), text("id DESC")),
+        Index("rag_threads_archived_idx", "archived", postgresql_where=text("NOT archived")),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    title: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    last_message_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    message_count: Mapped[int] = mapped_column(server_default=text("0"))
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", server_default=text("'{}'"))
+    archived: Mapped[bool] = mapped_column(server_default=text("false"))
+
+
+class MessageRow(Base):
+    """From `model_id` on: of the assistant's messages. `clock_timestamp`: two of one transaction come one after the other."""
+
+    __tablename__ = "rag_messages"
+    __table_args__ = (
+        CheckConstraint("role IN ('user', 'assistant')", name="role"),
+        Index("rag_messages_thread_id_idx", "thread_id", "created_at", "id"),
+        Index("rag_messages_role_idx", "role"),
+        Index(None, "created_at"),
+        Index("rag_messages_training_idx", "training_eligible", postgresql_where=text("training_eligible")),
+        Index("rag_messages_deleted_idx", "deleted_at", postgresql_where=text("deleted_at IS NULL")),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    thread_id: Mapped[UUID] = mapped_column(ForeignKey(ThreadRow.id, ondelete="CASCADE"))
+    role: Mapped[str]
+    content: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    capability: Mapped[str | None]
+    context_json: Mapped[dict[str, Any] | None]
+    model_id: Mapped[str | None]
+    retrieved_source_ids: Mapped[list[dict[str, Any]] | None]
+    generation_metadata: Mapped[dict[str, Any] | None]
+    flags: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    training_eligible: Mapped[bool] = mapped_column(server_default=text("false"))
+    deleted_at: Mapped[datetime | None]
+
+
+class FeedbackRow(Base):
+    """What a user thinks of an answer; of one, one. `expected_source_id`: what should have been among its sources."""
+
+    __tablename__ = "rag_feedback"
+    __table_args__ = (
+        UniqueConstraint("message_id", "user_id"),
+        CheckConstraint("rating IN ('positive', 'negative', 'neutral')", name="rating"),
+        Index("rag_feedback_user_id_idx", "user_id", text("created_at DESC")),
+        Index("rag_feedback_rating_idx", "rating"),
+        Index(None, "created_at"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    rating: Mapped[str]
+    feedback_text: Mapped[str | None]
+    expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class TrainingRequestRow(Base):
+    """What a model was asked, of a user who consents to training: `prompt` is a list of messages (role, content),
+    `context` the passages it was shown, with their sources. `message_id` is the answer's."""
+
+    __tablename__ = "lexybrain_requests"
+    __table_args__ = (UniqueConstraint("message_id"), Index(None, "user_id", "created_at"))
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    capability: Mapped[str]
+    prompt: Mapped[list[dict[str, Any]]]
+    context: Mapped[list[dict[str, Any]]]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class TrainingResponseRow(Base):
+    """What it answered."""
+
+    __tablename__ = "lexybrain_responses"
+    __table_args__ = (UniqueConstraint("request_id"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    request_id: Mapped[UUID] = mapped_column(ForeignKey(TrainingRequestRow.id, ondelete="CASCADE"))
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), index=True)
+    model_id: Mapped[str]
+    content: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class UsageCounterRow(Base):
+    """How much of `key` a user has used in the month that begins on `period`; reservations under way are in it."""
+
+    __tablename__ = "usage_counters"
+    __table_args__ = (CheckConstraint("used >= 0", name="used"),)
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    period: Mapped[date] = mapped_column(primary_key=True)
+    used: Mapped[int]
+
+
+class ReservationRow(Base):
+    """One use that is counted but not yet earned: it goes when the answer is kept, or is given back when it expires."""
+
+    __tablename__ = "usage_reservations"
+    __table_args__ = (Index(None, "user_id", "expires_at"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    key: Mapped[str]
+    period: Mapped[date]
+    expires_at: Mapped[datetime]
+
+
+class DailyCostRow(Base):
+    """What answers have cost on a day (UTC), all users together."""
+
+    __tablename__ = "daily_costs"
+    __table_args__ = (CheckConstraint("cents >= 0", name="cents"),)
+
+    day: Mapped[date] = mapped_column(primary_key=True)
+    cents: Mapped[Decimal]
+
+
+class UsageEventRow(Base):
+    """One answer and what it took. `stages` in milliseconds."""
+
+    __tablename__ = "ai_usage_events"
+    __table_args__ = (Index(None, "created_at"), Index(None, "user_id", "created_at"))
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
+    type: Mapped[str]
+    message_id: Mapped[UUID | None]
+    plan_code: Mapped[str]
+    capability: Mapped[str | None]
+    model_version: Mapped[str]
+    cache_hit: Mapped[bool] = mapped_column(server_default=text("false"))
+    latency_ms: Mapped[int]
+    stages: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    tokens_in: Mapped[int]
+    tokens_out: Mapped[int]
+    cost_cents: Mapped[Decimal]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class FailureRow(Base):
+    """A part that failed while an answer was made: `kind` is the error's name, `message` its text, without what was asked."""
+
+    __tablename__ = "ai_failures"
+    __table_args__ = (Index(None, "created_at"), Index(None, "user_id"))
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    message_id: Mapped[UUID | None]
+    capability: Mapped[str | None]
+    model_id: Mapped[str | None]
+    kind: Mapped[str]
+    message: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
