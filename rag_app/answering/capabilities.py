@@ -1,10 +1,13 @@
-"""What the system can be asked to do. Adding one is an entry here and a prompt in `prompts/`."""
+"""What the system can be asked to do: a registry of capabilities.
 
-from collections.abc import Mapping
+A capability is an entry of `CAPABILITIES` and a prompt in `prompts/`; a module of one's own calls `register`. Names,
+choices and descriptions elsewhere (the models file, prompt versions, detection) are read from here.
+"""
+
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rag_app.domain.errors import NotFound
+from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.domain.filters import Condition, Filters, Operator
 
 Rerank = Literal["opportunity", "own_then_sales", "exact_match", "alerts_first"]
@@ -14,6 +17,10 @@ Rerank = Literal["opportunity", "own_then_sales", "exact_match", "alerts_first"]
 @dataclass(frozen=True, slots=True)
 class Capability:
     """One way to answer from one index, and the words for when it cannot.
+
+    `description` says what it is for, as a model is told that sorts messages. Capabilities of one `group` share a
+    conversation and an entry of the models file. `words` are regular expressions by which a message is found to want
+    it, each with its place in the order in which those of all capabilities are tried.
 
     `refusal` is said when the hits are not good enough, `uncited` when a model's answer has no valid citation.
     A capability that is not `grounded` may answer without sources. `keeps_admission`: a model that says it
@@ -33,10 +40,13 @@ class Capability:
     """
 
     name: str
+    description: str
     index: str
     prompt: str
     refusal: str
     uncited: str
+    group: str | None = None
+    words: tuple[tuple[int, str], ...] = ()
     grounded: bool = True
     keeps_admission: bool = False
     prefers_owner: bool = False
@@ -61,10 +71,25 @@ _INSUFFICIENT = (
     "Here are the most relevant sources I found:"
 )
 
+LEXYBRAIN = "lexybrain"
+"""The group of the capabilities that a conversation chooses from."""
+
+_HOW_TO = r"(?:how (?:do|can|should|could) (?:i|we)|how does (?:the|your)|where (?:do|can) (?:i|we)|(?:can|could) (?:i|you)|do you)\b"
+_NAMED = r"[\"“'‘](?=\w)[^\"“”'‘’]{2,60}[\"”'’](?!\w)"  # "linen apron", and no apostrophe
 _TRACKED = "add it to a watchlist so that it is tracked"
 _UNSUPPORTED = "I found related data but cannot give an answer that it supports. Try a more specific question."
 _LEXYBRAIN = Capability(
     name="general_chat",
+    description="anything else: help with LexyHub, the asker's own lists and notes, advice on selling, small talk",
+    words=(
+        (
+            2,
+            r"lexyhub|lexybrain|watch ?lists?|saved|my (?:list|notes?)|note about|export|csv|subscription|account|password"
+            r"|invoices?\b|billing|extension|free (?:plan|version|trial)|(?:my|which|what|your) plan|thanks?\b|hello|hi\b|good morning"
+            r"|(?:what|how) (?:do|does|is|are) (?:the |your )?(?:\w+ )?(?:score|index|momentum)s? (?:mean|tell|calculated|measured|work)",
+        ),
+        (4, rf"(?<![\w,] ){_HOW_TO}(?!.*(?:{_NAMED}))|best way to|(?:any )?tips\b|in general"),
+    ),
     index="marketplace",
     prompt="ask_lexybrain",
     refusal=(
@@ -72,6 +97,7 @@ _LEXYBRAIN = Capability(
         f"or {_TRACKED}; the help pages explain metrics, alerts and plans."
     ),
     uncited=_UNSUPPORTED,
+    group=LEXYBRAIN,
     grounded=False,
     prefers_owner=True,
     source_types=("doc", "keyword", "watchlist"),
@@ -90,9 +116,10 @@ _LEXYBRAIN = Capability(
 SEARCH_FAILED = "I could not look this up just now: the search did not work. Please try again in a moment."
 """Instead of a refusal that would say that there is nothing to be found."""
 
-CAPABILITIES: tuple[Capability, ...] = (
+CAPABILITIES: list[Capability] = [
     Capability(
         name="knowledge_answer",
+        description="what an organization knows: its calls, e-mails, documents, FAQ and web pages",
         index="org_knowledge",
         prompt="knowledge_answer",
         refusal=_INSUFFICIENT,
@@ -101,6 +128,7 @@ CAPABILITIES: tuple[Capability, ...] = (
     ),
     Capability(
         name="store_assistant",
+        description="a shop's products, pages and policies, for its customers",
         index="store_catalogue",
         prompt="store_assistant",
         refusal="I could not find this in the shop's products, pages and policies.",
@@ -110,6 +138,7 @@ CAPABILITIES: tuple[Capability, ...] = (
     ),
     Capability(
         name="market_chat",
+        description="keywords, trends, listings, competition and alerts of a marketplace",
         index="marketplace",
         prompt="market_chat",
         refusal=(
@@ -124,6 +153,17 @@ CAPABILITIES: tuple[Capability, ...] = (
     replace(
         _LEXYBRAIN,
         name="market_brief",
+        description="the state of a market, niche or product category: demand, trends, opportunities, whether to enter",
+        words=(
+            (
+                6,
+                r"trend(?!\W+momentum)|opportunit|demand (?:for|in)\b|interest in|saturat|crowded|categor|popular|worth (?:selling|getting|entering)"
+                r"|should (?:i|we) (?:start|sell|enter|expand)|expand|grow(?:ing|s|n)?\b|underserved|low.competition|overview|outlook|summar"
+                r"|sells? (?:best|well|more)|room for|gap\b|ideas?\b|season|hot (?:right|this|in)|business|lately|(?:shoppers|customers|people) (?:are )?"
+                r"|(?:still|be) (?:buying|big|higher|lower)|are people|buyers|this (?:spring|summer|autumn|fall|winter|year|month|quarter)"
+                r"|last year|next year|christmas|halloween",
+            ),
+        ),
         grounded=True,
         refusal=(
             "I don't have keywords or trends of this market yet. Name a market or a niche, "
@@ -139,6 +179,16 @@ CAPABILITIES: tuple[Capability, ...] = (
     replace(
         _LEXYBRAIN,
         name="competitor_intel",
+        description="other sellers: their shops, listings, prices and sales, and how the asker compares",
+        words=(
+            (
+                3,
+                r"rivals?\b|undercut|dominat|outsell|(?:than|as|like) (?:theirs|them|me|i|mine)\b|(?:are|do) others\b|(?:anyone|who) else"
+                r"|who sells|(?:charge|charging)\b|(?:too|more|less) (?:expensive|cheap)|cheaper|compare (?:\w+ )?(?:to|with|against)|rank above"
+                r"|(?<!my )(?<!my own )(?<!our )(?<!another )(?<!new )(?:shops?|stores?|sellers?)\b(?! (?:polic|name|banner))"
+                r"|best.?sell(?:er|ing)|pric(?:es?|ing) (?:of|do|against|hold)|my prices",
+            ),
+        ),
         grounded=True,
         refusal=(
             "I don't have listings or shops for this yet. Name a listing, a shop or a niche, "
@@ -155,6 +205,14 @@ CAPABILITIES: tuple[Capability, ...] = (
     replace(
         _LEXYBRAIN,
         name="keyword_explanation",
+        description="one or a few named keywords or search terms: their figures, history, seasons, related terms",
+        words=(
+            (
+                5,
+                r"(?:terms?|keywords?|tags?|tag my|phrases?|synonyms?|search(?:es|ed)?|search volume|long.?tail|queries)\b"
+                rf"|typ(?:e|ing) (?:in|when|to)|scores? of|(?:going|gone|went|go) (?:up|down)|dropp|(?:so|how) (?:competitive|popular)|{_NAMED}",
+            ),
+        ),
         grounded=True,
         refusal=(
             f"I don't have demand, competition or a history of this keyword yet. Check its spelling, or {_TRACKED}."
@@ -165,6 +223,16 @@ CAPABILITIES: tuple[Capability, ...] = (
     replace(
         _LEXYBRAIN,
         name="alert_explanation",
+        description="alerts, warnings, risks, policies, trademarks: why something was flagged and what to do",
+        words=(
+            (
+                1,
+                r"violat|trade ?mark|copyright|patent|infring|lawsuit|legal|illegal|lawyer|sued?\b|come after|flagged|warn(?:ed|ing)"
+                r"|polic(?:y|ies)\b(?<!shop policies)(?<!return policy)|complian|complain|take ?down|t(?:ook|aken) (?:it )?down|removed"
+                r"|deactivat|suspen|banned|prohibited|forbidden|penalt|strike\b|notice\b|notif|severe|severity|danger|safety|appeal\b"
+                r"|(?:is|am|are) (?:it|i|we) allowed|allowed to|against the|rules?\b|into trouble|reported|red (?:flag|triangle)",
+            ),
+        ),
         grounded=True,
         refusal=(
             "I don't have an alert, a risk rule or a help page on this. Name the keyword or the listing that it is "
@@ -180,6 +248,7 @@ CAPABILITIES: tuple[Capability, ...] = (
     _LEXYBRAIN,
     Capability(
         name="book_tutor",
+        description="what a book says, for its readers",
         index="book",
         prompt="book_tutor",
         refusal="The book does not seem to cover this.",
@@ -188,6 +257,7 @@ CAPABILITIES: tuple[Capability, ...] = (
     ),
     Capability(
         name="owner_ask",
+        description="a salon's calls, bookings and summaries, for its owner",
         index="salon_calls",
         prompt="owner_ask",
         refusal="No relevant data found in call transcripts or booking records for your question.",
@@ -201,7 +271,19 @@ CAPABILITIES: tuple[Capability, ...] = (
         max_sources=50,
         max_sentences=7,
     ),
-)
+]
+DESCRIPTIONS: dict[str, str] = {each.name: each.description for each in CAPABILITIES if each.group == LEXYBRAIN}
+"""The capabilities that a message may want, as a model is told about them."""
+
+
+def register(capability: Capability) -> Capability:
+    """Adds a capability, after those there are. Raises Misconfigured where its name is taken."""
+    if any(each.name == capability.name for each in CAPABILITIES):
+        raise Misconfigured(f"a capability named {capability.name} is registered already")
+    CAPABILITIES.append(capability)
+    if capability.group == LEXYBRAIN:
+        DESCRIPTIONS[capability.name] = capability.description
+    return capability
 
 
 def capability_for(index: str) -> Capability:
@@ -226,13 +308,3 @@ def capability_named(name: str) -> Capability:
         if capability.name == name:
             return capability
     raise NotFound("capability", name, [each.name for each in CAPABILITIES])
-
-
-DESCRIPTIONS: Mapping[str, str] = {
-    "market_brief": "the state of a market, niche or product category: demand, trends, opportunities, whether to enter",
-    "competitor_intel": "other sellers: their shops, listings, prices and sales, and how the asker compares",
-    "keyword_explanation": "one or a few named keywords or search terms: their figures, history, seasons, related terms",
-    "alert_explanation": "alerts, warnings, risks, policies, trademarks: why something was flagged and what to do",
-    "general_chat": "anything else: help with LexyHub, the asker's own lists and notes, advice on selling, small talk",
-}
-"""The capabilities that a message may want, as a model is told about them."""

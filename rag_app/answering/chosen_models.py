@@ -32,7 +32,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from rag_app.answering.capabilities import CAPABILITIES, Capability
+from rag_app.answering.capabilities import CAPABILITIES, LEXYBRAIN, Capability, capability_named
 from rag_app.answering.extractive import MODEL as EXTRACTIVE
 from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import ChatModel, ModelSettings, WithFallback, build_llm
@@ -43,9 +43,7 @@ from rag_app.domain.errors import Misconfigured
 from rag_app.domain.resources import resource_folder
 from rag_app.settings import Settings, variable
 
-DEFAULT, LEXYBRAIN = "default", "lexybrain"
-_CONVERSATIONS = frozenset(each.name for each in CAPABILITIES if each.prompt == "ask_lexybrain")
-_NAMES = (DEFAULT, LEXYBRAIN, *(each.name for each in CAPABILITIES))
+DEFAULT = "default"
 _MILLION = 1_000_000
 
 Kind = Literal["openai", "openai_like", "huggingface"]
@@ -116,8 +114,8 @@ class ChosenModels:
 
     def model(self, capability: str) -> ChatModel | WithFallback | None:
         """What writes for a capability; None where answers are extracted."""
-        group = LEXYBRAIN if capability in _CONVERSATIONS else DEFAULT
-        return self._chosen[capability] if capability in self._chosen else self._chosen[group]
+        group = capability_named(capability).group or DEFAULT
+        return next(self._chosen[name] for name in (capability, group, DEFAULT) if name in self._chosen)
 
     def synthesizer(self, capability: Capability) -> Synthesizer:
         model = self.model(capability.name)
@@ -231,10 +229,12 @@ def _read(file: Path | None) -> tuple[Mapping[str, _Price], Mapping[str, _Model 
     except (OSError, ValueError) as error:
         raise Misconfigured(f"RAG_MODELS_FILE: {file}: {error}") from error
     prices = {name: _checked(f"{file}: prices.{name}", _Price, table) for name, table in tables.prices.items()}
+    groups = dict.fromkeys(each.group for each in CAPABILITIES if each.group is not None)
+    names = (DEFAULT, *groups, *(each.name for each in CAPABILITIES))
     entries: dict[str, _Model | _Extractive] = {}
     for name, table in tables.models.items():
-        if name not in _NAMES:
-            raise Misconfigured(f"{file}: models.{name}: no such capability; accepted: {', '.join(_NAMES)}")
+        if name not in names:
+            raise Misconfigured(f"{file}: models.{name}: no such capability; accepted: {', '.join(names)}")
         where = f"{file}: models.{name}"
         if isinstance(table, dict) and table.get("kind") == "extractive":
             entries[name] = _checked(where, _Extractive, table)
