@@ -7,12 +7,12 @@ from contextlib import closing
 from uuid import UUID, uuid4
 
 import pytest
-from rag_app.db import session as session_module
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from rag_app.access.people import People
 from rag_app.access.tables import OrganizationRow
+from rag_app.database import session as session_module
 from rag_app.database.session import Database
 from rag_app.database.tables import REVISION
 from rag_app.documents.tables import SourceBuildRow, SourceRow
