@@ -405,8 +405,8 @@ def create_app() -> "Litestar":
     """The HTTP application, for any ASGI server: `granian --interface asgi --factory rag_app.application:create_app`."""
     from litestar import Litestar
 
-    from rag_app.http.collaborators import Collaborators
     from rag_app.http.exchange import RequestIds
+    from rag_app.http.gate import Access
     from rag_app.http.metrics import metrics
     from rag_app.http.server import api
     from rag_app.surfaces import registry
@@ -436,23 +436,20 @@ def create_app() -> "Litestar":
                 await asyncio.to_thread(telemetry.stop)
 
     return api(
-        Collaborators(
-            pipeline=application.pipeline,
-            people=application.people,
-            keys=application.keys,
-            limiter=application.limiter,
-            leases=application.leases,
-            catalogue=Catalogue(application.indexes, application.backends.active, application.backends.open),
-            validations=application.validations,
-            conversations=application.conversations,
-            threads=application.threads,
-            consents=application.training,
-            statistics=application.statistics,
-            reviews=application.reviews,
-            prompts=application.prompts,
-            feedback=application.feedback,
-            readiness=application.readiness,
-        ),
+        {
+            "pipeline": application.pipeline,
+            "catalogue": Catalogue(application.indexes, application.backends.active, application.backends.open),
+            "validations": application.validations,
+            "conversations": application.conversations,
+            "threads": application.threads,
+            "consents": application.training,
+            "statistics": application.statistics,
+            "reviews": application.reviews,
+            "prompts": application.prompts,
+            "feedback": application.feedback,
+            "readiness": application.readiness,
+        },
+        Access(application.people, application.keys, application.limiter, application.leases),
         entrance(settings),
         registry.SURFACES,
         version=version("rag-app"),

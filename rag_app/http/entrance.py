@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 
 from litestar.connection import ASGIConnection
 
+from rag_app.access.keys import Keys
+from rag_app.access.people import People
 from rag_app.access.tokens import EXTENSION, Tokens, bearer_token
 from rag_app.domain.errors import Misconfigured, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal
-from rag_app.http.collaborators import Keys, People
 from rag_app.http.surface import Credential
 
 KEY_PREFIX = "rag_"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -9,8 +10,10 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 
+from rag_app.access.keys import Keys
+from rag_app.access.limits import Leases, RateLimiter
+from rag_app.access.people import People
 from rag_app.domain.errors import RateLimited, StoreFailed, TooManyAtOnce
-from rag_app.http.collaborators import Collaborators, Leases
 from rag_app.http.entrance import Entrance
 from rag_app.http.exchange import exchange
 from rag_app.http.surface import Surface
@@ -19,12 +22,22 @@ from rag_app.telemetry.observing import Stage, identify
 logger = logging.getLogger("rag_app.http")
 
 
-def gate(surface: Surface, entrance: Entrance, collaborators: Collaborators) -> Guard:
-    """A guard that makes who asks the request's user, then counts the request, over all paths of the surface.
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who callers are and what they have used: what every surface asks before a request is handled."""
 
-    From here on every response carries the state of that limit, whatever becomes of the request. Where the surface
-    limits how many are under way, the request then takes a place, until its response is finished or its client gone;
-    one that finds none has been counted, too.
+    people: People
+    keys: Keys
+    limiter: RateLimiter
+    leases: Leases
+
+
+def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
+    """A guard that authenticates the caller, then counts the request against the caller's rate limit of the surface.
+
+    From then on every response carries the state of that limit. Where the surface limits concurrent requests, the
+    request also holds a lease until its response is finished or its client has gone; a request that gets none still
+    counts.
     """
 
     # A function and not an object with attributes: Litestar makes deep copies of guards, and of a database's pool.
@@ -33,10 +46,10 @@ def gate(surface: Surface, entrance: Entrance, collaborators: Collaborators) -> 
             return
         with Stage("entrance"):
             principal = connection.scope["user"] = await entrance.principal(
-                connection, surface.credentials, collaborators.people, collaborators.keys
+                connection, surface.credentials, access.people, access.keys
             )
             who = f"{surface.name}:{principal.user or principal.subject}"
-            window = await collaborators.limiter.hit(who, surface.limit)
+            window = await access.limiter.hit(who, surface.limit)
         identify(user=principal.user)
         current = exchange(connection.scope)
         current.headers |= {
@@ -47,7 +60,7 @@ def gate(surface: Surface, entrance: Entrance, collaborators: Collaborators) -> 
         if not window.allowed:
             raise RateLimited(window.limit, window.resets_at)
         if surface.concurrent is not None:
-            place = _Place(collaborators.leases)
+            place = _Place(access.leases)
             current.closing.append(place.leave)
             await place.enter(who, surface.concurrent)
 

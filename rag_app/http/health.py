@@ -1,5 +1,6 @@
 """For load balancers and orchestrators: is the process alive, and can it serve?"""
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Literal
 
 from litestar import Response, get
@@ -7,9 +8,12 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Tag
 from msgspec import Meta, Struct
 
-from rag_app.http.collaborators import Injected, Readiness
+from rag_app.http.surface import Injected
 
 TAG = Tag("health", "for load balancers and orchestrators")
+
+Readiness = Callable[[], Awaitable[Mapping[str, str]]]
+"""Each part the application needs, by name: "ok", or what is wrong with it."""
 
 
 class Alive(Struct, frozen=True):

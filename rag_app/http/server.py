@@ -1,9 +1,8 @@
 """The HTTP application, put together from what it is given."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import fields
 from time import perf_counter
 from typing import Any
 
@@ -17,10 +16,9 @@ from litestar.types import BeforeMessageSendHookHandler, Message, Receive, Scope
 from msgspec import Struct
 
 from rag_app.http import docs, health
-from rag_app.http.collaborators import Collaborators
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Entrance
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
-from rag_app.http.gate import gate
+from rag_app.http.gate import Access, gate
 from rag_app.http.problems import KINDS, plain_envelope, respond
 from rag_app.http.surface import Surface, surface_of
 from rag_app.telemetry.observing import Served
@@ -83,7 +81,8 @@ class _Api(Litestar):
 
 
 def api(
-    collaborators: Collaborators,
+    services: Mapping[str, object],
+    access: Access,
     entrance: Entrance,
     surfaces: Sequence[Surface],
     *,
@@ -93,7 +92,7 @@ def api(
 ) -> Litestar:
     """All surfaces, health and documentation as one ASGI application.
 
-    `lifespan`: makers of context managers, entered before the first request and left after the last. `metrics`: the
+    `services`: what handlers ask for, by the name of their parameter: those of the surfaces, and `readiness`. `lifespan`: makers of context managers, entered before the first request and left after the last. `metrics`: the
     route of the numbers, where they are wanted.
     """
 
@@ -103,8 +102,7 @@ def api(
         return respond(request, error, kinds, envelope)
 
     routers = [
-        Router("/", route_handlers=surface.handlers, guards=[gate(surface, entrance, collaborators)])
-        for surface in surfaces
+        Router("/", route_handlers=surface.handlers, guards=[gate(surface, entrance, access)]) for surface in surfaces
     ]
     return _Api(
         route_handlers=[
@@ -116,7 +114,7 @@ def api(
             docs.assets(),
             *([metrics] if metrics else []),
         ],
-        dependencies={each.name: _provide(getattr(collaborators, each.name)) for each in fields(collaborators)},
+        dependencies={name: _provide(service) for name, service in services.items()},
         exception_handlers={Exception: on_error},
         before_send=[finish, *([_with_credentials(entrance.origins)] if entrance.origins else [])],
         cors_config=CORS,
@@ -150,5 +148,5 @@ def _with_credentials(origins: Collection[str]) -> BeforeMessageSendHookHandler:
     return allow
 
 
-def _provide(collaborator: object) -> Provide:
-    return Provide(lambda: collaborator, sync_to_thread=False)
+def _provide(service: object) -> Provide:
+    return Provide(lambda: service, sync_to_thread=False)

@@ -3,11 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated, TypeVar
 
+from litestar.di import Dependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Tag
+from litestar.params import SkipValidationMarker
 
 from rag_app.http.problems import KINDS, Envelope, Kind, plain_envelope
+
+T = TypeVar("T")
+
+Injected = Annotated[T, Dependency(), SkipValidationMarker()]
+"""How a handler asks for a service, by its name: `pipeline: Injected[Pipeline]`. Its type is not checked on each
+request."""
 
 
 class Credential(StrEnum):

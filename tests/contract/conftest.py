@@ -25,8 +25,8 @@ from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, 
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.passages import Judged, Passages, Span
-from rag_app.http.collaborators import Collaborators, Collection, Listing
 from rag_app.http.entrance import Entrance
+from rag_app.http.gate import Access
 from rag_app.http.server import api
 from rag_app.surfaces import registry
 from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, Period, Review, ReviewPage
@@ -43,6 +43,7 @@ from rag_app.surfaces.lexybrain.types import (
     Said,
     Thread,
 )
+from rag_app.surfaces.validation.catalogue import Collection, Listing
 
 SECRET = "a-secret-for-tests-of-more-than-32-bytes"
 AUDIENCE, ISSUER = "rag-tests", "https://issuer.test"
@@ -570,24 +571,23 @@ class Backstage:
         self.limiter.__init__(resets_at=int(time.time()) + 30)  # type: ignore[misc]
         self.checks = {"database": "ok"}
 
-    def collaborators(self) -> Collaborators:
-        return Collaborators(
-            pipeline=self.pipeline,
-            people=self.people,
-            keys=self.keys,
-            limiter=self.limiter,
-            leases=self.leases,
-            catalogue=self.catalogue,
-            validations=self.validations,
-            conversations=self.conversations,
-            threads=self.threads,
-            consents=self.consents,
-            feedback=self.feedback,
-            statistics=self.administration,
-            reviews=self.administration,
-            prompts=self.administration,
-            readiness=self.readiness,
-        )
+    def services(self) -> dict[str, object]:
+        return {
+            "pipeline": self.pipeline,
+            "catalogue": self.catalogue,
+            "validations": self.validations,
+            "conversations": self.conversations,
+            "threads": self.threads,
+            "consents": self.consents,
+            "feedback": self.feedback,
+            "statistics": self.administration,
+            "reviews": self.administration,
+            "prompts": self.administration,
+            "readiness": self.readiness,
+        }
+
+    def access(self) -> Any:
+        return Access(self.people, self.keys, self.limiter, self.leases)  # type: ignore[arg-type]
 
     async def readiness(self) -> Mapping[str, str]:
         return self.checks
@@ -596,9 +596,8 @@ class Backstage:
 @pytest.fixture(scope="session")
 def running() -> Iterator[tuple[str, Backstage]]:
     backstage = Backstage()
-    app = api(
-        backstage.collaborators(), Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), registry.SURFACES, version="0.0.test"
-    )
+    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
+    app = api(backstage.services(), backstage.access(), entrance, registry.SURFACES, version="0.0.test")
     with serve(app) as url:
         yield url, backstage
 

@@ -77,7 +77,7 @@ def backstage() -> Backstage:
 @pytest.fixture(scope="module")
 def client(backstage: Backstage) -> Iterator[httpx.Client]:
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), "rag_session", frozenset({APP}), "rose")
-    app = api(backstage.collaborators(), entrance, version="0.0.test", surfaces=SURFACES)
+    app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
     with serve(app) as url, httpx.Client(base_url=url, timeout=10, verify=False) as client:
         yield client
 
@@ -86,7 +86,7 @@ def client(backstage: Backstage) -> Iterator[httpx.Client]:
 def bare(backstage: Backstage) -> Iterator[httpx.Client]:
     """The same surfaces where no origin and no default organization are configured."""
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
-    app = api(backstage.collaborators(), entrance, version="0.0.test", surfaces=SURFACES)
+    app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
     with serve(app) as url, httpx.Client(base_url=url, timeout=10, verify=False) as client:
         yield client
 
@@ -297,7 +297,7 @@ def test_other_credentials_are_accepted_from_anywhere(client: httpx.Client) -> N
 
 def test_the_cookie_has_the_name_that_is_configured(backstage: Backstage) -> None:
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), "sid", frozenset({APP}))
-    app = api(backstage.collaborators(), entrance, version="0.0.test", surfaces=SURFACES)
+    app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
     with serve(app) as url, httpx.Client(base_url=url, verify=False, headers={"Origin": APP}) as client:
         assert client.get("/browser", headers={"Cookie": f"sid={token()}"}).status_code == 200
         assert "`sid`" in refusal(client.get("/browser", headers={"Cookie": f"rag_session={token()}"}))
@@ -319,7 +319,13 @@ def test_without_a_default_organization_nobody_enters_without_a_credential(bare:
 
 def test_a_surface_that_nothing_is_configured_for_says_so(backstage: Backstage) -> None:
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
-    app = api(backstage.collaborators(), entrance, version="0.0.test", surfaces=[surface("closed", {COOKIE, NONE})])
+    app = api(
+        backstage.services(),
+        backstage.access(),
+        entrance,
+        version="0.0.test",
+        surfaces=[surface("closed", {COOKIE, NONE})],
+    )
     with serve(app) as url:
         for headers in ({}, session(token()), bearer(token())):
             assert "no way of signing in is configured" in refusal(httpx.get(f"{url}/closed", headers=headers))
@@ -327,7 +333,7 @@ def test_a_surface_that_nothing_is_configured_for_says_so(backstage: Backstage) 
 
 def test_a_default_organization_that_is_gone_is_a_fault_of_the_server(backstage: Backstage) -> None:
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), default_organization="gone")
-    app = api(backstage.collaborators(), entrance, version="0.0.test", surfaces=SURFACES)
+    app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
     with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
         assert "gone" not in problem(client.get("/shop"), 500, "internal_error")["message"]
         assert client.get("/shop", headers=bearer(token())).status_code == 200
@@ -488,7 +494,7 @@ def test_pages_of_other_origins_do_not_read_the_default_organization() -> None:
     backstage = Backstage()
     backstage.people.known["acme"] = Principal("member of acme", None, frozenset({uuid4()}))
     entrance = Entrance(Tokens(SECRET), origins=frozenset({"https://app.example"}), default_organization="acme")
-    app = api(backstage.collaborators(), entrance, registry.SURFACES, version="0.0.test")
+    app = api(backstage.services(), backstage.access(), entrance, registry.SURFACES, version="0.0.test")
     with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
 
         def status(**headers: str) -> int:

@@ -27,10 +27,10 @@ from rag_app.access.tokens import Tokens, issue_token
 from rag_app.domain.answer import Hit, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.http.collaborators import Injected, Pipeline
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
-from rag_app.http.surface import Surface
+from rag_app.http.surface import Injected, Surface
+from rag_app.pipeline import Pipeline
 from tests.contract.conftest import SECRET, Backstage, ScriptedLeases, ScriptedPipeline, serve
 
 PLACES = 40
@@ -154,7 +154,9 @@ class Stage:
 def started() -> Iterator[Stage]:
     pipeline, leases = SlowPipeline(), SlowLeases()
     backstage = Backstage(pipeline=pipeline, leases=leases)
-    app = api(backstage.collaborators(), Entrance(Tokens(SECRET)), version="0.0.test", surfaces=[SURFACE])
+    app = api(
+        backstage.services(), backstage.access(), Entrance(Tokens(SECRET)), version="0.0.test", surfaces=[SURFACE]
+    )
     with serve(app) as url:
         yield Stage(url, int(url.rsplit(":", 1)[1]), backstage, pipeline, leases)
 

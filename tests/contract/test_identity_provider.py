@@ -129,7 +129,10 @@ Send = Callable[[str], httpx.Response]
 @contextmanager
 def an_api(keys: PublicKeys) -> Iterator[Send]:
     """Sends a token to an API that believes these keys."""
-    app = api(Backstage().collaborators(), Entrance(Tokens(keys, AUDIENCE, ISSUER)), SURFACES, version="0.0.test")
+    backstage = Backstage()
+    app = api(
+        backstage.services(), backstage.access(), Entrance(Tokens(keys, AUDIENCE, ISSUER)), SURFACES, version="0.0.test"
+    )
     with serve(app) as url, httpx.Client(base_url=url, timeout=10, verify=False) as client:
         yield lambda token: client.post("/api/rag/search", json=ASK, headers={"Authorization": f"Bearer {token}"})
 

@@ -623,7 +623,7 @@ def house() -> Iterator[tuple[str, Backstage]]:
     """A server with an origin for cookies, and a default organization that is not for this surface."""
     stage = Backstage()
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), "rag_session", frozenset({APP}), "aurora")
-    with serve(api(stage.collaborators(), entrance, SURFACES, version="0.0.test")) as url:
+    with serve(api(stage.services(), stage.access(), entrance, SURFACES, version="0.0.test")) as url:
         yield url, stage
 
 

@@ -303,7 +303,8 @@ def table(backstage: Backstage) -> list[str]:
         Credential.JWT: "token", Credential.COOKIE: "cookie", Credential.EXTENSION: "extension",
         Credential.API_KEY: "API key", Credential.NONE: "or nothing, where a default organization is set",
     }  # fmt: skip
-    app = api(backstage.collaborators(), Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), version="0")
+    entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
+    app = api(backstage.services(), backstage.access(), entrance, SURFACES, version="0")
     lines = set()
     for route in app.routes:
         if not isinstance(route, HTTPRoute) or route.path_format.startswith("/docs/"):

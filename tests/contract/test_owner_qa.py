@@ -515,7 +515,7 @@ def open_house() -> Iterator[tuple[str, Backstage]]:
     """A server with a default organization."""
     stage = Backstage()
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), default_organization="aurora")
-    with serve(api(stage.collaborators(), entrance, SURFACES, version="0.0.test")) as url:
+    with serve(api(stage.services(), stage.access(), entrance, SURFACES, version="0.0.test")) as url:
         yield url, stage
 
 

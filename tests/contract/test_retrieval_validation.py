@@ -15,7 +15,7 @@ from rag_app.access.tokens import issue_token
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, StoreFailed
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
-from rag_app.http.collaborators import Collection, Listing
+from rag_app.surfaces.validation.catalogue import Collection, Listing
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage
 
 QUERY, VALIDATE, COLLECTIONS, RUNS = (

@@ -215,7 +215,11 @@ def stage() -> Iterator[tuple[Backstage, str]]:
     backstage = Backstage()
     backstage.pipeline = Indirect()
     app: Litestar = api(
-        backstage.collaborators(), Entrance(Tokens(SECRET, AUDIENCE, ISSUER)), SURFACES, version="0.0.test"
+        backstage.services(),
+        backstage.access(),
+        Entrance(Tokens(SECRET, AUDIENCE, ISSUER)),
+        SURFACES,
+        version="0.0.test",
     )
     with serve(app) as url:
         yield backstage, url

@@ -3,19 +3,21 @@
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from uuid import uuid4
 
 import httpx
 from litestar import Litestar
 
-from rag_app.access.limits import RateLimiter
+from rag_app.access.keys import Keys
+from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import People
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.database.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.http.entrance import Entrance
+from rag_app.http.gate import Access
 from rag_app.http.server import api
+from rag_app.surfaces.registry import SURFACES
 from tests.conftest import NewOrganization
 from tests.contract.conftest import SECRET, Backstage, ScriptedPipeline, serve
 from tests.contract.test_errors import ASK, problem
@@ -30,9 +32,9 @@ def serving(database_url: str, pipeline: ScriptedPipeline) -> Iterator[httpx.Cli
         yield
         await database.close()
 
-    stand_ins = Backstage(pipeline=pipeline).collaborators()
-    collaborators = replace(stand_ins, people=People(database), limiter=RateLimiter(database))
-    app = api(collaborators, Entrance(Tokens(SECRET)), version="0.0.test", lifespan=[lifespan])
+    backstage = Backstage(pipeline=pipeline)
+    access = Access(People(database), Keys(database), RateLimiter(database), Leases(database))
+    app = api(backstage.services(), access, Entrance(Tokens(SECRET)), SURFACES, version="0.0.test", lifespan=[lifespan])
     with serve(app) as url, httpx.Client(base_url=url, timeout=15, verify=False) as client:
         yield client
 

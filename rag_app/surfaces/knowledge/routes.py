@@ -31,12 +31,12 @@ from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import MetadataValue
 from rag_app.http.bodies import NOT_BLANK, WORD, JsonBody
-from rag_app.http.collaborators import Injected, Pipeline
 from rag_app.http.docs import BEARER, rate_limit_headers
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import documented
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Surface
+from rag_app.http.surface import Injected, Surface
+from rag_app.pipeline import Pipeline
 
 TAG = Tag("RAG retrieval", "semantic search and cited answers over what an organization knows")
 INDEX = "org_knowledge"

@@ -11,12 +11,12 @@ from litestar.openapi.spec import Example, Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET
 
+from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 from rag_app.http.bodies import WORD, JsonBody
-from rag_app.http.collaborators import Injected, PromptVersions, Reviews, Statistics
 from rag_app.http.docs import rate_limit_headers, security
-from rag_app.http.surface import Credential, Surface
+from rag_app.http.surface import Credential, Injected, Surface
 from rag_app.surfaces.lexybrain.administration_bodies import (
     VERSION,
     Capability,
@@ -31,6 +31,7 @@ from rag_app.surfaces.lexybrain.administration_bodies import (
     stats_of,
 )
 from rag_app.surfaces.lexybrain.figures import FeedbackFilter
+from rag_app.surfaces.lexybrain.reviews import Reviews
 from rag_app.surfaces.lexybrain.rules import (
     KINDS,
     LIMIT,
@@ -40,6 +41,7 @@ from rag_app.surfaces.lexybrain.rules import (
     envelope,
     errors,
 )
+from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.lexybrain.types import Rating
 
 TAG = Tag("Ask LexyBrain, administration", "what all users do; for users with the role admin, and written down")
@@ -120,7 +122,7 @@ async def feedback(
     response_headers=rate_limit_headers(LIMIT),
     operation_class=LexyBrainOperation,
 )
-async def configs(request: Request[Principal, Any, Any], prompts: Injected[PromptVersions]) -> PromptsResponse:
+async def configs(request: Request[Principal, Any, Any], prompts: Injected[PromptConfigs]) -> PromptsResponse:
     return PromptsResponse([prompt_of(each) for each in await prompts.versions(request.user)])
 
 
@@ -160,7 +162,7 @@ async def add(
             ]
         ),
     ],
-    prompts: Injected[PromptVersions],
+    prompts: Injected[PromptConfigs],
 ) -> PromptInfo:
     """It is in use at once where it is `active`. A version never changes: what is better has a new name."""
     return prompt_of(await prompts.publish(request.user, data.config()))
@@ -193,7 +195,7 @@ async def change(
             schema_extra={"min_properties": 1},
         ),
     ],
-    prompts: Injected[PromptVersions],
+    prompts: Injected[PromptConfigs],
     name: FromPath[str],
 ) -> PromptInfo:
     """What is not said stays. Threads that have a version which is switched off get another with their next message."""

@@ -11,8 +11,8 @@ from msgspec import Meta, Struct
 from rag_app.domain.errors import Forbidden, InvalidInput, UnknownField
 from rag_app.domain.scope import Principal
 from rag_app.http.bodies import JsonBody
-from rag_app.http.collaborators import Consents, Injected
 from rag_app.http.docs import rate_limit_headers
+from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.lessons import Consent
 from rag_app.surfaces.lexybrain.rules import (
     LIMIT,
@@ -23,6 +23,7 @@ from rag_app.surfaces.lexybrain.rules import (
     declared_alone,
     errors,
 )
+from rag_app.surfaces.lexybrain.training import Training
 
 PATH = "/api/lexybrain/consent"
 NOT_A_PERSON = Forbidden("An API key speaks for others: only a person consents, signed in")
@@ -52,7 +53,7 @@ ConsentBody = Annotated[
     response_headers=rate_limit_headers(LIMIT),
     operation_class=LexyBrainOperation,
 )
-async def consent(request: Request[Principal, Any, Any], consents: Injected[Consents]) -> ConsentInfo:
+async def consent(request: Request[Principal, Any, Any], consents: Injected[Training]) -> ConsentInfo:
     """Nobody does who has not said so."""
     return _info(await consents.consent(request.user))
 
@@ -69,7 +70,7 @@ async def consent(request: Request[Principal, Any, Any], consents: Injected[Cons
     response_headers=rate_limit_headers(LIMIT),
     operation_class=LexyBrainOperation,
 )
-async def decide(request: Request[Principal, Any, Any], data: ConsentBody, consents: Injected[Consents]) -> ConsentInfo:
+async def decide(request: Request[Principal, Any, Any], data: ConsentBody, consents: Injected[Training]) -> ConsentInfo:
     """Consent holds for answers to come. With its withdrawal all that was collected from you is deleted, at once."""
     return _info(await consents.decide(request.user, data.training))
 

@@ -11,8 +11,9 @@ from msgspec import Meta, Struct
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 from rag_app.http.bodies import NOT_BLANK, JsonBody
-from rag_app.http.collaborators import FeedbackLedger, Injected
 from rag_app.http.docs import rate_limit_headers
+from rag_app.http.surface import Injected
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.rules import (
     LIMIT,
     MESSAGE,

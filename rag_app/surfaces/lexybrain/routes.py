@@ -30,11 +30,11 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.scope import Principal
 from rag_app.http.bodies import NOT_BLANK, JsonBody
-from rag_app.http.collaborators import Conversations, Injected
 from rag_app.http.docs import rate_limit_headers
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Surface
+from rag_app.http.surface import Injected, Surface
 from rag_app.surfaces.lexybrain.consent_routes import HANDLERS as CONSENT
+from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback_routes import HANDLERS as FEEDBACK
 from rag_app.surfaces.lexybrain.rules import (
     CREDENTIALS,

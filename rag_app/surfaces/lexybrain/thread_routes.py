@@ -13,8 +13,8 @@ from msgspec.structs import asdict
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 from rag_app.http.bodies import WORD, JsonBody
-from rag_app.http.collaborators import Injected, Threads
 from rag_app.http.docs import rate_limit_headers
+from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.rules import (
     LIMIT,
     MESSAGE,
@@ -26,6 +26,7 @@ from rag_app.surfaces.lexybrain.rules import (
     declared_alone,
     errors,
 )
+from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import Feedback, Message, Role, Thread
 
 TYPES = ["keyword", "listing", "alert", "doc"]

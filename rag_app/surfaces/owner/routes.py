@@ -29,11 +29,11 @@ from rag_app.domain.errors import (
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Principal
 from rag_app.http.bodies import NOT_BLANK, JsonBody
-from rag_app.http.collaborators import Injected, Pipeline
 from rag_app.http.docs import rate_limit_headers, security
 from rag_app.http.problems import KINDS, Kind, documented
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Credential, Surface
+from rag_app.http.surface import Credential, Injected, Surface
+from rag_app.pipeline import Pipeline
 
 TAG = Tag("Owner Q&A", "what customers said and booked: search and cited answers over calls and bookings")
 INDEX = "salon_calls"

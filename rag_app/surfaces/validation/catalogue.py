@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
@@ -10,10 +12,29 @@ from rag_app.documents.generations import Generation
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import Principal
-from rag_app.http.collaborators import Collection, Listing
 from rag_app.pipeline import OpenStore
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """An index, and its generation that answers. `answer_from` is the cosine from which it does (-1..1)."""
+
+    index: str
+    names: tuple[str, ...]  # its aliases and its own
+    dimension: int
+    generation: int
+    answer_from: float
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A collection with what a principal may see of it."""
+
+    collection: Collection
+    chunks: int
+    created_at: datetime
 
 
 class Catalogue:

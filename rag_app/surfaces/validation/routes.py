@@ -33,6 +33,7 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.scope import Principal
 from rag_app.evaluation.passages import Span, locate
+from rag_app.evaluation.records import Validations
 from rag_app.evaluation.validation import (
     DEPTH,
     Figures,
@@ -44,10 +45,11 @@ from rag_app.evaluation.validation import (
     scored,
 )
 from rag_app.http.bodies import NOT_BLANK, JsonBody
-from rag_app.http.collaborators import Catalogue, Collection, Injected, Pipeline, Validations
 from rag_app.http.docs import rate_limit_headers, security
 from rag_app.http.problems import Kind, Problem, documented
-from rag_app.http.surface import Credential, Surface
+from rag_app.http.surface import Credential, Injected, Surface
+from rag_app.pipeline import Pipeline
+from rag_app.surfaces.validation.catalogue import Catalogue, Collection
 
 TAG = Tag("Retrieval validation", "search results as they are, and measured against what was expected")
 CREDENTIALS = frozenset({Credential.API_KEY})
