@@ -52,8 +52,8 @@ from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import DeduplicateBySource, SimilarityCutoff
 from rag_app.telemetry.observing import Stage
 
-_LONG_CHECK = 0.02
-"""Seconds. After one that takes longer, the next check of a stream waits nine times as long."""
+_LONG_TEXT = 20_000
+"""Characters. A check reads the whole text: one this long is checked again when a twentieth more has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class CapabilityEngine(BaseQueryEngine):
             yield answer
             return
         text = news = ""
-        shown, not_before = Checked("", ()), 0.0
+        shown, due = Checked("", ()), 0
         try:
             with Stage("generation", within=False):
                 async with aclosing(self.synthesizer.stream(question, evidence.context)) as pieces:
@@ -129,11 +129,11 @@ class CapabilityEngine(BaseQueryEngine):
                             answer = self.verify(piece, evidence)
                             break
                         text, news = text + piece, news + piece
-                        if not may_end_sentence(news) or (began := time.perf_counter()) < not_before:
+                        if not may_end_sentence(news) or len(text) < due:
                             continue
                         certain = self._certain(text, evidence)
-                        if (took := time.perf_counter() - began) > _LONG_CHECK:  # others want to be served, too
-                            not_before = time.perf_counter() + 9 * took
+                        if len(text) > _LONG_TEXT:
+                            due = len(text) * 21 // 20
                         if len(certain.text) > len(shown.text):
                             yield Delta(certain.text[len(shown.text) :], cite(certain, evidence.context))
                             shown, news = certain, piece

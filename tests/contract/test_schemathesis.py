@@ -14,8 +14,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from rag_app.access.tokens import issue_token
 from rag_app.application import Application
-from tests.integration.service import Text, configured, ingest, issue_token, prepare, served, without_limits
+from tests.integration.service import Text, configured, ingest, prepare, served, without_limits
 
 SECRET = "a secret of the tests, long enough for HS256"
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "300"))

@@ -30,7 +30,7 @@ def explode() -> None:
             if "EXPLODE" in question.text:
                 raise KeyError(f"no such thing as {question.text}")
 
-    Pipeline.search, Pipeline.stream = searched, streamed  # type: ignore[method-assign, assignment]
+    Pipeline.search, Pipeline.stream = searched, streamed  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -32,9 +32,8 @@ async def left(database: Database, account: Account) -> int:
     kept = ("rag_threads", "rag_messages", "usage_counters", "usage_reservations", "ai_usage_events", "ai_failures")
     async with database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION}), account.user)) as session:
         counts = [await session.scalar(text(f"SELECT count(*) FROM {table}")) for table in kept]
-        return sum(counts) + (
-            await session.scalar(text("SELECT count(*) FROM users WHERE id = :id"), {"id": account.user})
-        )
+        users = await session.scalar(text("SELECT count(*) FROM users WHERE id = :id"), {"id": account.user})
+        return sum([*counts, users])
 
 
 async def test_whatever_a_user_is_at_work_on_nothing_is_left_and_nothing_breaks(database: Database) -> None:

@@ -165,7 +165,8 @@ def test_what_a_caller_can_get_wrong(way: Way, running: Service) -> None:
     for unreadable in (b"", b"{", b"{'a': 1}", b'{"a": "\xff\xfe"}', b"\x00", b"[]", b"null", b"[" * 100_000):
         says(way, running.post(way, unreadable), "unreadable")
     text = "parameter" if way.text == "queries" else "text"
-    for wrong in (None, 5, [], {}, True, "", " "):
+    wrongs: tuple[object, ...] = (None, 5, [], {}, True, "", " ")
+    for wrong in wrongs:
         error = says(way, running.post(way, json.dumps({**way.body, way.text: wrong})), text)
         assert way.text in json.dumps(error)
     says(way, running.post(way, json.dumps({})), text)

@@ -32,7 +32,7 @@ from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking, IndexSpec, load_index
 from rag_app.settings import Settings
-from rag_app.stores.postgres import plain_dsn
+from rag_app.stores.postgres_pool import plain_dsn
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.test_ingestion import contents, write_corpus
 

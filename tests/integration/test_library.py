@@ -106,7 +106,7 @@ async def test_other_modes_order_differently_and_cut_the_same(rag: Rag, mode: st
 
 async def test_source_types_and_policies(rag: Rag) -> None:
     async def types(**options: Any) -> set[str]:
-        asked = {"query_text": "returns", "top_k": 50, "similarity_threshold": 0.0, "rag": rag}
+        asked: dict[str, Any] = {"query_text": "returns", "top_k": 50, "similarity_threshold": 0.0, "rag": rag}
         result = await run_rag_pipeline(tenant_id="aurora", site_id="us", **asked, **options)
         return {chunk.source_type for chunk in result.chunks}
 
@@ -122,7 +122,13 @@ async def test_source_types_and_policies(rag: Rag) -> None:
 
 
 async def test_limits_reach_the_context(rag: Rag) -> None:
-    asked = {"tenant_id": "aurora", "site_id": "eu", "query_text": HEADPHONES, "similarity_threshold": 0.6, "rag": rag}
+    asked: dict[str, Any] = {
+        "tenant_id": "aurora",
+        "site_id": "eu",
+        "query_text": HEADPHONES,
+        "similarity_threshold": 0.6,
+        "rag": rag,
+    }
     small = await run_rag_pipeline(**asked, max_context_tokens=300, max_sources=3)
     shown = "\n\n".join(block.quoted for block in small.context_blocks)
     assert shown in small.prompts.single and 0 < len(tokens(shown)) <= 300
@@ -232,7 +238,12 @@ async def test_a_tenant_gets_nothing_of_another_by_any_argument(
     ]
     for attempt in attempts:
         for mode in Mode:
-            asked = {"tenant_id": mine.slug, "site_id": my_site, "query_text": "the code of the door", "mode": mode}
+            asked: dict[str, Any] = {
+                "tenant_id": mine.slug,
+                "site_id": my_site,
+                "query_text": "the code of the door",
+                "mode": mode,
+            }
             try:
                 result = await run_rag_pipeline(
                     **{**asked, "policy": rag_app.create_permissive_policy(), **attempt},

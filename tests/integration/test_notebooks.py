@@ -13,7 +13,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.name for path in NOTEBOOKS])
 def test_notebook_runs(path: Path, environment: str, tmp_path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     assert not any(cell.get("outputs") for cell in notebook.cells), "clear the outputs before committing"
     upgrade_database()  # as an operator would; the kernel inherits the environment, and with it the tests' database
     client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})

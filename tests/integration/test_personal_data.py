@@ -36,7 +36,8 @@ from rag_app.documents.metadata import Target, versioned
 from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility, source_id
-from rag_app.stores.postgres import PostgresStore, plain_dsn
+from rag_app.stores.postgres import PostgresStore
+from rag_app.stores.postgres_pool import plain_dsn
 from rag_app.stores.qdrant import QdrantStore
 from rag_app.surfaces.administration.personal import Personal
 from tests.conftest import MIGRATIONS, NewPostgres

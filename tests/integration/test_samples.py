@@ -6,7 +6,6 @@ import pytest
 
 from rag_app.answering.capabilities import capability_for
 from rag_app.application import Application, DatabaseUrls, open_application
-from rag_app.console.commands import question_of, scope_of
 from rag_app.console.demo import ask_samples, load_samples
 from rag_app.domain.answer import Hit
 from rag_app.domain.resources import resource_folder
@@ -15,6 +14,7 @@ from rag_app.evaluation.report import make_report
 from rag_app.evaluation.run import run_retrieval, source_names
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.settings import Settings
+from rag_app.surfaces.library.asking import question_of, scope_of
 
 _known: dict[str, list[float]] = {}
 

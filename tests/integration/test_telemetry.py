@@ -43,6 +43,10 @@ STAGES = [
 ]  # fmt: skip
 
 
+def request_id(value: str) -> dict[str, Any]:
+    return {"X-Request-ID": value}
+
+
 @dataclass
 class Running:
     """A server as its operator runs it, and where it tells of itself."""
@@ -153,8 +157,8 @@ def server(
 
 
 def test_the_log_has_a_line_for_each_turn_with_the_fields_of_the_contract(server: Running) -> None:
-    said = server.post(RAG, {"message": DOOR}, **{"X-Request-ID": "asked-1"}).json()
-    server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "general_chat"}, **{"X-Request-ID": "asked-2"})
+    said = server.post(RAG, {"message": DOOR}, **request_id("asked-1")).json()
+    server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "general_chat"}, **request_id("asked-2"))
     text = " ".join(server.lines())
     assert "asked-1" in text and "asked-2" in text
     if not server.records():
@@ -268,7 +272,7 @@ def everywhere(server: Running) -> None:
     """Through all surfaces with marker words, the ways that go wrong included."""
     word = server.us.word
     asked = f"{DOOR} {word}"
-    streamed = {"Accept": "text/event-stream"}
+    streamed: dict[str, Any] = {"Accept": "text/event-stream"}
     for path in (SEARCH, ANSWER, "/functions/v1/rag-search", "/functions/v1/rag-answer"):
         server.post(path, {"query_text": asked})
         server.post(path, {"query_text": asked, "top_k": asked, ASKED: word}, status=400)
@@ -324,8 +328,8 @@ def test_nothing_that_people_wrote_and_no_key_is_ever_told(server: Running) -> N
 
 def test_errors_go_to_sentry_with_ids_and_the_capability(server: Running) -> None:
     message = {"message": f"{DOOR} FAIL", "capability": "general_chat"}
-    server.post(RAG, message, **{"X-Request-ID": "failed"})
-    server.post(SEARCH, {"query_text": f"{DOOR} EXPLODE"}, status=500, **{"X-Request-ID": "exploded"})
+    server.post(RAG, message, **request_id("failed"))
+    server.post(SEARCH, {"query_text": f"{DOOR} EXPLODE"}, status=500, **request_id("exploded"))
 
     def both(sink: Sink) -> Any:
         events = sink.events()

@@ -31,7 +31,7 @@ def run(*command: str | Path, folder: Path, **variables: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     # as `make wheel` does, but with the hatchling that is installed: the tests need no network
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True, timeout=120)
     (built,) = folder.glob("rag_app-*-py3-none-any.whl")
     return built

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import BaseNode, TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQuery
 from llama_index.vector_stores.postgres import PGVectorStore
 from llama_index.vector_stores.qdrant import QdrantVectorStore
@@ -39,7 +39,7 @@ def stock_postgres(database_urls: tuple[str, str]) -> PGVectorStore:
 async def test_dense_ranking_and_scores_are_those_of_the_stock_stores(
     stores: Stores, stock_postgres: PGVectorStore, org: UUID, scope: Scope, tmp_path: Path
 ) -> None:
-    nodes = some_chunks(org, 60)
+    nodes: list[BaseNode] = [*some_chunks(org, 60)]
     await stores(scope).async_add(nodes)
     stock_qdrant = QdrantVectorStore("stock", client=QdrantClient(path=str(tmp_path / "stock")))
     query = VectorStoreQuery(query_embedding=nodes[0].embedding, similarity_top_k=20)

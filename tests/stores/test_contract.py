@@ -3,6 +3,7 @@
 import asyncio
 import math
 from dataclasses import replace
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -199,7 +200,14 @@ async def test_adding_twice_is_adding_once(stores: Stores, org: UUID, scope: Sco
 
 async def test_get_returns_what_was_added(stores: Stores, org: UUID, scope: Scope) -> None:
     store = stores(scope)
-    meta = {"title": "T", "section": "S > s", "page": 3, "author": "Ann", "tags": ["a", "b"], "price": 1.5}
+    meta: dict[str, Any] = {
+        "title": "T",
+        "section": "S > s",
+        "page": 3,
+        "author": "Ann",
+        "tags": ["a", "b"],
+        "price": 1.5,
+    }
     node = chunk(org, "body", vector(0.5), **meta)
     await store.async_add([node])
     (found,) = await store.aget_nodes([node.node_id, str(uuid4())])
@@ -341,7 +349,7 @@ async def test_what_is_not_in_the_closed_set_is_refused(stores: Stores, scope: S
         ("author", Operator.EQ, "a\0b"), ("author", Operator.EQ, "\ud800"), ("author", Operator.IN, "Ann"),
     ]:  # fmt: skip
         with pytest.raises(InvalidInput):
-            await texts(store, filters=(Condition(field, operator, value),))
+            await texts(store, filters=(Condition(field, operator, cast("str | int", value)),))
     either = MetadataFilters(filters=[MetadataFilter(key="lang", value="en")], condition=FilterCondition.OR)
     unlike = MetadataFilters(filters=[MetadataFilter(key="lang", value="en", operator=FilterOperator.NE)])
     for filters in (either, unlike, MetadataFilters(filters=[unlike])):

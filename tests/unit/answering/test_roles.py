@@ -59,6 +59,10 @@ def version(
     return PromptConfig(f"ask_lexybrain_{name}", kind, "Look.", constraints, weight, active)
 
 
+def constrained(key: str, value: object) -> PromptConfig:
+    return replace(version(), constraints={key: value})
+
+
 # --- files
 
 
@@ -158,7 +162,7 @@ def test_constraints_speak_of_source_types() -> None:
         "temperature": 1, "max_tokens": 256, "max_keywords": 20, "max_related_keywords": 15, "max_listings": 10,
         "max_alerts": 5, "retrieval_scope": ["user_keywords", "keywords", "trends", "shops", "watchlists", "user_watchlists"],
     }  # fmt: skip
-    assert constraints_of(version(**demands)) == Constraints(
+    assert constraints_of(replace(version(), constraints=demands)) == Constraints(
         1.0, 256, ("keyword", "trend", "shop", "watchlist"), {"keyword": 15, "listing": 10, "alert": 5}
     )
     assert constraints_of(version()) == Constraints(None, None, None, {})
@@ -180,14 +184,14 @@ def test_constraints_speak_of_source_types() -> None:
 )
 def test_the_edges_of_every_constraint(key: str, accepted: list[object], refused: list[object]) -> None:
     for value in accepted:
-        constraints_of(version(**{key: value}))
-        check(version(**{key: value}))
+        constraints_of(constrained(key, value))
+        check(constrained(key, value))
     for value in refused:
         with pytest.raises(InvalidInput, match=r"accepted|must be") as raised:
-            constraints_of(version(**{key: value}))
+            constraints_of(constrained(key, value))
         assert raised.value.field == key
         with pytest.raises(InvalidInput):
-            check(version(**{key: value}))
+            check(constrained(key, value))
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,14 @@ async def test_sentences_come_as_they_are_finished_with_their_citations() -> Non
     assert (answer.model, answer.usage) == ("told", Usage(5, 3))
 
 
+async def test_a_long_text_is_shown_in_longer_pieces() -> None:
+    sentence = "One waited for a long time, and nobody knew why [Source 1]. "
+    chat = replace(OWNER, max_sentences=None)
+    _, texts, _ = await streamed(engine(Speaks(*[sentence] * 1000), WAITED, capability=chat))
+    early, late = texts[:100], texts[-5:-1]
+    assert max(map(len, early)) == len(sentence) and min(map(len, late)) > 1000
+
+
 async def test_a_sentence_does_not_wait_for_the_one_after_the_next() -> None:
     speaks = Speaks("One waited [Source 1]. ", "Another ", "did not. ", "And ", "so on.")
     stream = engine(speaks, WAITED).stream(QUESTION)

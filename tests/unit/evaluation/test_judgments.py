@@ -1,5 +1,6 @@
 """Reading questions and judgments, and saying which line is wrong."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ from rag_app.evaluation.judgments import read_judgments, read_qrels, read_querie
 
 INDEXES = Path(__file__).parents[3] / "indexes"
 
+NewFile = Callable[..., Path]
+
 
 @pytest.fixture
-def file(tmp_path: Path):
+def file(tmp_path: Path) -> NewFile:
     def write(content: str | bytes, name: str = "file") -> Path:
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -20,7 +23,7 @@ def file(tmp_path: Path):
     return write
 
 
-def test_judgments_of_an_index(file) -> None:
+def test_judgments_of_an_index(file: NewFile) -> None:
     judged = read_judgments(
         file(
             '{"id": "a", "organization": "aurora", "text": "How long?", "sources": ["x.md", "y z.md"], "demo": true}\n'
@@ -40,7 +43,7 @@ def test_judgments_of_an_index(file) -> None:
         "Line\u2028separator?",
     )
     assert judged.qrels == {"a": {"x.md": 1, "y z.md": 1}}
-    assert (judged.answerable, judged.unanswerable) == ({"a"}, {"b"})
+    assert (judged.answerable, judged.unanswerable) == (frozenset("a"), frozenset("b"))
 
 
 @pytest.mark.parametrize("path", sorted(INDEXES.glob("*/judgments.jsonl")), ids=lambda path: path.parent.name)
@@ -64,12 +67,12 @@ def test_every_index_that_ships_has_readable_judgments(path: Path) -> None:
         ("[]", ":2: .*object"),
     ],
 )
-def test_a_broken_line_of_judgments_is_named(file, line: str, problem: str) -> None:
+def test_a_broken_line_of_judgments_is_named(file: NewFile, line: str, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         read_judgments(file('{"id": "a", "organization": "o", "text": "t", "sources": []}\n' + line))
 
 
-def test_trec(file) -> None:
+def test_trec(file: NewFile) -> None:
     queries = file(
         '\ufeff{"id": "q1", "text": "one", "metadata": {}}\n{"id": 2, "text": "two"}\n'
         '{"id": "q3", "text": "not judged"}\n{"id": "q4", "text": "four", "answerable": false}\n',
@@ -79,7 +82,7 @@ def test_trec(file) -> None:
     judged = read_trec(queries, qrels)
     assert [query.id for query in judged.queries] == ["q1", "2", "q4"]
     assert judged.qrels == {"q1": {"d1": 2, "my file (2).md": 0}, "2": {"d9": -1}}
-    assert (judged.answerable, judged.unanswerable) == ({"q1"}, {"q4"})
+    assert (judged.answerable, judged.unanswerable) == (frozenset({"q1"}), frozenset({"q4"}))
 
 
 @pytest.mark.parametrize(
@@ -93,18 +96,18 @@ def test_trec(file) -> None:
         ("q1 0 d0 2", "file:2: 'd0' has another grade for query 'q1' above"),
     ],
 )
-def test_a_broken_line_of_qrels_is_named(file, line: str, problem: str) -> None:
+def test_a_broken_line_of_qrels_is_named(file: NewFile, line: str, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         read_qrels(file("q1 0 d0 1\n" + line), {"q1"})
 
 
-def test_a_query_twice(file) -> None:
+def test_a_query_twice(file: NewFile) -> None:
     with pytest.raises(InvalidInput, match=":2: the id 'q' is there twice"):
         read_queries(file('{"id": "q", "text": "a"}\n{"id": "q", "text": "b"}'))
 
 
 @pytest.mark.parametrize(("content", "problem"), [(b"\xff\xfe\x00", "cannot be read"), (b" \n", "is empty")])
-def test_a_file_that_is_no_text(file, content: bytes, problem: str) -> None:
+def test_a_file_that_is_no_text(file: NewFile, content: bytes, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         read_queries(file(content))
 

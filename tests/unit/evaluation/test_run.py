@@ -60,7 +60,8 @@ async def test_a_source_of_another_organization_is_not_the_judged_one() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_concurrency_is_bounded_and_used(concurrency: int) -> None:
-    running, most, steps = 0, 0, []
+    running, most = 0, 0
+    steps: list[int] = []
 
     async def search(query: Query, depth: int) -> Sequence[Hit]:
         nonlocal running, most

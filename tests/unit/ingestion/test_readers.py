@@ -13,6 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 import docx
+import docx.oxml.ns
 import openpyxl
 import pptx
 import pytest
@@ -268,7 +269,7 @@ def test_pdf_lines_are_joined_and_rows_are_not() -> None:
 
 def test_a_broken_page_does_not_cost_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(page: PageObject) -> str:
-        return text if "One" in (text := page.extract_text()) else {}["no such font"]
+        return text if "One" in (text := page.extract_text()) else str(dict[str, str]()["no such font"])
 
     monkeypatch.setattr("rag_app.documents.readers.pdf.page_text", broken)
     problem, found = stream(pdf("One", "Two"), "a.pdf")
