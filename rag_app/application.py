@@ -34,7 +34,8 @@ from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
-from rag_app.retrieval.embedding import build_embedder, embed_query
+from rag_app.retrieval.embedders import build_embedder
+from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings

@@ -9,24 +9,44 @@ import difflib
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from dotenv import dotenv_values
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
 from rag_app.domain.errors import Misconfigured
+from rag_app.retrieval.embedders import EMBEDDERS
 
 _ENV_FILE = ".env"
-_MODELS = {
-    "openai": "gpt-4o-mini",
-    "openai_like": "google/gemini-2.5-flash",
-    "huggingface": "meta-llama/Llama-3.1-70B-Instruct",
-}
+
+
+def one_of(names: Callable[[], Collection[str]]) -> AfterValidator:
+    """One of the names of a registry, as they are when the value is read: a module may have added one."""
+
+    def check(value: str) -> str:
+        if value not in names():
+            raise PydanticCustomError(
+                "literal_error", "Input should be {expected}", {"expected": _either(map(repr, names()))}
+            )
+        return value
+
+    return AfterValidator(check)
+
+
+def _either(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
+
+
+def _kinds(hints: Mapping[str, str]) -> str:
+    return _either(f"{kind} ({hint})" if hint else kind for kind, hint in hints.items())
 
 
 class _Settings(BaseSettings):
@@ -81,10 +101,10 @@ class StoreSettings(_Settings):
 class EmbeddingSettings(_Settings):
     """The embedding model. Changing it needs a rebuild of the indexes."""
 
-    kind: Literal["builtin", "openai"] = Field(
+    kind: Annotated[str, one_of(lambda: EMBEDDERS)] = Field(
         "builtin",
         alias="RAG_EMBEDDING",
-        description="builtin (all-MiniLM-L6-v2, on the CPU, offline) or openai (any URL that speaks its protocol)",
+        description=_kinds({kind: embedder.hint for kind, embedder in EMBEDDERS.items()}),
     )
     model: str = Field("text-embedding-3-small", alias="RAG_EMBEDDING_MODEL", description="model name; not for builtin")
     api_base: str | None = Field(None, alias="RAG_EMBEDDING_API_BASE", description="base URL; OpenAI's where not set")
@@ -103,15 +123,15 @@ class EmbeddingSettings(_Settings):
 class ModelSettings(_Settings):
     """The model that writes answers. Without one, answers are extracted: sentences of the sources, cited."""
 
-    kind: Literal["extractive", "openai", "openai_like", "huggingface"] = Field(
-        "extractive",
+    kind: Annotated[str, one_of(lambda: (EXTRACTIVE, *PROVIDERS))] = Field(
+        EXTRACTIVE,
         alias="RAG_LLM",
-        description="extractive, openai, openai_like (any OpenAI-compatible URL) or huggingface",
+        description=_kinds({EXTRACTIVE: "", **{kind: provider.hint for kind, provider in PROVIDERS.items()}}),
     )
     model: str | None = Field(
         None,
         alias="RAG_LLM_MODEL",
-        description=f"unless set, {', '.join(f'{kind}: {name}' for kind, name in _MODELS.items())}",
+        description=f"unless set, {', '.join(f'{kind}: {provider.model}' for kind, provider in PROVIDERS.items())}",
     )
     api_base: str | None = Field(
         None, alias="RAG_LLM_API_BASE", description="base URL of an OpenAI-compatible endpoint or gateway"
@@ -158,7 +178,7 @@ class ModelSettings(_Settings):
     @property
     def name(self) -> str:
         """The model's, as its endpoint knows it. Extractive answers have none."""
-        return self.model or _MODELS[self.kind]
+        return self.model or PROVIDERS[self.kind].model
 
 
 class LexyBrainSettings(_Settings):

@@ -33,20 +33,19 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from rag_app.answering.capabilities import CAPABILITIES, LEXYBRAIN, Capability, capability_named
-from rag_app.answering.extractive import MODEL as EXTRACTIVE
 from rag_app.answering.extractive import ExtractiveSynthesizer
-from rag_app.answering.models import ChatModel, ModelSettings, WithFallback, build_llm
+from rag_app.answering.models import ChatModel, WithFallback
 from rag_app.answering.prompts import Prompt, load_prompts
+from rag_app.answering.providers import EXTRACTIVE, PROVIDERS, ModelSettings, build_llm
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured
 from rag_app.domain.resources import resource_folder
-from rag_app.settings import Settings, variable
+from rag_app.settings import Settings, one_of, variable
 
 DEFAULT = "default"
 _MILLION = 1_000_000
 
-Kind = Literal["openai", "openai_like", "huggingface"]
 T = TypeVar("T", bound=BaseModel)
 _Cents = Annotated[Decimal, Field(ge=0, le=1_000_000)]
 _Seconds = Annotated[float, Field(ge=0, le=60)]
@@ -66,7 +65,7 @@ class _Price(_Table):
 class _Fallback(_Table):
     """Limits that are not said here are those of RAG_LLM_...; nothing else is."""
 
-    kind: Kind
+    kind: Annotated[str, one_of(lambda: PROVIDERS)]
     model: Annotated[str, Field(min_length=1)]
     api_base: Annotated[str, Field(pattern=r"^https?://")] | None = None
     api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
@@ -189,12 +188,12 @@ class ChosenModels:
 
     def _rag_llm(self) -> ModelSettings | None:
         chosen = self._settings.model
-        if chosen.kind == "extractive":
+        if chosen.kind == EXTRACTIVE:
             return None
         api_key = chosen.api_key or self._provider_key(chosen.kind)
         return self._limits(chosen.kind, chosen.name, chosen.api_base, api_key)
 
-    def _limits(self, kind: Kind, name: str, api_base: str | None, api_key: SecretStr | None) -> ModelSettings:
+    def _limits(self, kind: str, name: str, api_base: str | None, api_key: SecretStr | None) -> ModelSettings:
         chosen = self._settings.model
         if name == EXTRACTIVE:
             raise Misconfigured(f"a model cannot be named {EXTRACTIVE}: that is what answers without a model are")
@@ -210,9 +209,9 @@ class ChosenModels:
             unavailable_wait_s=chosen.unavailable_wait,
         )
 
-    def _provider_key(self, kind: Kind) -> SecretStr | None:
-        providers = self._settings.providers
-        return providers.hf_token if kind == "huggingface" else providers.openai_api_key
+    def _provider_key(self, kind: str) -> SecretStr | None:
+        key: SecretStr | None = getattr(self._settings.providers, PROVIDERS[kind].key or "", None)
+        return key
 
     def _build(self, limits: ModelSettings) -> ChatModel:
         if limits not in self._built:
@@ -236,7 +235,7 @@ def _read(file: Path | None) -> tuple[Mapping[str, _Price], Mapping[str, _Model 
         if name not in names:
             raise Misconfigured(f"{file}: models.{name}: no such capability; accepted: {', '.join(names)}")
         where = f"{file}: models.{name}"
-        if isinstance(table, dict) and table.get("kind") == "extractive":
+        if isinstance(table, dict) and table.get("kind") == EXTRACTIVE:
             entries[name] = _checked(where, _Extractive, table)
         else:
             entries[name] = _checked(where, _Model, table)

@@ -15,12 +15,13 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from rag_app.answering.citations import content_words
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.models import Draft
+from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Hit, Question
 from rag_app.retrieval.embedding import embed_query, embed_texts
 from rag_app.retrieval.text import sentences
 
-MODEL = "extractive"
+MODEL = EXTRACTIVE
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, those with the most words of the question."""
 MAX_CHOSEN = 3

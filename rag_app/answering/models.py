@@ -17,48 +17,28 @@ is with a second model (WithFallback). Of a broken stream nothing is extracted: 
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from json import JSONDecodeError
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 
 from rag_app.answering.context import count_tokens
+from rag_app.answering.providers import PROVIDERS, ModelSettings
 from rag_app.answering.salvage import LONGEST, salvaged
 from rag_app.domain.answer import Usage
-from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
+from rag_app.domain.errors import ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
 from rag_app.domain.text import storable
 from rag_app.telemetry.observing import Asked, named
 
 log = logging.getLogger(__name__)
 
-OPENAI_URL = "https://api.openai.com/v1"
 _CUT_OFF = ("length", "content_filter")
 _MOST_TOKENS = 10**8
 """More than this in one answer is not believed."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """An answering model and its limits.
-
-    `timeout_s` bounds one request; all requests together take at most
-    `(retries + 1) * timeout_s` and the waits between them.
-    """
-
-    name: str
-    kind: Literal["openai", "openai_like", "huggingface"] = "openai_like"
-    api_base: str | None = None
-    api_key: str | None = field(default=None, repr=False)
-    temperature: float = 0.1
-    max_tokens: int = 1024
-    timeout_s: float = 60.0
-    retries: int = 1
-    backoff_s: float = 1.0
-    unavailable_wait_s: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +138,8 @@ class ChatModel:
 
     def _options(self, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
         options: dict[str, Any] = {"max_tokens": self._settings.max_tokens if max_tokens is None else max_tokens}
-        if temperature is not None and not _one_temperature(self._settings):
+        provider = PROVIDERS[self._settings.kind]
+        if temperature is not None and not provider.fixed_temperature(self.name):
             options["temperature"] = temperature
         return options
 
@@ -344,79 +325,6 @@ def _broken_reply(error: Exception) -> str | None:
         case AttributeError(name="choices", obj=str(text)):
             return text
     return None
-
-
-def build_llm(settings: ModelSettings) -> LLM:
-    """The LlamaIndex LLM that settings name, with all retries of its SDK off. Nothing is read from the environment.
-
-    How many tokens an answer may take is not set in it: ChatModel says it with every request.
-    Raises Misconfigured where its integration is not installed or does not know the model.
-    """
-    package = f"llama-index-llms-{'huggingface-api' if settings.kind == 'huggingface' else settings.kind}"
-    try:
-        return _BUILDERS[settings.kind](settings)
-    except ImportError as error:
-        raise Misconfigured(f"model {settings.name}: pip install {package.replace('_', '-')} ({error})") from error
-    except ValueError as error:
-        what = str(error).split(" Please provide")[0]  # what follows is a hundred names
-        raise Misconfigured(f"model {settings.name}: {what}") from error
-
-
-def _openai(settings: ModelSettings) -> LLM:
-    from llama_index.llms.openai import OpenAI
-
-    llm = OpenAI(model=settings.name, **_openai_options(settings))
-    if not llm.metadata.is_chat_model:  # raises ValueError for names it does not know
-        raise ValueError("is no chat model")
-    return llm
-
-
-def _openai_like(settings: ModelSettings) -> LLM:
-    from llama_index.llms.openai_like import OpenAILike
-
-    return OpenAILike(model=settings.name, is_chat_model=True, **_openai_options(settings))
-
-
-def _openai_options(settings: ModelSettings) -> dict[str, Any]:
-    """`max_retries` 0 turns off both LlamaIndex's own retries and the SDK's (openai/base.py, llm_retry_decorator).
-
-    `max_tokens` would win over those of a request (llms-openai 0.7.10, base.py, _get_model_kwargs).
-    """
-    return {
-        "api_base": settings.api_base or OPENAI_URL,
-        "api_key": settings.api_key or "none",
-        "temperature": settings.temperature,
-        "timeout": settings.timeout_s,
-        "max_retries": 0,
-    }
-
-
-def _huggingface(settings: ModelSettings) -> LLM:
-    from rag_app.answering.huggingface import LOWEST_TEMPERATURE, HuggingFaceChat
-
-    return HuggingFaceChat(
-        model_name=settings.api_base or settings.name,
-        served_name=settings.name,
-        token=settings.api_key or "none",  # None would send the token saved on this machine
-        temperature=max(settings.temperature, LOWEST_TEMPERATURE),
-        timeout=settings.timeout_s,
-    )
-
-
-_BUILDERS: dict[str, Callable[[ModelSettings], LLM]] = {
-    "openai": _openai,
-    "openai_like": _openai_like,
-    "huggingface": _huggingface,
-}
-
-
-def _one_temperature(settings: ModelSettings) -> bool:
-    """Reasoning models refuse any but theirs, which LlamaIndex sets (llms-openai 0.7.10, base.py, __init__)."""
-    if settings.kind == "huggingface":
-        return False
-    from llama_index.llms.openai.utils import O1_MODELS
-
-    return settings.name in O1_MODELS
 
 
 def _finish_reason(reply: ChatResponse) -> str | None:

@@ -1,9 +1,9 @@
-"""The embedding models: the bundled one, and those that settings name."""
+"""The bundled embedding model, and how any other is asked."""
 
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from tokenizers import Tokenizer
 
-from rag_app.domain.errors import EmbeddingFailed, Misconfigured
+from rag_app.domain.errors import EmbeddingFailed
 from rag_app.retrieval.text import TOKENIZER_FILE
 from rag_app.telemetry import observing
 from rag_app.telemetry.observing import Stage
@@ -222,27 +222,6 @@ def _session(threads: int) -> Any:
 def _floats(vector: npt.NDArray[np.float32]) -> list[float]:
     values: list[float] = vector.tolist()
     return values
-
-
-def _openai(model: str, api_base: str | None, api_key: str | None) -> BaseEmbedding:
-    from llama_index.embeddings.openai import OpenAIEmbedding
-
-    return OpenAIEmbedding(model_name=model, api_base=api_base, api_key=api_key or "none", max_retries=2, timeout=30)
-
-
-BACKENDS: dict[str, Callable[[str, str | None, str | None], BaseEmbedding]] = {"openai": _openai}
-
-
-def build_embedder(kind: str, model: str, api_base: str | None, api_key: str | None) -> BaseEmbedding:
-    """The embedding model that settings name: "builtin", or "openai" (any URL that speaks its protocol).
-
-    Raises Misconfigured for a kind there is not.
-    """
-    if kind == "builtin":
-        return MiniLM()
-    if kind not in BACKENDS:
-        raise Misconfigured(f"RAG_EMBEDDING={kind!r}: accepted are builtin, {', '.join(sorted(BACKENDS))}")
-    return BACKENDS[kind](model, api_base, api_key)
 
 
 async def embed_query(embedder: BaseEmbedding, text: str) -> list[float]:

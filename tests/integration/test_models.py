@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from llama_index.core.llms import ChatMessage
 
-from rag_app.answering.models import ChatModel, Draft, ModelSettings, WithFallback, build_llm, estimated
+from rag_app.answering.models import ChatModel, Draft, WithFallback, estimated
+from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
 from tests.scripted_model import Reply, ScriptedModel
@@ -24,7 +25,7 @@ KINDS = ["openai_like", "huggingface"]  # "openai" differs from the first in wha
 def model(kind: str, server: ScriptedModel, **more: Any) -> ChatModel:
     settings = ModelSettings(
         name="gpt-4o-mini",
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         api_base=server.url,
         api_key="key",
         timeout_s=5,

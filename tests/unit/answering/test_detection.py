@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from rag_app.answering.capabilities import DESCRIPTIONS
-from rag_app.answering.models import ChatModel, ModelSettings, build_llm
+from rag_app.answering.models import ChatModel
 from rag_app.answering.prompts import Prompt, load_prompts
+from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.surfaces.lexybrain.detection import classify, contracted, detect
 from tests.scripted_model import Reply, ScriptedModel
 

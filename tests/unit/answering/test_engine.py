@@ -13,8 +13,9 @@ from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.extractive import ExtractiveSynthesizer
-from rag_app.answering.models import ChatModel, Draft, ModelSettings, build_llm
+from rag_app.answering.models import ChatModel, Draft
 from rag_app.answering.prompts import load_prompts
+from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Question, Refusal, Usage
 from rag_app.domain.errors import Misconfigured, ModelLimited

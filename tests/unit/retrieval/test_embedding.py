@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pytest
 
 from rag_app.domain.errors import EmbeddingFailed, Misconfigured
-from rag_app.retrieval.embedding import MiniLM, asking, build_embedder, embed_query
+from rag_app.retrieval.embedders import build_embedder
+from rag_app.retrieval.embedding import MiniLM, asking, embed_query
 
 CARD = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
 

@@ -1,0 +1,47 @@
+"""Embedding models: a registry, by the kind that settings name. A module of one's own adds an entry to `EMBEDDERS`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rag_app.domain.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+
+
+@dataclass(frozen=True, slots=True)
+class Embedder:
+    """One kind of embedding model.
+
+    `build` makes the LlamaIndex embedding from a model's name, a base URL and a key; it imports its integration itself.
+    A model that knows the length of its vectors has an attribute `dimension`.
+    """
+
+    build: "Callable[[str, str | None, str | None], BaseEmbedding]"
+    hint: str = ""
+
+
+def build_embedder(kind: str, model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":
+    """The embedding model that settings name. Raises Misconfigured for a kind there is not."""
+    if kind not in EMBEDDERS:
+        raise Misconfigured(f"RAG_EMBEDDING={kind!r}: accepted are {', '.join(EMBEDDERS)}")
+    return EMBEDDERS[kind].build(model, api_base, api_key)
+
+
+def _builtin(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":
+    from rag_app.retrieval.embedding import MiniLM
+
+    return MiniLM()
+
+
+def _openai(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":
+    from llama_index.embeddings.openai import OpenAIEmbedding
+
+    return OpenAIEmbedding(model_name=model, api_base=api_base, api_key=api_key or "none", max_retries=2, timeout=30)
+
+
+EMBEDDERS: dict[str, Embedder] = {
+    "builtin": Embedder(_builtin, "all-MiniLM-L6-v2, on the CPU, offline"),
+    "openai": Embedder(_openai, "any URL that speaks its protocol"),
+}
