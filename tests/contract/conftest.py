@@ -67,19 +67,19 @@ def serve(app: Litestar) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), name="granian")
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     try:
         _wait_until_it_listens(port)
         yield f"http://127.0.0.1:{port}"
     finally:
         loop, server = running[0]
         loop.call_soon_threadsafe(server.stop)
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
 def _wait_until_it_listens(port: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -610,7 +610,7 @@ def backstage(running: tuple[str, Backstage]) -> Backstage:
 
 @pytest.fixture
 def anonymous(running: tuple[str, Backstage], backstage: Backstage) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=running[0], timeout=10, verify=False) as client:  # reading certificates takes 60 ms
+    with httpx.Client(base_url=running[0], timeout=60, verify=False) as client:  # reading certificates takes 60 ms
         yield client
 
 

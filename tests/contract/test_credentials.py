@@ -78,7 +78,7 @@ def backstage() -> Backstage:
 def client(backstage: Backstage) -> Iterator[httpx.Client]:
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER), "rag_session", frozenset({APP}), "rose")
     app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
-    with serve(app) as url, httpx.Client(base_url=url, timeout=10, verify=False) as client:
+    with serve(app) as url, httpx.Client(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 
@@ -87,7 +87,7 @@ def bare(backstage: Backstage) -> Iterator[httpx.Client]:
     """The same surfaces where no origin and no default organization are configured."""
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
     app = api(backstage.services(), backstage.access(), entrance, version="0.0.test", surfaces=SURFACES)
-    with serve(app) as url, httpx.Client(base_url=url, timeout=10, verify=False) as client:
+    with serve(app) as url, httpx.Client(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 

@@ -659,7 +659,7 @@ def test_credentials(headers: dict[str, str], who: str | None, house: tuple[str,
     user, thread = uuid4(), uuid4()
     stage.people.known = {"ada": Principal("ada", user), "aurora": Principal("member of aurora", None)}
     stage.keys.known = {KEY: Principal("service", user)}
-    with httpx.Client(base_url=url, timeout=10, verify=False, headers=headers) as client:
+    with httpx.Client(base_url=url, timeout=60, verify=False, headers=headers) as client:
         asked = [
             client.post(RAG, json=ASK),
             client.post(RAG, json=ASK, headers=STREAM),

@@ -79,7 +79,7 @@ def sent(command: str, url: str) -> httpx.Response:
     assert (program, method, post, header, data) == ("curl", "-X", "POST", "-H", "-d")
     name, _, value = content_type.partition(": ")
     address = address.replace("http://localhost:8000", url)
-    return httpx.post(address, headers={name: value}, content=body, timeout=30, verify=False)
+    return httpx.post(address, headers={name: value}, content=body, timeout=60, verify=False)
 
 
 def hit(score: float = 0.7823, **other: Any) -> Hit:
@@ -526,7 +526,7 @@ def anybody(open_house: tuple[str, Backstage]) -> Iterator[tuple[httpx.Client, B
     organization = uuid4()
     stage.people.known["aurora"] = Principal("member of aurora", None, frozenset({organization}))
     stage.pipeline.given = answered(WAITED, EARLY)
-    with httpx.Client(base_url=url, timeout=10, verify=False) as client:
+    with httpx.Client(base_url=url, timeout=60, verify=False) as client:
         yield client, stage, organization
 
 

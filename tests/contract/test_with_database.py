@@ -35,7 +35,7 @@ def serving(database_url: str, pipeline: ScriptedPipeline) -> Iterator[httpx.Cli
     backstage = Backstage(pipeline=pipeline)
     access = Access(People(database), Keys(database), RateLimiter(database), Leases(database))
     app = api(backstage.services(), access, Entrance(Tokens(SECRET)), SURFACES, version="0.0.test", lifespan=[lifespan])
-    with serve(app) as url, httpx.Client(base_url=url, timeout=15, verify=False) as client:
+    with serve(app) as url, httpx.Client(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 

@@ -1,7 +1,6 @@
 """Tokens without a server around them; tests/contract has the ones that are refused."""
 
-import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import jwt
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_app.access import tokens as auth
-from rag_app.access.tokens import LEEWAY, Claims, PublicKeys, Tokens, bearer_token, issue_token
+from rag_app.access.tokens import Claims, PublicKeys, Tokens, bearer_token, issue_token
 from rag_app.domain.errors import Misconfigured, Unauthenticated
 
 SECRET = "k" * 32
@@ -112,11 +111,20 @@ def no_keys() -> PublicKeys:
     return PublicKeys("nowhere", read, 0, 0)
 
 
-async def test_a_token_that_was_valid_expires() -> None:
-    tokens, soon = Tokens(SECRET), timedelta(seconds=3) - LEEWAY
-    token = issue_token("ada", SECRET, lifetime=soon)
+class Later(datetime):
+    """The clock, an hour ahead."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) + timedelta(hours=1)
+
+
+async def test_a_token_that_was_valid_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = Tokens(SECRET)
+    token = issue_token("ada", SECRET, lifetime=timedelta(minutes=50))
     assert await tokens.claims(token) == await tokens.claims(token) == Claims("ada")
-    await asyncio.sleep(3.1)
+    monkeypatch.setattr(auth, "time", lambda: Later.now().timestamp())
+    monkeypatch.setattr("jwt.api_jwt.datetime", Later)
     for _ in range(2):
         with pytest.raises(Unauthenticated, match="expired"):
             await tokens.claims(token)
