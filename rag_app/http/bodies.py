@@ -1,9 +1,10 @@
 """JSON bodies, decoded strictly: what is refused is named, with what would be accepted."""
 
-import re
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from litestar.connection import Request
@@ -24,9 +25,6 @@ WORD = r"^[^\s\x00\x1c-\x1f\x85\ufeff]+$"
 NOT_BLANK = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85\ufeff][^\x00]*$"
 """A pattern: at least one character that is not white space, no NUL."""
 
-_REFUSAL = re.compile(r"(?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
-_NAMED = re.compile(r"Object (?P<problem>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
-_STEP = re.compile(r"\.?(?P<name>[^.\[\]]+)|\[(?P<place>\d+)\]")
 _LONGEST_NAME = 100
 
 
@@ -42,7 +40,6 @@ def decode(of: type[T], body: bytes) -> T:
     Raises InvalidInput with the path of the field, what was sent there and the field's description, or UnknownField
     with those there are. A field may say `Meta(extra={"raises": ...})`: a subclass of InvalidInput for its refusals.
 
-    >>> from typing import Annotated
     >>> class Page(msgspec.Struct):
     ...     size: Annotated[int, msgspec.Meta(le=50, description="a whole number up to 50")]
     >>> decode(Page, b'{"size": 51}')
@@ -50,19 +47,28 @@ def decode(of: type[T], body: bytes) -> T:
     rag_app.domain.errors.InvalidInput: size: must be a whole number up to 50
     """
     try:
-        try:
-            return cast(T, _decoder(of).decode(body))
-        except msgspec.ValidationError as error:
-            body.decode()  # msgspec looks at no text that it refuses for another reason
-            if "got `float`" not in str(error):
-                raise
-            return cast(T, _decoder(of).decode(msgspec.json.encode(_whole(msgspec.json.decode(body)))))
-    except msgspec.ValidationError as error:
-        raise _refused(of, str(error), body) from None
+        return cast(T, _decoder(of).decode(body))
+    except msgspec.ValidationError:
+        return _decode_again(of, body)
     except UnicodeDecodeError:
         raise InvalidInput("", None, "The body is not valid UTF-8") from None
     except (msgspec.DecodeError, RecursionError):
         raise InvalidInput("", None, "The body is not valid JSON") from None
+
+
+def _decode_again(of: type[T], body: bytes) -> T:
+    """With whole numbers for floats that are whole. msgspec's errors are text: what is refused is looked for here."""
+    try:
+        sent = _whole(json.loads(body.decode()))
+    except UnicodeDecodeError:
+        raise InvalidInput("", None, "The body is not valid UTF-8") from None
+    except (ValueError, RecursionError):
+        raise _refusal_before_the_end(of, body) from None
+    try:
+        return msgspec.convert(sent, of)
+    except msgspec.ValidationError:
+        refusal = _find_refusal(of, sent, "") if isinstance(sent, dict) else None
+        raise refusal or InvalidInput("", None, "The body must be a JSON object") from None
 
 
 def _whole(sent: Any) -> Any:
@@ -77,81 +83,72 @@ def _whole(sent: Any) -> Any:
     return sent
 
 
-def _refused(of: type, message: str, body: bytes) -> InvalidInput:
-    """msgspec says where and what; what is accepted stands in the description of the field."""
-    refusal = _REFUSAL.fullmatch(message)
-    problem, path = (refusal["problem"], refusal["path"] or "") if refusal else (message, "")
-    steps = _steps(path)
-    if named := _NAMED.fullmatch(problem):
-        name = named["name"][:_LONGEST_NAME]
-        path, steps = f"{path}.{name}" if path else name, [*steps, name]
-        if named["problem"] == "contains unknown":
-            unknown = UnknownField(path, _field(of, steps[:-1]).names)
-            unknown.value = _sent(body, steps)
-            return unknown
-        problem = "is required"
-    if not path:
-        return InvalidInput("", None, "The body must be a JSON object")
-    field = _field(of, steps)
-    problem = f"must be {field.description}" if field.description else problem
-    return field.raises(path, _sent(body, steps), problem)
-
-
-def _steps(path: str) -> list[str | int]:
-    """
-    >>> _steps("queries[3].query")
-    ['queries', 3, 'query']
-    """
-    return [int(step["place"]) if step["place"] else step["name"] for step in _STEP.finditer(path)]
-
-
-class _Field(NamedTuple):
-    names: list[str]  # of its own fields
-    description: str
-    raises: type[InvalidInput]
-
-
-def _field(of: type, steps: Sequence[str | int]) -> _Field:
-    """What the struct says of the field at this place; nothing where there is none."""
-    at: inspect.Type | None = inspect.type_info(of)
-    for step in steps:
-        at = _below(at, step)
-    extra: dict[str, Any] = {}
-    description = ""
-    if isinstance(at := _given(at), inspect.Metadata):
-        extra, description = at.extra or {}, (at.extra_json_schema or {}).get("description", "")
-    return _Field(list(_fields(at)), description, extra.get("raises", InvalidInput))
-
-
-def _below(at: inspect.Type | None, step: str | int) -> inspect.Type | None:
-    if isinstance(step, str):
-        return _fields(_given(at)).get(step)
-    at = _given(at)
-    inner = at.type if isinstance(at, inspect.Metadata) else at
-    return inner.item_type if isinstance(inner, inspect.ListType) else None
-
-
-def _given(at: inspect.Type | None) -> inspect.Type | None:
-    """The type that a field has where it is not null."""
-    if isinstance(at, inspect.UnionType):
-        return next(each for each in at.types if not isinstance(each, inspect.NoneType))
-    return at
-
-
-def _fields(at: inspect.Type | None) -> dict[str, inspect.Type]:
-    at = at.type if isinstance(at, inspect.Metadata) else at
-    return {field.encode_name: field.type for field in at.fields} if isinstance(at, inspect.StructType) else {}
-
-
-def _sent(body: bytes, steps: Sequence[str | int]) -> Any:
-    """The value at this place of the body, None where there is none."""
+def _find_refusal(annotation: Any, sent: Any, path: str) -> InvalidInput | None:
+    """Where the annotation refuses what was sent: the first such field or item; None where it accepts it."""
+    kind = _unwrap(annotation)[0]
+    if isinstance(sent, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _find_in_struct(kind, sent, f"{path}." if path else "")
+    if isinstance(sent, list) and get_origin(kind) is list:
+        found = (_find_refusal(get_args(kind)[0], item, f"{path}[{place}]") for place, item in enumerate(sent))
+        if refusal := next(filter(None, found), None):
+            return refusal
     try:
-        value = msgspec.json.decode(body)
-        for step in steps:
-            value = value[step]
-    except (msgspec.DecodeError, RecursionError, LookupError, TypeError):
-        return None
-    return value
+        msgspec.convert(sent, annotation)
+    except msgspec.ValidationError as error:
+        return _refusal(annotation, sent, path, str(error))
+    return None
+
+
+def _find_in_struct(of: type[msgspec.Struct], sent: dict[str, Any], prefix: str) -> InvalidInput | None:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(of)}
+    for name, value in sent.items():
+        if name in fields:
+            if refusal := _find_refusal(fields[name].type, value, prefix + name):
+                return refusal
+        elif of.__struct_config__.forbid_unknown_fields:
+            unknown = UnknownField(prefix + name[:_LONGEST_NAME], fields)
+            unknown.value = value
+            return unknown
+    missing = (field for name, field in fields.items() if field.required and name not in sent)
+    return next((_refusal(each.type, None, prefix + each.encode_name, "is required") for each in missing), None)
+
+
+def _refusal_before_the_end(of: type[msgspec.Struct], body: bytes) -> InvalidInput:
+    """Of a body that was refused before it turned out to be no JSON: the field that was."""
+    for field in msgspec.structs.fields(of):
+        alone = msgspec.defstruct("Alone", [(field.encode_name, field.type, None)])
+        try:
+            msgspec.json.decode(body, type=alone)
+        except msgspec.ValidationError as error:
+            return _refusal(field.type, None, field.encode_name, str(error))
+        except (msgspec.DecodeError, RecursionError):
+            pass  # it breaks off before this field, or in the middle of it
+    return InvalidInput("", None, "The body is not valid JSON")
+
+
+def _refusal(annotation: Any, sent: Any, path: str, problem: str) -> InvalidInput:
+    """What is accepted stands in the description of the field."""
+    raises: type[InvalidInput] = InvalidInput
+    for meta in _unwrap(annotation)[1]:
+        raises = (meta.extra or {}).get("raises", raises)
+        problem = f"must be {meta.description}" if meta.description else problem
+    return raises(path, sent, problem)
+
+
+def _unwrap(annotation: Any) -> tuple[Any, list[msgspec.Meta]]:
+    """The type that a field has where it is not null, and what is said of it.
+
+    >>> _unwrap(Annotated[list[int], msgspec.Meta(min_length=1)] | None)
+    (list[int], [msgspec.Meta(min_length=1)])
+    """
+    said: list[msgspec.Meta] = []
+    while (origin := get_origin(annotation)) in (Annotated, Union, UnionType):
+        if origin is Annotated:
+            said += [each for each in annotation.__metadata__ if isinstance(each, msgspec.Meta)]
+            annotation = annotation.__origin__
+        else:
+            annotation = next(each for each in get_args(annotation) if each is not NoneType)
+    return annotation, said
 
 
 def _structs(of: type) -> Iterator[inspect.StructType]:
@@ -172,10 +169,9 @@ def _complete(schema: Schema, struct: inspect.StructType) -> None:
     """What Litestar does not say of a struct: that it is closed, and a least value of 0 where null is accepted."""
     if struct.forbid_unknown_fields:
         schema.additional_properties = False
-    for field in struct.fields:
-        at, documented = _given(field.type), (schema.properties or {}).get(field.encode_name)
-        kind = at.type if isinstance(at, inspect.Metadata) else at
-        if isinstance(documented, Schema) and isinstance(kind, inspect.IntType | inspect.FloatType) and kind.ge == 0:
+    for field in msgspec.structs.fields(struct.cls):
+        documented = (schema.properties or {}).get(field.encode_name)
+        if isinstance(documented, Schema) and any(each.ge == 0 for each in _unwrap(field.type)[1]):
             documented.minimum = 0
 
 
