@@ -412,6 +412,7 @@ def create_app() -> "Litestar":
     from rag_app.http.server import api
     from rag_app.surfaces import registry
     from rag_app.surfaces.validation.catalogue import Catalogue
+    from rag_app.surfaces.validation.service import RetrievalValidation
 
     settings = Settings()
     wanted = telemetry_wanted(settings)
@@ -420,6 +421,7 @@ def create_app() -> "Litestar":
     resources = ExitStack()
     application = Application(settings, resources.enter_context(database_urls(settings)))
 
+    catalogue = Catalogue(application.indexes, application.backends.active, application.backends.open)
     pools = {"database": application.database.connections, "vectors": application.backends.connections}
     counted = telemetry.measure(application.models.cost_cents, pools)
     token = settings.telemetry.metrics_token
@@ -439,8 +441,7 @@ def create_app() -> "Litestar":
     return api(
         {
             "pipeline": application.pipeline,
-            "catalogue": Catalogue(application.indexes, application.backends.active, application.backends.open),
-            "validations": application.validations,
+            "validation": RetrievalValidation(application.pipeline, catalogue, application.validations),
             "conversations": application.conversations,
             "threads": application.threads,
             "consents": application.training,

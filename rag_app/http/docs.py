@@ -12,8 +12,7 @@ from litestar.openapi.spec import Components, Reference, SecurityRequirement, Se
 from litestar.response import Redirect
 from litestar.static_files import create_static_files_router
 
-from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, KEY_PREFIX
-from rag_app.http.surface import Credential
+from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, KEY_PREFIX, Credential
 
 PAGE = "/docs"
 ASSETS = "/docs/assets"
@@ -60,10 +59,6 @@ def _security_schemes(accepted: Collection[Credential], cookie: str) -> dict[str
     }
     used = {name for requirement in security(accepted) for name in requirement}
     return {name: scheme for name, scheme in schemes.items() if name in used}
-
-
-BEARER = security({Credential.JWT})
-"""The security of an operation that needs a token."""
 
 
 def rate_limit_headers(limit: int) -> list[ResponseHeader]:

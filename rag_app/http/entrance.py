@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +14,6 @@ from rag_app.access.people import People
 from rag_app.access.tokens import EXTENSION, Tokens, bearer_token
 from rag_app.domain.errors import Misconfigured, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal
-from rag_app.http.surface import Credential
 
 KEY_PREFIX = "rag_"
 """What API keys begin with, and tokens never do."""
@@ -23,6 +23,16 @@ SESSION_COOKIE = "rag_session"
 
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IGNORECASE)
+
+
+class Credential(StrEnum):
+    """What a caller may show."""
+
+    JWT = "jwt"  # a person's token: `Authorization: Bearer`
+    COOKIE = "cookie"  # the same token in the session cookie, sent from a configured origin
+    EXTENSION = "extension"  # a token issued to a browser extension, with the header `x-ext-client`
+    API_KEY = "api_key"  # a key: `Authorization: Bearer` or `x-api-key`
+    NONE = "none"  # nothing at all: a member of the default organization, where the settings name one
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,11 @@ import pytest
 from granian.constants import Interfaces
 from granian.server.embed import Server
 from litestar import Litestar
+from llama_index.core.schema import TextNode
 
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.answering.roles import PromptConfig, PromptVersion
+from rag_app.documents.generations import Generation
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal, Scope
@@ -28,6 +30,7 @@ from rag_app.evaluation.passages import Judged, Passages, Span
 from rag_app.http.entrance import Entrance
 from rag_app.http.gate import Access
 from rag_app.http.server import api
+from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces import registry
 from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, Period, Review, ReviewPage
 from rag_app.surfaces.lexybrain.lessons import Consent
@@ -43,7 +46,8 @@ from rag_app.surfaces.lexybrain.types import (
     Said,
     Thread,
 )
-from rag_app.surfaces.validation.catalogue import Collection, Listing
+from rag_app.surfaces.validation.catalogue import Catalogue
+from rag_app.surfaces.validation.service import RetrievalValidation
 
 SECRET = "a-secret-for-tests-of-more-than-32-bytes"
 AUDIENCE, ISSUER = "rag-tests", "https://issuer.test"
@@ -169,22 +173,52 @@ class ScriptedLeases:
 
 
 @dataclass
-class ScriptedCatalogue:
-    known: list[Listing] = field(default_factory=list)
+class ScriptedStore:
+    """The chunks of an index that no search has to find, and how many there are."""
+
+    counted: int = 0
     stored: dict[UUID, Hit] = field(default_factory=dict)
-    """Chunks that no search has to find."""
 
-    async def collections(self, principal: Principal) -> list[Listing]:
-        return [each for each in self.known if principal.indexes is None or each.collection.index in principal.indexes]
+    async def count(self) -> int:
+        return self.counted
 
-    async def collection(self, name: str, principal: Principal) -> Collection:
-        for each in await self.collections(principal):
-            if name in each.collection.names:
-                return each.collection
-        raise NotFound("collection", name)
+    async def fetch(self, ids: Sequence[UUID]) -> dict[UUID, TextNode]:
+        return {
+            each: TextNode(
+                id_=str(each), text=hit.text,
+                metadata={
+                    "source_id": str(hit.source_id), "org_id": str(hit.org_id), "title": hit.title, "uri": hit.uri,
+                    "source_type": hit.source_type, "lang": hit.lang, "position": hit.position,
+                    "section": hit.section, "page": hit.page,
+                },
+            )
+            for each, hit in self.stored.items() if each in ids
+        }  # fmt: skip
 
-    async def chunks(self, collection: Collection, ids: Sequence[UUID], principal: Principal) -> dict[UUID, Hit]:
-        return {each: self.stored[each] for each in ids if each in self.stored}
+
+@dataclass
+class Shelf:
+    """Indexes with a generation that answers, and a store each; `catalogue` is the real one."""
+
+    known: dict[str, tuple[IndexSpec, Generation, ScriptedStore]] = field(default_factory=dict)
+    specs: dict[str, IndexSpec] = field(default_factory=dict)
+
+    def add(self, spec: IndexSpec, generation: Generation, store: ScriptedStore) -> None:
+        self.specs[spec.name] = spec
+        self.known[spec.name] = spec, generation, store
+
+    def clear(self) -> None:
+        self.known.clear()
+        self.specs.clear()
+
+    def catalogue(self) -> Catalogue:
+        async def active(spec: IndexSpec) -> Generation:
+            return self.known[spec.name][1]
+
+        async def open_store(spec: IndexSpec, scope: Scope) -> Any:
+            return self.known[spec.name][2]
+
+        return Catalogue(self.specs, active, open_store)
 
 
 @dataclass
@@ -547,7 +581,7 @@ class Backstage:
     keys: ScriptedKeys = field(default_factory=ScriptedKeys)
     limiter: ScriptedLimiter = field(default_factory=ScriptedLimiter)
     leases: ScriptedLeases = field(default_factory=ScriptedLeases)
-    catalogue: ScriptedCatalogue = field(default_factory=ScriptedCatalogue)
+    shelf: Shelf = field(default_factory=Shelf)
     validations: ScriptedValidations = field(default_factory=ScriptedValidations)
     conversations: ScriptedConversations = field(default_factory=ScriptedConversations)
     threads: ScriptedThreads = field(default_factory=ScriptedThreads)
@@ -562,10 +596,11 @@ class Backstage:
     def reset(self) -> None:
         self.pipeline.__init__()  # type: ignore[misc]
         for each in (
-            self.people, self.keys, self.leases, self.catalogue, self.validations, self.conversations, self.threads,
+            self.people, self.keys, self.leases, self.validations, self.conversations, self.threads,
             self.consents,
         ):  # fmt: skip
             each.__init__()  # type: ignore[misc]
+        self.shelf.clear()
         self.feedback.__init__(self.threads)  # type: ignore[misc]
         self.administration.__init__()  # type: ignore[misc]
         self.limiter.__init__(resets_at=int(time.time()) + 30)  # type: ignore[misc]
@@ -574,8 +609,11 @@ class Backstage:
     def services(self) -> dict[str, object]:
         return {
             "pipeline": self.pipeline,
-            "catalogue": self.catalogue,
-            "validations": self.validations,
+            "validation": RetrievalValidation(
+                self.pipeline,  # type: ignore[arg-type]
+                self.shelf.catalogue(),
+                self.validations,  # type: ignore[arg-type]
+            ),
             "conversations": self.conversations,
             "threads": self.threads,
             "consents": self.consents,

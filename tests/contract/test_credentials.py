@@ -46,7 +46,7 @@ def surface(name: str, takes: set[Credential]) -> Surface:
     async def write(request: Request[Principal, Any, Any]) -> dict[str, str]:
         return {"subject": request.user.subject}
 
-    return Surface(name, Tag(name), (f"/{name}",), [read, write], 1000, credentials=frozenset(takes))
+    return Surface(name, Tag(name), (f"/{name}",), 1000, credentials=frozenset(takes), handlers=[read, write])
 
 
 SURFACES = [surface(name, takes) for name, takes in TAKES.items()]

@@ -135,7 +135,7 @@ SURFACE = Surface(
     name="attended",
     tag=Tag("attended"),
     paths=("/attended/",),
-    handlers=(search, search_by_get, stubborn, stream, events),
+    handlers=[search, search_by_get, stubborn, stream, events],
     limit=10_000,
     concurrent=PLACES,
 )

@@ -12,11 +12,13 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from rag_app.access.tokens import issue_token
+from rag_app.documents.generations import Generation, GenerationState
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, StoreFailed
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
-from rag_app.surfaces.validation.catalogue import Collection, Listing
-from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage
+from rag_app.retrieval.index import load_indexes
+from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, ScriptedStore
 
 QUERY, VALIDATE, COLLECTIONS, RUNS = (
     f"/api/v1/retrieval/{name}" for name in ("query", "validate", "collections", "validations")
@@ -25,10 +27,8 @@ ASK = {"query": "What is the main concept of embodied AI?"}
 KEY, OTHER_KEY, ONE_INDEX = ("rag_" + letter * 43 for letter in "abc")
 ORG, OTHER_ORG = UUID(int=7), UUID(int=8)
 USER = UUID(int=70)
-BOOK = Listing(
-    Collection("book", ("rag_embedding", "book"), 384, 3, 0.44), 1500, datetime(2025, 12, 15, 9, 0, 0, 1, tzinfo=UTC)
-)
-NOTES = Listing(Collection("notes", ("notes",), 384, 4, 0.5), 0, datetime(2026, 1, 1, tzinfo=UTC))
+BOOK = load_indexes(resource_folder("indexes"))["book"]
+NOTES = BOOK.model_copy(update={"name": "notes", "aliases": []})
 TEXT = "Embodied AI refers to artificial intelligence systems that interact with the physical world."
 
 Validate = Callable[[httpx.Response], None]
@@ -55,7 +55,19 @@ def hit(score: float, **other: Any) -> Hit:
 @pytest.fixture
 def key(anonymous: httpx.Client, backstage: Backstage) -> httpx.Client:
     """A program with a valid key; the book and some notes can be searched."""
-    backstage.catalogue.known = [BOOK, NOTES]
+    built = Generation(
+        3,
+        "book",
+        "postgres",
+        1,
+        "minilm",
+        384,
+        GenerationState.ACTIVE,
+        {},
+        datetime(2025, 12, 15, 9, 0, 0, 1, tzinfo=UTC),
+    )
+    backstage.shelf.add(BOOK, built, ScriptedStore(1500))
+    backstage.shelf.add(NOTES, replace(built, id=4, created_at=datetime(2026, 1, 1, tzinfo=UTC)), ScriptedStore())
     backstage.keys.known = {
         KEY: Principal("key:1", USER, frozenset({ORG})),
         OTHER_KEY: Principal("key:2", UUID(int=80), frozenset({OTHER_ORG})),
@@ -304,7 +316,7 @@ def test_figures_at_10_look_further_than_the_top_k(key: httpx.Client, backstage:
 
 def test_expected_chunks_become_judged_passages(key: httpx.Client, backstage: Backstage) -> None:
     found, stored, foreign = hit(0.9, source_id=UUID(int=1)), hit(0.0, source_id=UUID(int=2)), hit(0.9)
-    backstage.pipeline.hits, backstage.catalogue.stored = (found, foreign), {stored.chunk_id: stored}
+    backstage.pipeline.hits, backstage.shelf.known["book"][2].stored = (found, foreign), {stored.chunk_id: stored}
     content: list[dict[str, object]] = [
         {"text": "Elsewhere.", "section": "Preface", "page": 1},
         {"text": f"First. {TEXT}", "section": found.section, "page": found.page},

@@ -9,8 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from litestar import Request, Response, post
-from litestar.exceptions import HTTPException
+from litestar import Request, Response
 from litestar.openapi.spec import Example, Schema, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
@@ -22,7 +21,6 @@ from rag_app.domain.errors import (
     ModelFailed,
     ModelLimited,
     ModelTimeout,
-    RateLimited,
     StoreFailed,
     Unauthenticated,
     UnknownField,
@@ -30,19 +28,14 @@ from rag_app.domain.errors import (
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import MetadataValue
-from rag_app.http.bodies import NOT_BLANK, WORD, JsonBody
-from rag_app.http.docs import BEARER, rate_limit_headers
+from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
-from rag_app.http.problems import documented
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Injected, Surface
 from rag_app.pipeline import Pipeline
 
-TAG = Tag("RAG retrieval", "semantic search and cited answers over what an organization knows")
 INDEX = "org_knowledge"
 CAPABILITY = "knowledge_answer"
-LIMIT = 60
-"""Requests a minute."""
 DEFAULT_TOP_K = 8
 SNIPPET = 200
 """Characters."""
@@ -206,27 +199,24 @@ Body = Annotated[
 ERRORS = (
     InvalidInput("top_k", 99, "must be a whole number from 1 to 50"),
     UnknownField("filters.colour", RetrievalFilters.__struct_fields__),
-    Unauthenticated("The token has expired"),
-    HTTPException(status_code=413),
-    HTTPException(status_code=415),
-    RateLimited(LIMIT, 1704067200),
     EmbeddingFailed(),
     StoreFailed(),
     RuntimeError(),
 )
 MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited())
+SURFACE = Surface(
+    name="rag_retrieval",
+    tag=Tag("RAG retrieval", "semantic search and cited answers over what an organization knows"),
+    paths=("/api/rag/", "/functions/v1/rag-"),
+    limit=60,
+    errors=(Unauthenticated("The token has expired"),),
+)
 
 
-@post(
+@SURFACE.post(
     ["/api/rag/search", "/functions/v1/rag-search"],
-    status_code=200,
-    dto=JsonBody,
-    return_dto=None,
+    *ERRORS,
     summary="Ranked chunks, without an answer",
-    tags=[TAG.name],
-    security=BEARER,
-    responses=documented(*ERRORS),
-    response_headers=rate_limit_headers(LIMIT),
 )
 async def search(request: Request[Principal, Any, Any], data: Body, pipeline: Injected[Pipeline]) -> SearchResponse:
     """Finds chunks by meaning and by words, among what the caller may see."""
@@ -235,16 +225,11 @@ async def search(request: Request[Principal, Any, Any], data: Body, pipeline: In
     return SearchResponse("success", data.query_text, results, len(results), exchange(request.scope).elapsed_ms)
 
 
-@post(
+@SURFACE.post(
     ["/api/rag/answer", "/functions/v1/rag-answer"],
-    status_code=200,
-    dto=JsonBody,
-    return_dto=None,
+    *ERRORS,
+    *MODEL_ERRORS,
     summary="An answer with its sources",
-    tags=[TAG.name],
-    security=BEARER,
-    responses=documented(*ERRORS, *MODEL_ERRORS),
-    response_headers=rate_limit_headers(LIMIT),
     operation_class=StreamedOperation,
 )
 async def answer(
@@ -266,15 +251,6 @@ async def answer(
             body=response,
         )
     return Response(response(await pipeline.answer(*asked)))
-
-
-SURFACE = Surface(
-    name="rag_retrieval",
-    tag=TAG,
-    paths=("/api/rag/", "/functions/v1/rag-"),
-    handlers=(search, answer),
-    limit=LIMIT,
-)
 
 
 def _moment(field: str, value: str | None) -> str | None:

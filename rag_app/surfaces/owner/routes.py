@@ -8,8 +8,7 @@ from datetime import date, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from litestar import Request, Response, post
-from litestar.exceptions import HTTPException
+from litestar import Request, Response
 from litestar.openapi.spec import Example, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
@@ -21,25 +20,20 @@ from rag_app.domain.errors import (
     ModelFailed,
     ModelLimited,
     ModelTimeout,
-    RateLimited,
     StoreFailed,
     Unauthenticated,
     UnknownField,
 )
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Principal
-from rag_app.http.bodies import NOT_BLANK, JsonBody
-from rag_app.http.docs import rate_limit_headers, security
-from rag_app.http.problems import KINDS, Kind, documented
+from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Credential, Injected, Surface
 from rag_app.pipeline import Pipeline
 
-TAG = Tag("Owner Q&A", "what customers said and booked: search and cited answers over calls and bookings")
 INDEX = "salon_calls"
 CAPABILITY = "owner_ask"
-LIMIT = 60
-"""Requests a minute."""
 SEARCH_LIMIT, SEARCH_SIMILARITY = 10, 0.3
 ASK_LIMIT, ASK_SIMILARITY = 5, 0.35
 LEAST_FETCHED = 20
@@ -227,35 +221,26 @@ AskBody = Annotated[
         ]
     ),
 ]
-FAILURES = {**KINDS, ModelLimited: Kind(500, "model_rate_limited", KINDS[ModelLimited].message)}
-"""Whatever part fails is a 500 here, also a model whose own limit is hit."""
 ERRORS = (
     InvalidInput("limit", 99, "must be a whole number from 1 to 50"),
     UnknownField("colour", OwnerAskRequest.__struct_fields__),
-    Unauthenticated("The token has expired"),
-    HTTPException(status_code=413),
-    HTTPException(status_code=415),
-    RateLimited(LIMIT, 1704067200),
     EmbeddingFailed(),
     StoreFailed(),
     RuntimeError(),
 )
 MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited())
-CREDENTIALS = frozenset({Credential.JWT, Credential.NONE})
-SECURITY = security(CREDENTIALS)
-
-
-@post(
-    "/owner/search",
-    status_code=200,
-    dto=JsonBody,
-    return_dto=None,
-    summary="The most similar chunks, without an answer",
-    tags=[TAG.name],
-    security=SECURITY,
-    responses=documented(*ERRORS, kinds=FAILURES),
-    response_headers=rate_limit_headers(LIMIT),
+SURFACE = Surface(
+    name="owner_qa",
+    tag=Tag("Owner Q&A", "what customers said and booked: search and cited answers over calls and bookings"),
+    paths=("/owner/",),
+    limit=60,
+    credentials=frozenset({Credential.JWT, Credential.NONE}),
+    kinds={**KINDS, ModelLimited: Kind(500, "model_rate_limited", KINDS[ModelLimited].message)},  # whatever part fails
+    errors=(Unauthenticated("The token has expired"),),
 )
+
+
+@SURFACE.post("/owner/search", *ERRORS, summary="The most similar chunks, without an answer")
 async def search(
     request: Request[Principal, Any, Any], data: SearchBody, pipeline: Injected[Pipeline]
 ) -> OwnerSearchResponse:
@@ -265,17 +250,8 @@ async def search(
     return OwnerSearchResponse(results, data.query, len(results))
 
 
-@post(
-    "/owner/ask",
-    status_code=200,
-    dto=JsonBody,
-    return_dto=None,
-    summary="An answer with its sources",
-    tags=[TAG.name],
-    security=SECURITY,
-    responses=documented(*ERRORS, *MODEL_ERRORS, kinds=FAILURES),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=StreamedOperation,
+@SURFACE.post(
+    "/owner/ask", *ERRORS, *MODEL_ERRORS, summary="An answer with its sources", operation_class=StreamedOperation
 )
 async def ask(
     request: Request[Principal, Any, Any], data: AskBody, pipeline: Injected[Pipeline]
@@ -292,17 +268,6 @@ async def ask(
             body=lambda given: _response(data.question, given),
         )
     return Response(_response(data.question, await pipeline.answer(*asked)))
-
-
-SURFACE = Surface(
-    name="owner_qa",
-    tag=TAG,
-    paths=("/owner/",),
-    handlers=(search, ask),
-    limit=LIMIT,
-    credentials=CREDENTIALS,
-    kinds=FAILURES,
-)
 
 
 def _results(hits: Iterable[Hit]) -> list[OwnerSearchResult]:

@@ -1,0 +1,274 @@
+"""Raw search results, their figures, and the runs that are kept of them."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from statistics import fmean
+from time import perf_counter
+from typing import Any
+from uuid import UUID, uuid4
+
+from msgspec import convert, to_builtins
+from msgspec.structs import asdict, replace
+
+from rag_app.domain.answer import Hit, Question
+from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.scope import Principal
+from rag_app.evaluation.passages import Span, locate
+from rag_app.evaluation.records import Validations
+from rag_app.evaluation.validation import DEPTH, Figures, ask_all, canonical, expected, judged, measure, scored
+from rag_app.pipeline import Pipeline
+from rag_app.surfaces.validation.catalogue import Catalogue, Collection, names_of
+from rag_app.surfaces.validation.types import (
+    DEFAULT_COLLECTION,
+    MOST_EXPECTED,
+    CollectionInfo,
+    CollectionsResponse,
+    Comparison,
+    ExpectedQuery,
+    NoCollection,
+    QueryComparison,
+    QueryMetrics,
+    QueryResponse,
+    RetrievalQuery,
+    RetrievalResult,
+    SearchMetadata,
+    StoredValidation,
+    ValidatedQuery,
+    ValidationMetrics,
+    ValidationRequest,
+    ValidationResponse,
+    ValidationsResponse,
+    ValidationSummary,
+)
+
+LONGEST_NAME = 100
+"""Characters: no collection has a longer name."""
+_VALIDATION_ID = re.compile("validation_[0-9a-f]{32}")
+_CHUNK_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class RetrievalValidation:
+    """Searches an index without answering, measures what is found, and keeps the runs that were measured."""
+
+    def __init__(self, pipeline: Pipeline, catalogue: Catalogue, validations: Validations) -> None:
+        self._pipeline, self._catalogue, self._validations = pipeline, catalogue, validations
+
+    async def query(self, user: Principal, asked: RetrievalQuery) -> QueryResponse:
+        """Raises NoCollection, StoreFailed, EmbeddingFailed."""
+        collection = await self._collection(asked.collection_name, user)
+        started = perf_counter()
+        hits = await self._pipeline.search(collection.spec.name, asked.question(), user.scope())
+        elapsed = perf_counter() - started
+        shown = hits[: asked.wanted]
+        return QueryResponse(
+            query_id=_query_id(),
+            query_text=asked.query,
+            results=[
+                RetrievalResult(hit.chunk_id, hit.text, hit.uri or "", hit.section, hit.page, hit.relevance, rank)
+                for rank, hit in enumerate(shown, 1)
+            ],
+            validation_metrics=await self._measured(asked, hits, collection, user) if asked.validate else None,
+            search_metadata=SearchMetadata(len(shown), round(1000 * elapsed), collection.generation.dimension),
+        )
+
+    async def validate(self, user: Principal, asked: ValidationRequest) -> ValidationResponse:
+        """Ask all queries, measure their hits, and keep the report and where the expected chunks stand.
+
+        Raises InvalidInput where too many chunks are expected, NoCollection, StoreFailed, EmbeddingFailed.
+        """
+        if sum(len(each.expected_chunks) for each in asked.queries) > MOST_EXPECTED:
+            raise InvalidInput("queries", None, f"must not expect more than {MOST_EXPECTED} chunks in all")
+        collection, scope = await self._collection(asked.collection_name, user), user.scope()
+
+        async def search(text: str) -> Sequence[Hit]:
+            question = Question(text.strip(), top_k=max(asked.wanted, DEPTH))
+            return await self._pipeline.search(collection.spec.name, question, scope)
+
+        found = await ask_all([each.query for each in asked.queries], search)
+        run = uuid4()
+        report = _report(run, asked.queries, found, asked.wanted)
+        judgments = await self._judgments(asked.queries, found, collection, user)
+        await self._validations.record(
+            user, run, collection.spec.name, collection.generation.id, asked.wanted, to_builtins(report), judgments
+        )
+        return report
+
+    async def newest(self, user: Principal, limit: int, before: str | None) -> ValidationsResponse:
+        """A page of runs, without the results of single queries. Raises NotFound for a `before` that is no run."""
+        runs = await self._validations.newest(user, limit, None if before is None else _run_id(before))
+        if not runs and before is not None:
+            await self._stored(before, user)
+        page = [
+            convert({**report, "collection_name": index, "top_k": top_k}, ValidationSummary)
+            for _, index, top_k, report in runs
+        ]
+        return ValidationsResponse(page, page[-1].validation_id if len(page) == limit else None)
+
+    async def stored(self, user: Principal, validation_id: str, against: str | None) -> StoredValidation:
+        """A run as it was answered, compared with another one. Raises NotFound."""
+        run = await self._stored(validation_id, user)
+        if against is None:
+            return run
+        return replace(run, comparison=_comparison(run, await self._stored(against, user)))
+
+    async def collections(self, user: Principal) -> CollectionsResponse:
+        """One for each name of each index that the user may search."""
+        return CollectionsResponse(
+            [
+                CollectionInfo(name, built.dimension, "Cosine", chunks, built.created_at.replace(microsecond=0))
+                for (spec, built), chunks in await self._catalogue.collections(user)
+                for name in names_of(spec)
+            ]
+        )
+
+    async def _collection(self, name: str | None, user: Principal) -> Collection:
+        name = DEFAULT_COLLECTION if name is None else name
+        try:
+            return await self._catalogue.collection(name[: LONGEST_NAME + 1], user)  # the message holds it
+        except NotFound as error:
+            raise NoCollection("collection_name", name, str(error)) from None
+
+    async def _stored(self, validation_id: str, user: Principal) -> StoredValidation:
+        report = await self._validations.report(user, _run_id(validation_id))
+        if report is None:
+            raise NotFound("validation", validation_id)
+        return convert(report, StoredValidation)
+
+    async def _measured(
+        self, asked: RetrievalQuery, hits: Sequence[Hit], collection: Collection, user: Principal
+    ) -> ValidationMetrics:
+        sources = {hit.source_id for hit in hits}
+        passages, contents = await self._validations.judgments(user, collection.spec.name, asked.query, sources)
+        relevance = (
+            judged(hits, passages, contents) if passages else scored(hits, collection.spec.confidence.answer_from)
+        )
+        figures, shown = measure(relevance, asked.wanted), hits[: asked.wanted]
+        return ValidationMetrics(
+            **asdict(_metrics(figures)),
+            avg_similarity_score=_rounded(fmean(hit.relevance for hit in shown)) if shown else 0.0,
+            total_results=len(shown),
+            relevant_results=figures.relevant,
+            calculated_at=_now(),
+            basis="judgments" if passages else "threshold",
+        )
+
+    async def _judgments(
+        self,
+        queries: Sequence[ExpectedQuery],
+        found: Sequence[Sequence[Hit]],
+        collection: Collection,
+        user: Principal,
+    ) -> list[tuple[str, UUID, Span | None]]:
+        """Where the chunks that were expected stand in their sources: chunks come and go, passages stay."""
+        chunks = {str(hit.chunk_id): hit for hits in found for hit in hits}
+        wanted = {(each.query, canonical(chunk)) for each in queries for chunk in each.expected_chunks}
+        others = [UUID(chunk) for _, chunk in wanted if chunk not in chunks and _CHUNK_ID.fullmatch(chunk)]
+        fetched = await self._catalogue.chunks(collection, others, user)
+        chunks |= {str(chunk): hit for chunk, hit in fetched.items()}
+        known = [(text, chunks[chunk]) for text, chunk in wanted if chunk in chunks]
+        contents = await self._validations.contents(user, {chunk.source_id for _, chunk in known})
+        there = {chunk.chunk_id: chunk for _, chunk in known if chunk.source_id in contents}
+        places = await asyncio.to_thread(
+            lambda: {key: locate(chunk, contents[chunk.source_id]) for key, chunk in there.items()}
+        )
+        return [(text, chunk.source_id, places[chunk.chunk_id]) for text, chunk in known if chunk.chunk_id in places]
+
+
+def _query_id() -> str:
+    return f"query_{uuid4().hex[:12]}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def _run_id(validation_id: str) -> UUID:
+    if not _VALIDATION_ID.fullmatch(validation_id):
+        raise NotFound("validation", validation_id)
+    return UUID(validation_id.removeprefix("validation_"))
+
+
+def _report(
+    run: UUID, queries: Sequence[ExpectedQuery], found: Sequence[Sequence[Hit]], top_k: int
+) -> ValidationResponse:
+    measured = [measure(expected(hits, each.expected_chunks), top_k) for each, hits in zip(queries, found, strict=True)]
+    return ValidationResponse(
+        validation_id=f"validation_{run.hex}",
+        total_queries=len(queries),
+        results=[
+            ValidatedQuery(
+                query_id=_query_id(),
+                query_text=each.query,
+                retrieved_chunks=[hit.chunk_id for hit in hits[:top_k]],
+                relevant_retrieved=figures.relevant,
+                total_expected=len(set(map(canonical, each.expected_chunks))),
+                metrics=_metrics(figures),
+            )
+            for each, hits, figures in zip(queries, found, measured, strict=True)
+        ],
+        aggregate_metrics=_aggregates(measured),
+        completed_at=_now(),
+    )
+
+
+def _metrics(figures: Figures) -> QueryMetrics:
+    return QueryMetrics(
+        _by_cut(figures.precision), _by_cut(figures.recall), _rounded(figures.reciprocal_rank), figures.hit_rate
+    )
+
+
+def _aggregates(figures: Sequence[Figures]) -> dict[str, float]:
+    means = {}
+    for k in figures[0].precision:
+        means[f"avg_precision_at_{k}"] = fmean([each.precision[k] for each in figures])
+        means[f"avg_recall_at_{k}"] = fmean([each.recall[k] or 0.0 for each in figures])
+    means["overall_mrr"] = fmean([each.reciprocal_rank for each in figures])
+    means["hit_rate"] = fmean([each.hit_rate for each in figures])
+    return {name: _rounded(mean) for name, mean in means.items()}
+
+
+def _comparison(run: ValidationResponse, other: ValidationResponse) -> Comparison:
+    before: dict[str, list[ValidatedQuery]] = {}
+    for each in other.results:
+        before.setdefault(each.query_text, []).append(each)
+    asked_in_both = [
+        (each, before[each.query_text].pop(0)) for each in run.results if before.get(each.query_text)
+    ]  # fmt: skip
+    return Comparison(
+        against=other.validation_id,
+        aggregate_metrics=_differences(run.aggregate_metrics, other.aggregate_metrics),
+        queries=[
+            QueryComparison(
+                query_text=now.query_text,
+                metrics=_differences(_named(now.metrics), _named(then.metrics)),
+                gained=[chunk for chunk in now.retrieved_chunks if chunk not in then.retrieved_chunks],
+                lost=[chunk for chunk in then.retrieved_chunks if chunk not in now.retrieved_chunks],
+            )
+            for now, then in asked_in_both
+        ],
+    )
+
+
+def _named(metrics: QueryMetrics) -> dict[str, float]:
+    return {
+        **{f"precision_at_{k}": value for k, value in metrics.precision_at_k.items()},
+        **{f"recall_at_{k}": value for k, value in metrics.recall_at_k.items()},
+        "mrr": metrics.mrr,
+        "hit_rate": metrics.hit_rate,
+    }
+
+
+def _differences(now: Mapping[str, float], then: Mapping[str, float]) -> dict[str, float]:
+    return {name: _rounded(value - then[name]) for name, value in now.items() if name in then}
+
+
+def _by_cut(figures: Mapping[int, Any]) -> dict[str, Any]:
+    """Rounded; None where there is no figure."""
+    return {str(k): None if value is None else _rounded(value) for k, value in figures.items()}
+
+
+def _rounded(figure: float) -> float:
+    """Four digits, as trec_eval prints."""
+    return round(figure, 4)
