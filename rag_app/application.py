@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from rag_app.answering.roles import check as check_prompt
 from rag_app.answering.roles import load_configs
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import private_postgres
-from rag_app.database.session import Database, asyncpg_url
+from rag_app.database.session import Database
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
@@ -91,13 +90,18 @@ class Backends:
     """The vector stores in use, each imported and opened when an index first needs it."""
 
     def __init__(
-        self, settings: Settings, urls: DatabaseUrls, ledger: SourceLedger, generations: Generations,
+        self,
+        settings: Settings,
+        urls: DatabaseUrls,
+        database: Database,
+        ledger: SourceLedger,
+        generations: Generations,
         check_reads: Callable[[IndexSpec, Generation], None],
-    ) -> None:  # fmt: skip
-        self._settings, self._urls, self._ledger, self._generations = settings, urls, ledger, generations
+    ) -> None:
+        self._settings, self._urls, self._database = settings, urls, database
+        self._ledger, self._generations = ledger, generations
         self._check_reads = check_reads
         self._opened: dict[str, PostgresBackend | QdrantBackend] = {}
-        self._active: dict[tuple[str, str], tuple[float, Generation]] = {}
         self._ids: dict[str, int] = {}
 
     def kind(self, spec: IndexSpec) -> str:
@@ -113,7 +117,8 @@ class Backends:
 
         Raises Misconfigured where there is none, StoreFailed where this process cannot read it.
         """
-        generation = await self.active(spec)
+        generation = await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS)
+        generation = self._built(spec, generation)
         self._check_reads(spec, generation)
         return self.scoped(spec, generation, scope)
 
@@ -124,13 +129,12 @@ class Backends:
         return self.of(generation.store).scoped(spec, generation.table_prefix, scope)
 
     async def active(self, spec: IndexSpec) -> Generation:
-        key, now = (spec.name, self.kind(spec)), time.monotonic()
-        looked_up, generation = self._active.get(key, (0.0, None))
-        if generation is None or now - looked_up > _GENERATION_SECONDS:
-            generation = await self._generations.active(*key)
-            if generation is None:
-                raise Misconfigured(f"index {spec.name} has not been built in {key[1]}: run `rag-app db upgrade`")
-            self._active[key] = now, generation
+        """The generation that answers, as it was at most a moment ago. Raises Misconfigured where there is none."""
+        return self._built(spec, await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS))
+
+    def _built(self, spec: IndexSpec, generation: Generation | None) -> Generation:
+        if generation is None:
+            raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
         return generation
 
     async def build_missing(self, specs: Sequence[IndexSpec], embedder: BaseEmbedding, dimension: int) -> list[str]:
@@ -165,10 +169,10 @@ class Backends:
         return any(self.kind(spec) == store for spec in specs)
 
     def owner(self) -> str:
-        """The DSN of the role that owns the schema. Raises Misconfigured where this process does not know it."""
+        """The URL of the role that owns the schema. Raises Misconfigured where this process does not know it."""
         if self._urls.owner is None:
             raise Misconfigured("set RAG_DATABASE_OWNER_URL: building an index needs the role that owns the schema")
-        return asyncpg_url(self._urls.owner).render_as_string(hide_password=False)
+        return self._urls.owner
 
     def connections(self) -> tuple[int, int]:
         """Of the pool for vectors in PostgreSQL: how many are in use, how many are open."""
@@ -182,15 +186,14 @@ class Backends:
     def _open_postgres(self) -> "PostgresBackend":
         from rag_app.stores.postgres import PostgresBackend
 
-        return PostgresBackend(self._dsn(), connections=self._settings.database.pool_size)
+        return PostgresBackend(self._database)
 
     def _open_qdrant(self) -> "QdrantBackend":
-        from rag_app.stores.lexical import Analyzer
         from rag_app.stores.qdrant import QdrantBackend
 
         chosen = self._settings.store
         return QdrantBackend(
-            analyze=Analyzer(self._dsn()),
+            database=self._database,
             visible=self._visible,
             url=chosen.qdrant_url,
             path=None if chosen.qdrant_url else chosen.qdrant_path or self._settings.database.home / "qdrant",
@@ -199,9 +202,6 @@ class Backends:
 
     async def _visible(self, scope: Scope, generation: str, sources: Sequence[UUID]) -> set[UUID]:
         return set(await self._ledger.visible(scope, self._ids[generation], sources))
-
-    def _dsn(self) -> str:
-        return asyncpg_url(self._urls.app).render_as_string(hide_password=False)
 
 
 @dataclass(slots=True)
@@ -241,7 +241,9 @@ class Application:
         self.limiter, self.generations = RateLimiter(self.database), Generations(self.database)
         self.keys, self.leases = Keys(self.database), Leases(self.database)
         self.validations = Validations(self.database)
-        self.backends = Backends(self.settings, self.urls, self.ledger, self.generations, self._check_reads)
+        self.backends = Backends(
+            self.settings, self.urls, self.database, self.ledger, self.generations, self._check_reads
+        )
         self.embedder, self.dimension = _embedder(self.settings)
         self.models = ChosenModels(self.settings, self.embedder)
         self.pipeline = Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer)

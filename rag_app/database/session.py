@@ -1,4 +1,4 @@
-"""The way to PostgreSQL: a pool, short transactions, and who they act for.
+"""The way to PostgreSQL: a pool, short transactions, and who they act for. There is no other one.
 
 Row-level security on `sources`, `source_builds` and a generation's own tables reads three settings, which hold
 for one transaction:
@@ -12,9 +12,10 @@ for one transaction:
 widens nothing across organizations, and no request of a principal sets it.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 from sqlalchemy import NullPool, TextClause, event, make_url, text
@@ -30,15 +31,20 @@ from rag_app.domain.scope import Scope
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_IN_LINE = 30  # a request waits no longer than this for one of the pool: transactions are short, lines move on
+_SECONDS_TO_ANSWER = 60  # a search that takes longer has failed
 _OUT_OF_ORDER = frozenset({"08", "53", "57", "58"})
 """SQLSTATE classes: connection exception, insufficient resources, operator intervention, system error."""
 _BROKEN = OSError | asyncpg.InternalClientError
 """What asyncpg says of a connection that went; the second where that was between two statements."""
+_FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, _BROKEN)
 
-_SET_TENANT = text(
-    "SELECT set_config('rag.organizations', :organizations, true), set_config('rag.user', :user, true),"
-    " set_config('rag.operator', :operator, true), set_config('rag.administrator', :administrator, true)"
-)
+_TENANT = """set_config('rag.organizations', {}, true) || set_config('rag.user', {}, true)
+    || set_config('rag.operator', {}, true) || set_config('rag.administrator', {}, true)"""
+"""Tells row-level security the tenant, until the transaction ends. Everything that does so is made of this."""
+_SET_TENANT = text(f"SELECT {_TENANT.format(':organizations', ':user', ':operator', ':administrator')}")
+
+Prepare = Callable[[asyncpg.Connection], Awaitable[None]]
+"""What a new connection begins with."""
 
 
 def asyncpg_url(url: str) -> URL:
@@ -59,17 +65,20 @@ def asyncpg_url(url: str) -> URL:
     return parsed.set(drivername="postgresql+asyncpg", query=query)
 
 
-def create_engine(url: str, **options: Any) -> AsyncEngine:
+def create_engine(url: str, prepare: Prepare | None = None, **options: Any) -> AsyncEngine:
     """An engine that says StoreFailed wherever the database cannot be reached, goes away or is out of order."""
     engine = create_async_engine(
         asyncpg_url(url),
-        connect_args={"timeout": _SECONDS_TO_CONNECT},
+        # the driver's statements are prepared once a connection, not again every five minutes
+        connect_args={"timeout": _SECONDS_TO_CONNECT, "max_cached_statement_lifetime": 0},
         hide_parameters=True,  # an error message goes to logs, what people wrote does not
         **options,
     )
     event.listen(engine.sync_engine, "do_connect", _connect)
     event.listen(engine.sync_engine, "handle_error", _store_failed)
     event.listen(engine.sync_engine, "checkout", _alive)
+    if prepare is not None:
+        event.listen(engine.sync_engine, "connect", lambda connection, record: connection.run_async(prepare))
     return engine
 
 
@@ -94,8 +103,12 @@ def _store_failed(context: ExceptionContext) -> BaseException | None:
     if isinstance(original, _BROKEN):  # no DBAPI errors to SQLAlchemy, which would keep the broken connection
         context.is_disconnect = True
     if context.is_disconnect or _is_out_of_order(original):
-        return StoreFailed(f"PostgreSQL failed: {str(original) or type(original).__name__}")
+        return _failure(original)
     return None
+
+
+def _failure(error: BaseException) -> StoreFailed:
+    return StoreFailed(f"PostgreSQL failed: {str(error) or type(error).__name__}")
 
 
 def _is_out_of_order(error: BaseException) -> bool:
@@ -121,11 +134,20 @@ class Database:
     Everything raises StoreFailed where PostgreSQL does not answer.
     """
 
-    def __init__(self, url: str, pool_size: int = 10) -> None:
-        self._engine = create_engine(url, pool_size=pool_size, max_overflow=0, pool_timeout=_SECONDS_IN_LINE)
+    def __init__(self, url: str, pool_size: int = 10, prepare: Prepare | None = None) -> None:
+        self._url, self._pool_size = url, pool_size
+        self._engine = create_engine(url, prepare, pool_size=pool_size, max_overflow=0, pool_timeout=_SECONDS_IN_LINE)
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._dedicated = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
+
+    def prepared(self, prepare: Prepare) -> "Database":
+        """The same database over a pool of its own, whose connections begin with `prepare`.
+
+        For settings of the planner that are right for one kind of statement only: a plan is made before the statement
+        that would set them runs.
+        """
+        return Database(self._url, self._pool_size, prepare)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
@@ -153,25 +175,58 @@ class Database:
             async with self._autocommit.connect() as connection:
                 yield connection
 
+    @asynccontextmanager
+    async def driver(self) -> AsyncIterator[asyncpg.Connection]:
+        """A connection of the pool as the driver has it, for what SQLAlchemy's layers would make slow.
+
+        Whatever fails in PostgreSQL is a StoreFailed.
+        """
+        pooled: Any = None
+        try:
+            with _pool_has_room():
+                pooled = await self._engine.raw_connection()
+            yield pooled.driver_connection
+        except BaseException as error:
+            if pooled is not None and (not isinstance(error, asyncpg.PostgresError) or _is_out_of_order(error)):
+                pooled.invalidate()  # cancelled, too: nobody knows what is still to come on it
+            if isinstance(error, _FAILURES):
+                raise _failure(error) from error
+            raise
+        finally:
+            if pooled is not None:
+                pooled.close()
+
     async def fetch(self, statement: str, *values: object) -> list[asyncpg.Record]:
         """The rows of one statement that is a transaction of its own, for what every request asks.
 
         The driver's own words ($1, $2): it prepares the statement once a connection, and then this is one round trip
         and a fifth of what SQLAlchemy's layers take to get there.
         """
-        with _pool_has_room():
-            connection: Any = await self._engine.raw_connection()
-        try:
-            rows: list[asyncpg.Record] = await connection.driver_connection.fetch(statement, *values)
+        async with self.driver() as connection:
+            rows: list[asyncpg.Record] = await connection.fetch(statement, *values)
             return rows
-        except BaseException as error:
-            if not isinstance(error, asyncpg.PostgresError) or _is_out_of_order(error):
-                connection.invalidate()  # cancelled, too: nobody knows what is still to come on it
-            if isinstance(error, _BROKEN | asyncpg.InterfaceError) or _is_out_of_order(error):
-                raise StoreFailed(f"PostgreSQL failed: {str(error) or type(error).__name__}") from error
-            raise
-        finally:
-            connection.close()
+
+    async def fetch_scoped(self, scope: Scope, query: str, *values: object) -> list[asyncpg.Record]:
+        """`fetch` of a query in which rows outside the scope do not exist, still in one statement and one round trip.
+
+        A CTE sets the tenant for this statement only. `query` is joined laterally to it, so PostgreSQL cannot read a
+        row before the tenant is set. The CTE has one row, so rows keep the order of `query`.
+        """
+        tenant = _TENANT.format(f"${len(values) + 1}", f"${len(values) + 2}", "''", "''")
+        statement = f"""WITH tenant AS MATERIALIZED (SELECT {tenant} AS told) SELECT found.* FROM tenant
+            CROSS JOIN LATERAL (SELECT * FROM ({query}) seen WHERE tenant.told IS NOT NULL OFFSET 0) found"""
+        async with self.driver() as connection:
+            rows: list[asyncpg.Record] = await connection.fetch(
+                statement, *values, *_tenant(scope)[:2], timeout=_SECONDS_TO_ANSWER
+            )
+            return rows
+
+    @asynccontextmanager
+    async def driver_scoped(self, scope: Scope) -> AsyncIterator[asyncpg.Connection]:
+        """`scoped(scope, operator=True)` on the driver's connection, for many rows at once: never for a question."""
+        async with self.driver() as connection, connection.transaction():
+            await connection.execute(f"SELECT {_TENANT.format('$1', '$2', '$3', '$4')}", *_tenant(scope, operator=True))
+            yield connection
 
     @asynccontextmanager
     async def dedicated(self) -> AsyncIterator[AsyncConnection]:
@@ -220,9 +275,12 @@ class Database:
 
 def set_tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> TextClause:
     """The statement that a transaction under row-level security begins with."""
-    return _SET_TENANT.bindparams(
-        organizations="{" + ",".join(str(organization) for organization in sorted(scope.organizations)) + "}",
-        user=str(scope.user) if scope.user else "",
-        operator="on" if operator else "",
-        administrator="on" if administrator else "",
-    )
+    names = ("organizations", "user", "operator", "administrator")
+    return _SET_TENANT.bindparams(**dict(zip(names, _tenant(scope, operator, administrator), strict=True)))
+
+
+def _tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> tuple[str, str, str, str]:
+    """The values of the four settings. Raises ValueError for an id that is none."""
+    organizations = ",".join(sorted(str(UUID(str(each))) for each in scope.organizations))
+    user = str(UUID(str(scope.user))) if scope.user else ""
+    return f"{{{organizations}}}", user, "on" if operator else "", "on" if administrator else ""

@@ -1,12 +1,14 @@
 """Builds of an index: each with one embedding model, in one vector store; at most one of them answers."""
 
-import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import inf
 from typing import Any
 
+from msgspec import convert
 from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -47,20 +49,24 @@ class Generation:
 
 
 class Generations:
-    """The generations of all indexes. `store` is "postgres" or "qdrant"; each has generations of its own."""
+    """The generations of all indexes; each vector store has generations of its own."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._active: dict[tuple[str, str], tuple[float, Generation]] = {}
 
-    async def active(self, index: str, store: str) -> Generation | None:
-        """The one that answers."""
+    async def active(self, index: str, store: str, within: float = 0.0) -> Generation | None:
+        """The one that answers, as it was at most `within` seconds ago."""
+        now = time.monotonic()
+        looked_up, generation = self._active.get((index, store), (-inf, None))
+        if now - looked_up < within:
+            return generation
         rows = await self._database.fetch(_ACTIVE, index, store)
         if not rows:
             return None
-        identity, number, model, dimension, settings, created_at = rows[0]
-        return Generation(
-            identity, index, store, number, model, dimension, GenerationState.ACTIVE, json.loads(settings), created_at
-        )
+        generation = convert(dict(rows[0]), Generation)
+        self._active[index, store] = now, generation
+        return generation
 
     async def create(
         self, index: str, store: str, embedding_model: str, dimension: int, settings: Mapping[str, Any]
@@ -69,12 +75,12 @@ class Generations:
         async with self._database.session() as session:
             await session.execute(_ONE_AT_A_TIME)
             newest = select(func.coalesce(func.max(GenerationRow.number), 0)).where(
-                GenerationRow.index_name == index, GenerationRow.store == store
+                GenerationRow.index == index, GenerationRow.store == store
             )
             made = await session.scalars(
                 insert(GenerationRow)
                 .values(
-                    index_name=index,
+                    index=index,
                     store=store,
                     number=newest.scalar_subquery() + 1,
                     embedding_model=embedding_model,
@@ -94,11 +100,11 @@ class Generations:
         async with self._database.session() as session:
             row = await _locked(session, generation_id)
             if row.state == "dropped":
-                raise InvalidInput("", row.number, f"generation {row.number} of {row.index_name} has been dropped")
+                raise InvalidInput("", row.number, f"generation {row.number} of {row.index} has been dropped")
             await session.execute(
                 update(GenerationRow)
                 .where(
-                    GenerationRow.index_name == row.index_name,
+                    GenerationRow.index == row.index,
                     GenerationRow.store == row.store,
                     GenerationRow.state == "active",
                 )
@@ -115,19 +121,20 @@ class Generations:
         async with self._database.session() as session:
             row = await _locked(session, generation_id)
             if row.state == "active":
-                raise InvalidInput("", row.number, f"generation {row.number} of {row.index_name} answers: switch first")
+                raise InvalidInput("", row.number, f"generation {row.number} of {row.index} answers: switch first")
             row.state = "dropped"
             return _generation(row)
 
     async def list(self) -> list[Generation]:
         """All, by index, store and number."""
-        order = GenerationRow.index_name, GenerationRow.store, GenerationRow.number
+        order = GenerationRow.index, GenerationRow.store, GenerationRow.number
         async with self._database.session() as session:
             return [_generation(row) for row in await session.scalars(select(GenerationRow).order_by(*order))]
 
 
 _ACTIVE = """
-    SELECT id, number, embedding_model, dimension, settings::text, created_at FROM generations
+    SELECT id, index_name AS index, store, number, embedding_model, dimension, state, settings, created_at
+    FROM generations
     WHERE index_name = $1 AND store = $2 AND state = 'active'
     """
 _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")
@@ -143,14 +150,4 @@ async def _locked(session: AsyncSession, generation_id: int) -> GenerationRow:
 
 
 def _generation(row: GenerationRow) -> Generation:
-    return Generation(
-        row.id,
-        row.index_name,
-        row.store,
-        row.number,
-        row.embedding_model,
-        row.dimension,
-        GenerationState(row.state),
-        row.settings,
-        row.created_at,
-    )
+    return convert(row, Generation, from_attributes=True)

@@ -37,7 +37,7 @@ class GenerationRow(Base):
     )
 
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
-    index_name: Mapped[str]
+    index: Mapped[str] = mapped_column("index_name")
     store: Mapped[str]
     number: Mapped[int]
     embedding_model: Mapped[str]

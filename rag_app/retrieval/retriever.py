@@ -47,13 +47,11 @@ class ChunkRetriever(BaseRetriever):
         text = checked_text("query", query_bundle.query_str)
         vector = query_bundle.embedding or await embed_query(self._embedder, text)
         with Stage("search", {"rag.mode": self._mode.value, "rag.top_k": self._top_k}):
-            return await self._found(text, vector)
-
-    async def _found(self, text: str, vector: list[float]) -> list[NodeWithScore]:
-        first = await self._named(text, vector)
-        found = await self._nearest(text, vector, (*self._filters, *self._preferred), self._top_k, self._mode)
-        if self._preferred and len(found) < self._enough:
-            found = await self._nearest(text, vector, self._filters, self._top_k, self._mode)
+            first = await self._named(text, vector)
+            filters = (*self._filters, *self._preferred)
+            found = await self._store.search(vector, text, filters, self._mode, self._top_k)
+            if self._preferred and len(found) < self._enough:
+                found = await self._store.search(vector, text, self._filters, self._mode, self._top_k)
         known = {node.node.node_id for node in first}
         return [*first, *(node for node in found if node.node.node_id not in known)]
 
@@ -64,17 +62,12 @@ class ChunkRetriever(BaseRetriever):
         while wanted:
             most = max(self._top_k, len(wanted))
             only = (Condition("source_id", Operator.IN, tuple(sorted(wanted))),)
-            nearest = await self._nearest(text, vector, only, most, Mode.DENSE)
+            nearest = await self._store.search(vector, text, only, Mode.DENSE, most)
             found += nearest
             wanted -= {node.node.metadata["source_id"] for node in nearest}
             if len(nearest) < most:
                 break  # that was all there is of them
         return sorted(found, key=lambda node: -(node.score or 0.0))
-
-    async def _nearest(
-        self, text: str, vector: list[float], filters: Filters, top_k: int, mode: Mode
-    ) -> list[NodeWithScore]:
-        return await self._store.search(vector, text, filters, mode, top_k)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         raise NotImplementedError("use `await retriever.aretrieve(...)`: rag_app retrieves asynchronously")

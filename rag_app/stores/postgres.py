@@ -21,13 +21,13 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from pgvector.asyncpg import register_vector
 
+from rag_app.database.session import Database
 from rag_app.domain.answer import Mode
 from rag_app.domain.filters import FieldType, Filters
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, heading
-from rag_app.stores.postgres_pool import LazyPool, plain_dsn, postgres_failures
 from rag_app.stores.postgres_query import Query
 from rag_app.stores.postgres_schema import column, create_statements, drop_statements
 
@@ -48,78 +48,54 @@ _USUAL_PLANS = (
 
 
 class PostgresBackend:
-    """One database as a vector store: its connections, its generations. `dsn`: the application's role."""
+    """The application's PostgreSQL as a vector store: its generations, and a pool for searches."""
 
     name = "postgres"
 
-    def __init__(self, dsn: str, *, connections: int = 10) -> None:
-        self._pool = LazyPool(dsn, connections, init=_prepare)
+    def __init__(self, database: Database) -> None:
+        self.database = database.prepared(_prepare)
 
     def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "PostgresStore":
         """The index `spec` in the generation's tables (their common prefix), as `scope` sees it."""
         return PostgresStore.of(self, spec, generation, scope)
 
-    async def create(self, owner_dsn: str, spec: IndexSpec, generation: str, dimension: int) -> None:
+    async def create(self, owner_url: str, spec: IndexSpec, generation: str, dimension: int) -> None:
         """Make the generation's tables, as the role that owns the schema; what was there of it before goes."""
-        statements = create_statements(spec, generation, dimension)
-        await self._as_owner(owner_dsn, drop_statements(generation) + statements)
+        await _execute_as_owner(owner_url, drop_statements(generation) + create_statements(spec, generation, dimension))
 
-    async def drop(self, owner_dsn: str, generation: str) -> None:
+    async def drop(self, owner_url: str, generation: str) -> None:
         """Take the generation's tables away, if they are there."""
-        await self._as_owner(owner_dsn, drop_statements(generation))
+        await _execute_as_owner(owner_url, drop_statements(generation))
 
     def connections(self) -> tuple[int, int]:
         """How many are in use, how many are open."""
-        return self._pool.connections()
+        return self.database.connections()
 
     async def close(self) -> None:
-        await self._pool.close()
-
-    async def _as_owner(self, dsn: str, statements: str) -> None:
-        with postgres_failures():
-            owner = await asyncpg.connect(plain_dsn(dsn))
-            try:
-                async with owner.transaction():
-                    await owner.execute(statements)
-            finally:
-                await owner.close()
+        await self.database.close()
 
     @asynccontextmanager
     async def transaction(self, scope: Scope) -> AsyncIterator[asyncpg.Connection]:
         """A transaction of the operator, for ingestion and never for a question: private sources of the scope's
-        organizations are seen, too. Row-level security knows the scope; nothing of it outlives the transaction.
+        organizations are seen, too.
         """
-        with postgres_failures():
-            pool = await self._pool.opened()
-            async with pool.acquire() as connection, connection.transaction():
-                await connection.execute(_USUAL_PLANS)
-                await connection.execute(f"SELECT {_TENANT.format('$1', '$2', '$3')}", *_tenant(scope), "on")
-                yield connection
-
-    async def fetch(self, scope: Scope, sql: str, values: Sequence[Any]) -> list[asyncpg.Record]:
-        """A query as the scope sees it, in one statement: it is its own transaction, and one round trip.
-
-        The statement begins with telling row-level security the scope, until its own end. What `sql` reads is read
-        for each row of that, so not before; if it were, it would see nothing. It is one row, so rows keep `sql`'s order.
-        """
-        told = _TENANT.format(f"${len(values) + 1}", f"${len(values) + 2}", "''")
-        statement = f"""WITH tenant AS MATERIALIZED (SELECT {told} AS told) SELECT found.* FROM tenant
-            CROSS JOIN LATERAL (SELECT * FROM ({sql}) seen WHERE tenant.told IS NOT NULL OFFSET 0) found"""
-        with postgres_failures():
-            return await self._pool.fetch(statement, *values, *_tenant(scope))
+        async with self.database.driver_scoped(scope) as connection:
+            await connection.execute(_USUAL_PLANS)
+            yield connection
 
 
-_TENANT = """set_config('rag.organizations', {}, true) || set_config('rag.user', {}, true)
-    || set_config('rag.operator', {}, true)"""
-
-
-def _tenant(scope: Scope) -> tuple[str, str]:
-    organizations = ",".join(str(UUID(str(each))) for each in scope.organizations)
-    return f"{{{organizations}}}", str(UUID(str(scope.user))) if scope.user else ""
+async def _execute_as_owner(owner_url: str, statements: str) -> None:
+    owner = Database(owner_url, pool_size=1)
+    try:
+        async with owner.driver() as connection, connection.transaction():
+            await connection.execute(statements)
+    finally:
+        await owner.close()
 
 
 async def _prepare(connection: asyncpg.Connection) -> None:
     await register_vector(connection)
+    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=msgspec.json.decode)
     await connection.execute(_PLANS)
 
 
@@ -132,7 +108,8 @@ class PostgresStore(ScopedStore):
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
     ) -> list[Candidate]:
         query = Query(self)
-        rows = await self._backend.fetch(self.scope, query.candidates(vector, text, filters, mode, depth), query.values)
+        sql = query.candidates(vector, text, filters, mode, depth)
+        rows = await self._backend.database.fetch_scoped(self.scope, sql, *query.values)
         return [_to_candidate(row) for row in rows]
 
     async def best(
@@ -140,18 +117,18 @@ class PostgresStore(ScopedStore):
     ) -> list[tuple[Candidate, TextNode]]:
         query = Query(self)
         sql = query.best(vector, text, filters, mode, depth, top_k)
-        rows = await self._backend.fetch(self.scope, sql, query.values)
+        rows = await self._backend.database.fetch_scoped(self.scope, sql, *query.values)
         return [(_to_candidate(row), _to_node(row)) for row in rows]
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
         query = Query(self)
-        rows = await self._backend.fetch(self.scope, query.texts(ids, filters), query.values)
+        rows = await self._backend.database.fetch_scoped(self.scope, query.texts(ids, filters), *query.values)
         return {row["id"]: _to_node(row) for row in rows}
 
     async def count(self) -> int:
         query = Query(self)
         sql = f"SELECT count(*) FROM {self.generation}_vectors v WHERE {query.where(())}"
-        ((count,),) = await self._backend.fetch(self.scope, sql, query.values)
+        ((count,),) = await self._backend.database.fetch_scoped(self.scope, sql, *query.values)
         return int(count)
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
@@ -260,7 +237,7 @@ def _columns(store: PostgresStore, nodes: Sequence[BaseNode]) -> tuple[list[Any]
         [store.language(node) for node in nodes],
         [heading(node) for node in nodes],
         [node.get_content(MetadataMode.NONE) for node in nodes],
-        [json.dumps(meta) for meta in metas],
+        metas,
     )
 
 
@@ -282,7 +259,7 @@ def _to_node(row: asyncpg.Record) -> TextNode:
     return TextNode(
         id_=str(row["id"]),
         text=row["text"],
-        metadata=msgspec.json.decode(row["metadata"]),
+        metadata=row["metadata"],
         relationships={NodeRelationship.SOURCE: source},
     )
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from heapq import nlargest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -21,6 +21,8 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, Re
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
+from rag_app.database.lexemes import analyze
+from rag_app.database.session import Database
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import Misconfigured, StoreFailed
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator
@@ -50,13 +52,6 @@ Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
 """(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
 
 
-class Analyze(Protocol):
-    """Gives the terms of each text, analyzed in the language at its place. A backend closes it when it is closed."""
-
-    async def __call__(self, languages: Sequence[str], texts: Sequence[str]) -> list[Terms]: ...
-    async def close(self) -> None: ...
-
-
 class QdrantBackend:
     """One Qdrant, local (`path`) or a server (`url`), as a vector store.
 
@@ -66,12 +61,17 @@ class QdrantBackend:
     name = "qdrant"
 
     def __init__(
-        self, *, analyze: Analyze, visible: Visible, path: Path | None = None, url: str | None = None,
+        self,
+        *,
+        database: Database,
+        visible: Visible,
+        path: Path | None = None,
+        url: str | None = None,
         api_key: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if (path is None) == (url is None):
             raise Misconfigured("Qdrant needs QDRANT_URL or QDRANT_PATH, and not both")
-        self.analyze, self.visible = analyze, visible
+        self.database, self.visible = database, visible
         self._path, self._url, self._api_key = path, url, api_key
         self._local: QdrantClient | None = None
         self._remote: AsyncQdrantClient | None = None
@@ -83,9 +83,9 @@ class QdrantBackend:
         """The index `spec` in the collection `generation`, as `scope` sees it."""
         return QdrantStore.of(self, spec, generation, scope)
 
-    async def create(self, owner_dsn: str, spec: IndexSpec, generation: str, dimension: int) -> None:
+    async def create(self, owner_url: str, spec: IndexSpec, generation: str, dimension: int) -> None:
         """Make the generation's collection with its payload indexes; what was there of it before goes."""
-        await self.drop(owner_dsn, generation)
+        await self.drop(owner_url, generation)
         await self.call(
             "create_collection",
             generation,
@@ -102,7 +102,7 @@ class QdrantBackend:
             if name != "org_id":
                 await self.call("create_payload_index", generation, _key(name), _INDEXES[kind])
 
-    async def drop(self, owner_dsn: str, generation: str) -> None:
+    async def drop(self, owner_url: str, generation: str) -> None:
         """Take the generation's collection away, if it is there."""
         if await self.call("collection_exists", generation):
             await self.call("delete_collection", generation)
@@ -118,7 +118,6 @@ class QdrantBackend:
         if self._remote is not None:
             await self._remote.close()
             self._remote = None
-        await self.analyze.close()
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         async with _failures():
@@ -152,7 +151,7 @@ class QdrantStore(ScopedStore):
     ) -> list[Candidate]:
         lexemes = models.SparseVector(indices=[], values=[])
         if mode is not Mode.DENSE:
-            found = await self._backend.analyze(self.languages, [text] * len(self.languages))
+            found = await analyze(self._backend.database, self.languages, [text] * len(self.languages))
             lexemes = _sparse({term: float(tf) for terms in found for term, tf in terms.items()})
         queries: dict[str, Any] = {_DENSE: list(vector)}
         if lexemes.indices:
@@ -205,7 +204,7 @@ class QdrantStore(ScopedStore):
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
         texts = [f"{heading(node)}\n{node.get_content(MetadataMode.NONE)}" for node in nodes]
-        terms = await self._backend.analyze([self.language(node) for node in nodes], texts)
+        terms = await analyze(self._backend.database, [self.language(node) for node in nodes], texts)
         points = [self._point(node, found) for node, found in zip(nodes, terms, strict=True)]
         async with self._backend.writing:
             if points:

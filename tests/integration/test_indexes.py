@@ -32,7 +32,6 @@ from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking, IndexSpec, load_index
 from rag_app.settings import Settings
-from rag_app.stores.postgres_pool import plain_dsn
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.test_ingestion import contents, write_corpus
 
@@ -63,7 +62,7 @@ async def deployed(
 ) -> DatabaseUrls:
     name = f"test_{uuid4().hex[:12]}"
     password = (template.folder / "cluster" / "passwords").read_text().split()[0]
-    at = plain_dsn(template.app_url).rpartition("@")[2].partition("/")[0]
+    at = template.app_url.rpartition("@")[2].partition("/")[0]
     superuser = await asyncpg.connect(f"postgresql://postgres:{password}@{at}/postgres")
     try:
         await superuser.execute(f"CREATE DATABASE {name} TEMPLATE rag OWNER rag_owner")
@@ -129,7 +128,7 @@ async def holdings(application: Application) -> list[Any]:
 
 async def reread(application: Application) -> None:
     """Let the application see a switch now, not in two seconds."""
-    application.backends._active.clear()
+    application.generations._active.clear()
 
 
 async def test_a_rebuild_with_another_chunking_goes_on_beside_the_live_generation(

@@ -10,7 +10,6 @@ import random
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
@@ -20,6 +19,7 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 from sqlalchemy import text
 
 from rag_app.access.people import People
+from rag_app.database import session as session_module
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.documents import ledger as sources
@@ -168,8 +168,14 @@ async def world(urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Async
     """Over three connections each; with the lines of defence as they should be."""
     for name, value in {"unfiltered": False, "made": [], "read": []}.items():
         monkeypatch.setattr(Watched, name, value)
-    monkeypatch.setattr(asyncpg, "create_pool", partial(asyncpg.create_pool, connection_class=Watched))
-    backend, database = PostgresBackend(urls[1], connections=3), Database(urls[1], pool_size=3)
+    database, connect = Database(urls[1], pool_size=3), session_module._connect
+
+    def watched(dialect: Any, record: object, arguments: list[Any], options: dict[str, Any]) -> Any:
+        return connect(dialect, record, arguments, {**options, "connection_class": Watched})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session_module, "_connect", watched)
+        backend = PostgresBackend(database)
     built = World(backend, database, urls[0])
     yield built
     await built.security("on")

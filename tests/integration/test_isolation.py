@@ -32,7 +32,7 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
 from rag_app.domain.filters import Filters
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
-from rag_app.stores import postgres, qdrant
+from rag_app.stores import qdrant
 from rag_app.stores.postgres_query import Query
 from tests.conftest import NewOrganization
 from tests.integration.conftest import INDEX
@@ -381,10 +381,10 @@ def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monke
         monkeypatch.setattr(Query, "where", _where_without_scope)
         monkeypatch.setattr(qdrant.QdrantStore, "_filter", _qdrant_filter_without_scope)
     if "second line" in removed and world.store == "postgres":
-        fetch = postgres.PostgresBackend.fetch
+        fetch = Database.fetch_scoped
         everybody = Scope(frozenset({*world.tenants, PUBLIC_ORGANIZATION}))
         monkeypatch.setattr(
-            postgres.PostgresBackend, "fetch", lambda self, scope, sql, values: fetch(self, everybody, sql, values)
+            Database, "fetch_scoped", lambda self, scope, query, *values: fetch(self, everybody, query, *values)
         )
     if "second line" in removed and world.store == "qdrant":
         monkeypatch.setattr(SourceLedger, "visible", _all_visible)

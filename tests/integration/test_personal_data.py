@@ -37,7 +37,6 @@ from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility, source_id
 from rag_app.stores.postgres import PostgresStore
-from rag_app.stores.postgres_pool import plain_dsn
 from rag_app.stores.qdrant import QdrantStore
 from rag_app.surfaces.administration.personal import Personal
 from tests.conftest import MIGRATIONS, NewPostgres
@@ -173,7 +172,7 @@ def world(new_postgres: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -
     upgrade(server.owner_url, server.app_url, MIGRATIONS)
     folder = tmp_path_factory.mktemp("personal")
     password = (server.folder / "cluster" / "passwords").read_text().split()[0]
-    superuser = f"postgresql://postgres:{password}@{plain_dsn(server.app_url).rpartition('@')[2]}"
+    superuser = f"postgresql://postgres:{password}@{server.app_url.rpartition('@')[2]}"
 
     async def fill(application: Application) -> tuple[UUID, UUID, str, dict[str, Person]]:
         application.indexes = {INDEX: application.indexes[INDEX]}

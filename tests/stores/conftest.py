@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 from llama_index.core.schema import TextNode
 
+from rag_app.database.session import Database
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import chunk_id
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
-from rag_app.stores.lexical import Analyzer
 from rag_app.stores.postgres import PostgresBackend
 from rag_app.stores.qdrant import QdrantBackend
 
@@ -66,9 +66,9 @@ async def opened(
     """One of STORES, with a generation of its own."""
     owner_url, app_url = database_urls
     generation = f"g_{spec.name}_{uuid4().hex[:12]}"
-    analyzer = Analyzer(app_url)
+    database = Database(app_url)
     if kind == "postgres":
-        backend: PostgresBackend | QdrantBackend = PostgresBackend(app_url)
+        backend: PostgresBackend | QdrantBackend = PostgresBackend(database)
     else:
         url = os.environ.get("QDRANT_URL")
         if kind == "qdrant-server" and not url:
@@ -78,13 +78,13 @@ async def opened(
             return set(sources)  # what PostgreSQL adds is tested with the whole pipeline; here the store stands alone
 
         where = {"path": folder / "qdrant"} if kind == "qdrant-local" else {"url": url}
-        backend = QdrantBackend(analyze=analyzer, visible=visible, **where)
+        backend = QdrantBackend(database=database, visible=visible, **where)
     await backend.create(owner_url, spec, generation, dimension)
     try:
         yield lambda scope: backend.scoped(spec, generation, scope)
     finally:
         await backend.close()
-        await analyzer.close()
+        await database.close()
 
 
 @pytest.fixture(params=STORES)

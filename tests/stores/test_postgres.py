@@ -12,6 +12,7 @@ import pytest
 from llama_index.core.schema import TextNode
 
 from rag_app.database.migrate import downgrade, upgrade
+from rag_app.database.session import Database
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.filters import Condition, Operator
@@ -50,7 +51,7 @@ class Opened:
 
 @pytest.fixture
 async def opened(database_urls: tuple[str, str]) -> AsyncIterator[Opened]:
-    backend, generation = PostgresBackend(database_urls[1], connections=1), f"g_things_{uuid4().hex[:12]}"
+    backend, generation = PostgresBackend(Database(database_urls[1], pool_size=1)), f"g_things_{uuid4().hex[:12]}"
     await backend.create(database_urls[0], SPEC, generation, WIDE)
     yield Opened(backend, generation)
     await backend.close()
@@ -58,8 +59,7 @@ async def opened(database_urls: tuple[str, str]) -> AsyncIterator[Opened]:
 
 async def left_behind(backend: PostgresBackend) -> list[str | None]:
     """What the next user of the connection finds."""
-    pool = await backend._pool.opened()
-    async with pool.acquire() as connection:
+    async with backend.database.driver() as connection:
         assert not connection.is_in_transaction()
         tenant = await connection.fetchrow(f"SELECT {SETTINGS}")
         changed = await connection.fetch(
@@ -104,8 +104,7 @@ async def test_a_search_is_planned_once_a_connection(opened: Opened) -> None:
             for top_k in (1, 3):
                 found = await opened.of(Scope(frozenset({org}))).search([1.0] * WIDE, "chunk", (), mode, top_k)
                 assert len(found) == top_k
-    pool = await opened.backend._pool.opened()
-    async with pool.acquire() as connection:
+    async with opened.backend.database.driver() as connection:
         prepared = await connection.fetch(
             "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE $1 AND NOT statement LIKE '%INSERT%'",
             f"%{opened.generation}\\_vectors v%",
@@ -214,7 +213,7 @@ async def test_keywords_of_any_length_are_kept_and_found(opened: Opened, monkeyp
 
 @pytest.mark.parametrize("dimension", [3, 1999, 3072, 4001])
 async def test_any_dimension(database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch, dimension: int) -> None:
-    backend, generation, org = PostgresBackend(database_urls[1]), f"g_things_{uuid4().hex[:12]}", uuid4()
+    backend, generation, org = PostgresBackend(Database(database_urls[1])), f"g_things_{uuid4().hex[:12]}", uuid4()
     await backend.create(database_urls[0], SPEC, generation, dimension)
     try:
         store, nodes = (
@@ -238,7 +237,7 @@ async def test_generations_from_before_signs_and_graphs_get_them(
 ) -> None:
     server = new_postgres()
     upgrade(server.owner_url, server.app_url, MIGRATIONS)
-    backend, generation, org = PostgresBackend(server.app_url), "g_things_1", uuid4()
+    backend, generation, org = PostgresBackend(Database(server.app_url)), "g_things_1", uuid4()
     await backend.create(server.owner_url, SPEC, generation, WIDE)
     monkeypatch.setattr(postgres_query, "_EXACT_NUMBERS", 0)
     store, source = backend.scoped(SPEC, generation, Scope(frozenset({org}))), uuid4()
@@ -250,7 +249,7 @@ async def test_generations_from_before_signs_and_graphs_get_them(
     assert "g_things_1_signs" not in await tables(server.owner_url, generation)
     upgrade(server.owner_url, server.app_url, MIGRATIONS)
     assert await tables(server.owner_url, generation) == before
-    backend = PostgresBackend(server.app_url)
+    backend = PostgresBackend(Database(server.app_url))
     store = backend.scoped(SPEC, generation, Scope(frozenset({org})))
     assert by_id(await store.candidates([1.0] * WIDE, "", (), Mode.DENSE, 50)) == by_id(answers)
     await store.adelete(str(source))

@@ -10,12 +10,12 @@ import pytest
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
+from rag_app.database.session import Database
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.filters import check_filters, to_llama
 from rag_app.retrieval.store import ScopedStore
 from rag_app.stores import qdrant
-from rag_app.stores.lexical import Analyzer
 from rag_app.stores.qdrant import QdrantBackend
 from tests.stores.cases import cases, chunks, spec
 from tests.stores.conftest import DIMENSION, SPEC, Stores, chunk, opened, vector
@@ -182,7 +182,7 @@ async def test_a_server_is_told_which_field_is_the_tenant(
     async def visible(scope: Scope, generation: str, sources: Any) -> set[UUID]:
         return set()
 
-    backend = QdrantBackend(analyze=Analyzer(database_urls[1]), visible=visible, url="http://127.0.0.1:1")
+    backend = QdrantBackend(database=Database(database_urls[1]), visible=visible, url="http://127.0.0.1:1")
     await backend.create(database_urls[0], SPEC, "g_things", DIMENSION)
     await backend.close()
     methods = [method for method, _, _ in server.calls]
