@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -36,8 +36,9 @@ from rag_app.pipeline import Pipeline
 from rag_app.retrieval.embedders import build_embedder
 from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import Backend, ScopedStore
 from rag_app.settings import Settings
+from rag_app.stores.registry import STORES, store_named
 from rag_app.surfaces.lexybrain.conversations import INDEX as CONVERSATIONS
 from rag_app.surfaces.lexybrain.conversations import Conversations, Options
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
     from rag_app.access.tokens import PublicKeys
     from rag_app.http.entrance import Entrance
-    from rag_app.stores.postgres import PostgresBackend
-    from rag_app.stores.qdrant import QdrantBackend
 
 log = logging.getLogger(__name__)
 
@@ -101,15 +100,19 @@ class Backends:
         self._settings, self._urls, self._database = settings, urls, database
         self._ledger, self._generations = ledger, generations
         self._check_reads = check_reads
-        self._opened: dict[str, PostgresBackend | QdrantBackend] = {}
+        self._opened: dict[str, Backend] = {}
         self._ids: dict[str, int] = {}
 
     def kind(self, spec: IndexSpec) -> str:
         return spec.vector_store or self._settings.store.kind
 
-    def of(self, kind: str) -> "PostgresBackend | QdrantBackend":
+    def place(self, spec: IndexSpec) -> str:
+        """Where the index's store is, for people."""
+        return store_named(self.kind(spec)).place(self._settings)
+
+    def of(self, kind: str) -> Backend:
         if kind not in self._opened:
-            self._opened[kind] = self._open_qdrant() if kind == "qdrant" else self._open_postgres()
+            self._opened[kind] = store_named(kind).open(self._settings, self._database, self._visible)
         return self._opened[kind]
 
     async def open(self, spec: IndexSpec, scope: Scope) -> ScopedStore:
@@ -124,8 +127,7 @@ class Backends:
 
     def scoped(self, spec: IndexSpec, generation: Generation, scope: Scope) -> ScopedStore:
         """A generation as `scope` sees it."""
-        if generation.store == "qdrant":
-            self._ids[generation.table_prefix] = generation.id
+        self._ids[generation.table_prefix] = generation.id
         return self.of(generation.store).scoped(spec, generation.table_prefix, scope)
 
     async def active(self, spec: IndexSpec) -> Generation:
@@ -163,8 +165,7 @@ class Backends:
 
     def reaches(self, store: str, specs: Iterable[IndexSpec]) -> bool:
         """Whether this process is configured for a store, be it that no index answers from it any more."""
-        chosen, home = self._settings.store, self._settings.database.home
-        if store == "postgres" or chosen.qdrant_url or chosen.qdrant_path or (home / "qdrant").exists():
+        if store in STORES and STORES[store].configured(self._settings):
             return True
         return any(self.kind(spec) == store for spec in specs)
 
@@ -175,30 +176,13 @@ class Backends:
         return self._urls.owner
 
     def connections(self) -> tuple[int, int]:
-        """Of the pool for vectors in PostgreSQL: how many are in use, how many are open."""
-        backend: Any = self._opened.get("postgres")
-        return (0, 0) if backend is None else backend.connections()
+        """Of the pools that stores have in PostgreSQL: how many are in use, how many are open."""
+        in_use, opened = zip((0, 0), *(backend.connections() for backend in self._opened.values()), strict=True)
+        return sum(in_use), sum(opened)
 
     async def close(self) -> None:
         for backend in self._opened.values():
             await backend.close()
-
-    def _open_postgres(self) -> "PostgresBackend":
-        from rag_app.stores.postgres import PostgresBackend
-
-        return PostgresBackend(self._database)
-
-    def _open_qdrant(self) -> "QdrantBackend":
-        from rag_app.stores.qdrant import QdrantBackend
-
-        chosen = self._settings.store
-        return QdrantBackend(
-            database=self._database,
-            visible=self._visible,
-            url=chosen.qdrant_url,
-            path=None if chosen.qdrant_url else chosen.qdrant_path or self._settings.database.home / "qdrant",
-            api_key=chosen.qdrant_api_key.get_secret_value() if chosen.qdrant_api_key else None,
-        )
 
     async def _visible(self, scope: Scope, generation: str, sources: Sequence[UUID]) -> set[UUID]:
         return set(await self._ledger.visible(scope, self._ids[generation], sources))
@@ -317,8 +301,8 @@ class Application:
 
         async def erase(source_ids: Collection[UUID]) -> None:
             holding = await self.ledger.holding(target.org_id, source_ids)
-            # a Qdrant that is configured no longer need not be there; what it holds of these, nobody is shown
-            stores = {"postgres", generation.store}
+            # another store that is configured no longer need not be there; what it holds of these, nobody is shown
+            stores = {generation.store, *(name for name, each in STORES.items() if each.always_there)}
             for each in await self.generations.list():
                 if each.id in holding and each.store in stores:
                     held = self.backends.scoped(spec, each, Scope(frozenset({target.org_id})))
@@ -507,6 +491,8 @@ def _indexes(settings: Settings) -> dict[str, IndexSpec]:
     """The declared indexes; a fixed confidence rule in the settings replaces that of one."""
     high, medium = settings.confidence.high, settings.confidence.medium
     specs = load_indexes(resource_folder("indexes"))
+    for spec in specs.values():
+        store_named(spec.vector_store or settings.store.kind)
     if high is None and medium is None:
         return specs
     high, medium = 0.75 if high is None else high, 0.60 if medium is None else medium

@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
 from rag_app.domain.errors import Misconfigured
 from rag_app.retrieval.embedders import EMBEDDERS
+from rag_app.stores.registry import STORES
 
 _ENV_FILE = ".env"
 
@@ -88,7 +89,9 @@ class DatabaseSettings(_Settings):
 class StoreSettings(_Settings):
     """The vector store; an index may override the choice in its index.toml."""
 
-    kind: Literal["postgres", "qdrant"] = Field("postgres", alias="RAG_VECTOR_STORE", description="postgres or qdrant")
+    kind: Annotated[str, one_of(lambda: STORES)] = Field(
+        "postgres", alias="RAG_VECTOR_STORE", description=_either(STORES)
+    )
     qdrant_url: str | None = Field(None, alias="QDRANT_URL", description="URL of a Qdrant server or cluster")
     qdrant_api_key: SecretStr | None = Field(None, alias="QDRANT_API_KEY", description="key of that server or cluster")
     qdrant_path: Path | None = Field(

@@ -9,6 +9,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from rag_app.stores.registry import STORES
+
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Questions over content that only some people may see, answered with verified citations.",
@@ -235,7 +237,7 @@ def indexes_drop(
 @indexes.command("move")
 def indexes_move(
     index: OneIndex,
-    to: Annotated[str, typer.Option("--to", metavar="postgres|qdrant", help="the vector store to copy it to")],
+    to: Annotated[str, typer.Option("--to", metavar="|".join(STORES), help="the vector store to copy it to")],
     as_json: Json = False,
 ) -> None:
     """Copy an index to the other vector store; nothing is embedded again.

@@ -596,7 +596,7 @@ def doctor() -> bool:
                 say("owner", "RAG_DATABASE_OWNER_URL is not set: `rag-app db upgrade` runs elsewhere")
             else:
                 await check("owner", asyncio.to_thread(current, urls.owner), "can connect, for `rag-app db upgrade`")
-            stores = ", ".join(sorted({_store(application, spec) for spec in application.indexes.values()}))
+            stores = ", ".join(sorted({application.backends.place(spec) for spec in application.indexes.values()}))
             for name, state in (await application.problems()).items():
                 if name == "vector_store":
                     say("vector store", stores if state == "ok" else f"{stores}: {state}", problem=state != "ok")
@@ -612,14 +612,6 @@ def doctor() -> bool:
         say("configuration", " ".join(str(error).split()), problem=True)
     print("all is well" if not amiss else f"{amiss} of these need attention")
     return not amiss
-
-
-def _store(application: Application, spec: IndexSpec) -> str:
-    store = application.settings.store
-    if application.backends.kind(spec) == "postgres":
-        return "PostgreSQL"
-    where = store.qdrant_url or f"local, in {store.qdrant_path or application.settings.database.home / 'qdrant'}"
-    return f"Qdrant ({where})"
 
 
 def evaluate(

@@ -15,12 +15,11 @@ from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.store import ScopedStore
+from rag_app.stores.registry import STORES
 
 Begin = Callable[[Generation, int], Callable[[Built], None]]
 """Called with the generation and how many sources are to be built (and compared, in a move); gives what is told of
 the progress."""
-
-_OTHER = {"postgres": "qdrant", "qdrant": "postgres"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +158,10 @@ class Indexing:
         to be moved, Misconfigured where the settings do not fit it.
         """
         spec = find_index(self._app.indexes, index)
-        if to not in _OTHER:
-            raise InvalidInput("--to", to, f"accepted: {', '.join(_OTHER)}")
+        if to not in STORES:
+            raise InvalidInput("--to", to, f"accepted: {', '.join(STORES)}")
         async with self._ledger.rebuilding(spec.name):
-            origin = await self._generations.active(spec.name, _OTHER[to])
-            if origin is None:
-                raise InvalidInput("", index, f"nothing of index {spec.name} is in {_OTHER[to]}: nothing to move")
+            origin = await self._origin(spec, to)
             if misfit := self._app.misfit(spec, origin):
                 raise Misconfigured(f"index {spec.name} in {origin.store} {misfit}")
             target = await self._copy_of(spec, origin, to)
@@ -181,6 +178,14 @@ class Indexing:
                 await move.run()  # an ingest was quick
             lacking = sum((await move.lacking()).values())
         return Moved(target, origin, move.built, lacking, compared, *await self._to_be_set(spec, to))
+
+    async def _origin(self, spec: IndexSpec, to: str) -> Generation:
+        """What answers in another store than `to`: in the one that servers ask, if that is another."""
+        others = sorted(STORES.keys() - {to}, key=lambda store: store != self._app.backends.kind(spec))
+        for store in others:
+            if (origin := await self._generations.active(spec.name, store)) is not None:
+                return origin
+        raise InvalidInput("", spec.name, f"nothing of index {spec.name} is in {' or '.join(others)}: nothing to move")
 
     async def _copy_of(self, spec: IndexSpec, origin: Generation, to: str) -> Generation:
         """The generation in `to` that answers, or that an earlier run began, if it fits; a new one otherwise."""

@@ -17,6 +17,7 @@ from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.index import load_indexes
 from rag_app.settings import Settings
+from rag_app.stores.registry import store_named
 from rag_app.telemetry.setup import counted_together, granian_logging
 
 if TYPE_CHECKING:
@@ -122,8 +123,9 @@ async def _prepare(settings: Settings, urls: DatabaseUrls, workers: int) -> None
     """What could go wrong in a worker goes wrong here, in one line; and the secret is generated for all of them."""
     entrance(settings)
     kinds = {spec.vector_store or settings.store.kind for spec in load_indexes(resource_folder("indexes")).values()}
-    if workers > 1 and "qdrant" in kinds and not settings.store.qdrant_url:
-        raise Misconfigured("local Qdrant serves one process: use --workers 1, or a Qdrant server by QDRANT_URL")
+    unshared = [why for kind in kinds if (why := store_named(kind).unshared(settings))]
+    if workers > 1 and unshared:
+        raise Misconfigured(unshared[0])
     async with open_application(settings, urls) as application:
         if (default := settings.api.default_organization) is not None:
             try:

@@ -31,7 +31,6 @@ class GenerationRow(Base):
             unique=True,
             postgresql_where=text("state = 'active'"),
         ),
-        CheckConstraint("store IN ('postgres', 'qdrant')", name="store"),
         CheckConstraint("state IN ('building', 'active', 'retired', 'dropped')", name="state"),
         CheckConstraint("dimension > 0", name="dimension"),
     )

@@ -87,7 +87,7 @@ class IndexSpec(_Strict):
     fusion: Fusion = Fusion()
     bm25: Bm25 = Bm25()
     confidence: ConfidenceRule = ConfidenceRule()
-    vector_store: Literal["postgres", "qdrant"] | None = None
+    vector_store: str | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> "IndexSpec":

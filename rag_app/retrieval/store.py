@@ -3,7 +3,7 @@
 An adapter in `stores/` implements six methods (and `best`, where one question to it can do); modes, fusion and LlamaIndex's interface are here, once.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any, Self
@@ -38,6 +38,33 @@ MODES = {
     VectorStoreQueryMode.TEXT_SEARCH: Mode.TEXT,
     VectorStoreQueryMode.SPARSE: Mode.TEXT,
 }
+
+
+class Backend(ABC):
+    """One vector store that is open: its generations, and each index seen through a scope."""
+
+    @abstractmethod
+    def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "ScopedStore":
+        """The index `spec` in the generation of that name, as `scope` sees it."""
+
+    @abstractmethod
+    async def create(self, owner_url: str, spec: IndexSpec, generation: str, dimension: int) -> None:
+        """Make what the generation is stored in, empty; what was there of it before goes.
+
+        `owner_url` is the PostgreSQL role that owns the schema.
+        """
+
+    @abstractmethod
+    async def drop(self, owner_url: str, generation: str) -> None:
+        """Take away what the generation is stored in, if it is there."""
+
+    def connections(self) -> tuple[int, int]:
+        """Of a pool to PostgreSQL of its own: how many are in use, how many are open."""
+        return 0, 0
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close what it has opened."""
 
 
 class ScopedStore(BasePydanticVectorStore):

@@ -27,7 +27,7 @@ from rag_app.domain.filters import FieldType, Filters
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.store import ScopedStore, heading
+from rag_app.retrieval.store import Backend, ScopedStore, heading
 from rag_app.stores.postgres_query import Query
 from rag_app.stores.postgres_schema import column, create_statements, drop_statements
 
@@ -47,28 +47,22 @@ _USUAL_PLANS = (
 """For what is written, a hundred rows at once."""
 
 
-class PostgresBackend:
-    """The application's PostgreSQL as a vector store: its generations, and a pool for searches."""
-
-    name = "postgres"
+class PostgresBackend(Backend):
+    """The application's PostgreSQL; a generation is the common prefix of its tables. Searches have a pool of their own."""
 
     def __init__(self, database: Database) -> None:
         self.database = database.prepared(_prepare)
 
     def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "PostgresStore":
-        """The index `spec` in the generation's tables (their common prefix), as `scope` sees it."""
         return PostgresStore.of(self, spec, generation, scope)
 
     async def create(self, owner_url: str, spec: IndexSpec, generation: str, dimension: int) -> None:
-        """Make the generation's tables, as the role that owns the schema; what was there of it before goes."""
         await _execute_as_owner(owner_url, drop_statements(generation) + create_statements(spec, generation, dimension))
 
     async def drop(self, owner_url: str, generation: str) -> None:
-        """Take the generation's tables away, if they are there."""
         await _execute_as_owner(owner_url, drop_statements(generation))
 
     def connections(self) -> tuple[int, int]:
-        """How many are in use, how many are open."""
         return self.database.connections()
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ the same lexemes; a chunk's BM25 weights are a sparse vector and Qdrant multipli
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -29,7 +29,8 @@ from rag_app.domain.filters import Condition, FieldType, Filters, Operator
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.store import ScopedStore, heading
+from rag_app.retrieval.store import Backend, ScopedStore, heading
+from rag_app.stores.registry import Visible
 
 _DENSE, _LEXICAL = "dense", "lexical"
 _LEGS = {Mode.DENSE: (_DENSE,), Mode.TEXT: (_LEXICAL,), Mode.HYBRID: (_DENSE, _LEXICAL)}
@@ -48,17 +49,13 @@ _INDEXES = {
 
 Terms = dict[int, int]
 """Hashed lexeme (32 bits, signed) -> how often it occurs."""
-Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
-"""(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
 
 
-class QdrantBackend:
-    """One Qdrant, local (`path`) or a server (`url`), as a vector store.
+class QdrantBackend(Backend):
+    """One Qdrant, local (`path`) or a server (`url`); a generation is a collection.
 
     Local mode belongs to one process and scans every point: for small sets. Its calls run on one thread.
     """
-
-    name = "qdrant"
 
     def __init__(
         self,
@@ -80,11 +77,9 @@ class QdrantBackend:
         """Replacing a source takes two calls. Between processes, the ledger's lock keeps writers apart."""
 
     def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "QdrantStore":
-        """The index `spec` in the collection `generation`, as `scope` sees it."""
         return QdrantStore.of(self, spec, generation, scope)
 
     async def create(self, owner_url: str, spec: IndexSpec, generation: str, dimension: int) -> None:
-        """Make the generation's collection with its payload indexes; what was there of it before goes."""
         await self.drop(owner_url, generation)
         await self.call(
             "create_collection",
@@ -103,7 +98,6 @@ class QdrantBackend:
                 await self.call("create_payload_index", generation, _key(name), _INDEXES[kind])
 
     async def drop(self, owner_url: str, generation: str) -> None:
-        """Take the generation's collection away, if it is there."""
         if await self.call("collection_exists", generation):
             await self.call("delete_collection", generation)
 

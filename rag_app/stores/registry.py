@@ -1,0 +1,86 @@
+"""Vector stores: a registry, by the kind that settings name. A module of one's own adds an entry to `STORES`."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from rag_app.domain.errors import Misconfigured
+from rag_app.domain.scope import Scope
+
+if TYPE_CHECKING:
+    from rag_app.database.session import Database
+    from rag_app.retrieval.store import Backend
+    from rag_app.settings import Settings
+
+Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
+"""(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One kind of vector store.
+
+    `open` makes its backend, over the application's database where it needs one; it imports its vendor itself. A store
+    that cannot force tenancy asks `Visible` before it returns anything. `place` says where it is, for people.
+    `unshared` is why several processes cannot use it at once, or empty. `configured` says whether these settings lead
+    to it, be it that no index answers from it. A store that is `always_there` goes wherever the database goes.
+    """
+
+    open: "Callable[[Settings, Database, Visible], Backend]"
+    place: "Callable[[Settings], str]"
+    unshared: "Callable[[Settings], str]" = lambda settings: ""
+    configured: "Callable[[Settings], bool]" = lambda settings: True
+    always_there: bool = False
+
+
+def store_named(kind: str) -> Store:
+    """Raises Misconfigured with the kinds there are."""
+    if kind not in STORES:
+        raise Misconfigured(f"there is no vector store {kind!r}: accepted are {', '.join(STORES)}")
+    return STORES[kind]
+
+
+def _open_postgres(settings: "Settings", database: "Database", visible: Visible) -> "Backend":
+    from rag_app.stores.postgres import PostgresBackend
+
+    return PostgresBackend(database)
+
+
+def _open_qdrant(settings: "Settings", database: "Database", visible: Visible) -> "Backend":
+    from rag_app.stores.qdrant import QdrantBackend
+
+    key = settings.store.qdrant_api_key
+    return QdrantBackend(
+        database=database,
+        visible=visible,
+        url=settings.store.qdrant_url,
+        path=None if settings.store.qdrant_url else _qdrant_path(settings),
+        api_key=key.get_secret_value() if key else None,
+    )
+
+
+def _qdrant_path(settings: "Settings") -> Path:
+    return settings.store.qdrant_path or settings.database.home / "qdrant"
+
+
+def _qdrant_place(settings: "Settings") -> str:
+    return f"Qdrant ({settings.store.qdrant_url or f'local, in {_qdrant_path(settings)}'})"
+
+
+def _qdrant_unshared(settings: "Settings") -> str:
+    if settings.store.qdrant_url:
+        return ""
+    return "local Qdrant serves one process: use --workers 1, or a Qdrant server by QDRANT_URL"
+
+
+def _qdrant_configured(settings: "Settings") -> bool:
+    chosen = settings.store
+    return bool(chosen.qdrant_url or chosen.qdrant_path) or (settings.database.home / "qdrant").exists()
+
+
+STORES: dict[str, Store] = {
+    "postgres": Store(_open_postgres, lambda settings: "PostgreSQL", always_there=True),
+    "qdrant": Store(_open_qdrant, _qdrant_place, _qdrant_unshared, _qdrant_configured),
+}
