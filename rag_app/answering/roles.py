@@ -58,7 +58,7 @@ class PromptVersion:
 GLOBAL = "global"
 TYPES = (GLOBAL, *DESCRIPTIONS)
 
-_SCOPES: Mapping[str, str] = {
+SCOPES: Mapping[str, str] = {
     "keywords": "keyword",
     "keyword_history": "keyword_history",
     "trends": "trend",
@@ -244,10 +244,10 @@ def _whole(key: str, value: object, least: int, most: int) -> int:
 
 def _scope(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not value or not all(isinstance(each, str) for each in value):
-        _refuse("retrieval_scope", value, f"must be a list, not empty, of: {', '.join(_SCOPES)}")
-    if unknown := [each for each in value if each not in _SCOPES]:
-        _refuse("retrieval_scope", value, f"{unknown[0][:80]!r} is not known; accepted: {', '.join(_SCOPES)}")
-    return tuple(dict.fromkeys(_SCOPES[each] for each in value))
+        _refuse("retrieval_scope", value, f"must be a list, not empty, of: {', '.join(SCOPES)}")
+    if unknown := [each for each in value if each not in SCOPES]:
+        _refuse("retrieval_scope", value, f"{unknown[0][:80]!r} is not known; accepted: {', '.join(SCOPES)}")
+    return tuple(dict.fromkeys(SCOPES[each] for each in value))
 
 
 def _refuse(field: str, value: Any, problem: str) -> NoReturn:

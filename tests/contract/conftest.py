@@ -32,7 +32,13 @@ from rag_app.http.gate import Access
 from rag_app.http.server import api
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces import registry
-from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Figures, Period, Review, ReviewPage
+from rag_app.surfaces.lexybrain.figures import (
+    FeedbackFilter,
+    FeedbackResponse,
+    FeedbackReview,
+    LexyBrainStats,
+    Period,
+)
 from rag_app.surfaces.lexybrain.lessons import Consent
 from rag_app.surfaces.lexybrain.types import (
     Flags,
@@ -475,26 +481,28 @@ class ScriptedAdministration:
     """Statistics, reviews and versions of prompts; whose subject is among `administrators` has them."""
 
     administrators: set[str] = field(default_factory=set)
-    figures: Figures | None = None
-    reviewed: list[Review] = field(default_factory=list)
+    figures: LexyBrainStats | None = None
+    reviewed: list[FeedbackReview] = field(default_factory=list)
     known: dict[str, PromptVersion] = field(default_factory=dict)
     error: Exception | None = None
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
-    async def read(self, principal: Principal, since: date | None, until: date | None) -> Figures:
+    async def read(self, principal: Principal, since: date | None, until: date | None) -> LexyBrainStats:
         self._ask(principal, "read", since=since, until=until)
         Period.of(since, until, today=date(2026, 11, 22))
         assert self.figures is not None
         return self.figures
 
-    async def list(self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None) -> ReviewPage:
+    async def list(
+        self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None
+    ) -> FeedbackResponse:
         self._ask(principal, "list", wanted=wanted, limit=limit, after=after)
         places = [place for place, each in enumerate(self.reviewed, 1) if str(each.id) == after]
         if after is not None and not places:
             raise InvalidInput("cursor", after, "is none of ours")
         start = places[0] if places else 0
-        page = tuple(self.reviewed[start : start + limit])
-        return ReviewPage(page, str(page[-1].id) if len(self.reviewed) > start + limit else None)
+        page = self.reviewed[start : start + limit]
+        return FeedbackResponse(page, str(page[-1].id) if len(self.reviewed) > start + limit else None)
 
     async def versions(self, principal: Principal) -> Sequence[PromptVersion]:
         self._ask(principal, "versions")

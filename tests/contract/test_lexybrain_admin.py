@@ -2,13 +2,13 @@
 
 import json
 import re
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
 
 import httpx
+import msgspec
 import pytest
 from litestar.routes import HTTPRoute
 
@@ -21,19 +21,8 @@ from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, surface_of
 from rag_app.surfaces.lexybrain import administration_bodies as lexybrain_admin_bodies
-from rag_app.surfaces.lexybrain.figures import (
-    STAGES,
-    Arm,
-    CapabilityUse,
-    Day,
-    FeedbackFilter,
-    Figures,
-    Latency,
-    Period,
-    PlanUse,
-    Review,
-    Totals,
-)
+from rag_app.surfaces.lexybrain.figures import FeedbackFilter, FeedbackReview, Period, ReviewedSource, StageLatencies
+from rag_app.surfaces.lexybrain.statistics import stats_of
 from rag_app.surfaces.lexybrain.types import Rating
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage
@@ -51,21 +40,53 @@ EVERY = [
 ]
 DOCUMENT = Path(__file__).parents[2] / "docs/surfaces/lexybrain-admin.md"
 MOMENT = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
-RATINGS = {Rating.POSITIVE: 6, Rating.NEGATIVE: 3, Rating.NEUTRAL: 1}
-FIGURES = Figures(
-    Period(date(2026, 1, 30), date(2026, 1, 31)),
-    Totals(30, 25, 2, 9, 7, 4, 6.54321, 0.25, 0.1, 0.0, RATINGS),
-    (Day(date(2026, 1, 30), 30, 25, 1000, 200, 12.345678), Day(date(2026, 1, 31))),
-    date(2026, 1, 1),
-    (PlanUse("free", 50, 3, 2, 61), PlanUse("growth", -1, 1, 1, 700)),
-    (CapabilityUse("market_brief", 20, 20), CapabilityUse(None, 10, 5)),
-    {stage: Latency(25, 12.34, 99.99) for stage in STAGES} | {"generation": Latency()},
-    (Arm("global", "ask_lexybrain_system", 25, 6.5, 0.2, 0.1, RATINGS, Latency(20, 1.0, 2.0), 0.5),),
-    {"ModelTimeout": 3},
-)
-REVIEW = Review(
-    uuid4(), uuid4(), uuid4(), uuid4(), Rating.NEGATIVE, "It is missing", uuid4(), MOMENT, MOMENT, MOMENT, "market_brief",
-    "large", "What sells?", "Rings [Source 1].", {"global": "ask_lexybrain_system"}, (("rings", True), ("boxes", False)),
+RATINGS = {"positive": 6, "negative": 3, "neutral": 1}
+STAGES = StageLatencies.__struct_fields__
+COUNTS = {
+    "questions": 30,
+    "answers": 25,
+    "messages": 55,
+    "inputTokens": 1000,
+    "outputTokens": 200,
+    "costCents": 12.345678,
+}
+PARTS: dict[str, Any] = {
+    "totals": {**COUNTS, "deletedMessages": 2, "threads": 9, "newThreads": 7, "activeUsers": 4},
+    "days": [{"date": "2026-01-30", **COUNTS}, {"date": "2026-01-31", **dict.fromkeys(COUNTS, 0)}],
+    "quota": {
+        "month": "2026-01",
+        "plans": [
+            {"plan": "free", "users": 3, "activeUsers": 2, "messagesUsed": 61, "messagesAvailable": 150, "messagesPerUser": 50},
+            {
+                "plan": "growth", "users": 1, "activeUsers": 1, "messagesUsed": 700, "messagesAvailable": None,
+                "messagesPerUser": None,
+            },
+        ],
+    },
+    "capabilities": [
+        {"capability": "market_brief", "questions": 20, "answers": 20, "share": 20 / 30},
+        {"capability": None, "questions": 10, "answers": 5, "share": 10 / 30},
+    ],
+    "latencyMs": {stage: {"answers": 25, "p50": 12.34, "p95": 99.99} for stage in STAGES}
+    | {"generation": {"answers": 0, "p50": None, "p95": None}},
+    "answers": {
+        "meanSources": 6.54321, "insufficientContextShare": 0.25, "fallbackShare": 0.1, "interruptedShare": 0.0,
+    },
+    "satisfaction": {**RATINGS, "positiveShare": 6 / 10, "ratedShare": 10 / 25},
+    "prompts": [
+        {
+            "type": "global", "prompt": "ask_lexybrain_system", "answers": 25, "meanSources": 6.5,
+            "insufficientContextShare": 0.2, "fallbackShare": 0.1, **RATINGS,
+            "latencyMs": {"answers": 20, "p50": 1.0, "p95": 2.0}, "meanCostCents": 0.5,
+        }
+    ],
+    "failures": [{"kind": "ModelTimeout", "count": 3}],
+}  # fmt: skip
+PERIOD = Period(date(2026, 1, 30), date(2026, 1, 31))
+REVIEW = FeedbackReview(
+    uuid4(), uuid4(), uuid4(), uuid4(), "negative", "It is missing", uuid4(), MOMENT, MOMENT, "What sells?",
+    "Rings [Source 1].", MOMENT, "market_brief", "large", {"global": "ask_lexybrain_system"},
+    [ReviewedSource("rings", True), ReviewedSource("boxes", False)],
 )  # fmt: skip
 VERSION = PromptVersion(
     PromptConfig("ask_lexybrain_x", "market_brief", "Look.", {"max_keywords": 20}, 3, False), 0.0, 12, MOMENT, MOMENT
@@ -78,8 +99,8 @@ def prepared(backstage: Backstage) -> None:
     """Ada is an administrator."""
     backstage.people.known = {"ada": Principal("ada", uuid4())}
     stage = backstage.administration
-    stage.administrators, stage.figures = {"ada"}, FIGURES
-    stage.reviewed = [replace(REVIEW, id=uuid4()) for _ in range(3)]
+    stage.administrators, stage.figures = {"ada"}, stats_of(PERIOD, PARTS)
+    stage.reviewed = [msgspec.structs.replace(REVIEW, id=uuid4()) for _ in range(3)]
     stage.known = {VERSION.config.name: VERSION}
 
 
@@ -130,8 +151,12 @@ def test_figures(client: httpx.Client, backstage: Backstage, validator: Validate
 
 
 def test_a_period_in_which_nothing_was(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
-    nothing = Totals(0, 0, 0, 0, 0, 0, None, None, None, None, dict.fromkeys(Rating, 0))
-    backstage.administration.figures = replace(FIGURES, totals=nothing, arms=(), capabilities=(), failures={})
+    nothing = {
+        "totals": dict.fromkeys(PARTS["totals"], 0), "answers": dict.fromkeys(PARTS["answers"]),
+        "satisfaction": {**dict.fromkeys(RATINGS, 0), "positiveShare": None, "ratedShare": None},
+        "prompts": [], "capabilities": [], "failures": [],
+    }  # fmt: skip
+    backstage.administration.figures = stats_of(PERIOD, PARTS | nothing)
     response = client.get(STATS)
     validator(response)
     assert set(response.json()["answers"].values()) == {None}
@@ -143,8 +168,8 @@ def test_feedback(client: httpx.Client, backstage: Backstage, validator: Validat
     validator(response)
     first = backstage.administration.reviewed[0]
     assert response.json()["feedback"][0] == {
-        "id": str(first.id), "userId": str(first.user), "threadId": str(first.thread), "messageId": str(first.message),
-        "rating": "negative", "comment": "It is missing", "expectedSourceId": str(first.expected_source),
+        "id": str(first.id), "userId": str(first.user_id), "threadId": str(first.thread_id), "messageId": str(first.message_id),
+        "rating": "negative", "comment": "It is missing", "expectedSourceId": str(first.expected_source_id),
         "createdAt": "2026-01-15T10:30:00Z", "updatedAt": "2026-01-15T10:30:00Z", "question": "What sells?",
         "answer": "Rings [Source 1].", "answeredAt": "2026-01-15T10:30:00Z", "capability": "market_brief",
         "model": "large", "prompts": {"global": "ask_lexybrain_system"},
@@ -286,7 +311,7 @@ def test_the_limit_is_one_of_its_own(client: httpx.Client, backstage: Backstage)
 
 def test_what_is_accepted_is_what_prompts_add_accepts() -> None:
     assert get_args(lexybrain_admin_bodies.Kind) == roles.TYPES
-    assert set(get_args(lexybrain_admin_bodies.SourceScope)) == set(roles._SCOPES)
+    assert set(get_args(lexybrain_admin_bodies.SourceScope)) == set(roles.SCOPES)
     assert set(lexybrain_admin_bodies.PromptConstraints.__struct_fields__) == set(roles._KEYS)
     for weight in (0, 1_000_000):
         roles.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_000, {}, weight))

@@ -19,7 +19,7 @@ from rag_app.database.session import Database
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 from rag_app.surfaces.lexybrain import statistics
-from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Period, Review
+from rag_app.surfaces.lexybrain.figures import FeedbackFilter, FeedbackReview, Period
 from rag_app.surfaces.lexybrain.reviews import Reviews
 from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
@@ -198,9 +198,9 @@ def test_periods(since: date | None, until: date | None, shown: tuple[date, date
 # --- feedback
 
 
-async def reviews_of(database: Database, admin: Principal, prompt: str, **wanted: Any) -> list[Review]:
+async def reviews_of(database: Database, admin: Principal, prompt: str, **wanted: Any) -> list[FeedbackReview]:
     page = await Reviews(database).list(admin, FeedbackFilter(prompt=prompt, **wanted), limit=100, after=None)
-    return [*page.reviews]
+    return [*page.feedback]
 
 
 async def test_feedback_comes_with_what_it_is_about(database: Database, admin: Principal) -> None:
@@ -208,10 +208,11 @@ async def test_feedback_comes_with_what_it_is_about(database: Database, admin: P
     message = await talked(database, ann, prompt)
     await rated(database, ann, message, said="It is missing")
     [review] = await reviews_of(database, admin, prompt)
-    assert (review.user, review.message, review.rating) == (ann.user, message, Rating.NEGATIVE)
+    assert (review.user_id, review.message_id, review.rating) == (ann.user, message, Rating.NEGATIVE)
     assert review.question == f"What sells, {message.hex}?" and review.answer == f"Rings, {message.hex}."
     assert (review.comment, review.capability, review.model) == ("It is missing", "market_brief", "m")
-    assert review.prompts == {"global": prompt} and review.sources == (("rings", True),)
+    assert review.prompts == {"global": prompt}
+    assert [(each.label, each.cited) for each in review.sources] == [("rings", True)]
     assert "secret" not in str(review), "labels alone"
 
 
@@ -240,19 +241,19 @@ async def test_feedback_is_chosen_and_comes_in_pages(database: Database, admin: 
         capability = "general_chat" if number == 4 else "market_brief"
         made.append(await talked(database, who, prompt, capability=capability))
         await rated(database, who, made[-1], ("positive", "negative")[number % 2], at)
-    assert {each.message for each in await reviews_of(database, admin, prompt)} == set(made)
+    assert {each.message_id for each in await reviews_of(database, admin, prompt)} == set(made)
     for wanted, expected in (
         ({"rating": Rating.NEGATIVE}, [made[3], made[1]]), ({"capability": "general_chat"}, [made[4]]),
         ({"since": date(2026, 10, 5)}, [made[4], made[3]]), ({"until": date(2026, 10, 3)}, [made[0]]),
         ({"since": date(2026, 10, 5), "until": date(2026, 10, 5)}, [made[3]]), ({"rating": Rating.NEUTRAL}, []),
         ({"until": date.max}, made[::-1]),
     ):  # fmt: skip
-        assert [each.message for each in await reviews_of(database, admin, prompt, **wanted)] == expected
-    found, after = list[Review](), None
+        assert [each.message_id for each in await reviews_of(database, admin, prompt, **wanted)] == expected
+    found, after = list[FeedbackReview](), None
     for size in (2, 2, 1):
         page = await Reviews(database).list(admin, FeedbackFilter(prompt=prompt), limit=2, after=after)
-        assert len(page.reviews) == size
-        found, after = [*found, *page.reviews], page.after
+        assert len(page.feedback) == size
+        found, after = [*found, *page.feedback], page.next_cursor
     assert after is None and found == await reviews_of(database, admin, prompt)
     with pytest.raises(InvalidInput, match="cursor"):
         await Reviews(database).list(admin, FeedbackFilter(), limit=2, after="x" * 32)

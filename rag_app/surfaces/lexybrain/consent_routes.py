@@ -1,29 +1,17 @@
 """Ask LexyBrain: whether one's answers may be collected to train models with (`/api/lexybrain/consent`)."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request, Response, get, put, route
 from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
 from rag_app.domain.errors import Forbidden, InvalidInput, UnknownField
-from rag_app.domain.scope import Principal
-from rag_app.http.bodies import JsonBody
-from rag_app.http.docs import rate_limit_headers
 from rag_app.http.surface import Injected
-from rag_app.surfaces.lexybrain.lessons import Consent
-from rag_app.surfaces.lexybrain.rules import (
-    LIMIT,
-    OF_BODIES,
-    SECURITY,
-    TAG,
-    LexyBrainOperation,
-    declared_alone,
-    errors,
-)
+from rag_app.surfaces.lexybrain.rules import ROUTES, Caller, with_options
 from rag_app.surfaces.lexybrain.training import Training
+from rag_app.surfaces.lexybrain.wire import as_wire
 
 PATH = "/api/lexybrain/consent"
 NOT_A_PERSON = Forbidden("An API key speaks for others: only a person consents, signed in")
@@ -43,46 +31,22 @@ ConsentBody = Annotated[
 ]
 
 
-@get(
-    PATH,
-    summary="Whether you consent to training",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(NOT_A_PERSON, UnknownField("user", [])),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=LexyBrainOperation,
-)
-async def consent(request: Request[Principal, Any, Any], consents: Injected[Training]) -> ConsentInfo:
+@ROUTES("GET", PATH, "Whether you consent to training", NOT_A_PERSON, UnknownField("user", []))
+async def consent(request: Caller, consents: Injected[Training]) -> ConsentInfo:
     """Nobody does who has not said so."""
-    return _info(await consents.consent(request.user))
+    return as_wire(ConsentInfo, await consents.consent(request.user))
 
 
-@put(
+@ROUTES(
+    "PUT",
     PATH,
-    dto=JsonBody,
-    return_dto=None,
-    summary="Consent to training, or withdraw it",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(NOT_A_PERSON, InvalidInput("training", 1, "must be true or false"), *OF_BODIES),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=LexyBrainOperation,
+    "Consent to training, or withdraw it",
+    NOT_A_PERSON,
+    InvalidInput("training", 1, "must be true or false"),
 )
-async def decide(request: Request[Principal, Any, Any], data: ConsentBody, consents: Injected[Training]) -> ConsentInfo:
+async def decide(request: Caller, data: ConsentBody, consents: Injected[Training]) -> ConsentInfo:
     """Consent holds for answers to come. With its withdrawal all that was collected from you is deleted, at once."""
-    return _info(await consents.decide(request.user, data.training))
+    return as_wire(ConsentInfo, await consents.decide(request.user, data.training))
 
 
-@route(PATH, http_method="OPTIONS", status_code=204, include_in_schema=False)
-async def methods() -> Response[None]:
-    """Litestar by itself tells of the first of several handlers alone."""
-    return Response(None, headers={"Allow": "GET, OPTIONS, PUT"})
-
-
-HANDLERS = (methods, consent, decide)
-
-
-def _info(given: Consent) -> ConsentInfo:
-    return ConsentInfo(given.training, given.since)
+HANDLERS = with_options(consent, decide)

@@ -1,31 +1,20 @@
 """Ask LexyBrain: what users think of answers (`/api/lexybrain/messages/{message_id}/feedback`)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
-from litestar import Request, Response, delete, post, route
 from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg, FromPath
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from rag_app.domain.errors import InvalidInput, NotFound
-from rag_app.domain.scope import Principal
-from rag_app.http.bodies import NOT_BLANK, JsonBody
-from rag_app.http.docs import rate_limit_headers
+from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.rules import (
-    LIMIT,
-    MESSAGE,
-    OF_BODIES,
-    SECURITY,
-    TAG,
-    LexyBrainOperation,
-    declared_alone,
-    errors,
-)
-from rag_app.surfaces.lexybrain.thread_routes import VISIBLE, MessageFeedback, Moment, Rated
-from rag_app.surfaces.lexybrain.types import KeptFeedback, Rating
+from rag_app.surfaces.lexybrain.rules import ROUTES, Caller, with_options
+from rag_app.surfaces.lexybrain.thread_routes import VISIBLE, MessageFeedback
+from rag_app.surfaces.lexybrain.types import Rating
+from rag_app.surfaces.lexybrain.wire import MESSAGE, Moment, Rated, as_wire
 
 PATH = "/api/lexybrain/messages/{message_id:str}/feedback"
 LONGEST_COMMENT = 2000
@@ -65,7 +54,7 @@ class FeedbackRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
 
 class KeptMessageFeedback(MessageFeedback, frozen=True):
-    message_id: Annotated[UUID, Meta(examples=[MESSAGE])]
+    message: Annotated[UUID, Meta(examples=[MESSAGE])] = field(name="messageId")
     created_at: Moment
     updated_at: Moment
 
@@ -81,69 +70,34 @@ FeedbackBody = Annotated[
 ]
 
 
-@post(
+@ROUTES(
+    "POST",
     PATH,
+    "Rate an answer, or change its rating",
+    InvalidInput("rating", "good", "must be one of positive, negative, neutral"),
+    InvalidInput("expectedSourceId", "kw-1", "must be a source that you may see"),
+    NotFound("message", MESSAGE),
     status_code=200,
-    dto=JsonBody,
-    return_dto=None,
-    summary="Rate an answer, or change its rating",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(
-        InvalidInput("rating", "good", "must be one of positive, negative, neutral"),
-        InvalidInput("expectedSourceId", "kw-1", "must be a source that you may see"),
-        NotFound("message", MESSAGE),
-        *OF_BODIES,
-    ),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=LexyBrainOperation,
 )
 async def give(
-    request: Request[Principal, Any, Any],
-    data: FeedbackBody,
-    feedback: Injected[FeedbackLedger],
-    message_id: FromPath[UUID],
+    request: Caller, data: FeedbackBody, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]
 ) -> KeptMessageFeedback:
     """There is one of each answer, of its thread's user: a second one takes the place of the first, whole."""
     comment = data.comment and data.comment.strip()
-    return _kept(
-        await feedback.give(request.user, message_id, Rating(data.rating), comment, data.expected_source_id)
-    )  # fmt: skip
+    kept = await feedback.give(request.user, message_id, Rating(data.rating), comment, data.expected_source_id)
+    return as_wire(KeptMessageFeedback, kept)
 
 
-@delete(
+@ROUTES(
+    "DELETE",
     PATH,
-    summary="Withdraw the rating of an answer",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(InvalidInput("message_id", "1", "Invalid UUID"), NotFound("feedback", MESSAGE)),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=LexyBrainOperation,
+    "Withdraw the rating of an answer",
+    InvalidInput("message_id", "1", "Invalid UUID"),
+    NotFound("feedback", MESSAGE),
 )
-async def withdraw(
-    request: Request[Principal, Any, Any], feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]
-) -> None:
+async def withdraw(request: Caller, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]) -> None:
     """A second time, it is not found."""
     await feedback.withdraw(request.user, message_id)
 
 
-@route(PATH, http_method="OPTIONS", status_code=204, include_in_schema=False)
-async def methods() -> Response[None]:
-    """Litestar by itself tells of the first of several handlers alone."""
-    return Response(None, headers={"Allow": "DELETE, OPTIONS, POST"})
-
-
-HANDLERS = (methods, give, withdraw)
-
-
-def _kept(feedback: KeptFeedback) -> KeptMessageFeedback:
-    return KeptMessageFeedback(
-        rating=feedback.rating.value,
-        comment=feedback.comment,
-        expected_source_id=feedback.expected_source,
-        message_id=feedback.message,
-        created_at=feedback.created_at,
-        updated_at=feedback.updated_at,
-    )
+HANDLERS = with_options(give, withdraw)

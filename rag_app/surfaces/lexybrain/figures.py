@@ -1,19 +1,22 @@
-"""What an administrator is shown of all conversations: figures of a period, feedback, versions of prompts."""
+"""What an administrator is shown of all conversations: figures of a period, and feedback."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated
 from uuid import UUID
+
+from msgspec import Meta, Struct, field
 
 from rag_app.domain.errors import InvalidInput
 from rag_app.surfaces.lexybrain.types import Rating
+from rag_app.surfaces.lexybrain.wire import MESSAGE, THREAD, Count, Moment, Rated, Share
 
 LONGEST_PERIOD = 366
 """Days."""
 DEFAULT_PERIOD = 30
-STAGES = ("keeping", "preparing", "retrieval", "generation", "total")
-"""Of a turn, in their order."""
+VERSION = "ask_lexybrain_market_brief_v1"
 _FIRST, _LAST = date(2000, 1, 1), date(9999, 12, 30)
+
+Milliseconds = Annotated[float, Meta(ge=0, examples=[3421.5])]
 
 
 def midnight(day: date) -> datetime:
@@ -21,8 +24,7 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time.min, UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """Whole days in UTC, from `since` to `until`, both included.
 
     >>> Period.of(None, date(2026, 1, 31), today=date(2026, 11, 22))
@@ -46,140 +48,161 @@ class Period:
             raise InvalidInput("from", str(first), f"must be at most {LONGEST_PERIOD} days up to `to` ({last})")
         return cls(first, last)
 
-    @property
-    def days(self) -> list[date]:
-        return [self.since + timedelta(days=n) for n in range((self.until - self.since).days + 1)]
+
+class LexyBrainTotals(Struct, frozen=True, rename="camel"):
+    """Of the period. Shares and means are null where there is no answer."""
+
+    messages: Annotated[
+        Count, Meta(description="questions and answers; deleted ones too, those of deleted threads not")
+    ]
+    questions: Count
+    answers: Count
+    deleted_messages: Count
+    threads: Annotated[Count, Meta(description="with a message in the period")]
+    new_threads: Count
+    active_users: Annotated[Count, Meta(description="who asked something")]
+    input_tokens: Count
+    output_tokens: Count
+    cost_cents: float
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Messages of the period, deleted ones included; of threads that are there.
-
-    `active_users` wrote one, `threads` had one, `new_threads` were begun. `sources` is their mean number in an answer;
-    that and the shares are None where there is no answer.
-    """
-
-    questions: int
-    answers: int
-    deleted: int
-    threads: int
-    new_threads: int
-    active_users: int
-    sources: float | None
-    insufficient_context: float | None
-    fallback: float | None
-    interrupted: float | None
-    ratings: Mapping[Rating, int]
+class LexyBrainDay(Struct, frozen=True, rename="camel"):
+    date: date
+    messages: Count
+    questions: Count
+    answers: Count
+    input_tokens: Count
+    output_tokens: Count
+    cost_cents: float
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
-    day: date
-    questions: int = 0
-    answers: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_cents: float = 0.0
+class PlanQuota(Struct, frozen=True, rename="camel"):
+    plan: Annotated[str, Meta(examples=["free"])]
+    users: Annotated[Count, Meta(description="who have this plan now")]
+    active_users: Annotated[Count, Meta(description="of these, who used a message of the month")]
+    messages_used: Count
+    messages_available: Annotated[int | None, Meta(description="of all its users; null: without limit")]
+    messages_per_user: Annotated[int | None, Meta(description="a month; null: without limit")]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanUse:
-    """`messages` of a month for each of the plan's `users`, -1 without limit; `used` by the `active` ones among them."""
+class QuotaUse(Struct, frozen=True):
+    """Of the month of the period's last day: a quota is monthly."""
 
-    plan: str
-    messages: int
-    users: int
-    active: int
-    used: int
+    month: Annotated[str, Meta(examples=["2026-01"])]
+    plans: list[PlanQuota]
 
 
-@dataclass(frozen=True, slots=True)
-class CapabilityUse:
-    """`capability` is None for questions that failed before it was known."""
-
-    capability: str | None
-    questions: int
-    answers: int
+class CapabilityShare(Struct, frozen=True):
+    capability: Annotated[str | None, Meta(description="null: the question failed before it was known")]
+    questions: Count
+    answers: Count
+    share: Annotated[Share, Meta(description="of the questions")]
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Of so many answers, in milliseconds: the values that half of them, and 95 of 100, do not exceed."""
+class StageLatency(Struct, frozen=True):
+    """In milliseconds, of answers that were made to their end; null where there is none."""
 
-    answers: int = 0
-    p50: float | None = None
-    p95: float | None = None
+    answers: Count
+    p50: Milliseconds | None
+    p95: Milliseconds | None
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """Answers that were given with a version of a prompt. `cost_cents` is the mean."""
+class StageLatencies(Struct, frozen=True):
+    keeping: StageLatency
+    preparing: StageLatency
+    retrieval: StageLatency
+    generation: StageLatency
+    total: StageLatency
+
+
+class AnswerQuality(Struct, frozen=True, rename="camel"):
+    """Null where there is no answer."""
+
+    mean_sources: float | None
+    insufficient_context_share: Share | None
+    fallback_share: Share | None
+    interrupted_share: Share | None
+
+
+class Satisfaction(Struct, frozen=True, rename="camel"):
+    """What users think of the period's answers, whenever they said it."""
+
+    positive: Count
+    negative: Count
+    neutral: Count
+    positive_share: Annotated[Share | None, Meta(description="of all that are rated; null where none is")]
+    rated_share: Annotated[Share | None, Meta(description="of the answers; null where there is none")]
+
+
+class PromptArm(Struct, frozen=True, rename="camel"):
+    """The period's answers that were given with a version; each counts for its global one and its capability's."""
 
     type: str
-    prompt: str
-    answers: int
-    sources: float
-    insufficient_context: float
-    fallback: float
-    ratings: Mapping[Rating, int]
-    latency: Latency
-    cost_cents: float | None
+    prompt: Annotated[str, Meta(examples=[VERSION])]
+    answers: Count
+    mean_sources: float
+    insufficient_context_share: Share
+    fallback_share: Share
+    positive: Count
+    negative: Count
+    neutral: Count
+    latency_ms: StageLatency
+    mean_cost_cents: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """`month` begins on this day: that of the period's end, whose quotas `plans` are. `failures` by kind."""
-
-    period: Period
-    totals: Totals
-    days: tuple[Day, ...]
-    month: date
-    plans: tuple[PlanUse, ...]
-    capabilities: tuple[CapabilityUse, ...]
-    latency: Mapping[str, Latency]
-    arms: tuple[Arm, ...]
-    failures: Mapping[str, int]
+class FailureCount(Struct, frozen=True):
+    kind: Annotated[str, Meta(examples=["ModelTimeout"])]
+    count: Count
 
 
-@dataclass(frozen=True, slots=True)
-class FeedbackFilter:
+class LexyBrainStats(Struct, frozen=True, rename="camel"):
+    from_: date = field(name="from")
+    to: date
+    totals: LexyBrainTotals
+    days: Annotated[list[LexyBrainDay], Meta(description="each day of the period, also those without a message")]
+    quota: QuotaUse
+    capabilities: Annotated[list[CapabilityShare], Meta(description="the most asked for first")]
+    latency_ms: StageLatencies
+    answers: AnswerQuality
+    satisfaction: Satisfaction
+    prompts: list[PromptArm]
+    failures: Annotated[list[FailureCount], Meta(description="the most frequent first")]
+
+
+class FeedbackFilter(Struct, frozen=True, omit_defaults=True):
     """None is all. `prompt` is the name of a version; `since` and `until` whole days in UTC, both included."""
 
     rating: Rating | None = None
     capability: str | None = None
     prompt: str | None = None
-    since: date | None = None
-    until: date | None = None
+    since: date | None = field(default=None, name="from")
+    until: date | None = field(default=None, name="to")
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
-    """An answer as its user rated it. `question` is None where it was deleted.
+class ReviewedSource(Struct, frozen=True):
+    label: str
+    cited: bool
 
-    `sources` are labels, and whether the answer cites them; `prompts` the names of versions, by type.
-    """
 
+class FeedbackReview(Struct, frozen=True, rename="camel"):
     id: UUID
-    user: UUID
-    thread: UUID
-    message: UUID
-    rating: Rating
+    user_id: UUID
+    thread_id: Annotated[UUID, Meta(examples=[THREAD])]
+    message_id: Annotated[UUID, Meta(description="the answer's", examples=[MESSAGE])]
+    rating: Rated
     comment: str | None
-    expected_source: UUID | None
-    created_at: datetime
-    updated_at: datetime
-    answered_at: datetime
+    expected_source_id: Annotated[UUID | None, Meta(description="what should have been among the sources")]
+    created_at: Moment
+    updated_at: Moment
+    question: Annotated[str | None, Meta(description="the user's last message before; null where it was deleted")]
+    answer: str
+    answered_at: Moment
     capability: str | None
     model: str | None
-    question: str | None
-    answer: str
-    prompts: Mapping[str, str]
-    sources: tuple[tuple[str, bool], ...]
+    prompts: Annotated[dict[str, str], Meta(description="names of versions, by type", examples=[{"global": VERSION}])]
+    sources: list[ReviewedSource]
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewPage:
-    """Newest first; `after` is the cursor of the next page, None on the last one."""
-
-    reviews: tuple[Review, ...]
-    after: str | None = None
+class FeedbackResponse(Struct, frozen=True, rename="camel"):
+    feedback: Annotated[list[FeedbackReview], Meta(description="the newest first")]
+    next_cursor: Annotated[str | None, Meta(description="`cursor` of the next page; null where this is the last")]

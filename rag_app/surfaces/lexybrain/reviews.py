@@ -1,23 +1,29 @@
 """Feedback of all users with what it is about, for administrators to read."""
 
 from datetime import date, timedelta
-from typing import Any
 
-from sqlalchemy import ColumnElement, Row, func, select, true, tuple_
+from msgspec import to_builtins
+from sqlalchemy import ColumnElement, case, func, select, text, true, tuple_
 from sqlalchemy.orm import aliased
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.domain.scope import Principal
-from rag_app.surfaces.lexybrain.figures import FeedbackFilter, Review, ReviewPage, midnight
+from rag_app.surfaces.lexybrain.figures import (
+    FeedbackFilter,
+    FeedbackResponse,
+    FeedbackReview,
+    ReviewedSource,
+    midnight,
+)
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow
-from rag_app.surfaces.lexybrain.types import Rating, Role
+from rag_app.surfaces.lexybrain.types import Role
 
 _ANSWER, _ASKED = MessageRow, aliased(MessageRow)
 # the last message of the user before the answer, and nothing where that one was deleted
 _QUESTION = (
-    select(_ASKED.content, _ASKED.deleted_at)
+    select(case((_ASKED.deleted_at.is_(None), _ASKED.content)).label("question"))
     .where(
         _ASKED.thread_id == _ANSWER.thread_id,
         _ASKED.role == Role.USER.value,
@@ -28,8 +34,26 @@ _QUESTION = (
     .correlate(_ANSWER)
     .lateral("question")
 )
+# its columns are the fields of a FeedbackReview
 _REVIEWS = (
-    select(FeedbackRow, _ANSWER, _QUESTION.c.content, _QUESTION.c.deleted_at)
+    select(
+        FeedbackRow.id,
+        FeedbackRow.user_id,
+        _ANSWER.thread_id,
+        FeedbackRow.message_id,
+        FeedbackRow.rating,
+        FeedbackRow.feedback_text.label("comment"),
+        FeedbackRow.expected_source_id,
+        FeedbackRow.created_at,
+        FeedbackRow.updated_at,
+        _QUESTION.c.question,
+        _ANSWER.content.label("answer"),
+        _ANSWER.created_at.label("answered_at"),
+        _ANSWER.capability,
+        _ANSWER.model_id.label("model"),
+        func.coalesce(_ANSWER.generation_metadata["prompts"], text("'{}'::jsonb")).label("prompts"),
+        _ANSWER.retrieved_source_ids.label("sources"),
+    )
     .join(_ANSWER, _ANSWER.id == FeedbackRow.message_id)
     .outerjoin(_QUESTION, true())
     .where(_ANSWER.deleted_at.is_(None))
@@ -43,7 +67,9 @@ class Reviews:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def list(self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None) -> ReviewPage:
+    async def list(
+        self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None
+    ) -> FeedbackResponse:
         """The newest first; `after` is a page's cursor. What is rated anew keeps its place.
 
         Raises Forbidden, and InvalidInput for a cursor that is none.
@@ -51,11 +77,16 @@ class Reviews:
         statement = _REVIEWS.where(*_conditions(wanted)).limit(limit + 1)
         if after is not None:
             statement = statement.where(pages.before(after, FeedbackRow.created_at, FeedbackRow.id))
-        act = Act("feedback.read", EVERYBODY, _details(wanted))
+        act = Act("feedback.read", EVERYBODY, to_builtins(wanted))
         async with administering(self._database, principal, act) as session:
-            rows = (await session.execute(statement)).all()
-        page = tuple(_review(row) for row in rows[:limit])
-        return ReviewPage(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)
+            rows = (await session.execute(statement)).mappings().all()
+        page = [
+            FeedbackReview(
+                **{**row, "sources": [ReviewedSource(s["label"], s["cited"] is not None) for s in row["sources"] or ()]}
+            )
+            for row in rows[:limit]
+        ]
+        return FeedbackResponse(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)
 
 
 def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:
@@ -72,33 +103,3 @@ def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:
     if wanted.until is not None and wanted.until < date.max:  # there is no day after that one
         found.append(FeedbackRow.created_at < midnight(wanted.until) + timedelta(days=1))
     return found
-
-
-def _details(wanted: FeedbackFilter) -> dict[str, str]:
-    given = {
-        "rating": wanted.rating, "capability": wanted.capability, "prompt": wanted.prompt, "from": wanted.since,
-        "to": wanted.until,
-    }  # fmt: skip
-    return {name: str(value) for name, value in given.items() if value is not None}
-
-
-def _review(row: Row[Any]) -> Review:
-    given, answer, question, deleted_at = row
-    return Review(
-        id=given.id,
-        user=given.user_id,
-        thread=answer.thread_id,
-        message=answer.id,
-        rating=Rating(given.rating),
-        comment=given.feedback_text,
-        expected_source=given.expected_source_id,
-        created_at=given.created_at,
-        updated_at=given.updated_at,
-        answered_at=answer.created_at,
-        capability=answer.capability,
-        model=answer.model_id,
-        question=question if deleted_at is None else None,
-        answer=answer.content,
-        prompts=(answer.generation_metadata or {}).get("prompts", {}),
-        sources=tuple((each["label"], each["cited"] is not None) for each in answer.retrieved_source_ids or ()),
-    )

@@ -3,19 +3,20 @@
 The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from operator import itemgetter
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from litestar import Request, Response, post
+from litestar import Response
 from litestar.openapi.spec import Example, Schema
 from litestar.params import BodyKwarg
-from msgspec import Meta, Struct, field, to_builtins
+from msgspec import Meta, Struct, convert, field, to_builtins
 
+from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain.errors import (
     BudgetSpent,
     CostCapReached,
@@ -28,33 +29,29 @@ from rag_app.domain.errors import (
     QuotaExceeded,
     UnknownField,
 )
-from rag_app.domain.scope import Principal
-from rag_app.http.bodies import NOT_BLANK, JsonBody
-from rag_app.http.docs import rate_limit_headers
+from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Injected, Surface
 from rag_app.surfaces.lexybrain.consent_routes import HANDLERS as CONSENT
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback_routes import HANDLERS as FEEDBACK
+from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
 from rag_app.surfaces.lexybrain.rules import (
     CREDENTIALS,
     KINDS,
     LIMIT,
-    MESSAGE,
-    OF_BODIES,
-    SECURITY,
+    ROUTES,
     TAG,
-    THREAD,
-    declared_alone,
+    Caller,
     envelope,
-    errors,
     never_400,
 )
 from rag_app.surfaces.lexybrain.thread_routes import HANDLERS as THREADS
 from rag_app.surfaces.lexybrain.thread_routes import RagModel, RagSource, RagUsage
 from rag_app.surfaces.lexybrain.types import Focus, Reply, RetrievedSource, Said
+from rag_app.surfaces.lexybrain.wire import MESSAGE, THREAD, Capability, as_wire
 
-CAPABILITIES = "market_brief, competitor_intel, keyword_explanation, alert_explanation, general_chat"
+CAPABILITIES = ", ".join(DESCRIPTIONS)
 QUERY = "What are the top trending keywords in the wedding niche on Etsy right now?"
 KEYWORDS = (
     "770e8400-e29b-41d4-a716-446655440002",
@@ -250,7 +247,7 @@ class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
     )
     capability: (
         Annotated[
-            Literal["market_brief", "competitor_intel", "keyword_explanation", "alert_explanation", "general_chat"],
+            Capability,
             Meta(description=f"one of {CAPABILITIES}; without one, it is detected"),
         ]
         | None
@@ -291,9 +288,9 @@ class RagFlags(Struct, frozen=True, rename="camel"):
 
 
 class RagResponse(Struct, frozen=True, rename="camel"):
-    thread_id: UUID
-    message_id: Annotated[UUID, Meta(description="of the answer")]
-    answer: str
+    thread: UUID = field(name="threadId")
+    message: Annotated[UUID, Meta(description="of the answer")] = field(name="messageId")
+    text: str = field(name="answer")
     capability: Annotated[str, Meta(description=f"that was used: one of {CAPABILITIES}", examples=["market_brief"])]
     sources: Annotated[
         list[RagSource], Meta(description="what it was made from, the cited ones first: [Source N] is the Nth")
@@ -306,7 +303,7 @@ class RagResponse(Struct, frozen=True, rename="camel"):
 class RagCitation(RagSource, frozen=True):
     """A source that the answer cites."""
 
-    citation: Annotated[int, Meta(ge=1, description="its number in the text: [Source N]")]
+    cited: Annotated[int, Meta(ge=1, description="its number in the text: [Source N]")] = field(name="citation")
     quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
 
 
@@ -328,9 +325,9 @@ RagBody = Annotated[
     ),
 ]
 _SAMPLE = RagResponse(
-    thread_id=UUID(THREAD),
-    message_id=UUID(MESSAGE),
-    answer='"Vintage wedding rings" have a demand index of 87 and a momentum of +12 % [Source 1].',
+    thread=UUID(THREAD),
+    message=UUID(MESSAGE),
+    text='"Vintage wedding rings" have a demand index of 87 and a momentum of +12 % [Source 1].',
     capability="market_brief",
     sources=[
         RagSource(UUID(source), "keyword", label, score)
@@ -353,34 +350,24 @@ class RagOperation(StreamedOperation):
         succeeded.content["application/json"].examples = {"answer": Example(value=to_builtins(_SAMPLE))}
 
 
-@post(
+@ROUTES(
+    "POST",
     "/api/lexybrain/rag",
+    "A message, and the answer to it",
+    InvalidInput("options.maxTokens", 99, "must be a whole number from 256 to 2048"),
+    UnknownField("colour", ["capability", "context", "message", "meta", "options", "threadId"]),
+    QuotaExceeded(50, 50, 1704067200),
+    BudgetSpent(1_000_000, 1_000_400, 1704067200),
+    Forbidden("planCode: only an administrator may choose a plan"),
+    NotFound("thread", THREAD),
+    ModelFailed(),
+    EmbeddingFailed(),
+    FeatureDisabled("Ask LexyBrain is switched off"),
+    CostCapReached(),
     status_code=200,
-    dto=JsonBody,
-    return_dto=None,
-    summary="A message, and the answer to it",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(
-        InvalidInput("options.maxTokens", 99, "must be a whole number from 256 to 2048"),
-        UnknownField("colour", ["capability", "context", "message", "meta", "options", "threadId"]),
-        QuotaExceeded(50, 50, 1704067200),
-        BudgetSpent(1_000_000, 1_000_400, 1704067200),
-        Forbidden("planCode: only an administrator may choose a plan"),
-        NotFound("thread", THREAD),
-        *OF_BODIES,
-        ModelFailed(),
-        EmbeddingFailed(),
-        FeatureDisabled("Ask LexyBrain is switched off"),
-        CostCapReached(),
-    ),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=RagOperation,
+    operation=RagOperation,
 )
-async def rag(
-    request: Request[Principal, Any, Any], data: RagBody, conversations: Injected[Conversations]
-) -> Response[RagResponse]:
+async def rag(request: Caller, data: RagBody, conversations: Injected[Conversations]) -> Response[RagResponse]:
     """Keeps the message in its thread, or in a new one, and answers from what the caller may see."""
     turn = await conversations.begin(request.user, data.said())
     if wants_stream(request):
@@ -388,8 +375,8 @@ async def rag(
             request,
             turn.stream(),
             meta={"threadId": turn.thread, "messageId": turn.message, "capability": turn.capability},
-            sources=lambda hits: _found(turn.sources(hits)),
-            citations=lambda answer: _cited(turn.reply(answer)),
+            sources=lambda hits: _sources(turn.sources(hits)),
+            citations=lambda answer: _citations(turn.reply(answer)),
             body=lambda answer: _response(turn.reply(answer)),
         )
     return Response(_response(await turn.answer()))
@@ -408,42 +395,17 @@ SURFACE = Surface(
 
 
 def _response(given: Reply) -> RagResponse:
-    references = given.references
-    return RagResponse(
-        thread_id=given.thread,
-        message_id=given.message,
-        answer=given.text,
-        capability=given.capability,
-        sources=_found(given.sources),
-        references=RagReferences(
-            keywords=list(references.get("keyword", ())),
-            listings=list(references.get("listing", ())),
-            alerts=list(references.get("alert", ())),
-            docs=list(references.get("doc", ())),
-        ),
-        model=RagModel(
-            given.model,
-            RagUsage(given.usage.input_tokens, given.usage.output_tokens) if given.usage else None,
-            given.latency_ms,
-        ),
-        flags=RagFlags(
-            used_rag=given.flags.used_rag,
-            fallback_to_generic=given.flags.fallback_to_generic,
-            insufficient_context=given.flags.insufficient_context,
-        ),
-    )
+    references = RagReferences(*(list(given.references.get(each, ())) for each in REFERENCE_TYPES))
+    return as_wire(RagResponse, given, references=references, model=as_wire(RagModel, given, id=given.model))
 
 
-def _found(sources: Sequence[RetrievedSource]) -> list[RagSource]:
-    return [RagSource(each.id, each.type, each.label, each.score) for each in sources]
+def _sources(found: Iterable[RetrievedSource]) -> list[RagSource]:
+    return convert(found, list[RagSource], from_attributes=True)
 
 
-def _cited(given: Reply) -> list[RagCitation]:
-    cited = [(each.cited, each) for each in given.sources if each.cited is not None]
-    return [
-        RagCitation(each.id, each.type, each.label, each.score, number, each.quote)
-        for number, each in sorted(cited, key=itemgetter(0))
-    ]
+def _citations(given: Reply) -> list[RagCitation]:
+    cited = [each for each in given.sources if each.cited is not None]
+    return sorted(convert(cited, list[RagCitation], from_attributes=True), key=attrgetter("cited"))
 
 
 def _moment(name: str, value: str, when: time) -> datetime:

@@ -1,13 +1,14 @@
 """What all paths of Ask LexyBrain have in common: who may enter and how often, what is refused, how errors are told."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+from litestar import Request, Response, route
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException
-from litestar.handlers import BaseRouteHandler
-from litestar.openapi.spec import Operation, Tag
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.openapi.spec import Operation, SecurityRequirement, Tag
 from litestar.params import QueryParameter
 from msgspec import Meta, Struct
 
@@ -25,7 +26,9 @@ from rag_app.domain.errors import (
     Unauthenticated,
     UnknownField,
 )
-from rag_app.http.docs import security
+from rag_app.domain.scope import Principal
+from rag_app.http.bodies import WORD, JsonBody
+from rag_app.http.docs import rate_limit_headers, security
 from rag_app.http.problems import Kind, Problem, documented
 from rag_app.http.surface import Credential
 
@@ -33,9 +36,13 @@ TAG = Tag("Ask LexyBrain", "conversations about a marketplace, grounded in what 
 LIMIT = 60
 """Requests a minute, over all paths."""
 CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.EXTENSION, Credential.API_KEY})
-SECURITY = security(CREDENTIALS)
-THREAD = "550e8400-e29b-41d4-a716-446655440000"
-MESSAGE = "660e8400-e29b-41d4-a716-446655440001"
+
+Caller = Request[Principal, Any, Any]
+Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]
+Cursor = Annotated[
+    str | None,
+    QueryParameter(min_length=1, max_length=500, pattern=WORD, description="`nextCursor` of the page before"),
+]
 
 _LONGEST_NAME = 100
 
@@ -77,21 +84,16 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
     415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
 }
 
-OF_ALL = (Unauthenticated("The token has expired"), RateLimited(LIMIT, 1704067200), StoreFailed(), RuntimeError())
-OF_BODIES = (HTTPException(status_code=413), HTTPException(status_code=415))
+_OF_ALL = (Unauthenticated("The token has expired"), RateLimited(LIMIT, 1704067200), StoreFailed(), RuntimeError())
+_OF_BODIES = (HTTPException(status_code=413), HTTPException(status_code=415))
 
 
 def envelope(problem: Problem) -> LexyBrainError:
     return LexyBrainError(LexyBrainErrorInfo(problem.code, problem.message, problem.code in RETRYABLE))
 
 
-def errors(*of_one: Exception) -> dict[int, Any]:
-    """The error responses of an operation: its own, and those of all."""
-    return dict(documented(*of_one, *OF_ALL, kinds=KINDS, envelope=envelope))
-
-
 def declared_alone(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """A guard that refuses parameters of the query that the handler does not declare: Litestar passes over them."""
+    """A guard that refuses query parameters that the handler does not declare; Litestar would ignore them."""
     declared = {
         field.kwarg_definition.name or name
         for name, field in handler.parsed_fn_signature.parameters.items()
@@ -111,5 +113,61 @@ class LexyBrainOperation(Operation):
 
 
 def never_400(operation: Operation) -> None:
-    """Take out what Litestar adds: what is wrong with a request is a 422 here."""
+    """Removes the response that Litestar adds: an invalid request is a 422 here."""
     (operation.responses or {}).pop("400", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Declares the handlers of one tag: `@routes("GET", path, summary, ...)` adds what all of them have in common."""
+
+    tag: Tag
+    security: Sequence[SecurityRequirement]
+
+    def __call__(
+        self,
+        method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"],
+        path: str,
+        summary: str,
+        *refusals: Exception,
+        status_code: int | None = None,
+        operation: type[Operation] = LexyBrainOperation,
+    ) -> HTTPRouteHandler:
+        """`refusals` are examples of the errors of this operation, for its documentation."""
+        body: dict[str, Any] = {}
+        if method in ("POST", "PUT", "PATCH"):
+            refusals += _OF_BODIES
+            body = {"dto": JsonBody, "return_dto": None}
+        return HTTPRouteHandler(
+            path,
+            http_method=method,
+            status_code=status_code,
+            summary=summary,
+            tags=[self.tag.name],
+            security=self.security,
+            guards=[declared_alone],
+            responses=documented(*refusals, *_OF_ALL, kinds=KINDS, envelope=envelope),
+            response_headers=rate_limit_headers(LIMIT),
+            operation_class=operation,
+            **body,
+        )
+
+
+ROUTES = Routes(TAG, security(CREDENTIALS))
+
+
+def with_options(*handlers: HTTPRouteHandler) -> tuple[HTTPRouteHandler, ...]:
+    """These, and before them OPTIONS of each path with several methods: Litestar's own names the first handler's only."""
+    allowed: dict[str, set[str]] = {}
+    for handler in handlers:
+        for path in handler.paths:
+            allowed.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
+    return (*(_options(path, methods) for path, methods in allowed.items() if len(methods) > 2), *handlers)
+
+
+def _options(path: str, allowed: set[str]) -> HTTPRouteHandler:
+    @route(path, http_method="OPTIONS", status_code=204, include_in_schema=False)
+    async def methods() -> Response[None]:
+        return Response(None, headers={"Allow": ", ".join(sorted(allowed))})
+
+    return methods

@@ -4,28 +4,18 @@ Messages that were deleted count (they were written and answered), those of dele
 (`ai_usage_events`) stays. Percentiles are PostgreSQL's `percentile_cont`: interpolated between two neighbours.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from msgspec import convert
 from sqlalchemy import Date, DateTime, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database.session import Database
 from rag_app.domain.scope import Principal
-from rag_app.surfaces.lexybrain.figures import (
-    STAGES,
-    Arm,
-    CapabilityUse,
-    Day,
-    Figures,
-    Latency,
-    Period,
-    PlanUse,
-    Totals,
-    midnight,
-)
+from rag_app.surfaces.lexybrain.figures import LexyBrainStats, Period, StageLatencies, midnight
 from rag_app.surfaces.lexybrain.types import Rating
 
 # Hashing is right here whatever is known of the tables, and nested loops are ruinous where nothing is yet; to plan it anew
@@ -35,9 +25,10 @@ _PLAN = text(
     " set_config('enable_sort', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)"
 )
 
+_STAGES = StageLatencies.__struct_fields__
 _RATINGS = ", ".join(f"count(*) FILTER (WHERE rating = '{each}') AS {each}" for each in Rating)
 _MESSAGES = "m.created_at >= :since AND m.created_at < :until"
-_TIMED = ", ".join(f"(stages -> '{stage}')::int AS {stage}" for stage in STAGES)
+_TIMED = ", ".join(f"(stages -> '{stage}')::int AS {stage}" for stage in _STAGES)
 _FLAGS = ", ".join(
     f"(flags ->> '{flag}' = 'true')::int AS {name}"
     for flag, name in (
@@ -46,14 +37,19 @@ _FLAGS = ", ".join(
 )  # fmt: skip
 
 
-def _cuts(values: str, name: str) -> str:
-    return (
-        f"count({values}) AS {name}_count, percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY {values}) AS {name}"
-    )
+def _latency(values: str) -> str:
+    """A StageLatency of these milliseconds."""
+    cuts = (f"'p{n}', percentile_cont(0.{n}) WITHIN GROUP (ORDER BY {values})" for n in (50, 95))
+    return f"jsonb_build_object('answers', count({values}), {', '.join(cuts)})"
 
 
-# One statement: all figures are of the same moment. An event is recorded with its message and begun a moment before it. An
-# answer that was made to its end has the stage "generation": the total of any other is how long somebody waited.
+def _list(order: str) -> str:
+    return f"coalesce(jsonb_agg(to_jsonb(each) ORDER BY {order}), '[]')"
+
+
+# One statement: all figures are of the same moment. Each row is a part of LexyBrainStats, with the names it has there. An
+# event is recorded with its message and begun a moment before it. An answer that was made to its end has the stage
+# "generation": the total of any other is how long somebody waited.
 _FIGURES = (
     text(
         f"""
@@ -66,39 +62,75 @@ _FIGURES = (
                 jsonb_array_length(retrieved_source_ids) AS sources, {_FLAGS}
             FROM rag_messages m LEFT JOIN (SELECT message_id, rating FROM rag_feedback) f ON message_id = m.id
             WHERE role = 'assistant' AND {_MESSAGES}
-        )
-        SELECT 'said' AS part, to_jsonb(each) AS row FROM (
-            SELECT (m.created_at AT TIME ZONE 'UTC')::date AS day, capability,
+        ), said AS MATERIALIZED (
+            SELECT (m.created_at AT TIME ZONE 'UTC')::date AS date, capability,
                 count(*) FILTER (WHERE role = 'user') AS questions, count(*) FILTER (WHERE role = 'assistant') AS answers,
                 count(deleted_at) AS deleted
             FROM rag_messages m WHERE {_MESSAGES} GROUP BY 1, capability
-        ) AS each
-        UNION ALL SELECT 'answered', to_jsonb(each) FROM (
-            SELECT avg(sources)::float8 AS sources, avg(coalesce(insufficient, 0))::float8 AS insufficient_context,
-                avg(coalesce(fallback, 0))::float8 AS fallback, avg(coalesce(interrupted, 0))::float8 AS interrupted, {_RATINGS}
-            FROM answered
-        ) AS each
-        UNION ALL SELECT 'threads', to_jsonb(each) FROM (
-            SELECT count(*) AS threads, count(DISTINCT user_id) FILTER (WHERE asked) AS active_users,
-                (SELECT count(*) FROM rag_threads WHERE created_at >= :since AND created_at < :until) AS new_threads
+        ), days AS MATERIALIZED (
+            SELECT date, coalesce(questions, 0) + coalesce(answers, 0) AS messages, coalesce(questions, 0) AS questions,
+                coalesce(answers, 0) AS answers, coalesce(deleted, 0) AS deleted, coalesce(tokens_in, 0) AS "inputTokens",
+                coalesce(tokens_out, 0) AS "outputTokens", coalesce(cost_cents, 0) AS "costCents"
+            FROM (
+                SELECT (:since AT TIME ZONE 'UTC')::date + n AS date FROM generate_series(
+                    0, (:until AT TIME ZONE 'UTC')::date - (:since AT TIME ZONE 'UTC')::date - 1
+                ) AS n
+            ) AS period LEFT JOIN (
+                SELECT date, sum(questions) AS questions, sum(answers) AS answers, sum(deleted) AS deleted
+                FROM said GROUP BY date
+            ) AS s USING (date) LEFT JOIN (
+                SELECT (created_at AT TIME ZONE 'UTC')::date AS date, sum(tokens_in) AS tokens_in,
+                    sum(tokens_out) AS tokens_out, sum(cost_cents) AS cost_cents
+                FROM took WHERE created_at >= :since GROUP BY 1
+            ) AS t USING (date)
+        )
+        SELECT 'totals' AS part, to_jsonb(of_days) || to_jsonb(of_threads) AS figures FROM (
+            SELECT sum(messages) AS messages, sum(questions) AS questions, sum(answers) AS answers,
+                sum(deleted) AS "deletedMessages", sum("inputTokens") AS "inputTokens",
+                sum("outputTokens") AS "outputTokens", sum("costCents") AS "costCents"
+            FROM days
+        ) AS of_days, (
+            SELECT count(*) AS threads, count(DISTINCT user_id) FILTER (WHERE asked) AS "activeUsers",
+                (SELECT count(*) FROM rag_threads WHERE created_at >= :since AND created_at < :until) AS "newThreads"
             FROM (
                 SELECT thread_id, bool_or(role = 'user') AS asked FROM rag_messages m WHERE {_MESSAGES} GROUP BY thread_id
             ) AS spoken JOIN rag_threads t ON t.id = thread_id
+        ) AS of_threads
+        UNION ALL SELECT 'days', {_list("date")} FROM days AS each
+        UNION ALL SELECT 'quota', jsonb_build_object(
+            'month', to_char(CAST(:month AS date), 'YYYY-MM'), 'plans', {_list('plan COLLATE "C"')}
+        ) FROM (
+            SELECT plan_code AS plan, count(u.id) AS users, count(u.id) FILTER (WHERE c.used > 0) AS "activeUsers",
+                coalesce(sum(c.used), 0) AS "messagesUsed", nullif(rag_messages_per_month, -1) AS "messagesPerUser",
+                nullif(rag_messages_per_month, -1) * count(u.id) AS "messagesAvailable"
+            FROM plan_entitlements LEFT JOIN users u USING (plan_code)
+            LEFT JOIN usage_counters c ON c.user_id = u.id AND c.key = 'rag_messages' AND c.period = :month
+            GROUP BY plan_code
         ) AS each
-        UNION ALL SELECT 'took', to_jsonb(each) FROM (
-            SELECT (created_at AT TIME ZONE 'UTC')::date AS day, sum(tokens_in) AS input_tokens,
-                sum(tokens_out) AS output_tokens, sum(cost_cents)::float8 AS cost_cents
-            FROM took WHERE created_at >= :since GROUP BY 1
+        UNION ALL SELECT 'capabilities', {_list('questions DESC, capability IS NULL, capability COLLATE "C"')} FROM (
+            SELECT capability, sum(questions) AS questions, sum(answers) AS answers,
+                coalesce(sum(questions) / nullif(sum(sum(questions)) OVER (), 0), 0) AS share
+            FROM said GROUP BY capability
         ) AS each
-        UNION ALL SELECT 'stages', to_jsonb(each) FROM (
-            SELECT {", ".join(_cuts(stage, stage) for stage in STAGES)}
+        UNION ALL SELECT 'latencyMs', to_jsonb(each) FROM (
+            SELECT {", ".join(f"{_latency(stage)} AS {stage}" for stage in _STAGES)}
             FROM took WHERE created_at >= :since AND generation IS NOT NULL
         ) AS each
-        UNION ALL SELECT 'arms', to_jsonb(each) FROM (
+        UNION ALL SELECT 'answers', to_jsonb(each) FROM (
+            SELECT avg(sources) AS "meanSources", avg(coalesce(insufficient, 0)) AS "insufficientContextShare",
+                avg(coalesce(fallback, 0)) AS "fallbackShare", avg(coalesce(interrupted, 0)) AS "interruptedShare"
+            FROM answered
+        ) AS each
+        UNION ALL SELECT 'satisfaction', to_jsonb(each) FROM (
+            SELECT {_RATINGS}, avg((rating = 'positive')::int) AS "positiveShare",
+                avg((rating IS NOT NULL)::int) AS "ratedShare"
+            FROM answered
+        ) AS each
+        UNION ALL SELECT 'prompts', {_list("type, prompt")} FROM (
             SELECT arm.type COLLATE "C" AS type, prompt COLLATE "C" AS prompt, count(*) AS answers,
-                avg(sources)::float8 AS sources, avg(coalesce(insufficient, 0))::float8 AS insufficient_context,
-                avg(coalesce(fallback, 0))::float8 AS fallback, {_RATINGS}, {_cuts("total", "total")},
-                avg(cost_cents)::float8 AS cost_cents
+                avg(sources) AS "meanSources", avg(coalesce(insufficient, 0)) AS "insufficientContextShare",
+                avg(coalesce(fallback, 0)) AS "fallbackShare", {_RATINGS}, {_latency("total")} AS "latencyMs",
+                avg(cost_cents) AS "meanCostCents"
             FROM answered LEFT JOIN (
                 SELECT message_id, cost_cents, CASE WHEN generation IS NOT NULL THEN total END AS total FROM took
             ) AS t ON message_id = id, LATERAL (
@@ -106,15 +138,8 @@ _FIGURES = (
             ) AS arm (type, prompt)
             WHERE prompt IS NOT NULL GROUP BY 1, 2
         ) AS each
-        UNION ALL SELECT 'plans', to_jsonb(each) FROM (
-            SELECT plan_code AS plan, rag_messages_per_month AS messages, count(u.id) AS users,
-                count(u.id) FILTER (WHERE c.used > 0) AS active, coalesce(sum(c.used), 0) AS used
-            FROM plan_entitlements LEFT JOIN users u USING (plan_code)
-            LEFT JOIN usage_counters c ON c.user_id = u.id AND c.key = 'rag_messages' AND c.period = :month
-            GROUP BY plan_code
-        ) AS each
-        UNION ALL SELECT 'failures', to_jsonb(each) FROM (
-            SELECT kind, count(*) AS failures FROM ai_failures WHERE created_at >= :since AND created_at < :until
+        UNION ALL SELECT 'failures', {_list('count DESC, kind COLLATE "C"')} FROM (
+            SELECT kind, count(*) AS count FROM ai_failures WHERE created_at >= :since AND created_at < :until
             GROUP BY kind
         ) AS each
         """
@@ -124,7 +149,7 @@ _FIGURES = (
         bindparam("until", type_=DateTime(timezone=True)),
         bindparam("month", type_=Date()),
     )
-    .columns(row=JSONB())
+    .columns(figures=JSONB())
 )
 
 
@@ -134,89 +159,32 @@ class Statistics:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def read(self, principal: Principal, since: date | None, until: date | None) -> Figures:
+    async def read(self, principal: Principal, since: date | None, until: date | None) -> LexyBrainStats:
         """Raises Forbidden, and InvalidInput for dates that are no period."""
         period = Period.of(since, until, today=datetime.now(UTC).date())
-        month = period.until.replace(day=1)
         values = {
-            "since": midnight(period.since), "until": midnight(period.until) + timedelta(days=1), "month": month
-        }  # fmt: skip
+            "since": midnight(period.since),
+            "until": midnight(period.until) + timedelta(days=1),
+            "month": period.until.replace(day=1),
+        }
         act = Act("statistics.read", EVERYBODY, {"from": str(period.since), "to": str(period.until)})
-        parts: dict[str, list[dict[str, Any]]] = {}
         async with administering(self._database, principal, act) as session:
             await session.execute(_PLAN)
-            for part, row in await session.execute(_FIGURES, values):
-                parts.setdefault(part, []).append(row)
-        said, took = parts.get("said", []), parts.get("took", [])
-        (threads,), (answered,), (stages,) = parts["threads"], parts["answered"], parts["stages"]
-        return Figures(
-            period=period,
-            totals=Totals(
-                **threads,
-                **{name: _sum(said, name) for name in ("questions", "answers", "deleted")},
-                **{name: answered[name] for name in ("sources", "insufficient_context", "fallback", "interrupted")},
-                ratings=_ratings(answered),
-            ),
-            days=tuple(_day(day, said, took) for day in period.days),
-            month=month,
-            plans=tuple(sorted((PlanUse(**row) for row in parts["plans"]), key=lambda each: each.plan)),
-            capabilities=tuple(sorted(_capabilities(said), key=_most_asked)),
-            latency={stage: _latency(stages, stage) for stage in STAGES},
-            arms=tuple(sorted(map(_arm, parts.get("arms", [])), key=lambda each: (each.type, each.prompt))),
-            failures={
-                row["kind"]: row["failures"]
-                for row in sorted(parts.get("failures", []), key=lambda row: (-row["failures"], row["kind"]))
-            },
-        )
+            parts = dict((await session.execute(_FIGURES, values)).tuples().all())
+        return stats_of(period, parts)
 
 
-_Rows = Sequence[Mapping[str, Any]]
+def stats_of(period: Period, parts: Mapping[str, Any]) -> LexyBrainStats:
+    """The figures of a period: milliseconds have one decimal place, other numbers four."""
+    return convert({"from": period.since, "to": period.until, **_rounded(parts)}, LexyBrainStats)
 
 
-def _day(day: date, said: _Rows, took: _Rows) -> Day:
-    written = str(day)
-    said, took = ([row for row in rows if row["day"] == written] for rows in (said, took))
-    return Day(
-        day,
-        _sum(said, "questions"),
-        _sum(said, "answers"),
-        _sum(took, "input_tokens"),
-        _sum(took, "output_tokens"),
-        float(sum(row["cost_cents"] for row in took)),
-    )
-
-
-def _capabilities(said: _Rows) -> Iterable[CapabilityUse]:
-    for name in {row["capability"] for row in said}:
-        found = [row for row in said if row["capability"] == name]
-        yield CapabilityUse(name, _sum(found, "questions"), _sum(found, "answers"))
-
-
-def _most_asked(capability: CapabilityUse) -> tuple[int, bool, str]:
-    return -capability.questions, capability.capability is None, capability.capability or ""
-
-
-def _arm(row: Mapping[str, Any]) -> Arm:
-    return Arm(
-        row["type"],
-        row["prompt"],
-        row["answers"],
-        row["sources"],
-        row["insufficient_context"],
-        row["fallback"],
-        _ratings(row),
-        _latency(row, "total"),
-        row["cost_cents"],
-    )
-
-
-def _latency(row: Mapping[str, Any], stage: str) -> Latency:
-    return Latency(row[f"{stage}_count"], *(row[stage] or ()))
-
-
-def _ratings(row: Mapping[str, Any]) -> dict[Rating, int]:
-    return {each: row[each.value] for each in Rating}
-
-
-def _sum(rows: _Rows, name: str) -> int:
-    return sum(row[name] for row in rows)
+def _rounded(given: Any, places: int = 4) -> Any:
+    match given:
+        case float():
+            return round(given, places)
+        case list():
+            return [_rounded(each) for each in given]
+        case dict():
+            return {name: _rounded(each, 1 if name in ("p50", "p95") else 4) for name, each in given.items()}
+    return given

@@ -1,38 +1,25 @@
 """Ask LexyBrain: conversations that are kept (`/api/lexybrain/threads`)."""
 
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from litestar import Request, Response, delete, get, patch, route
 from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg, FromPath, QueryParameter
-from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
-from rag_app.domain.scope import Principal
-from rag_app.http.bodies import WORD, JsonBody
-from rag_app.http.docs import rate_limit_headers
 from rag_app.http.surface import Injected
-from rag_app.surfaces.lexybrain.rules import (
-    LIMIT,
-    MESSAGE,
-    OF_BODIES,
-    SECURITY,
-    TAG,
-    THREAD,
-    LexyBrainOperation,
-    declared_alone,
-    errors,
-)
+from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
+from rag_app.surfaces.lexybrain.rules import ROUTES, Caller, Cursor, Limit, with_options
 from rag_app.surfaces.lexybrain.threads import Threads
-from rag_app.surfaces.lexybrain.types import Feedback, Message, Role, Thread
+from rag_app.surfaces.lexybrain.types import Message, Role, Thread
+from rag_app.surfaces.lexybrain.wire import MESSAGE, THREAD, Moment, Rated, as_wire
 
-TYPES = ["keyword", "listing", "alert", "doc"]
+PATH = "/api/lexybrain/threads"
+ONE = f"{PATH}/{{thread_id:str}}"
 NOTHING_TO_CHANGE = "The body must have a `title`, or `archived`, or both"
 
-Moment = Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]
 # control characters that are no white space; what else leaves nothing to see: white space, fillers, marks of format
 _CONTROL = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
 _BLANK = (
@@ -58,8 +45,12 @@ Title = Annotated[
 class RagSource(Struct, frozen=True):
     id: UUID
     type: Annotated[
-        str, Meta(description=f"one of {', '.join(TYPES)}", extra_json_schema={"extra": {"enum": TYPES}})
-    ]  # fmt: skip
+        str,
+        Meta(
+            description=f"one of {', '.join(REFERENCE_TYPES)}",
+            extra_json_schema={"extra": {"enum": list(REFERENCE_TYPES)}},
+        ),
+    ]
     label: Annotated[str, Meta(examples=["vintage wedding rings"])]
     score: Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.92])]
 
@@ -76,7 +67,9 @@ class RagModel(Struct, frozen=True, rename="camel"):
 
 
 class ThreadSource(RagSource, frozen=True):
-    citation: Annotated[int | None, Meta(description="its number in the text, [Source N]; null where it has none")]
+    cited: Annotated[int | None, Meta(description="its number in the text, [Source N]; null where it has none")] = (
+        field(name="citation")
+    )
     quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
     available: Annotated[
         bool, Meta(description="false where it was deleted, or is no longer yours to see: its quote is withheld")
@@ -90,21 +83,18 @@ class ThreadFlags(Struct, frozen=True, rename="camel"):
     interrupted: Annotated[bool, Meta(description="the text ends where the model or the client left")]
 
 
-Rated = Annotated[Literal["positive", "negative", "neutral"], Meta(description="one of positive, negative, neutral")]
-
-
 class MessageFeedback(Struct, frozen=True, rename="camel"):
     rating: Rated
     comment: Annotated[str | None, Meta(examples=["The keyword itself is missing"])]
-    expected_source_id: Annotated[
+    expected_source: Annotated[
         UUID | None, Meta(description="what should have been found; null, too, where it was deleted")
-    ]
+    ] = field(name="expectedSourceId")
 
 
 class ThreadMessage(Struct, frozen=True, rename="camel"):
     id: Annotated[UUID, Meta(examples=[MESSAGE])]
     role: Literal["user", "assistant"]
-    content: str
+    text: str = field(name="content")
     created_at: Moment
     capability: Annotated[str | None, Meta(examples=["market_brief"])]
     sources: Annotated[list[ThreadSource], Meta(description="as the answer cited them; of the assistant's alone")]
@@ -115,12 +105,12 @@ class ThreadMessage(Struct, frozen=True, rename="camel"):
 
 class ThreadInfo(Struct, frozen=True, rename="camel"):
     id: Annotated[UUID, Meta(examples=[THREAD])]
-    user_id: Annotated[UUID, Meta(description="whose it is")]
+    user: Annotated[UUID, Meta(description="whose it is")] = field(name="userId")
     title: Annotated[str | None, Meta(description="made from the first message, until it is renamed")]
     created_at: Moment
     updated_at: Moment
     last_message_at: Moment
-    message_count: int
+    messages: int = field(name="messageCount")
     archived: bool
     metadata: Annotated[
         dict[str, Any], Meta(description="`meta` of the first message", examples=[{"client": "web", "version": "1.0"}])
@@ -128,7 +118,7 @@ class ThreadInfo(Struct, frozen=True, rename="camel"):
 
 
 class ThreadWithMessages(ThreadInfo, frozen=True):
-    messages: Annotated[list[ThreadMessage], Meta(description="the oldest first")]
+    said: Annotated[list[ThreadMessage], Meta(description="the oldest first")] = field(name="messages")
     has_more: Annotated[bool, Meta(description="there are earlier ones: ask with `before`, the id of the first here")]
 
 
@@ -153,27 +143,18 @@ ChangeBody = Annotated[
 ]
 
 
-@get(
-    "/api/lexybrain/threads",
-    summary="Your threads, newest first",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(
-        InvalidInput("limit", "101", "Expected `int` <= 100"),
-        Forbidden("Only an administrator may read the threads of others"),
-    ),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=LexyBrainOperation,
+@ROUTES(
+    "GET",
+    PATH,
+    "Your threads, newest first",
+    InvalidInput("limit", "101", "Expected `int` <= 100"),
+    Forbidden("Only an administrator may read the threads of others"),
 )
 async def newest(
-    request: Request[Principal, Any, Any],
+    request: Caller,
     threads: Injected[Threads],
-    limit: Annotated[int, QueryParameter(ge=1, le=100, description="of this page")] = 20,
-    cursor: Annotated[
-        str | None,
-        QueryParameter(min_length=1, max_length=500, pattern=WORD, description="`nextCursor` of the page before"),
-    ] = None,
+    limit: Limit = 20,
+    cursor: Cursor = None,
     archived: Annotated[
         Literal["true", "false"] | None, QueryParameter(description="only those that are archived, or are not")
     ] = None,
@@ -195,18 +176,15 @@ async def newest(
     return ThreadsResponse([_info(each) for each in page.threads], page.after)
 
 
-@get(
-    "/api/lexybrain/threads/{thread_id:str}",
-    summary="A thread with its newest messages",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(InvalidInput("limit", "101", "Expected `int` <= 100"), NotFound("thread", THREAD)),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=LexyBrainOperation,
+@ROUTES(
+    "GET",
+    ONE,
+    "A thread with its newest messages",
+    InvalidInput("limit", "101", "Expected `int` <= 100"),
+    NotFound("thread", THREAD),
 )
 async def read(
-    request: Request[Principal, Any, Any],
+    request: Caller,
     threads: Injected[Threads],
     thread_id: FromPath[UUID],
     limit: Annotated[int, QueryParameter(ge=1, le=100, description="messages of this page")] = 100,
@@ -217,30 +195,22 @@ async def read(
     """Sources come as they were cited. One that you may see no longer keeps its label and loses its quote. What an
     administrator reads of others is written down."""
     thread, messages, more = await threads.read(request.user, thread_id, limit=limit, before=before)
-    return ThreadWithMessages(**asdict(_info(thread)), messages=[_message(each) for each in messages], has_more=more)
+    said = [_message(each) for each in messages]
+    return as_wire(ThreadWithMessages, thread, metadata=_shown(thread), said=said, has_more=more)
 
 
-@patch(
-    "/api/lexybrain/threads/{thread_id:str}",
-    dto=JsonBody,
-    return_dto=None,
-    summary="Rename a thread, or put it away",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(
-        InvalidInput(
-            "title", "", "must be a text of 1 to 200 characters, not all of them blank, and no control characters"
-        ),
-        InvalidInput("", None, NOTHING_TO_CHANGE),
-        NotFound("thread", THREAD),
-        *OF_BODIES,
+@ROUTES(
+    "PATCH",
+    ONE,
+    "Rename a thread, or put it away",
+    InvalidInput(
+        "title", "", "must be a text of 1 to 200 characters, not all of them blank, and no control characters"
     ),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=LexyBrainOperation,
+    InvalidInput("", None, NOTHING_TO_CHANGE),
+    NotFound("thread", THREAD),
 )
 async def change(
-    request: Request[Principal, Any, Any], data: ChangeBody, threads: Injected[Threads], thread_id: FromPath[UUID]
+    request: Caller, data: ChangeBody, threads: Injected[Threads], thread_id: FromPath[UUID]
 ) -> ThreadInfo:
     """A message in an archived thread brings it back."""
     changed: Thread | None = None
@@ -253,99 +223,48 @@ async def change(
     return _info(changed)
 
 
-@delete(
-    "/api/lexybrain/threads/{thread_id:str}",
-    summary="Delete a thread with its messages",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(InvalidInput("thread_id", "1", "Invalid UUID"), NotFound("thread", THREAD)),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=LexyBrainOperation,
+@ROUTES(
+    "DELETE",
+    ONE,
+    "Delete a thread with its messages",
+    InvalidInput("thread_id", "1", "Invalid UUID"),
+    NotFound("thread", THREAD),
 )
-async def remove(request: Request[Principal, Any, Any], threads: Injected[Threads], thread_id: FromPath[UUID]) -> None:
+async def remove(request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID]) -> None:
     """It does not come back. A second time, it is not found."""
     await threads.delete(request.user, thread_id)
 
 
-@delete(
-    "/api/lexybrain/threads/{thread_id:str}/messages/{message_id:str}",
-    summary="Delete a message",
-    tags=[TAG.name],
-    security=SECURITY,
-    guards=[declared_alone],
-    responses=errors(InvalidInput("message_id", "1", "Invalid UUID"), NotFound("message", MESSAGE)),
-    response_headers=rate_limit_headers(LIMIT),
-    operation_class=LexyBrainOperation,
+@ROUTES(
+    "DELETE",
+    f"{ONE}/messages/{{message_id:str}}",
+    "Delete a message",
+    InvalidInput("message_id", "1", "Invalid UUID"),
+    NotFound("message", MESSAGE),
 )
 async def remove_message(
-    request: Request[Principal, Any, Any],
-    threads: Injected[Threads],
-    thread_id: FromPath[UUID],
-    message_id: FromPath[UUID],
+    request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID], message_id: FromPath[UUID]
 ) -> None:
     """It is shown no more, and no model reads it."""
     await threads.delete_message(request.user, thread_id, message_id)
 
 
-@route("/api/lexybrain/threads/{thread_id:str}", http_method="OPTIONS", status_code=204, include_in_schema=False)
-async def methods() -> Response[None]:
-    """Litestar by itself tells of the first of several handlers alone."""
-    return Response(None, headers={"Allow": "DELETE, GET, OPTIONS, PATCH"})
-
-
-HANDLERS = (newest, methods, read, change, remove, remove_message)
+HANDLERS = with_options(newest, read, change, remove, remove_message)
 
 
 def _info(thread: Thread) -> ThreadInfo:
-    return ThreadInfo(
-        id=thread.id,
-        user_id=thread.user,
-        title=thread.title,
-        created_at=thread.created_at,
-        updated_at=thread.updated_at,
-        last_message_at=thread.last_message_at,
-        message_count=thread.messages,
-        archived=thread.archived,
-        # which version of a prompt a thread has is the operator's affair
-        metadata={name: value for name, value in thread.metadata.items() if name != "prompts"},
-    )
+    return as_wire(ThreadInfo, thread, metadata=_shown(thread))
+
+
+def _shown(thread: Thread) -> Mapping[str, Any]:
+    """Which version of a prompt a thread has is the operator's affair."""
+    return {name: value for name, value in thread.metadata.items() if name != "prompts"}
 
 
 def _message(message: Message) -> ThreadMessage:
-    answered = message.role is Role.ASSISTANT
-    return ThreadMessage(
-        id=message.id,
-        role=message.role.value,
-        content=message.text,
-        created_at=message.created_at,
-        capability=message.capability,
-        sources=[
-            ThreadSource(each.id, each.type, each.label, each.score, each.cited, each.quote, each.available)
-            for each in message.sources
-        ],
-        model=_model(message) if answered else None,
-        flags=ThreadFlags(
-            used_rag=message.flags.used_rag,
-            fallback_to_generic=message.flags.fallback_to_generic,
-            insufficient_context=message.flags.insufficient_context,
-            interrupted=message.flags.interrupted,
-        )
-        if answered
-        else None,
-        feedback=_feedback(message.feedback) if message.feedback else None,
-    )
-
-
-def _feedback(feedback: Feedback) -> MessageFeedback:
-    return MessageFeedback(feedback.rating.value, feedback.comment, feedback.expected_source)
-
-
-def _model(message: Message) -> RagModel:
+    if message.role is Role.USER:
+        return as_wire(ThreadMessage, message, model=None, flags=None)
     made = message.generation
     read, written = made.get("tokensIn"), made.get("tokensOut")
-    return RagModel(
-        message.model or "",
-        None if read is None or written is None else RagUsage(read, written),
-        made.get("latencyMs", 0),
-    )
+    usage = None if read is None or written is None else RagUsage(read, written)
+    return as_wire(ThreadMessage, message, model=RagModel(message.model or "", usage, made.get("latencyMs", 0)))
