@@ -1,5 +1,6 @@
 """The OpenAPI document, and a page to read and try it. The page loads nothing from other hosts."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -8,7 +9,7 @@ from litestar import Request, Router, get
 from litestar.datastructures import ResponseHeader
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import SwaggerRenderPlugin
-from litestar.openapi.spec import Components, Reference, SecurityRequirement, SecurityScheme, Tag
+from litestar.openapi.spec import Components, Example, Reference, SecurityRequirement, SecurityScheme, Tag
 from litestar.response import Redirect
 from litestar.static_files import create_static_files_router
 
@@ -68,6 +69,11 @@ def rate_limit_headers(limit: int) -> list[ResponseHeader]:
         ResponseHeader("X-RateLimit-Remaining", True, str(limit - 1), "how many of them are left"),
         ResponseHeader("X-RateLimit-Reset", True, "1704067200", "when the minute ends: Unix time, seconds"),
     ]
+
+
+def example(room: str, name: str) -> Example:
+    """`examples/NAME.json` in a surface's package; the contract tests send the same."""
+    return Example(value=json.loads((files(room) / "examples" / f"{name}.json").read_text("utf-8")))
 
 
 def openapi(version: str, tags: list[Tag], accepted: Collection[Credential], cookie: str) -> OpenAPIConfig:

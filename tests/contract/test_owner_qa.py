@@ -27,6 +27,7 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.http.docs import example
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.surfaces.registry import SURFACES
@@ -37,23 +38,7 @@ CURL = (Path(__file__).parent / "owner_qa_examples.sh").read_text("utf-8")
 """The contract's testing examples as they stand in it: four commands."""
 
 SEARCH, ASK = "/owner/search", "/owner/ask"
-SEARCH_EXAMPLE = {
-    "query": "customer complaints about pricing",
-    "limit": 10,
-    "min_similarity": 0.35,
-    "source_types": ["call_transcript", "call_summary"],
-    "date_from": "2026-01-01",
-    "date_to": "2026-01-15",
-    "stylist_id": 5,
-    "customer_id": None,
-}
-ASK_EXAMPLE = {
-    "question": "What did customers say about wait times this week?",
-    "limit": 5,
-    "min_similarity": 0.35,
-    "date_from": "2026-01-08",
-    "date_to": "2026-01-15",
-}
+SEARCH_EXAMPLE, ASK_EXAMPLE = (example("rag_app.surfaces.owner", name).value for name in ("search", "ask"))
 FOUND = {SEARCH: {"query": "pricing"}, ASK: {"question": "pricing"}}
 TEXT = {SEARCH: "query", ASK: "question"}
 NOTHING = "No relevant data found in call transcripts or booking records for your question."

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.http.docs import example
 from tests.contract.conftest import Backstage
 
 SEARCH = ["/api/rag/search", "/functions/v1/rag-search"]
@@ -135,16 +136,12 @@ def test_search_passes_on_what_was_asked_and_who_asks(client: httpx.Client, back
     user, organization = uuid4(), uuid4()
     backstage.people.known["ada"] = Principal("ada", user, frozenset({organization}))
     # the example request of the contract
-    example = {
-        "query_text": "What did the customer say about pricing?",
-        "top_k": 5,
-        "filters": {"source_type": "transcript", "date_from": "2025-01-01T00:00:00Z"},
-    }
-    assert client.post("/functions/v1/rag-search", json=example).status_code == 200
+    sent = example("rag_app.surfaces.knowledge", "request").value
+    assert client.post("/functions/v1/rag-search", json=sent).status_code == 200
 
     [(index, question, scope)] = backstage.pipeline.asked
     assert index == "org_knowledge"
-    assert (question.text, question.top_k) == (example["query_text"], 5)
+    assert (question.text, question.top_k) == ("What did the customer say about pricing?", 5)
     assert question.filters == (
         Condition("source_type", Operator.EQ, "transcript"),
         Condition("date", Operator.GTE, "2025-01-01T00:00:00+00:00"),

@@ -17,6 +17,7 @@ from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, StoreFailed
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.http.docs import example
 from rag_app.retrieval.index import load_indexes
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, ScriptedStore
 
@@ -120,9 +121,7 @@ def test_a_query_answers_in_the_contracts_shape(key: httpx.Client, backstage: Ba
     best, second = hit(0.85), hit(0.78, uri=None, section=None, page=None)
     backstage.pipeline.hits = (best, second)
     # the example request of the contract
-    example = {**ASK, "top_k": 5, "threshold": 0.3, "collection_name": "rag_embedding", "validate": False}
-
-    response = key.post(QUERY, json=example)
+    response = key.post(QUERY, json=example("rag_app.surfaces.validation", "query").value)
 
     assert response.status_code == 200, response.text
     body = response.json()

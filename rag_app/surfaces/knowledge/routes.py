@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import Request, Response
-from litestar.openapi.spec import Example, Schema, Tag
+from litestar.openapi.spec import Schema, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
@@ -29,6 +29,7 @@ from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import MetadataValue
 from rag_app.http.bodies import NOT_BLANK, WORD
+from rag_app.http.docs import example
 from rag_app.http.exchange import exchange
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Injected, Surface
@@ -182,20 +183,7 @@ class AnswerResponse(Struct, frozen=True):
     processing_time_ms: Annotated[int, Meta(examples=[1847])]
 
 
-Body = Annotated[
-    RetrievalRequest,
-    BodyKwarg(
-        examples=[
-            Example(
-                value={
-                    "query_text": QUERY,
-                    "top_k": 5,
-                    "filters": {"source_type": "transcript", "date_from": "2025-01-01T00:00:00Z"},
-                }
-            )
-        ]
-    ),
-]
+Body = Annotated[RetrievalRequest, BodyKwarg(examples=[example(__package__, "request")])]
 ERRORS = (
     InvalidInput("top_k", 99, "must be a whole number from 1 to 50"),
     UnknownField("filters.colour", RetrievalFilters.__struct_fields__),

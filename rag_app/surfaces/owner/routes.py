@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import Request, Response
-from litestar.openapi.spec import Example, Tag
+from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
@@ -27,6 +27,7 @@ from rag_app.domain.errors import (
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Principal
 from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.docs import example
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Credential, Injected, Surface
@@ -186,41 +187,8 @@ class OwnerAskResponse(Struct, frozen=True):
     chunks_above_threshold: Annotated[int, Meta(description="those that reach `min_similarity`", examples=[5])]
 
 
-SearchBody = Annotated[
-    OwnerSearchRequest,
-    BodyKwarg(
-        examples=[
-            Example(
-                value={
-                    "query": QUERY,
-                    "limit": 10,
-                    "min_similarity": 0.35,
-                    "source_types": ["call_transcript", "call_summary"],
-                    "date_from": "2026-01-01",
-                    "date_to": "2026-01-15",
-                    "stylist_id": 5,
-                    "customer_id": None,
-                }
-            )
-        ]
-    ),
-]
-AskBody = Annotated[
-    OwnerAskRequest,
-    BodyKwarg(
-        examples=[
-            Example(
-                value={
-                    "question": QUESTION,
-                    "limit": 5,
-                    "min_similarity": 0.35,
-                    "date_from": "2026-01-08",
-                    "date_to": "2026-01-15",
-                }
-            )
-        ]
-    ),
-]
+SearchBody = Annotated[OwnerSearchRequest, BodyKwarg(examples=[example(__package__, "search")])]
+AskBody = Annotated[OwnerAskRequest, BodyKwarg(examples=[example(__package__, "ask")])]
 ERRORS = (
     InvalidInput("limit", 99, "must be a whole number from 1 to 50"),
     UnknownField("colour", OwnerAskRequest.__struct_fields__),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from litestar import Request
-from litestar.openapi.spec import Example, Tag
+from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 
 from rag_app.domain.errors import (
@@ -22,13 +22,12 @@ from rag_app.domain.errors import (
     UnknownField,
 )
 from rag_app.domain.scope import Principal
+from rag_app.http.docs import example
 from rag_app.http.problems import Kind, Problem
 from rag_app.http.surface import Credential, Injected, Surface
 from rag_app.surfaces.validation.service import RetrievalValidation
 from rag_app.surfaces.validation.types import (
-    CHUNK,
     DEFAULT_COLLECTION,
-    QUERY,
     VALIDATION,
     CollectionsResponse,
     InvalidQuery,
@@ -92,26 +91,8 @@ NO_COLLECTION = NoCollection(
 )
 NO_VALIDATION = NotFound("validation", VALIDATION)
 
-QueryBody = Annotated[
-    RetrievalQuery,
-    BodyKwarg(
-        examples=[
-            Example(
-                value={
-                    "query": QUERY,
-                    "top_k": 5,
-                    "threshold": 0.3,
-                    "collection_name": DEFAULT_COLLECTION,
-                    "validate": False,
-                }
-            )
-        ]
-    ),
-]
-ValidationBody = Annotated[
-    ValidationRequest,
-    BodyKwarg(examples=[Example(value={"queries": [{"query": QUERY, "expected_chunks": [CHUNK]}], "top_k": 10})]),
-]
+QueryBody = Annotated[RetrievalQuery, BodyKwarg(examples=[example(__package__, "query")])]
+ValidationBody = Annotated[ValidationRequest, BodyKwarg(examples=[example(__package__, "validate")])]
 
 
 @SURFACE.post(
