@@ -20,7 +20,7 @@ from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Entrance
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
 from rag_app.http.gate import Access, gate
 from rag_app.http.problems import KINDS, plain_envelope, respond
-from rag_app.http.surface import Surface, surface_of
+from rag_app.http.surface import Surface, surface_of, with_options
 from rag_app.telemetry.observing import Served
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
@@ -102,7 +102,8 @@ def api(
         return respond(request, error, kinds, envelope)
 
     routers = [
-        Router("/", route_handlers=surface.handlers, guards=[gate(surface, entrance, access)]) for surface in surfaces
+        Router("/", route_handlers=with_options(surface.handlers), guards=[gate(surface, entrance, access)])
+        for surface in surfaces
     ]
     return _Api(
         route_handlers=[

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
-from litestar import delete, get, patch, post, put
+from litestar import Response, delete, get, patch, post, put, route
 from litestar.di import Dependency
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
@@ -18,7 +18,7 @@ from rag_app.http.docs import rate_limit_headers, security
 from rag_app.http.entrance import Credential
 from rag_app.http.problems import KINDS, Envelope, Kind, documented, plain_envelope
 
-__all__ = ["Credential", "Injected", "Surface", "surface_of"]
+__all__ = ["Credential", "Injected", "Surface", "surface_of", "with_options"]
 
 T = TypeVar("T")
 
@@ -36,7 +36,8 @@ class Surface:
     """`paths` are the beginnings of all its paths; errors below them come in its envelope.
 
     `limit` is requests a minute for each principal, `concurrent` how many of them may be under way at once. `errors`:
-    samples of what any operation may raise, for the OpenAPI document. `options`: of Litestar, for every handler.
+    samples of what any operation may raise, for the OpenAPI document. `options`: of Litestar, for every handler that says
+    nothing else.
 
     Its decorators make handlers and keep them: a handler says its path, a summary, and samples of its own errors.
 
@@ -88,15 +89,13 @@ class Surface:
         options: Mapping[str, Any],
     ) -> Route:
         samples = (*errors, RateLimited(self.limit, 1704067200), *self.errors)
-        decorate = method(
-            path,
-            tags=[self.tag.name],
-            security=security(self.credentials),
-            responses=documented(*samples, kinds=self.kinds, envelope=self.envelope),
-            response_headers=rate_limit_headers(self.limit),
-            **self.options,
-            **options,
-        )
+        shared = {
+            "tags": [self.tag.name],
+            "security": security(self.credentials),
+            "responses": documented(*samples, kinds=self.kinds, envelope=self.envelope),
+            "response_headers": rate_limit_headers(self.limit),
+        }
+        decorate = method(path, **{**shared, **self.options, **options})
 
         def keep(function: AnyCallable) -> HTTPRouteHandler:
             handler = decorate(function)
@@ -109,3 +108,20 @@ class Surface:
 def surface_of(path: str, surfaces: Sequence[Surface]) -> Surface | None:
     """The surface that a path belongs to, if any."""
     return next((surface for surface in surfaces if path.startswith(surface.paths)), None)
+
+
+def with_options(handlers: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
+    """These, and before them OPTIONS of each path with several methods: Litestar's own names the first handler's only."""
+    allowed: dict[str, set[str]] = {}
+    for handler in handlers:
+        for path in handler.paths:
+            allowed.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
+    return [*(_options(path, methods) for path, methods in allowed.items() if len(methods) > 2), *handlers]
+
+
+def _options(path: str, allowed: set[str]) -> HTTPRouteHandler:
+    @route(path, http_method="OPTIONS", status_code=204, include_in_schema=False)
+    async def methods() -> Response[None]:
+        return Response(None, headers={"Allow": ", ".join(sorted(allowed))})
+
+    return methods

@@ -3,6 +3,7 @@
 Who is one, PostgreSQL looks up in the transaction that reads; each request is written down there.
 """
 
+from dataclasses import replace
 from datetime import date
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.http.bodies import WORD
 from rag_app.http.docs import security
-from rag_app.http.surface import Credential, Injected, Surface
+from rag_app.http.surface import Credential, Injected
 from rag_app.surfaces.lexybrain.administration_bodies import (
     NewPrompt,
     PromptChange,
@@ -24,15 +25,22 @@ from rag_app.surfaces.lexybrain.administration_bodies import (
 )
 from rag_app.surfaces.lexybrain.figures import VERSION, FeedbackFilter, FeedbackResponse, LexyBrainStats
 from rag_app.surfaces.lexybrain.reviews import Reviews
-from rag_app.surfaces.lexybrain.rules import KINDS, LIMIT, Caller, Cursor, Limit, Routes, envelope, with_options
+from rag_app.surfaces.lexybrain.rules import SURFACE as LEXYBRAIN
+from rag_app.surfaces.lexybrain.rules import Caller, Cursor, Limit
 from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.lexybrain.types import Rating
 from rag_app.surfaces.lexybrain.wire import Capability, RatingName
 
-TAG = Tag("Ask LexyBrain, administration", "what all users do; for users with the role admin, and written down")
-CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.API_KEY})
-"""An API key is told that it may not (403): it is known, and nobody in particular."""
-ROUTES = Routes(TAG, security(CREDENTIALS - {Credential.API_KEY}))
+_PEOPLE = frozenset({Credential.JWT, Credential.COOKIE})
+SURFACE = replace(
+    LEXYBRAIN,
+    name="lexybrain_admin",
+    tag=Tag("Ask LexyBrain, administration", "what all users do; for users with the role admin, and written down"),
+    paths=("/api/admin/lexybrain/",),
+    credentials=_PEOPLE | {Credential.API_KEY},  # a key is told that it may not (403): it is known, and no person
+    options={**LEXYBRAIN.options, "security": security(_PEOPLE)},
+    handlers=[],
+)
 STATS, FEEDBACK, CONFIGS = (
     f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs")
 )  # fmt: skip
@@ -68,12 +76,11 @@ PromptChangeBody = Annotated[
 ]
 
 
-@ROUTES(
-    "GET",
+@SURFACE.get(
     STATS,
-    "Figures of a period",
     InvalidInput("from", "2026-02-01", "must not be after `to` (2026-01-31)"),
     REFUSED,
+    summary="Figures of a period",
 )
 async def stats(
     request: Caller, statistics: Injected[Statistics], since: Since = None, until: Until = None
@@ -83,12 +90,8 @@ async def stats(
     return await statistics.read(request.user, since, until)
 
 
-@ROUTES(
-    "GET",
-    FEEDBACK,
-    "What users think of answers",
-    InvalidInput("limit", "101", "Expected `int` <= 100"),
-    REFUSED,
+@SURFACE.get(
+    FEEDBACK, InvalidInput("limit", "101", "Expected `int` <= 100"), REFUSED, summary="What users think of answers"
 )
 async def feedback(
     request: Caller,
@@ -111,38 +114,33 @@ async def feedback(
     return await reviews.list(request.user, wanted, limit=limit, after=cursor)
 
 
-@ROUTES(
-    "GET",
-    CONFIGS,
-    "All versions of prompts",
-    InvalidInput("limit", None, "unknown field; accepted: "),
-    REFUSED,
+@SURFACE.get(
+    CONFIGS, InvalidInput("limit", None, "unknown field; accepted: "), REFUSED, summary="All versions of prompts"
 )
 async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsResponse:
     return PromptsResponse([prompt_of(each) for each in await prompts.versions(request.user)])
 
 
-@ROUTES(
-    "POST",
+@SURFACE.post(
     CONFIGS,
-    "A new version of a prompt",
     InvalidInput("weight", -1, "must be a whole number from 0 to 1000000: its share among the active ones"),
     InvalidInput("name", VERSION, f"{VERSION!r} is taken: a version never changes, add a new one"),
     REFUSED,
+    summary="A new version of a prompt",
+    status_code=201,
 )
 async def add(request: Caller, data: NewPromptBody, prompts: Injected[PromptConfigs]) -> PromptInfo:
     """It is in use at once where it is `active`. A version never changes: what is better has a new name."""
     return prompt_of(await prompts.publish(request.user, data.config()))
 
 
-@ROUTES(
-    "PATCH",
+@SURFACE.patch(
     f"{CONFIGS}/{{name:str}}",
-    "Activate, deactivate or weigh a version",
     InvalidInput("active", 1, "must be true or false"),
     InvalidInput("", None, NOTHING_TO_CHANGE),
     REFUSED,
     NotFound("prompt version", "ask_lexybrain_x", [VERSION]),
+    summary="Activate, deactivate or weigh a version",
 )
 async def change(
     request: Caller, data: PromptChangeBody, prompts: Injected[PromptConfigs], name: FromPath[str]
@@ -152,15 +150,3 @@ async def change(
     if not changes:
         raise InvalidInput("", None, NOTHING_TO_CHANGE)
     return prompt_of(await prompts.change(request.user, name, **changes))
-
-
-SURFACE = Surface(
-    name="lexybrain_admin",
-    tag=TAG,
-    paths=("/api/admin/lexybrain/",),
-    handlers=[*with_options(stats, feedback, configs, add, change)],
-    limit=LIMIT,
-    credentials=CREDENTIALS,
-    envelope=envelope,
-    kinds=KINDS,
-)

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from rag_app.domain.errors import Forbidden, InvalidInput, UnknownField
 from rag_app.http.surface import Injected
-from rag_app.surfaces.lexybrain.rules import ROUTES, Caller, with_options
+from rag_app.surfaces.lexybrain.rules import SURFACE, Caller
 from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.wire import as_wire
 
@@ -31,22 +31,18 @@ ConsentBody = Annotated[
 ]
 
 
-@ROUTES("GET", PATH, "Whether you consent to training", NOT_A_PERSON, UnknownField("user", []))
+@SURFACE.get(PATH, NOT_A_PERSON, UnknownField("user", []), summary="Whether you consent to training")
 async def consent(request: Caller, consents: Injected[Training]) -> ConsentInfo:
     """Nobody does who has not said so."""
     return as_wire(ConsentInfo, await consents.consent(request.user))
 
 
-@ROUTES(
-    "PUT",
+@SURFACE.put(
     PATH,
-    "Consent to training, or withdraw it",
     NOT_A_PERSON,
     InvalidInput("training", 1, "must be true or false"),
+    summary="Consent to training, or withdraw it",
 )
 async def decide(request: Caller, data: ConsentBody, consents: Injected[Training]) -> ConsentInfo:
     """Consent holds for answers to come. With its withdrawal all that was collected from you is deleted, at once."""
     return as_wire(ConsentInfo, await consents.decide(request.user, data.training))
-
-
-HANDLERS = with_options(consent, decide)

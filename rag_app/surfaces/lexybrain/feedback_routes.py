@@ -11,7 +11,7 @@ from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.rules import ROUTES, Caller, with_options
+from rag_app.surfaces.lexybrain.rules import SURFACE, Caller
 from rag_app.surfaces.lexybrain.thread_routes import VISIBLE, MessageFeedback
 from rag_app.surfaces.lexybrain.types import Rating
 from rag_app.surfaces.lexybrain.wire import MESSAGE, Moment, Rated, as_wire
@@ -70,14 +70,12 @@ FeedbackBody = Annotated[
 ]
 
 
-@ROUTES(
-    "POST",
+@SURFACE.post(
     PATH,
-    "Rate an answer, or change its rating",
     InvalidInput("rating", "good", "must be one of positive, negative, neutral"),
     InvalidInput("expectedSourceId", "kw-1", "must be a source that you may see"),
     NotFound("message", MESSAGE),
-    status_code=200,
+    summary="Rate an answer, or change its rating",
 )
 async def give(
     request: Caller, data: FeedbackBody, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]
@@ -88,16 +86,12 @@ async def give(
     return as_wire(KeptMessageFeedback, kept)
 
 
-@ROUTES(
-    "DELETE",
+@SURFACE.delete(
     PATH,
-    "Withdraw the rating of an answer",
     InvalidInput("message_id", "1", "Invalid UUID"),
     NotFound("feedback", MESSAGE),
+    summary="Withdraw the rating of an answer",
 )
 async def withdraw(request: Caller, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]) -> None:
     """A second time, it is not found."""
     await feedback.withdraw(request.user, message_id)
-
-
-HANDLERS = with_options(give, withdraw)

@@ -31,25 +31,16 @@ from rag_app.domain.errors import (
 )
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Injected, Surface
-from rag_app.surfaces.lexybrain.consent_routes import HANDLERS as CONSENT
+from rag_app.http.surface import Injected
+from rag_app.surfaces.lexybrain import consent_routes, feedback_routes
 from rag_app.surfaces.lexybrain.conversations import Conversations
-from rag_app.surfaces.lexybrain.feedback_routes import HANDLERS as FEEDBACK
 from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
-from rag_app.surfaces.lexybrain.rules import (
-    CREDENTIALS,
-    KINDS,
-    LIMIT,
-    ROUTES,
-    TAG,
-    Caller,
-    envelope,
-    never_400,
-)
-from rag_app.surfaces.lexybrain.thread_routes import HANDLERS as THREADS
+from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, never_400
 from rag_app.surfaces.lexybrain.thread_routes import RagModel, RagSource, RagUsage
 from rag_app.surfaces.lexybrain.types import Focus, Reply, RetrievedSource, Said
 from rag_app.surfaces.lexybrain.wire import MESSAGE, THREAD, Capability, as_wire
+
+__all__ = ["SURFACE", "consent_routes", "feedback_routes"]
 
 CAPABILITIES = ", ".join(DESCRIPTIONS)
 QUERY = "What are the top trending keywords in the wedding niche on Etsy right now?"
@@ -350,10 +341,8 @@ class RagOperation(StreamedOperation):
         succeeded.content["application/json"].examples = {"answer": Example(value=to_builtins(_SAMPLE))}
 
 
-@ROUTES(
-    "POST",
+@SURFACE.post(
     "/api/lexybrain/rag",
-    "A message, and the answer to it",
     InvalidInput("options.maxTokens", 99, "must be a whole number from 256 to 2048"),
     UnknownField("colour", ["capability", "context", "message", "meta", "options", "threadId"]),
     QuotaExceeded(50, 50, 1704067200),
@@ -364,8 +353,8 @@ class RagOperation(StreamedOperation):
     EmbeddingFailed(),
     FeatureDisabled("Ask LexyBrain is switched off"),
     CostCapReached(),
-    status_code=200,
-    operation=RagOperation,
+    summary="A message, and the answer to it",
+    operation_class=RagOperation,
 )
 async def rag(request: Caller, data: RagBody, conversations: Injected[Conversations]) -> Response[RagResponse]:
     """Keeps the message in its thread, or in a new one, and answers from what the caller may see."""
@@ -380,18 +369,6 @@ async def rag(request: Caller, data: RagBody, conversations: Injected[Conversati
             body=lambda answer: _response(turn.reply(answer)),
         )
     return Response(_response(await turn.answer()))
-
-
-SURFACE = Surface(
-    name="lexybrain",
-    tag=TAG,
-    paths=("/api/lexybrain/",),
-    handlers=[rag, *THREADS, *FEEDBACK, *CONSENT],
-    limit=LIMIT,
-    credentials=CREDENTIALS,
-    envelope=envelope,
-    kinds=KINDS,
-)
 
 
 def _response(given: Reply) -> RagResponse:

@@ -1,14 +1,13 @@
 """What all paths of Ask LexyBrain have in common: who may enter and how often, what is refused, how errors are told."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from litestar import Request, Response, route
+from litestar import Request
 from litestar.connection import ASGIConnection
-from litestar.exceptions import HTTPException
-from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
-from litestar.openapi.spec import Operation, SecurityRequirement, Tag
+from litestar.handlers import BaseRouteHandler
+from litestar.openapi.spec import Operation, Tag
 from litestar.params import QueryParameter
 from msgspec import Meta, Struct
 
@@ -27,15 +26,9 @@ from rag_app.domain.errors import (
     UnknownField,
 )
 from rag_app.domain.scope import Principal
-from rag_app.http.bodies import WORD, JsonBody
-from rag_app.http.docs import rate_limit_headers, security
-from rag_app.http.problems import Kind, Problem, documented
-from rag_app.http.surface import Credential
-
-TAG = Tag("Ask LexyBrain", "conversations about a marketplace, grounded in what the caller may see")
-LIMIT = 60
-"""Requests a minute, over all paths."""
-CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.EXTENSION, Credential.API_KEY})
+from rag_app.http.bodies import WORD
+from rag_app.http.problems import Kind, Problem
+from rag_app.http.surface import Credential, Surface
 
 Caller = Request[Principal, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]
@@ -84,9 +77,6 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
     415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
 }
 
-_OF_ALL = (Unauthenticated("The token has expired"), RateLimited(LIMIT, 1704067200), StoreFailed(), RuntimeError())
-_OF_BODIES = (HTTPException(status_code=413), HTTPException(status_code=415))
-
 
 def envelope(problem: Problem) -> LexyBrainError:
     return LexyBrainError(LexyBrainErrorInfo(problem.code, problem.message, problem.code in RETRYABLE))
@@ -117,57 +107,14 @@ def never_400(operation: Operation) -> None:
     (operation.responses or {}).pop("400", None)
 
 
-@dataclass(frozen=True, slots=True)
-class Routes:
-    """Declares the handlers of one tag: `@routes("GET", path, summary, ...)` adds what all of them have in common."""
-
-    tag: Tag
-    security: Sequence[SecurityRequirement]
-
-    def __call__(
-        self,
-        method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"],
-        path: str,
-        summary: str,
-        *refusals: Exception,
-        status_code: int | None = None,
-        operation: type[Operation] = LexyBrainOperation,
-    ) -> HTTPRouteHandler:
-        """`refusals` are examples of the errors of this operation, for its documentation."""
-        body: dict[str, Any] = {}
-        if method in ("POST", "PUT", "PATCH"):
-            refusals += _OF_BODIES
-            body = {"dto": JsonBody, "return_dto": None}
-        return HTTPRouteHandler(
-            path,
-            http_method=method,
-            status_code=status_code,
-            summary=summary,
-            tags=[self.tag.name],
-            security=self.security,
-            guards=[declared_alone],
-            responses=documented(*refusals, *_OF_ALL, kinds=KINDS, envelope=envelope),
-            response_headers=rate_limit_headers(LIMIT),
-            operation_class=operation,
-            **body,
-        )
-
-
-ROUTES = Routes(TAG, security(CREDENTIALS))
-
-
-def with_options(*handlers: HTTPRouteHandler) -> tuple[HTTPRouteHandler, ...]:
-    """These, and before them OPTIONS of each path with several methods: Litestar's own names the first handler's only."""
-    allowed: dict[str, set[str]] = {}
-    for handler in handlers:
-        for path in handler.paths:
-            allowed.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
-    return (*(_options(path, methods) for path, methods in allowed.items() if len(methods) > 2), *handlers)
-
-
-def _options(path: str, allowed: set[str]) -> HTTPRouteHandler:
-    @route(path, http_method="OPTIONS", status_code=204, include_in_schema=False)
-    async def methods() -> Response[None]:
-        return Response(None, headers={"Allow": ", ".join(sorted(allowed))})
-
-    return methods
+SURFACE = Surface(
+    name="lexybrain",
+    tag=Tag("Ask LexyBrain", "conversations about a marketplace, grounded in what the caller may see"),
+    paths=("/api/lexybrain/",),
+    limit=60,
+    credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.EXTENSION, Credential.API_KEY}),
+    envelope=envelope,
+    kinds=KINDS,
+    errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
+    options={"guards": [declared_alone], "operation_class": LexyBrainOperation},
+)

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
-from rag_app.surfaces.lexybrain.rules import ROUTES, Caller, Cursor, Limit, with_options
+from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, Cursor, Limit
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import Message, Role, Thread
 from rag_app.surfaces.lexybrain.wire import MESSAGE, THREAD, Moment, Rated, as_wire
@@ -143,12 +143,11 @@ ChangeBody = Annotated[
 ]
 
 
-@ROUTES(
-    "GET",
+@SURFACE.get(
     PATH,
-    "Your threads, newest first",
     InvalidInput("limit", "101", "Expected `int` <= 100"),
     Forbidden("Only an administrator may read the threads of others"),
+    summary="Your threads, newest first",
 )
 async def newest(
     request: Caller,
@@ -176,12 +175,11 @@ async def newest(
     return ThreadsResponse([_info(each) for each in page.threads], page.after)
 
 
-@ROUTES(
-    "GET",
+@SURFACE.get(
     ONE,
-    "A thread with its newest messages",
     InvalidInput("limit", "101", "Expected `int` <= 100"),
     NotFound("thread", THREAD),
+    summary="A thread with its newest messages",
 )
 async def read(
     request: Caller,
@@ -199,15 +197,14 @@ async def read(
     return as_wire(ThreadWithMessages, thread, metadata=_shown(thread), said=said, has_more=more)
 
 
-@ROUTES(
-    "PATCH",
+@SURFACE.patch(
     ONE,
-    "Rename a thread, or put it away",
     InvalidInput(
         "title", "", "must be a text of 1 to 200 characters, not all of them blank, and no control characters"
     ),
     InvalidInput("", None, NOTHING_TO_CHANGE),
     NotFound("thread", THREAD),
+    summary="Rename a thread, or put it away",
 )
 async def change(
     request: Caller, data: ChangeBody, threads: Injected[Threads], thread_id: FromPath[UUID]
@@ -223,33 +220,28 @@ async def change(
     return _info(changed)
 
 
-@ROUTES(
-    "DELETE",
+@SURFACE.delete(
     ONE,
-    "Delete a thread with its messages",
     InvalidInput("thread_id", "1", "Invalid UUID"),
     NotFound("thread", THREAD),
+    summary="Delete a thread with its messages",
 )
 async def remove(request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID]) -> None:
     """It does not come back. A second time, it is not found."""
     await threads.delete(request.user, thread_id)
 
 
-@ROUTES(
-    "DELETE",
+@SURFACE.delete(
     f"{ONE}/messages/{{message_id:str}}",
-    "Delete a message",
     InvalidInput("message_id", "1", "Invalid UUID"),
     NotFound("message", MESSAGE),
+    summary="Delete a message",
 )
 async def remove_message(
     request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID], message_id: FromPath[UUID]
 ) -> None:
     """It is shown no more, and no model reads it."""
     await threads.delete_message(request.user, thread_id, message_id)
-
-
-HANDLERS = with_options(newest, read, change, remove, remove_message)
 
 
 def _info(thread: Thread) -> ThreadInfo:
