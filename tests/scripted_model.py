@@ -25,13 +25,15 @@ USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 class Reply:
     """What the server does with one request. `cut`: the connection is dropped half-way through the answer.
 
-    It waits `delay_s` before the answer, and `pace_s` before each word of a streamed one. `body`: exactly this is sent,
+    It waits `delay_s` before the answer, and `pace_s` before each word of a streamed one; the second half of a streamed
+    one waits for `go_on`. `body`: exactly this is sent,
     whatever was asked for, as `content_type` and with `status`.
     """
 
     text: str = ""
     delay_s: float = 0.0
     pace_s: float = 0.0
+    go_on: threading.Event | None = None
     status: int = 200
     retry_after: str | None = None
     malformed: bool = False
@@ -136,7 +138,10 @@ class ScriptedModel:
                 events = [f"data: {json.dumps(event)}\n\n" for event in [*_pieces(reply), *told]]
                 if reply.malformed:
                     events = ['data: {"choices": [{\n\n']
-                for event in events[: len(events) // 2] if reply.cut else [*events, "data: [DONE]\n\n"]:
+                half = len(events) // 2
+                for number, event in enumerate(events[:half] if reply.cut else [*events, "data: [DONE]\n\n"]):
+                    while number == half and reply.go_on is not None and not reply.go_on.is_set():
+                        self._wait(0.01)
                     self._wait(reply.pace_s)
                     self._chunk(event.encode())
                 if not reply.cut:

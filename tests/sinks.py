@@ -84,7 +84,7 @@ class Sink:
                         )  # fmt: skip
         return found
 
-    def wait(self, until: Callable[[Self], Any], seconds: float = 20) -> Any:
+    def wait(self, until: Callable[[Self], Any], seconds: float = 60) -> Any:
         """What `until` finds, when it has found something."""
         deadline = time.monotonic() + seconds
         while not (found := until(self)):

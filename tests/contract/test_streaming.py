@@ -262,14 +262,15 @@ def test_when_the_client_leaves_the_work_stops_at_once(
     pipeline = backstage.pipeline.to = kind()  # type: ignore[attr-defined]
     backstage.limiter.counts.clear()
     with httpx.Client(base_url=url, timeout=60, verify=False) as client:
-        for number in range(3):
+        for _ in range(3):
+            pipeline.closed = 0
             with client.stream("POST", ANSWER[0], json=ASK, headers={**STREAM, **token()}) as response:
                 pieces, text = response.iter_text(), ""  # by its name kept open, also when it is left
                 while "event: delta" not in text:
                     text += next(pieces)
                 assert any("_write" in name for name in tasks(pipeline))
                 assert [name for name, _ in parsed(text[: text.rindex("\n\n") + 2])][:2] == ["meta", "sources"]
-            assert soon(lambda so_far=number: pipeline.closed == so_far + 1)
+            assert soon(lambda: pipeline.closed == 1)
     assert soon(lambda: not tasks(pipeline))
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 

@@ -102,5 +102,5 @@ def bearer(subject: object) -> dict[str, str]:
 @contextmanager
 def served() -> Iterator[httpx.Client]:
     """The application that the environment configures, as `rag-app serve` runs it."""
-    with serve(create_app()) as url, httpx.Client(base_url=url, timeout=30, verify=False) as client:
+    with serve(create_app()) as url, httpx.Client(base_url=url, timeout=60, verify=False) as client:
         yield client

@@ -353,7 +353,7 @@ async def test_a_crowd_at_the_door_opens_no_more_connections_than_are_set(
     with configured({"RAG_DATABASE_POOL_SIZE": "2"}):
         before = await connections()
         with served() as client:
-            async with httpx.AsyncClient(base_url=client.base_url, timeout=30, verify=False) as crowd:
+            async with httpx.AsyncClient(base_url=client.base_url, timeout=60, verify=False) as crowd:
                 asking = [crowd.post(SEARCH[0], json={"query_text": "?"}, headers=bearer(uuid4())) for _ in range(20)]
                 codes = {response.status_code for response in await asyncio.gather(*asking)}
             opened = await connections() - before

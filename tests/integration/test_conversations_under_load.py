@@ -94,7 +94,7 @@ def four_workers(folder: Path) -> Iterator[str]:
         )
         try:
             url = f"http://127.0.0.1:{port}"
-            deadline = time.monotonic() + 90
+            deadline = time.monotonic() + 180
             while (folder / "granian.log").read_text().count("Started worker-") < 4 or not is_ready(url):
                 assert server.poll() is None and time.monotonic() < deadline, (folder / "granian.log").read_text()
                 time.sleep(0.1)
@@ -102,7 +102,7 @@ def four_workers(folder: Path) -> Iterator[str]:
         finally:
             server.terminate()
             try:
-                server.wait(20)
+                server.wait(60)
             finally:
                 with suppress(ProcessLookupError):  # its workers, where it could not end them
                     os.killpg(server.pid, signal.SIGKILL)

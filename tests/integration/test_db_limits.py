@@ -1,9 +1,10 @@
 import asyncio
 import time
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from rag_app.access.limits import Leases, RateLimiter, Window
 from rag_app.access.tables import LeaseRow
@@ -94,6 +95,7 @@ async def test_no_row_is_left_behind(database: Database) -> None:
 async def test_never_more_at_once_than_the_limit(database_urls: tuple[str, str]) -> None:
     databases = [Database(database_urls[1], pool_size=4) for _ in range(3)]
     key, under_way, most = uuid4().hex, 0, 0
+    full = asyncio.Event()
 
     async def request(number: int) -> bool:
         nonlocal under_way, most
@@ -103,7 +105,9 @@ async def test_never_more_at_once_than_the_limit(database_urls: tuple[str, str])
             return False
         under_way += 1
         most = max(most, under_way)
-        await asyncio.sleep(0.1)
+        if under_way == 5:
+            full.set()
+        await asyncio.wait_for(full.wait(), 60)
         under_way -= 1
         await leases.give_back(lease)
         return True
@@ -116,19 +120,25 @@ async def test_never_more_at_once_than_the_limit(database_urls: tuple[str, str])
 
 
 async def test_a_lease_runs_out_unless_it_is_extended(database: Database) -> None:
-    leases, key = Leases(database, seconds=0.6), uuid4().hex
-    assert leases.extend_every == pytest.approx(0.2)
+    leases, key = Leases(database, seconds=60), uuid4().hex
+    assert leases.extend_every == pytest.approx(20)
+
+    async def pass_time(seconds: float) -> None:
+        async with database.session() as session:
+            earlier = LeaseRow.expires_at - timedelta(seconds=seconds)
+            await session.execute(update(LeaseRow).where(LeaseRow.key == key).values(expires_at=earlier))
+
     kept, dropped = await leases.take(key, 2), await leases.take(key, 2)
     assert kept and dropped
     for _ in range(4):
-        await asyncio.sleep(leases.extend_every)
+        await pass_time(20)
         await leases.extend(kept)
     third = await leases.take(key, 2)
     assert third and await leases.take(key, 2) is None
     assert await rows(database, key) == 2, "the dead one was swept out in passing"
     await leases.extend(dropped)
     assert await rows(database, key) == 2
-    await asyncio.sleep(0.7)
+    await pass_time(70)
     await leases.extend(third)
     assert await leases.take(key, 2) and await leases.take(key, 2), "what has run out stays so"
     assert await leases.take(key, 2) is None

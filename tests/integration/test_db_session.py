@@ -217,8 +217,8 @@ async def test_what_cannot_be_reached_has_failed(
     database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     role, _, address = database_urls[1].partition("@")
-    monkeypatch.setattr(session_module, "_SECONDS_TO_CONNECT", 0.3)
-    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent, monkeypatch.context() as patch:
+        patch.setattr(session_module, "_SECONDS_TO_CONNECT", 0.3)
         port = silent.getsockname()[1]
         assert "TimeoutError" in await fails(f"postgresql://rag_app:x@127.0.0.1:{port}/rag")
     assert "cannot connect" in await fails(f"postgresql://rag_app:x@127.0.0.1:{port}/rag")
@@ -251,7 +251,10 @@ async def test_a_pooled_connection_that_died_meanwhile_costs_nothing(alone: Data
         victim = await session.scalar(text("SELECT pg_backend_pid()"))
     async with database.session() as other:
         await other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": victim})
-    await asyncio.sleep(0.05)
+        alive = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
+        while await other.scalar(alive, {"pid": victim}):
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)  # the end of it arrives
     assert await seen(alone, of(uuid4())) == set()
 
 

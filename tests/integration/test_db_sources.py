@@ -333,16 +333,16 @@ async def test_writers_of_one_organization_and_index_take_turns(
             inside -= 1
 
     async with ledgers[0].writing(theirs, INDEX), ledgers[0].writing(ours, "another"):
-        await asyncio.wait_for(asyncio.gather(*map(write_once, ledgers)), 10)
+        await asyncio.wait_for(asyncio.gather(*map(write_once, ledgers)), 60)
 
     async with ledgers[0].writing(ours, INDEX):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(write_once(ledgers[1]), 0.3)
-    await asyncio.wait_for(write_once(ledgers[1]), 5)
+    await asyncio.wait_for(write_once(ledgers[1]), 60)
     with pytest.raises(ZeroDivisionError):
         async with ledgers[0].writing(ours, INDEX):
             raise ZeroDivisionError
-    await asyncio.wait_for(write_once(ledgers[1]), 5)
+    await asyncio.wait_for(write_once(ledgers[1]), 60)
 
 
 HOLDER = """
@@ -374,7 +374,7 @@ async def test_a_killed_writer_leaves_no_lock(ledger: SourceLedger, database_url
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(take(), 0.3)
         holder.send_signal(signal.SIGKILL)
-        await asyncio.wait_for(take(), 5)
+        await asyncio.wait_for(take(), 60)
     finally:
         holder.kill()
         holder.communicate()

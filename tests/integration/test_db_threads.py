@@ -759,7 +759,7 @@ async def test_a_role_is_not_taken_away_in_the_middle_of_what_it_allows(database
         await asyncio.wait([taking], timeout=0.3)
         assert not taking.done()
         assert await session.scalar(select(func.rag_administrator()))
-    await asyncio.wait_for(taking, 10)
+    await asyncio.wait_for(taking, 60)
     with pytest.raises(Forbidden):
         async with administering(database, admin, act):
             pass

@@ -337,8 +337,10 @@ async def test_searches_never_fail_nor_mix_while_generations_are_switched(
 
         async def switch() -> None:
             for number in (1, 2, 1, 2, 1):
-                await asyncio.sleep(0.3)
                 await indexing.switch(INDEX, number)
+                before = seen[number - 1]
+                while seen[number - 1] < before + 5:
+                    await asyncio.sleep(0.01)
             ended.set()
 
         await asyncio.gather(ask(), ask(), ask(), switch())

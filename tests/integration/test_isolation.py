@@ -488,7 +488,7 @@ async def test_tenants_who_ask_at_once_over_two_connections_never_mix(world: Wor
         ours = {each.id for each in world.texts}
         assert {UUID(result["source_id"]) for result in response.json()["results"]} & ours == expected
 
-    async with httpx.AsyncClient(base_url=world.client.base_url, timeout=30, verify=False) as client:
+    async with httpx.AsyncClient(base_url=world.client.base_url, timeout=60, verify=False) as client:
         await asyncio.gather(*(ask(client, *each) for each in asking))
 
 

@@ -230,7 +230,7 @@ def live(world: World, who: Person) -> str:
     world.model.script[:] = [Reply("The drawer code is 4711 [Source 1].")]
     read = world.client.get(f"/api/lexybrain/threads/{thread}", headers=bearer(world.root))
     assert read.status_code == 200, "and an administrator has seen it"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:  # until everything is collected
         if len(world.found([who.word]).get("lexybrain_requests", ())) == 2:
             break
@@ -396,7 +396,7 @@ def test_a_turn_that_fails_under_way_leaves_nothing_behind(world: World, caplog:
 
 
 def wait_for_model(world: World) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not world.model.requests and time.monotonic() < deadline:
         time.sleep(0.02)
     assert world.model.requests

@@ -124,7 +124,7 @@ def user() -> Iterator[Users]:
 
     yield start
     for process in processes:
-        process.communicate("\n" if process.poll() is None else None, timeout=30)
+        process.communicate("\n" if process.poll() is None else None, timeout=60)
 
 
 def test_two_roles_and_their_rights(place: Path) -> None:
@@ -192,7 +192,7 @@ def test_processes_that_start_at_once_share_one_server_and_the_last_stops_it(fol
     (url,) = urls
     for process in processes:
         assert serves(url)
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=60)
     assert not serves(url)
 
 
@@ -223,7 +223,7 @@ def test_kill_of_a_user_then_of_the_server(folder: Path, user: Users) -> None:
     url = line(killed.stdout)
     query(url, "CREATE TABLE kept AS SELECT 42 AS answer", "SELECT 1")
     killed.kill()
-    output, errors = killed.communicate(timeout=5)  # ends: the server does not hold the pipes
+    output, errors = killed.communicate(timeout=60)  # ends: the server does not hold the pipes
     assert (output, errors) == ("", "")
     assert serves(url)
 
@@ -313,17 +313,17 @@ def test_an_ordinary_user_and_then_root(place: Path, user: Users) -> None:
     assert not (folder / "cluster").is_symlink()
     with private_postgres(folder) as shared:
         assert shared.owner_url == url
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=60)
         assert serves(url)
     assert not serves(url)
     with private_postgres(folder) as roots:
         assert query(roots.app_url, "SELECT 1") == 1
         assert Path(f"/proc/{postmaster(folder)}").stat().st_uid == 65534
 
-    _, errors = user(folder, "65533").communicate(timeout=30)
+    _, errors = user(folder, "65533").communicate(timeout=60)
     assert "Misconfigured: no private PostgreSQL in" in errors
     place.chmod(0o777)
-    _, errors = user(place / "nameless", "1234567").communicate(timeout=30)
+    _, errors = user(place / "nameless", "1234567").communicate(timeout=60)
     assert "Misconfigured: user 1234567 is not in /etc/passwd" in errors
 
 

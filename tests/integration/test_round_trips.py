@@ -124,15 +124,19 @@ async def test_a_search_takes_few_round_trips(
 
 
 async def test_a_connection_that_breaks_off_is_a_store_that_failed_and_is_not_used_again(
-    wired: tuple[Wire, str], database: Database
+    wired: tuple[Wire, str], database: Database, database_urls: tuple[str, str]
 ) -> None:
+    beside = Database(database_urls[1], pool_size=1)
+    sleeps = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(20)%' AND pid <> pg_backend_pid() AND wait_event = 'PgSleep'"
     for _ in range(3):
         assert await database.fetch("SELECT $1::int AS one", 1) == [(1,)]
         asking = asyncio.create_task(database.fetch("SELECT pg_sleep(20)"))
-        await asyncio.sleep(0.3)
+        while await beside.fetch(sleeps) == [(0,)]:
+            await asyncio.sleep(0.01)
         wired[0].cut()
         with pytest.raises(StoreFailed):
             await asking
+    await beside.close()
 
 
 async def test_what_is_cancelled_leaves_no_connection_behind_that_answers_late(database: Database) -> None:

@@ -218,7 +218,7 @@ def served(
     }
     with configured(variables):
         user, made = prepare(load)
-        with serving(folder) as (_, url, _log), httpx.Client(base_url=url, timeout=30, verify=False) as client:
+        with serving(folder) as (_, url, _log), httpx.Client(base_url=url, timeout=60, verify=False) as client:
             yield Served(request.param, client, bearer(user), {"Authorization": f"Bearer {made}"})
 
 

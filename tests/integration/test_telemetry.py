@@ -60,7 +60,7 @@ class Running:
 
     def post(self, path: str, body: object, *, status: int = 200, **headers: str) -> httpx.Response:
         key = {"Authorization": f"Bearer {self.us.key}"} if path.startswith("/api/v1/") else bearer(self.us.user)
-        response = httpx.post(self.url + path, json=body, headers={**key, **headers}, timeout=30)
+        response = httpx.post(self.url + path, json=body, headers={**key, **headers}, timeout=60)
         assert response.status_code == status, response.text
         return response
 
@@ -144,7 +144,7 @@ def process(folder: Path, workers: int) -> Iterator[tuple[str, Path]]:
             yield found[1], log
         finally:
             server.terminate()
-            server.wait(30)
+            server.wait(60)
 
 
 @pytest.fixture(scope="module", params=["json", "text"])
@@ -230,7 +230,7 @@ def test_numbers_count_what_was_asked(server: Running) -> None:
     server.post(RAG, {"message": DOOR})
     server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "general_chat"})
     server.post(RAG, {"message": ""}, status=422)
-    httpx.get(f"{server.url}/nowhere", timeout=10)
+    httpx.get(f"{server.url}/nowhere", timeout=60)
     after = server.metrics()
     gained = {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
     assert gained[f'rag_http_requests_total{{method="POST",route="{RAG}",status="200"}}'] == 3

@@ -29,7 +29,7 @@ def said(*texts: str) -> list[Message]:
 
 
 def chat_model(server: ScriptedModel) -> ChatModel:
-    limits = ModelSettings(name="scripted", api_base=server.url, timeout_s=5, retries=0)
+    limits = ModelSettings(name="scripted", api_base=server.url, timeout_s=60, retries=0)
     return ChatModel(build_llm(limits), limits)
 
 

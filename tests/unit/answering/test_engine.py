@@ -205,7 +205,7 @@ async def test_without_a_key_the_sources_own_sentences_answer() -> None:
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[ScriptedModel, ModelSynthesizer]]:
     with ScriptedModel(Reply("One waited almost 15 minutes [Source 1].")) as server:
-        settings = ModelSettings("scripted", api_base=server.url, timeout_s=5)
+        settings = ModelSettings("scripted", api_base=server.url, timeout_s=60)
         model = ChatModel(build_llm(settings), settings)
         yield server, ModelSynthesizer(model, load_prompts(ROOT / "prompts")["owner_ask"])
         await model.aclose()

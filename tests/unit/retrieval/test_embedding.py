@@ -57,12 +57,12 @@ async def test_questions_that_wait_are_encoded_together_where_they_are_about_as_
     def held(texts: Sequence[Sequence[int]], session: object) -> list[npt.NDArray[np.float32]]:
         encoded.append([len(text) for text in texts])
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         return encode(texts, session)
 
     monkeypatch.setattr(model, "_encode", held)
     first = asyncio.create_task(model.aget_query_embedding("first"))
-    await asyncio.to_thread(begun.wait, 10)
+    await asyncio.to_thread(begun.wait, 60)
     short, long = "a short one", "a word after another " * 10
     waiting = [asyncio.create_task(model.aget_query_embedding(text)) for text in [long, *[short] * 6, long, "gone"]]
     await asyncio.sleep(0)
