@@ -51,6 +51,6 @@ def test_what_leaves_is_listed(room: str, anonymous: httpx.Client) -> None:
     assert {name: names for name, names in leaves.items() if names} == fields
 
 
-@pytest.mark.parametrize("room", ["knowledge", "owner", "validation"])
+@pytest.mark.parametrize("room", ["knowledge", "lexybrain", "owner", "validation"])
 def test_these_rooms_have_a_list(room: str) -> None:
     assert import_module(f"rag_app.surfaces.{room}").__name__ in LISTED
