@@ -12,7 +12,6 @@ from contextlib import aclosing
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import QueryBundle
 
 from rag_app.answering.capabilities import Capability, capability_named
@@ -20,23 +19,12 @@ from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Event, Hit, Question
 from rag_app.domain.errors import StoreFailed
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.domain.scope import Scope
 from rag_app.retrieval.embedding import asking
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.retrieval.postprocessors import (
-    AlertsFirst,
-    AtMost,
-    Best,
-    BestSources,
-    ExactMatch,
-    Named,
-    Opportunity,
-    OwnerPreference,
-    OwnThenSales,
-    SimilarityCutoff,
-)
+from rag_app.retrieval.postprocessors import postprocessors_for
 from rag_app.retrieval.retriever import ChunkRetriever, Unreachable
 from rag_app.retrieval.store import ScopedStore
 from rag_app.telemetry import observing
@@ -70,7 +58,7 @@ class Pipeline:
         retriever = await self.retriever(index, question, scope)
         with Stage("retrieval", {"rag.index": index}) as span:
             found = await retriever.aretrieve(QueryBundle(question.searched or question.text))
-            for postprocessor in [*_cut(question), *_limited(question), Best(top_k=question.top_k)]:
+            for postprocessor in postprocessors_for(question, scope):
                 found = await postprocessor.apostprocess_nodes(found)
             span.set_attribute("rag.hits", len(found))
         return to_hits(found)
@@ -120,12 +108,13 @@ class Pipeline:
             capability=chosen,
             rule=find_index(self._indexes, chosen.index).confidence,
             retriever=retriever,
-            postprocessors=[
-                *_cut(question),
-                *_ordered(chosen, question, scope),
-                *_limited(question),
-                _best(chosen, question, scope),
-            ],
+            postprocessors=postprocessors_for(
+                question,
+                scope,
+                prefers_owner=chosen.prefers_owner,
+                strategy=chosen.rerank,
+                chunks_per_source=chosen.chunks_per_source if chosen.by_source else None,
+            ),
             synthesizer=self._synthesizer(chosen),
         )
 
@@ -140,67 +129,31 @@ class Pipeline:
         store = await self._open_store(spec, scope)
         fetch = max(question.fetch or 0, question.top_k)
         return ChunkRetriever(
-            store, self._embedder, filters=filters, top_k=fetch, mode=question.mode, preferred=preferred,
-            enough=question.enough, sources=question.sources,
-        )  # fmt: skip
-
-
-def _cut(question: Question) -> list[BaseNodePostprocessor]:
-    return [] if question.threshold is None else [SimilarityCutoff(threshold=question.threshold)]
-
-
-def _ordered(capability: Capability, question: Question, scope: Scope) -> list[BaseNodePostprocessor]:
-    """By whose it is, and then by the capability's own strategy: what that does not tell apart stays as it was."""
-    public = PUBLIC_ORGANIZATION
-    ordering: list[BaseNodePostprocessor] = []
-    if capability.prefers_owner:
-        ordering.append(OwnerPreference(user=scope.user, public=public))
-    match capability.rerank:
-        case "opportunity":
-            ordering.append(Opportunity())
-        case "own_then_sales":
-            ordering.append(OwnThenSales(user=scope.user))
-        case "exact_match":
-            text = f"{question.text}\n{question.searched or ''}"
-            ordering.append(ExactMatch(terms=question.terms, text=text))
-        case "alerts_first":
-            ordering.append(AlertsFirst(user=scope.user, public=public))
-    return ordering
-
-
-def _limited(question: Question) -> list[BaseNodePostprocessor]:
-    """What was named comes first, so that limits cut the others."""
-    named = [Named(source_ids=frozenset(question.sources))] if question.sources else []
-    return [*named, *([AtMost(limits=dict(question.at_most))] if question.at_most else [])]
-
-
-def _best(capability: Capability, question: Question, scope: Scope) -> BaseNodePostprocessor:
-    if not capability.by_source:
-        return Best(top_k=question.top_k)
-    return BestSources(
-        top_k=question.top_k,
-        chunks=capability.chunks_per_source,
-        user=scope.user if capability.prefers_owner else None,
-        named=frozenset(question.sources),
-    )
+            store,
+            self._embedder,
+            filters=filters,
+            top_k=fetch,
+            mode=question.mode,
+            preferred=preferred,
+            enough=question.enough,
+            sources=question.sources,
+        )
 
 
 def _record(capability: str, answer: Answer | None, started: float) -> None:
     """One line an exchange; without an answer where a stream failed or nobody listened to its end."""
     elapsed_ms = 1000 * (time.perf_counter() - started)
-    observing.meter.answered(capability, _outcome(answer))
     if answer is None:
+        observing.meter.answered(capability, "none")
         log.info("unanswered capability=%s ms=%d", capability, elapsed_ms)
         return
+    observing.meter.answered(capability, answer.refusal or ("answered" if answer.complete else "partial"))
     log.info(
         "answered capability=%s refused=%s confidence=%s citations=%d model=%s ms=%d",
-        capability, answer.refused, answer.confidence, len(answer.citations), answer.model, elapsed_ms,
-    )  # fmt: skip
-
-
-def _outcome(answer: Answer | None) -> str:
-    if answer is None:
-        return "none"
-    if answer.refusal is not None:
-        return answer.refusal.value
-    return "answered" if answer.complete else "partial"
+        capability,
+        answer.refused,
+        answer.confidence,
+        len(answer.citations),
+        answer.model,
+        elapsed_ms,
+    )

@@ -5,13 +5,9 @@ choices and descriptions elsewhere (the models file, prompt versions, detection)
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.domain.filters import Condition, Filters, Operator
-
-Rerank = Literal["opportunity", "own_then_sales", "exact_match", "alerts_first"]
-"""An order of its own for what was found; retrieval/postprocessors.py has a class for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +21,8 @@ class Capability:
     `refusal` is said when the hits are not good enough, `uncited` when a model's answer has no valid citation.
     A capability that is not `grounded` may answer without sources. `keeps_admission`: a model that says it
     lacks information is quoted saying so, instead of `refusal`. `prefers_owner`: what belongs to the asker comes
-    before what belongs to the team, and that before what is public. `rerank` is a strategy that orders what was found
-    beyond that: what it does not tell apart stays in that order.
+    before what belongs to the team, and that before what is public. `rerank` names a strategy (STRATEGIES in
+    retrieval/postprocessors.py) that orders what was found beyond that: what it does not tell apart stays in that order.
 
     A conversation (answering/focus.py) asks for `source_types` alone, and for `fetch` chunks to choose from; it
     prefers those of the last `recent_days` days and those that `preferred` holds for, and takes from a message which
@@ -50,7 +46,7 @@ class Capability:
     grounded: bool = True
     keeps_admission: bool = False
     prefers_owner: bool = False
-    rerank: Rerank | None = None
+    rerank: str | None = None
     source_types: tuple[str, ...] = ()
     fetch: int | None = None
     recent_days: int | None = None

@@ -24,7 +24,6 @@
 import tomllib
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -36,7 +35,7 @@ from rag_app.answering.capabilities import CAPABILITIES, LEXYBRAIN, Capability, 
 from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import ChatModel, WithFallback
 from rag_app.answering.prompts import Prompt, load_prompts
-from rag_app.answering.providers import EXTRACTIVE, PROVIDERS, ModelSettings, build_llm
+from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, PROVIDERS, ModelSettings, build_llm
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured
@@ -161,62 +160,58 @@ class ChosenModels:
             if api_key is None:  # it may be the key itself that stands there: not shown
                 file = self._settings.model.models_file
                 raise Misconfigured(f"{file}: {where}: the variable that api_key_env names is not set")
-        limits = self._limits(entry.kind, entry.model, entry.api_base, api_key)
-        own: dict[str, Any] = {
-            "temperature": entry.temperature,
-            "max_tokens": entry.max_tokens,
-            "timeout_s": entry.timeout,
-            "backoff_s": entry.backoff,
-            "unavailable_wait_s": entry.unavailable_wait,
-        }
-        return self._build(replace(limits, **{name: value for name, value in own.items() if value is not None}))
+        return self._build(
+            entry.kind,
+            entry.model,
+            entry.api_base,
+            api_key,
+            temperature=entry.temperature,
+            max_tokens=entry.max_tokens,
+            timeout_s=entry.timeout,
+            backoff_s=entry.backoff,
+            unavailable_wait_s=entry.unavailable_wait,
+        )
 
-    def _of_settings(self) -> ChatModel | None:
-        """RAG_LLM's."""
-        limits = self._rag_llm()
-        return None if limits is None else self._build(limits)
-
-    def _of_lexybrain(self) -> ChatModel | None:
-        """Hugging Face's with LEXYBRAIN_RAG_MODEL_ID, unless RAG_LLM says something else."""
-        chosen, wanted = self._settings.model, self._settings.lexybrain
-        limits = self._rag_llm()
-        if "kind" not in chosen.model_fields_set and self._settings.providers.hf_token is not None:
-            limits = self._limits("huggingface", wanted.model_id, None, self._settings.providers.hf_token)
-        elif limits is not None and limits.kind == "huggingface" and "model_id" in wanted.model_fields_set:
-            limits = replace(limits, name=wanted.model_id)
-        return None if limits is None else self._build(limits)
-
-    def _rag_llm(self) -> ModelSettings | None:
+    def _of_settings(self, name: str | None = None) -> ChatModel | None:
+        """RAG_LLM's, or the model `name` in its place."""
         chosen = self._settings.model
         if chosen.kind == EXTRACTIVE:
             return None
         api_key = chosen.api_key or self._provider_key(chosen.kind)
-        return self._limits(chosen.kind, chosen.name, chosen.api_base, api_key)
+        return self._build(chosen.kind, name or chosen.name, chosen.api_base, api_key)
 
-    def _limits(self, kind: str, name: str, api_base: str | None, api_key: SecretStr | None) -> ModelSettings:
-        chosen = self._settings.model
-        if name == EXTRACTIVE:
-            raise Misconfigured(f"a model cannot be named {EXTRACTIVE}: that is what answers without a model are")
-        return ModelSettings(
-            name=name,
-            kind=kind,
-            api_base=api_base,
-            api_key=api_key.get_secret_value() if api_key else None,
-            temperature=chosen.temperature,
-            max_tokens=chosen.max_tokens,
-            timeout_s=chosen.timeout,
-            backoff_s=chosen.backoff,
-            unavailable_wait_s=chosen.unavailable_wait,
-        )
+    def _of_lexybrain(self) -> ChatModel | None:
+        """Hugging Face's with LEXYBRAIN_RAG_MODEL_ID, unless RAG_LLM says something else."""
+        chosen, wanted = self._settings.model, self._settings.lexybrain
+        api_key = self._provider_key(HUGGINGFACE)
+        if "kind" not in chosen.model_fields_set and api_key is not None:
+            return self._build(HUGGINGFACE, wanted.model_id, None, api_key)
+        named = chosen.kind == HUGGINGFACE and "model_id" in wanted.model_fields_set
+        return self._of_settings(wanted.model_id if named else None)
 
     def _provider_key(self, kind: str) -> SecretStr | None:
         key: SecretStr | None = getattr(self._settings.providers, PROVIDERS[kind].key or "", None)
         return key
 
-    def _build(self, limits: ModelSettings) -> ChatModel:
-        if limits not in self._built:
-            self._built[limits] = ChatModel(build_llm(limits), limits)
-        return self._built[limits]
+    def _build(
+        self, kind: str, name: str, api_base: str | None, api_key: SecretStr | None, **own: float | None
+    ) -> ChatModel:
+        """The model with its `own` limits; those that are None are RAG_LLM's."""
+        if name == EXTRACTIVE:
+            raise Misconfigured(f"a model cannot be named {EXTRACTIVE}: that is what answers without a model are")
+        chosen = self._settings.model
+        limits: dict[str, Any] = {
+            "temperature": chosen.temperature,
+            "max_tokens": chosen.max_tokens,
+            "timeout_s": chosen.timeout,
+            "backoff_s": chosen.backoff,
+            "unavailable_wait_s": chosen.unavailable_wait,
+            **{limit: value for limit, value in own.items() if value is not None},
+        }
+        wanted = ModelSettings(name, kind, api_base, api_key.get_secret_value() if api_key else None, **limits)
+        if wanted not in self._built:
+            self._built[wanted] = ChatModel(build_llm(wanted), wanted)
+        return self._built[wanted]
 
 
 def _read(file: Path | None) -> tuple[Mapping[str, _Price], Mapping[str, _Model | _Extractive]]:

@@ -103,7 +103,7 @@ class CapabilityEngine(BaseQueryEngine):
         only its texts, its named sources and its instructions are read here.
         Raises EmbeddingFailed, StoreFailed and ModelFailed as its parts do.
         """
-        return await self._answer(await self.gather(question))
+        return await self.write(await self.gather(question))
 
     async def stream(self, question: Question) -> AsyncGenerator[Event, None]:
         """`answer` as it comes: Found, Deltas that joined are the answer's text, then the Answer. Raises as `answer`.
@@ -152,7 +152,8 @@ class CapabilityEngine(BaseQueryEngine):
         """No claim with a source: an admission stays one, whatever it cites."""
         return self.capability.grounded and (not checked.blocks or only_admits(checked.text))
 
-    async def _answer(self, evidence: Evidence) -> Answer:
+    async def write(self, evidence: Evidence) -> Answer:
+        """The second half of `answer`: a refusal where there is too little, else what the synthesizer writes, verified."""
         started = time.perf_counter()
         if self.refuses(evidence):
             return _timed(self._too_little(evidence), evidence, started)
@@ -165,48 +166,42 @@ class CapabilityEngine(BaseQueryEngine):
         return _timed(answer, evidence, started)
 
     async def gather(self, question: Question) -> Evidence:
-        """Retrieve, postprocess, judge, and build the context."""
-        started = time.perf_counter()
+        """The first half of `answer`: retrieve, postprocess, judge, and build the context."""
+        started, query = time.perf_counter(), QueryBundle(question.searched or question.text)
+        about = {"rag.index": self.capability.index, "rag.capability": self.capability.name}
         try:
-            with Stage(
-                "retrieval", {"rag.index": self.capability.index, "rag.capability": self.capability.name}
-            ) as span:
-                evidence = await self._found(question)
+            with Stage("retrieval", about) as span:
+                nodes = await self._retriever.aretrieve(query)
+                retrieved = above_threshold = len(nodes)
+                with Stage("postprocessing"):
+                    for postprocessor in self._postprocessors:
+                        nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
+                        if isinstance(postprocessor, SimilarityCutoff):
+                            above_threshold = len(nodes)
+                evidence = self._judged(question, nodes)
                 span.set_attribute("rag.hits", len(evidence.hits))
         except (EmbeddingFailed, StoreFailed) as error:
             if not self.capability.failure_text:
                 raise
-            evidence = Evidence(question, failures=(error,))
-        return replace(evidence, seconds=time.perf_counter() - started)
-
-    async def _found(self, question: Question) -> Evidence:
-        query = QueryBundle(question.searched or question.text)
-        nodes = await self._retriever.aretrieve(query)
-        retrieved = above_threshold = len(nodes)
-        with Stage("postprocessing"):
-            for postprocessor in self._postprocessors:
-                nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
-                if isinstance(postprocessor, SimilarityCutoff):
-                    above_threshold = len(nodes)
-        with Stage("judging") as span:
-            evidence = self._judged(question, nodes)
-            span.set_attribute("rag.confidence", evidence.confidence.value)
-        return replace(evidence, retrieved=retrieved, above_threshold=above_threshold)
+            return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        return replace(evidence, retrieved=retrieved, above_threshold=above_threshold, seconds=seconds)
 
     def _judged(self, question: Question, nodes: list[NodeWithScore]) -> Evidence:
         """Whether they are good enough, and what of them a model is shown."""
-        confidence = judge(to_hits(nodes), self._rule)
-        named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
-        if confidence is Confidence.LOW and named:  # whatever their similarity: they are what the question is about
-            nodes, confidence = named, Confidence.MEDIUM
-        hits = to_hits(nodes)
-        kept = DeduplicateBySource(keep=self.capability.chunks_per_source).postprocess_nodes(nodes)
-        context = build_context(
-            () if confidence is Confidence.LOW else to_hits(kept),
-            max_tokens=self.capability.max_context_tokens,
-            max_sources=self.capability.max_sources,
-        )
-        return Evidence(question, nodes=nodes, hits=hits, confidence=confidence, context=context)
+        with Stage("judging") as span:
+            confidence = judge(to_hits(nodes), self._rule)
+            named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
+            if confidence is Confidence.LOW and named:  # whatever their similarity: they are what the question is about
+                nodes, confidence = named, Confidence.MEDIUM
+            kept = DeduplicateBySource(keep=self.capability.chunks_per_source).choose(nodes)
+            context = build_context(
+                () if confidence is Confidence.LOW else to_hits(kept),
+                max_tokens=self.capability.max_context_tokens,
+                max_sources=self.capability.max_sources,
+            )
+            span.set_attribute("rag.confidence", confidence.value)
+        return Evidence(question, nodes=nodes, hits=to_hits(nodes), confidence=confidence, context=context)
 
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
@@ -229,20 +224,9 @@ class CapabilityEngine(BaseQueryEngine):
 
     def refusal(self, evidence: Evidence, why: Refusal, text: str = "", usage: Usage | None = None) -> Answer:
         """No answer, but the best hits, one a source. `text` instead of the capability's refusal."""
-        return Answer(
-            text=text or self.capability.refusal,
-            confidence=Confidence.LOW,
-            model=None,
-            generated_at=datetime.now(UTC),
-            hits=evidence.hits,
-            citations=_best(evidence, self.capability.max_sources),
-            average_relevance=average_relevance(evidence.hits),
-            usage=usage,
-            refusal=why,
-            retrieved=evidence.retrieved,
-            above_threshold=evidence.above_threshold,
-            failures=evidence.failures,
-        )
+        said = text or self.capability.refusal
+        citations = _best(evidence, self.capability.max_sources)
+        return _answer(evidence, said, citations, confidence=Confidence.LOW, model=None, usage=usage, refusal=why)
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
@@ -265,20 +249,9 @@ class CapabilityEngine(BaseQueryEngine):
         return self._answered(checked, evidence, draft.model, draft.usage)
 
     def _answered(self, checked: Checked, evidence: Evidence, model: str | None, usage: Usage | None = None) -> Answer:
-        return Answer(
-            text=checked.text,
-            confidence=evidence.confidence,
-            model=model,
-            generated_at=datetime.now(UTC),
-            hits=evidence.hits,
-            citations=cite(checked, evidence.context),
-            average_relevance=average_relevance(evidence.hits),
-            usage=usage,
-            retrieved=evidence.retrieved,
-            above_threshold=evidence.above_threshold,
-            failures=evidence.failures,
-            shown=_shown(checked, evidence.context),
-        )
+        citations, shown = cite(checked, evidence.context), _shown(checked, evidence.context)
+        said = evidence.confidence
+        return _answer(evidence, checked.text, citations, confidence=said, model=model, usage=usage, shown=shown)
 
     def _without_citation(self, text: str, evidence: Evidence, usage: Usage | None) -> Answer:
         """Instead of an answer that cites nothing: it may be no more than a model's own refusal."""
@@ -290,7 +263,7 @@ class CapabilityEngine(BaseQueryEngine):
 
     async def _aquery(self, query_bundle: QueryBundle) -> Response:
         evidence = await self.gather(Question(query_bundle.query_str))
-        answer = await self._answer(evidence)
+        answer = await self.write(evidence)
         return Response(answer.text, list(evidence.nodes), metadata=_described(answer))
 
     def _query(self, query_bundle: QueryBundle) -> Response:
@@ -304,6 +277,20 @@ class CapabilityEngine(BaseQueryEngine):
         return {"synthesizer": self.synthesizer}
 
 
+def _answer(evidence: Evidence, text: str, citations: tuple[Citation, ...], **more: Any) -> Answer:
+    return Answer(
+        text=text,
+        citations=citations,
+        generated_at=datetime.now(UTC),
+        hits=evidence.hits,
+        average_relevance=average_relevance(evidence.hits),
+        retrieved=evidence.retrieved,
+        above_threshold=evidence.above_threshold,
+        failures=evidence.failures,
+        **more,
+    )
+
+
 def _timed(answer: Answer, evidence: Evidence, started: float) -> Answer:
     return replace(answer, seconds={"retrieval": evidence.seconds, "generation": time.perf_counter() - started})
 
@@ -312,7 +299,7 @@ def _best(evidence: Evidence, most: int) -> tuple[Citation, ...]:
     """The best hit of each source, with the passage nearest to the question."""
     asked = evidence.question.searched or evidence.question.text
     nearest = sorted(evidence.nodes, key=lambda node: -(node.score or 0.0))
-    best = to_hits(DeduplicateBySource(keep=1).postprocess_nodes(nearest)[:most])
+    best = to_hits(DeduplicateBySource(keep=1).choose(nearest)[:most])
     return tuple(Citation(number, *quote([asked], [hit])) for number, hit in enumerate(best, 1))
 
 

@@ -86,19 +86,18 @@ class ChatModel:
         """The model's answer. Raises ModelFailed or one of its kinds; the table above says when."""
         options = self._options(max_tokens, temperature)
         with Asked(self.name, self._settings.kind, options) as asked:
-            draft = await self._chat(messages, options)
-            asked.told(draft.usage, draft.cut_off)
-            return draft
-
-    async def _chat(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> Draft:
-        for attempt in count():
-            try:
-                async with asyncio.timeout(self._settings.timeout_s):
-                    return self._draft(await self._llm.achat(messages, **options))
-            except Exception as error:
-                if (draft := self._salvaged(error)) is not None:
-                    return draft
-                await self._wait_or_raise(error, attempt)
+            for attempt in count():
+                try:
+                    async with asyncio.timeout(self._settings.timeout_s):
+                        draft = self._draft(await self._llm.achat(messages, **options))
+                except Exception as error:
+                    salvaged_draft = self._salvaged(error)
+                    if salvaged_draft is None:
+                        await self._wait_or_raise(error, attempt)
+                        continue
+                    draft = salvaged_draft
+                asked.told(draft.usage, draft.cut_off)
+                return draft
         raise AssertionError("unreachable")
 
     async def stream(
@@ -108,27 +107,19 @@ class ChatModel:
 
         Raises as `chat` does, and ModelMalformed where it ends unfinished.
         """
-        options = self._options(max_tokens, temperature)
+        options, begun = self._options(max_tokens, temperature), False
         with Asked(self.name, self._settings.kind, options) as asked:
-            async with aclosing(self._stream(messages, options)) as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, Draft):
-                        asked.told(piece.usage, piece.cut_off)
-                    yield piece
-
-    async def _stream(
-        self, messages: Sequence[ChatMessage], options: dict[str, Any]
-    ) -> AsyncGenerator[str | Draft, None]:
-        begun = False
-        for attempt in count():
-            try:
-                async with aclosing(self._stream_once(messages, options)) as pieces:
-                    async for piece in pieces:
-                        begun = True
-                        yield piece
-                return
-            except Exception as error:
-                await self._wait_or_raise(error, self._settings.retries if begun else attempt)
+            for attempt in count():
+                try:
+                    async with aclosing(self._stream_once(messages, options)) as pieces:
+                        async for piece in pieces:
+                            begun = True
+                            if isinstance(piece, Draft):
+                                asked.told(piece.usage, piece.cut_off)
+                            yield piece
+                    return
+                except Exception as error:
+                    await self._wait_or_raise(error, self._settings.retries if begun else attempt)
 
     async def aclose(self) -> None:
         """Close the connections of its client, for which LlamaIndex has no call."""
@@ -226,44 +217,32 @@ class WithFallback:
         self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
     ) -> Draft:
         """As ChatModel.chat."""
-        try:
-            return await self._first.chat(messages, max_tokens=max_tokens, temperature=temperature)
-        except ModelFailed as error:
-            failed = error
-        self._log(failed)
-        try:
-            draft = await self._second.chat(messages, max_tokens=max_tokens, temperature=temperature)
-            return replace(draft, failures=(failed,))
-        except ModelFailed as error:
-            raise self._both(failed, error) from failed.__cause__
+        failed = None
+        for model in (self._first, self._second):
+            try:
+                draft = await model.chat(messages, max_tokens=max_tokens, temperature=temperature)
+                return replace(draft, failures=(failed,)) if failed else draft
+            except ModelFailed as error:
+                failed = self._after(failed, error)
+        raise failed or AssertionError("unreachable")
 
     async def stream(
         self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
     ) -> AsyncGenerator[str | Draft, None]:
         """As ChatModel.stream."""
-        begun = False
-        try:
-            async with aclosing(self._first.stream(messages, max_tokens=max_tokens, temperature=temperature)) as pieces:
-                async for piece in pieces:
-                    begun = True
-                    yield piece
-            return
-        except ModelFailed as error:
-            if begun:
-                raise
-            failed = error
-        self._log(failed)
-        try:
-            async with aclosing(
-                self._second.stream(messages, max_tokens=max_tokens, temperature=temperature)
-            ) as pieces:
-                async for piece in pieces:
-                    begun = True
-                    yield replace(piece, failures=(failed,)) if isinstance(piece, Draft) else piece
-        except ModelFailed as error:
-            if begun:
-                raise
-            raise self._both(failed, error) from failed.__cause__
+        failed, begun = None, False
+        for model in (self._first, self._second):
+            try:
+                async with aclosing(model.stream(messages, max_tokens=max_tokens, temperature=temperature)) as pieces:
+                    async for piece in pieces:
+                        begun = True
+                        yield replace(piece, failures=(failed,)) if failed and isinstance(piece, Draft) else piece
+                return
+            except ModelFailed as error:
+                if begun:
+                    raise
+                failed = self._after(failed, error)
+        raise failed or AssertionError("unreachable")
 
     async def aclose(self) -> None:
         """Close the connections of both."""
@@ -272,11 +251,12 @@ class WithFallback:
         finally:
             await self._second.aclose()
 
-    def _log(self, failed: ModelFailed) -> None:
-        log.warning("%s: %s; asking %s", self.name, named(failed), self._second.name)
-
-    def _both(self, failed: ModelFailed, also: ModelFailed) -> ModelFailed:
-        failed.add_note(f"and {self._second.name}, asked instead: {also!r}")
+    def _after(self, failed: ModelFailed | None, error: ModelFailed) -> ModelFailed:
+        """What is raised if nobody answers: the first's error, with a note of the second's."""
+        if failed is None:
+            log.warning("%s: %s; asking %s", self.name, named(error), self._second.name)
+            return error
+        failed.add_note(f"and {self._second.name}, asked instead: {error!r}")
         return failed
 
 

@@ -13,8 +13,8 @@ from rag_app.domain.errors import Misconfigured
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
 
-EXTRACTIVE = "extractive"
-"""The kind, and the name, of what answers without a model."""
+EXTRACTIVE, HUGGINGFACE = "extractive", "huggingface"
+"""Kinds that have a rule of their own: what answers without a model (its name, too), and what LexyBrain asks first."""
 OPENAI_URL = "https://api.openai.com/v1"
 
 
@@ -138,7 +138,7 @@ PROVIDERS: dict[str, Provider] = {
         hint="any OpenAI-compatible URL",
         fixed_temperature=_reasons,
     ),
-    "huggingface": Provider(
+    HUGGINGFACE: Provider(
         _huggingface,
         package="llama-index-llms-huggingface-api",
         model="meta-llama/Llama-3.1-70B-Instruct",

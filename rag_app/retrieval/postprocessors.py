@@ -2,21 +2,32 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from uuid import UUID
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from rag_app.domain.answer import Question
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+
+Nodes = list[NodeWithScore]
+
 
 class _Pure(BaseNodePostprocessor):
     """Nothing here waits, so the async call is the plain one, without a thread."""
 
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        return self._postprocess_nodes(nodes, query_bundle)
+    @abstractmethod
+    def choose(self, nodes: Nodes) -> Nodes:
+        """Those that stay, in their new order."""
+
+    def _postprocess_nodes(self, nodes: Nodes, query_bundle: QueryBundle | None = None) -> Nodes:
+        return self.choose(nodes)
+
+    async def _apostprocess_nodes(self, nodes: Nodes, query_bundle: QueryBundle | None = None) -> Nodes:
+        return self.choose(nodes)
 
 
 class SimilarityCutoff(_Pure):
@@ -24,9 +35,7 @@ class SimilarityCutoff(_Pure):
 
     threshold: float
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def choose(self, nodes: Nodes) -> Nodes:
         return [node for node in nodes if node.score is not None and node.score >= self.threshold]
 
 
@@ -35,9 +44,7 @@ class Best(_Pure):
 
     top_k: int
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def choose(self, nodes: Nodes) -> Nodes:
         return nodes[: self.top_k]
 
 
@@ -54,9 +61,7 @@ class BestSources(_Pure):
     named: frozenset[UUID] = frozenset()
     within: float = 0.1
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def choose(self, nodes: Nodes) -> Nodes:
         best = _best(nodes)
         owned = {_source(n) for n in nodes if _belongs(n, self.user) and (n.score or 0.0) >= best - self.within}
 
@@ -65,7 +70,7 @@ class BestSources(_Pure):
 
         kept = set(sorted(dict.fromkeys(map(_source, nodes)), key=priority)[: self.top_k])
         of_kept = [node for node in nodes if _source(node) in kept]
-        return DeduplicateBySource(keep=self.chunks).postprocess_nodes(of_kept)
+        return DeduplicateBySource(keep=self.chunks).choose(of_kept)
 
 
 class AtMost(_Pure):
@@ -73,9 +78,7 @@ class AtMost(_Pure):
 
     limits: Mapping[str, int]
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def choose(self, nodes: Nodes) -> Nodes:
         seen: dict[str, set[str]] = {}
         kept = []
         for node in nodes:
@@ -92,9 +95,7 @@ class Named(_Pure):
 
     source_ids: frozenset[UUID]
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def choose(self, nodes: Nodes) -> Nodes:
         return sorted(nodes, key=lambda node: UUID(_source(node)) not in self.source_ids)
 
 
@@ -103,15 +104,11 @@ class DeduplicateBySource(_Pure):
 
     keep: int = 1
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        seen: dict[str, int] = {}
-        kept = []
+    def choose(self, nodes: Nodes) -> Nodes:
+        seen, kept = Counter[str](), Nodes()
         for node in nodes:
-            source = node.node.metadata["source_id"]
-            seen[source] = seen.get(source, 0) + 1
-            if seen[source] <= self.keep:
+            seen[_source(node)] += 1
+            if seen[_source(node)] <= self.keep:
                 kept.append(node)
         return kept
 
@@ -128,20 +125,17 @@ class _Lift(_Pure):
     def rank(self, node: NodeWithScore) -> tuple[float, ...]:
         """Where a good node belongs."""
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
+    def choose(self, nodes: Nodes) -> Nodes:
         best = _best(nodes)
-        far = [node for node in nodes if (node.score or 0.0) < best - self.within]
         near = [node for node in nodes if (node.score or 0.0) >= best - self.within]
-        return sorted(near, key=self.rank) + far
+        return sorted(near, key=self.rank) + [node for node in nodes if (node.score or 0.0) < best - self.within]
 
 
 class OwnerPreference(_Lift):
     """A user's own sources first, then the team's, then what is public; the order inside each is kept."""
 
     user: UUID | None
-    public: UUID
+    public: UUID = PUBLIC_ORGANIZATION
 
     def rank(self, node: NodeWithScore) -> tuple[float, ...]:
         if _belongs(node, self.user):
@@ -217,6 +211,46 @@ class ExactMatch(_Lift):
         text, terms = self.asked
         words = _words(str(name or ""))
         return bool(words.strip()) and (words in text or words in terms)
+
+
+STRATEGIES: dict[str, Callable[[Question, Scope], BaseNodePostprocessor]] = {
+    "opportunity": lambda question, scope: Opportunity(),
+    "own_then_sales": lambda question, scope: OwnThenSales(user=scope.user),
+    "exact_match": lambda question, scope: ExactMatch(
+        terms=question.terms, text=f"{question.text}\n{question.searched or ''}"
+    ),
+    "alerts_first": lambda question, scope: AlertsFirst(user=scope.user),
+}
+"""A capability's own order for what was found, by its name; what it does not tell apart stays as it was."""
+
+
+def postprocessors_for(
+    question: Question,
+    scope: Scope,
+    *,
+    prefers_owner: bool = False,
+    strategy: str | None = None,
+    chunks_per_source: int | None = None,
+) -> list[BaseNodePostprocessor]:
+    """What a question wants done with what was found, in order: the cut at its threshold, by whose it is, a strategy.
+
+    Then what was named comes first, so that limits cut the others. With `chunks_per_source`, `top_k` counts sources.
+    """
+    wanted: list[BaseNodePostprocessor] = []
+    if question.threshold is not None:
+        wanted.append(SimilarityCutoff(threshold=question.threshold))
+    if prefers_owner:
+        wanted.append(OwnerPreference(user=scope.user))
+    if strategy is not None:
+        wanted.append(STRATEGIES[strategy](question, scope))
+    named, user = frozenset(question.sources), scope.user if prefers_owner else None
+    if named:
+        wanted.append(Named(source_ids=named))
+    if question.at_most:
+        wanted.append(AtMost(limits=dict(question.at_most)))
+    if chunks_per_source is None:
+        return [*wanted, Best(top_k=question.top_k)]
+    return [*wanted, BestSources(top_k=question.top_k, chunks=chunks_per_source, user=user, named=named)]
 
 
 def _words(text: str) -> str:
