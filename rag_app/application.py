@@ -20,7 +20,7 @@ from rag_app.answering.capabilities import capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import check as check_prompt
-from rag_app.answering.roles import load_configs
+from rag_app.answering.roles import released
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import private_postgres
 from rag_app.database.session import Database
@@ -229,10 +229,10 @@ class Application:
             self.settings, self.urls, self.database, self.ledger, self.generations, self._check_reads
         )
         self.embedder, self.dimension = _embedder(self.settings)
-        self.models = ChosenModels(self.settings, self.embedder)
+        self.prompts = PromptConfigs(self.database, check_prompt)
+        self.models = ChosenModels(self.settings, self.embedder, self.prompts.draw)
         self.pipeline = Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer)
         self.accounts, self.plans = Accounts(self.database), Plans(self.database)
-        self.prompts = PromptConfigs(self.database, check_prompt)
         self.threads = Threads(self.database, self.ledger)
         self.statistics, self.reviews = Statistics(self.database), Reviews(self.database)
         self.feedback = FeedbackLedger(self.database, self.ledger, CONVERSATIONS)
@@ -274,7 +274,7 @@ class Application:
 
     async def seed_prompts(self) -> list[str]:
         """Add the versions of prompts that the files have and the database has not; the names of those added."""
-        return await self.prompts.seed(load_configs(resource_folder("prompts") / "lexybrain"))
+        return await self.prompts.seed(released(resource_folder("prompts")))
 
     async def check_embedder(self) -> None:
         """Raises EmbeddingFailed where it does not answer, Misconfigured where its vectors have another length."""

@@ -36,7 +36,7 @@ from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import ChatModel, WithFallback
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, PROVIDERS, ModelSettings, build_llm
-from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
+from rag_app.answering.synthesizers import Draw, ModelSynthesizer, Synthesizer
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured
 from rag_app.domain.resources import resource_folder
@@ -89,13 +89,13 @@ class _File(_Table):
 
 
 class ChosenModels:
-    """The models in use, each made once however many capabilities it writes for.
+    """The models in use, each made once however many capabilities it writes for. `draw` chooses versions of prompts.
 
     Raises Misconfigured for a model or a prompt that cannot be used, and for a file that is not as it should be.
     """
 
-    def __init__(self, settings: Settings, embedder: BaseEmbedding) -> None:
-        self._settings, self._extractive = settings, ExtractiveSynthesizer(embedder)
+    def __init__(self, settings: Settings, embedder: BaseEmbedding, draw: Draw | None = None) -> None:
+        self._settings, self._extractive, self._draw = settings, ExtractiveSynthesizer(embedder), draw
         self._built: dict[ModelSettings, ChatModel] = {}
         self._prices, entries = _read(settings.model.models_file)
         chosen = {name: self._of_file(name, entry) for name, entry in entries.items()}
@@ -117,7 +117,10 @@ class ChosenModels:
 
     def synthesizer(self, capability: Capability) -> Synthesizer:
         model = self.model(capability.name)
-        return self._extractive if model is None else ModelSynthesizer(model, self.prompt(capability.prompt))
+        if model is None:
+            return self._extractive
+        draw = self._draw if capability.group is None else None  # a conversation has drawn for its thread
+        return ModelSynthesizer(model, self.prompt(capability.prompt), draw)
 
     def prompt(self, name: str) -> Prompt:
         """The active version. Raises Misconfigured where there is none, and where nothing but extracting is chosen."""

@@ -224,7 +224,7 @@ class WithFallback:
                 return replace(draft, failures=(failed,)) if failed else draft
             except ModelFailed as error:
                 failed = self._after(failed, error)
-        raise failed or AssertionError("unreachable")
+        raise AssertionError("unreachable")
 
     async def stream(
         self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
@@ -242,7 +242,7 @@ class WithFallback:
                 if begun:
                     raise
                 failed = self._after(failed, error)
-        raise failed or AssertionError("unreachable")
+        raise AssertionError("unreachable")
 
     async def aclose(self) -> None:
         """Close the connections of both."""
@@ -252,12 +252,12 @@ class WithFallback:
             await self._second.aclose()
 
     def _after(self, failed: ModelFailed | None, error: ModelFailed) -> ModelFailed:
-        """What is raised if nobody answers: the first's error, with a note of the second's."""
+        """The first's error, for the second to be asked. Raises it, with a note, where the second has failed as well."""
         if failed is None:
             log.warning("%s: %s; asking %s", self.name, named(error), self._second.name)
             return error
         failed.add_note(f"and {self._second.name}, asked instead: {error!r}")
-        return failed
+        raise failed from failed.__cause__
 
 
 def estimated(messages_text: str, text: str) -> Usage:

@@ -1,22 +1,23 @@
 """Versions of what a model is told about its role: which there are, and which are in use."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import Row, bindparam, select, text, update
-from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.types import Text
 
 from rag_app.access.audit import Act, administering
-from rag_app.answering.roles import PromptConfig, PromptVersion
+from rag_app.answering.roles import BIGGEST_WEIGHT, TYPES, PromptConfig, PromptVersion, choose, template_types
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 
-_BIGGEST_WEIGHT = 1_000_000
 _COLUMNS = (
     PromptConfigRow.name,
     PromptConfigRow.type,
@@ -40,10 +41,10 @@ _VERSIONS = (
     )
     SELECT name, type, system_instructions, constraints, weight, is_active, share, coalesce(threads, 0) AS threads,
         created_at, updated_at
-    FROM shared LEFT JOIN kept ON version = name WHERE name = :name OR :name IS NULL ORDER BY type, name
+    FROM shared LEFT JOIN kept ON version = name WHERE (name = :name OR :name IS NULL) AND type = ANY(:types) ORDER BY type, name
     """
     )
-    .bindparams(bindparam("name", type_=Text()))
+    .bindparams(bindparam("name", type_=Text()), bindparam("types", list(TYPES), type_=ARRAY(Text())))
     .columns(constraints=JSONB())
 )
 
@@ -55,6 +56,7 @@ class PromptConfigs:
     names there are.
 
     What takes a principal is for administrators and raises Forbidden for others; it is written down with what it does.
+    It is about versions of conversations alone.
     """
 
     def __init__(self, database: Database, check: Callable[[PromptConfig], object]) -> None:
@@ -63,16 +65,19 @@ class PromptConfigs:
     async def seed(self, configs: Sequence[PromptConfig]) -> list[str]:
         """Add those whose names are not there yet, and leave the others as they are; the names of those added.
 
+        A template beside which there are others already is not in use before somebody activates it.
         Safe to repeat, and in several processes at once.
         """
         if not configs:
             return []
         for config in configs:
             self._check(config)
-        values = [_values(config) for config in sorted(configs, key=lambda each: each.name)]  # one order: no deadlock
-        statement = insert(PromptConfigRow).values(values).on_conflict_do_nothing().returning(PromptConfigRow.name)
+        ordered = sorted(configs, key=lambda each: each.name)  # one order: no deadlock
         async with self._database.session() as session:
-            return sorted(await session.scalars(statement))
+            known = set(await session.scalars(select(PromptConfigRow.type).distinct())) & set(template_types())
+            values = [_values(replace(each, active=each.active and each.type not in known)) for each in ordered]
+            statement = insert(PromptConfigRow).values(values).on_conflict_do_nothing()
+            return sorted(await session.scalars(statement.returning(PromptConfigRow.name)))
 
     async def all(self) -> list[PromptConfig]:
         """By type and name."""
@@ -83,6 +88,12 @@ class PromptConfigs:
         """Those in use, by type and name. Asks the database each time: what is switched off is used no more."""
         async with self._database.autocommit() as connection:
             return [PromptConfig(*row) for row in await connection.execute(_ACTIVE)]
+
+    async def draw(self, type: str) -> PromptConfig | None:  # noqa: A002
+        """One of those of a type that are in use, by weight; None where none is."""
+        async with self._database.autocommit() as connection:
+            found = await connection.execute(_ACTIVE.where(PromptConfigRow.type == type))
+        return choose([PromptConfig(*row) for row in found], type, uuid4(), None)
 
     async def get(self, name: str) -> PromptConfig:
         configs = await self.all()
@@ -135,7 +146,8 @@ class PromptConfigs:
             _check_weight(weight)
             acts.append(Act("prompts.weigh", _storable(name), {"weight": weight}))
             values["weight"] = weight
-        changed = update(PromptConfigRow).where(PromptConfigRow.name == _storable(name)).values(**values)
+        named = (PromptConfigRow.name == _storable(name)) & PromptConfigRow.type.in_(TYPES)
+        changed = update(PromptConfigRow).where(named).values(**values)
         async with administering(self._database, principal, *acts) as session:
             found = await session.scalar(changed.returning(PromptConfigRow.name))
             if found is None:
@@ -178,8 +190,8 @@ async def _versions(session: AsyncSession, name: str | None = None) -> list[Prom
 
 
 def _check_weight(weight: int) -> None:
-    if not 0 <= weight <= _BIGGEST_WEIGHT:
-        raise InvalidInput("weight", weight, f"must be a whole number between 0 and {_BIGGEST_WEIGHT}")
+    if not 0 <= weight <= BIGGEST_WEIGHT:
+        raise InvalidInput("weight", weight, f"must be a whole number between 0 and {BIGGEST_WEIGHT}")
 
 
 def _storable(name: str) -> str:

@@ -1,5 +1,7 @@
 """What is said to models: files in `prompts/`, listed and checked by its manifest.
 
+The versions of a capability's prompt seed the database, which says from then on which are in use (roles.py).
+
     [owner_ask]                            a name: the folder its versions are in
     active = "v1"                          the version in use: owner_ask/v1.jinja
     variables = ["context", "question"]    what every version takes, no more and no less
@@ -9,7 +11,7 @@ and never escaped.
 """
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +53,16 @@ class _Entry(BaseModel):
     variables: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class PromptFiles:
+    """The versions of one prompt, by name, as they stand in their files; all take the same `variables`."""
+
+    name: str
+    active: str
+    variables: frozenset[str]
+    texts: Mapping[str, str]
+
+
 _MANIFEST = TypeAdapter(dict[str, _Entry])
 
 
@@ -68,25 +80,33 @@ def prompt(name: str, version: str, text: str, variables: Iterable[str]) -> Prom
     return Prompt(name, version, template, declared)
 
 
-def load_prompts(folder: Path) -> dict[str, Prompt]:
-    """The active version of every prompt, by name; all versions are checked.
-
-    Raises Misconfigured with the file and what is wrong in it.
-    """
+def read_files(folder: Path) -> list[PromptFiles]:
+    """What the manifest of a folder lists. Raises Misconfigured with the file and what is wrong in it."""
     manifest = folder / "manifest.toml"
     try:
         entries = _MANIFEST.validate_python(tomllib.loads(manifest.read_text("utf-8")))
     except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise Misconfigured(f"{manifest}: {error}") from error
-    prompts = {}
+    listed = []
     for name, entry in entries.items():
+        texts = {file.stem: file.read_text("utf-8") for file in sorted((folder / name).glob("*.jinja"))}
+        if entry.active not in texts:
+            raise Misconfigured(f"{manifest}: {name}: no version {entry.active}; there are: {', '.join(texts)}")
+        listed.append(PromptFiles(name, entry.active, entry.variables, texts))
+    return listed
+
+
+def load_prompts(folder: Path) -> dict[str, Prompt]:
+    """The active version of every prompt, by name; all versions are checked.
+
+    Raises Misconfigured with the file and what is wrong in it.
+    """
+    prompts = {}
+    for files in read_files(folder):
         versions = {
-            file.stem: prompt(name, file.stem, file.read_text("utf-8"), entry.variables)
-            for file in sorted((folder / name).glob("*.jinja"))
+            version: prompt(files.name, version, text, files.variables) for version, text in files.texts.items()
         }
-        if entry.active not in versions:
-            raise Misconfigured(f"{manifest}: {name}: no version {entry.active}; there are: {', '.join(versions)}")
-        prompts[name] = versions[entry.active]
+        prompts[files.name] = versions[files.active]
     return prompts
 
 

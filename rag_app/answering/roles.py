@@ -1,37 +1,45 @@
-"""Versions of what a model is told about its role: read from files, checked, and chosen for a thread.
+"""Versions of what a model is told: read from files, checked, and chosen.
 
-A file is a version, and its name is the version's: `prompts/lexybrain/ask_lexybrain_market_brief_v1.toml`
+A version belongs to a type. Of a conversation that is a capability, or "global" for what all of them are told: a file
+is a version, and its name is the version's, `prompts/lexybrain/ask_lexybrain_market_brief_v1.toml`
 
-    type = "market_brief"            a capability, or "global" for what all of them are told
+    type = "market_brief"
     weight = 1                       its share among the active versions of its type; 1 by default
     is_active = true                 false by default
     system_instructions = "..."
 
     [constraints]                    docs/prompts.md lists them
     max_keywords = 20
+
+Of every other capability the type is the name of its prompt, and a version's instructions are the whole template:
+`prompts/owner_ask/v1.jinja` is `owner_ask_v1`, active where the manifest says so.
 """
 
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
+from itertools import accumulate
 from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
-from rag_app.answering.capabilities import DESCRIPTIONS
+from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS
+from rag_app.answering.prompts import Prompt, prompt, read_files
 from rag_app.domain.errors import InvalidInput, Misconfigured
 
 
 @dataclass(frozen=True, slots=True)
 class PromptConfig:
-    """One version of what a model is told about its role. `type` is a capability, or "global" for all.
+    """One version of what a model is told. `type` is a capability of conversations, "global" for all, or a prompt.
 
-    Of the active versions of a type, each new thread gets one, by `weight` (0: none). `constraints` are checked:
+    Of the active versions of a type, each new thread (each question, of a prompt) gets one, by `weight` (0: none). `constraints` are checked:
     `temperature`, `max_tokens`, `retrieval_scope`, `max_keywords`, `max_listings`, `max_related_keywords`,
     `max_alerts`.
     """
@@ -57,6 +65,11 @@ class PromptVersion:
 
 GLOBAL = "global"
 TYPES = (GLOBAL, *DESCRIPTIONS)
+"""Of conversations; `all_types` has the others, too."""
+_OF_TEMPLATES = ("temperature", "max_tokens")
+_GIVEN = ("context", "question")
+"""What a capability's template takes."""
+_parsed = lru_cache(maxsize=64)(prompt)
 
 SCOPES: Mapping[str, str] = {
     "keywords": "keyword",
@@ -78,7 +91,6 @@ _AT_MOST: Mapping[str, str] = {
     "max_alerts": "alert",
 }
 _KEYS = ("temperature", "max_tokens", "retrieval_scope", *_AT_MOST)
-_NAME = re.compile(r"ask_lexybrain_[a-z0-9_]{1,80}")
 _LONGEST = 20_000  # characters of instructions
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _FILE: Mapping[str, type] = {
@@ -88,7 +100,7 @@ _FILE: Mapping[str, type] = {
     "weight": int,
     "is_active": bool,
 }
-_BIGGEST_WEIGHT = 1_000_000
+BIGGEST_WEIGHT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +117,7 @@ class Constraints:
     at_most: Mapping[str, int]
 
 
-def constraints_of(config: PromptConfig) -> Constraints:
+def constraints_of(config: PromptConfig, accepted: Sequence[str] = _KEYS) -> Constraints:
     """Raises InvalidInput that says what is accepted.
 
     >>> demands = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"]}
@@ -113,8 +125,8 @@ def constraints_of(config: PromptConfig) -> Constraints:
     Constraints(temperature=None, max_tokens=None, retrieval_scope=('keyword', 'trend'), at_most={'keyword': 20})
     """
     given = config.constraints
-    if unknown := sorted(set(given) - set(_KEYS)):
-        _refuse(unknown[0], given[unknown[0]], f"unknown constraint; accepted: {', '.join(_KEYS)}")
+    if unknown := sorted(set(given) - set(accepted)):
+        raise InvalidInput(unknown[0], given[unknown[0]], f"unknown constraint; accepted: {', '.join(accepted)}")
     at_most: dict[str, int] = {}
     for key, source_type in _AT_MOST.items():
         if key in given:
@@ -128,20 +140,46 @@ def constraints_of(config: PromptConfig) -> Constraints:
     )
 
 
+def template_types() -> tuple[str, ...]:
+    """The prompts of capabilities that are no conversation's."""
+    return tuple(dict.fromkeys(each.prompt for each in CAPABILITIES if each.group is None))
+
+
+def all_types() -> tuple[str, ...]:
+    """Those of conversations, then the templates."""
+    return (GLOBAL, *DESCRIPTIONS, *template_types())
+
+
+def template_of(config: PromptConfig) -> Prompt:
+    """The template that a version is, of a type that is no conversation's. Raises Misconfigured where it is none."""
+    return _parsed(config.type, config.name.removeprefix(f"{config.type}_"), config.instructions, _GIVEN)
+
+
 def check(config: PromptConfig) -> None:
     """Whether a version can be used. Raises InvalidInput that says what is accepted."""
-    if not _NAME.fullmatch(config.name):
-        _refuse(
-            "name", config.name, "must be ask_lexybrain_ and small letters, digits or _, such as ..._market_brief_v2"
+    templated = config.type in template_types()
+    prefix, example = (config.type, "v2") if templated else ("ask_lexybrain", "market_brief_v2")
+    if not re.fullmatch(rf"{prefix}_[a-z0-9_]{{1,80}}", config.name):
+        raise InvalidInput(
+            "name", config.name, f"must be {prefix}_ and small letters, digits or _, such as ..._{example}"
         )
-    if config.type not in TYPES:
-        _refuse("type", config.type, f"accepted: {', '.join(TYPES)}")
+    if config.type not in all_types():
+        raise InvalidInput("type", config.type, f"accepted: {', '.join(all_types())}")
     if not config.instructions.strip() or len(config.instructions) > _LONGEST:
-        _refuse("system_instructions", config.instructions, f"must be a text of at most {_LONGEST} characters")
+        raise InvalidInput(
+            "system_instructions", config.instructions, f"must be a text of at most {_LONGEST} characters"
+        )
     if _UNPRINTABLE.search(config.instructions):
-        _refuse("system_instructions", config.instructions, "must be text and line breaks, without control characters")
-    _whole("weight", config.weight, 0, _BIGGEST_WEIGHT)
-    constraints_of(config)
+        raise InvalidInput(
+            "system_instructions", config.instructions, "must be text and line breaks, without control characters"
+        )
+    _whole("weight", config.weight, 0, BIGGEST_WEIGHT)
+    constraints_of(config, _OF_TEMPLATES if templated else _KEYS)
+    if templated:
+        try:
+            template_of(config)
+        except Misconfigured as error:
+            raise InvalidInput("system_instructions", config.instructions, str(error)) from error
 
 
 def load_config(file: Path) -> PromptConfig:
@@ -149,13 +187,13 @@ def load_config(file: Path) -> PromptConfig:
     try:
         said = tomllib.loads(file.read_text("utf-8"))
         if unknown := sorted(set(said) - set(_FILE)):
-            _refuse(unknown[0], said[unknown[0]], f"unknown key; accepted: {', '.join(_FILE)}")
+            raise InvalidInput(unknown[0], said[unknown[0]], f"unknown key; accepted: {', '.join(_FILE)}")
         for key in ("type", "system_instructions"):
             if key not in said:
-                _refuse(key, None, "is missing")
+                raise InvalidInput(key, None, "is missing")
         for key, value in said.items():
             if type(value) is not _FILE[key]:  # True is an int to isinstance
-                _refuse(key, value, f"must be {_IN_TOML[_FILE[key]]}")
+                raise InvalidInput(key, value, f"must be {_IN_TOML[_FILE[key]]}")
         config = PromptConfig(
             file.stem,
             said["type"],
@@ -176,6 +214,18 @@ def load_configs(folder: Path) -> list[PromptConfig]:
     if not files:
         raise Misconfigured(f"{folder}: no *.toml in it")
     return [load_config(file) for file in files]
+
+
+def released(folder: Path) -> list[PromptConfig]:
+    """The versions of all capabilities that came with this copy, of conversations first; `folder` holds the manifest."""
+    configs = load_configs(folder / "lexybrain")
+    for files in read_files(folder):
+        if files.name in template_types():
+            configs += [
+                PromptConfig(f"{files.name}_{version}", files.name, text.strip(), active=version == files.active)
+                for version, text in files.texts.items()
+            ]
+    return configs
 
 
 def as_toml(config: PromptConfig) -> str:
@@ -205,26 +255,21 @@ def choose(configs: Sequence[PromptConfig], type: str, thread: UUID, kept: str |
     active = sorted(
         (each for each in configs if each.active and each.type == type and each.weight > 0), key=lambda each: each.name
     )
-    for each in active:
-        if each.name == kept:
-            return each
     if not active:
         return None
+    reached = list(accumulate(each.weight for each in active))
     # the type is hashed with it: which system prompt a thread gets must not decide which role goes with it
-    drawn = int.from_bytes(sha256(f"{type}/{thread}".encode()).digest()) % sum(each.weight for each in active)
-    for each in active:
-        drawn -= each.weight
-        if drawn < 0:
-            return each
-    raise AssertionError("unreachable")
+    drawn = int.from_bytes(sha256(f"{type}/{thread}".encode()).digest()) % reached[-1]
+    by_weight = next(each for each, end in zip(active, reached, strict=True) if drawn < end)
+    return next((each for each in active if each.name == kept), by_weight)
 
 
 def shares(configs: Sequence[PromptConfig]) -> dict[str, float]:
     """By name, the share (0..1) of new threads that get a version."""
-    total = {kind: sum(each.weight for each in configs if each.active and each.type == kind) for kind in TYPES}
-    return {
-        each.name: each.weight / total[each.type] if each.active and total.get(each.type) else 0.0 for each in configs
-    }
+    total = Counter[str]()
+    for each in configs:
+        total[each.type] += each.weight if each.active else 0
+    return {each.name: each.weight / total[each.type] if each.active and total[each.type] else 0.0 for each in configs}
 
 
 _IN_TOML = {str: "a text", dict: "a table", int: "a whole number", bool: "true or false"}
@@ -232,23 +277,19 @@ _IN_TOML = {str: "a text", dict: "a table", int: "a whole number", bool: "true o
 
 def _temperature(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or not 0 <= value <= 2:
-        _refuse("temperature", value, "must be a number between 0 and 2")
+        raise InvalidInput("temperature", value, "must be a number between 0 and 2")
     return float(value)
 
 
 def _whole(key: str, value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        _refuse(key, value, f"must be a whole number between {least} and {most}")
+        raise InvalidInput(key, value, f"must be a whole number between {least} and {most}")
     return value
 
 
 def _scope(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not value or not all(isinstance(each, str) for each in value):
-        _refuse("retrieval_scope", value, f"must be a list, not empty, of: {', '.join(SCOPES)}")
+        raise InvalidInput("retrieval_scope", value, f"must be a list, not empty, of: {', '.join(SCOPES)}")
     if unknown := [each for each in value if each not in SCOPES]:
-        _refuse("retrieval_scope", value, f"{unknown[0][:80]!r} is not known; accepted: {', '.join(SCOPES)}")
+        raise InvalidInput("retrieval_scope", value, f"{unknown[0][:80]!r} is not known; accepted: {', '.join(SCOPES)}")
     return tuple(dict.fromkeys(SCOPES[each] for each in value))
-
-
-def _refuse(field: str, value: Any, problem: str) -> NoReturn:
-    raise InvalidInput(field, value, problem)

@@ -1,7 +1,8 @@
 """From a context to a draft: LlamaIndex response synthesizers that cite `[Source N]`."""
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
@@ -12,8 +13,12 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from rag_app.answering.context import Context, plain_context
 from rag_app.answering.models import ChatModel, Draft, WithFallback
 from rag_app.answering.prompts import Prompt
+from rag_app.answering.roles import PromptConfig, template_of
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import Misconfigured
+
+Draw = Callable[[str], Awaitable[PromptConfig | None]]
+"""The version of a type that one question gets."""
 
 
 class Synthesizer(BaseSynthesizer):
@@ -58,27 +63,36 @@ class Synthesizer(BaseSynthesizer):
 
 
 class ModelSynthesizer(Synthesizer):
-    """Asks a model, with a prompt that takes `question`, `context`, and what the question's instructions have for it."""
+    """Asks a model, with a prompt that takes `question`, `context`, and what the question's instructions have for it.
 
-    def __init__(self, model: ChatModel | WithFallback, prompt: Prompt) -> None:
+    `draw` gives the version of the prompt that one question gets, as the database has it; where there is none in use,
+    and without `draw`, it is `prompt`.
+    """
+
+    def __init__(self, model: ChatModel | WithFallback, prompt: Prompt, draw: Draw | None = None) -> None:
         super().__init__()
-        self.model, self._model, self._prompt = model.name, model, prompt
+        self.model, self._model, self._prompt, self._draw = model.name, model, prompt, draw
 
     async def write(self, question: Question, context: Context) -> Draft:
-        asked = question.instructions
-        return await self._model.chat(
-            messages_of(self._prompt, question, context.text),
-            max_tokens=asked.max_tokens,
-            temperature=asked.temperature,
-        )
+        messages, limits = await self._asked(question, context)
+        return await self._model.chat(messages, **limits)
 
-    def stream(self, question: Question, context: Context) -> AsyncGenerator[str | Draft, None]:
+    async def stream(self, question: Question, context: Context) -> AsyncGenerator[str | Draft, None]:
+        messages, limits = await self._asked(question, context)
+        async with aclosing(self._model.stream(messages, **limits)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _asked(self, question: Question, context: Context) -> tuple[list[ChatMessage], dict[str, Any]]:
+        drawn = await self._draw(self._prompt.name) if self._draw else None
+        prompt = self._prompt if drawn is None else template_of(drawn)
+        limits = {} if drawn is None else dict(drawn.constraints)
         asked = question.instructions
-        return self._model.stream(
-            messages_of(self._prompt, question, context.text),
-            max_tokens=asked.max_tokens,
-            temperature=asked.temperature,
-        )
+        if asked.max_tokens is not None:
+            limits["max_tokens"] = asked.max_tokens
+        if asked.temperature is not None:
+            limits["temperature"] = asked.temperature
+        return messages_of(prompt, question, context.text), limits
 
     def _get_prompts(self) -> PromptDictType:
         return {self._prompt.name: self._prompt.template}

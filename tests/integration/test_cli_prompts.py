@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_app.answering.roles import load_config, load_configs
+from rag_app.answering.roles import load_config, released
 from rag_app.database.migrate import upgrade
 from rag_app.domain.resources import resource_folder
 from tests.conftest import MIGRATIONS, NewPostgres
@@ -48,7 +48,7 @@ def test_every_command_has_help(command: str, main: Run) -> None:
 
 
 def test_a_version_from_its_file_to_half_of_the_threads(rag: Run, main: Run, tmp_path: Path) -> None:
-    seeded = {each.name: each for each in load_configs(resource_folder("prompts") / "lexybrain")}
+    seeded = {each.name: each for each in released(resource_folder("prompts"))}
     first = rag("db", "upgrade").out
     assert "prompts added: ask_lexybrain_alert_explanation_v1, ask_lexybrain_competitor_intel_v1" in first
     assert "prompts added" not in main("db", "upgrade").out

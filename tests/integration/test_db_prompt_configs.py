@@ -3,18 +3,28 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from llama_index.core import MockEmbedding
 from sqlalchemy import delete, event, select, text
 from sqlalchemy.exc import IntegrityError
 
+from rag_app.answering.capabilities import CAPABILITIES, capability_named
+from rag_app.answering.chosen_models import ChosenModels
+from rag_app.answering.context import plain_context
+from rag_app.answering.models import Draft
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.roles import PromptConfig, check, load_configs
+from rag_app.answering.prompts import load_prompts
+from rag_app.answering.roles import PromptConfig, all_types, check, load_configs, released, template_of
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
+from rag_app.domain.answer import Question
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.resources import resource_folder
+from rag_app.settings import Settings
+from tests.scripted_model import Reply, ScriptedModel
 
 DEMANDS = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"], "temperature": 0.5}
 
@@ -173,3 +183,70 @@ async def test_without_a_database_it_says_so() -> None:
             await PromptConfigs(nowhere, check).active()
     finally:
         await nowhere.close()
+
+
+async def test_the_prompts_of_all_capabilities_are_seeded(configs: PromptConfigs, database: Database) -> None:
+    files = released(resource_folder("prompts"))
+    types = {each.type for each in files}
+    assert types == set(all_types()) >= {"global", *(each.prompt for each in CAPABILITIES if each.group is None)}
+    await configs.seed(files)
+    kept = {each.name: each for each in await configs.all()}
+    for each in files:
+        assert kept[each.name].instructions == each.instructions
+    drawn = await configs.draw("owner_ask")
+    assert drawn == kept["owner_ask_v1"] and await configs.draw("nothing") is None
+    asked = {"context": "CONTEXT", "question": "QUESTION"}
+    of_the_file = load_prompts(resource_folder("prompts"))["owner_ask"]
+    assert template_of(drawn).messages(**asked) == of_the_file.messages(**asked)
+
+
+TEMPLATE = "{% chat role='user' %}SECOND {{ context }} {{ question }}{% endchat %}"
+
+
+async def test_a_question_gets_the_version_that_the_database_says(
+    configs: PromptConfigs, new: PromptConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await configs.seed(released(resource_folder("prompts")))
+    second = PromptConfig(f"book_tutor_{new.name}", "book_tutor", TEMPLATE, {"temperature": 0.5, "max_tokens": 77})
+    question, context = Question("Why?"), plain_context(["Because."])
+    with ScriptedModel(Reply("So [Source 1].")) as server:
+        for name, value in {
+            "RAG_LLM": "openai_like", "RAG_LLM_API_BASE": server.url, "RAG_VECTOR_STORE": "postgres",
+        }.items():  # fmt: skip
+            monkeypatch.setenv(name, value)
+        models = ChosenModels(Settings(), MockEmbedding(embed_dim=3), configs.draw)
+        tutor = models.synthesizer(capability_named("book_tutor"))
+        try:
+            await tutor.write(question, context)
+            assert await configs.seed([second]) == [second.name]
+            assert await configs.draw("book_tutor") == await configs.get("book_tutor_v1"), "a release changes nothing"
+            await configs.activate(second.name)
+            await configs.weigh("book_tutor_v1", 0)
+            await tutor.write(question, context)
+            assert [type(piece) for piece in [piece async for piece in tutor.stream(question, context)]][-1] is Draft
+            await configs.deactivate(second.name)
+            await tutor.write(question, context)
+        finally:
+            await configs.weigh("book_tutor_v1", 1)
+            async with configs._database.session() as session:
+                await session.execute(delete(PromptConfigRow).where(PromptConfigRow.name == second.name))
+            await models.aclose()
+    assert ["SECOND" in each.prompt for each in server.requests] == [False, True, True, False]
+    assert [each.body["max_tokens"] for each in server.requests] == [1024, 77, 77, 1024]
+    assert [each.body["temperature"] for each in server.requests] == [0.1, 0.5, 0.5, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"name": "ask_lexybrain_v3"}, "name: must be owner_ask_ and small letters"),
+        ({"instructions": "{{ context }}{{ question }}"}, "system_instructions: prompt owner_ask v3: has no chat message"),
+        ({"instructions": TEMPLATE.replace("question", "who")}, "system_instructions: prompt owner_ask v3: missing question"),
+        ({"constraints": {"max_alerts": 2}}, "max_alerts: unknown constraint; accepted: temperature, max_tokens"),
+    ],
+)  # fmt: skip
+def test_what_is_no_template_is_refused(changed: dict[str, Any], problem: str) -> None:
+    good = PromptConfig("owner_ask_v3", "owner_ask", TEMPLATE, {"max_tokens": 50})
+    check(good)
+    with pytest.raises(InvalidInput, match=problem):
+        check(replace(good, **changed))
