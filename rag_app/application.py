@@ -40,7 +40,7 @@ from rag_app.retrieval.store import Backend, ScopedStore
 from rag_app.settings import Settings
 from rag_app.stores.registry import STORES, store_named
 from rag_app.surfaces.lexybrain.conversations import INDEX as CONVERSATIONS
-from rag_app.surfaces.lexybrain.conversations import Conversations, Options
+from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
 from rag_app.surfaces.lexybrain.reviews import Reviews
@@ -244,16 +244,16 @@ class Application:
         return Conversations(
             pipeline=self.pipeline,
             index=self.indexes.get(CONVERSATIONS),
-            accounts=self.accounts,
             turns=Turns(self.database, cost_cap_cents=Decimal(chosen.daily_cost_cap), token_budget=chosen.token_budget),
             threads=self.threads,
             prompts=self.prompts,
             ledger=self.ledger,
             models=self.models,
             training=self.training,
-            options=Options(
-                chosen.enabled, chosen.detection == "model", chosen.rewrite, history_tokens=chosen.history_tokens
-            ),
+            enabled=chosen.enabled,
+            detect_by_model=chosen.detection == "model",
+            rewrite=chosen.rewrite,
+            history_tokens=chosen.history_tokens,
         )
 
     async def start(self) -> None:

@@ -1,6 +1,7 @@
 """Versions of what a model is told about its role: which there are, and which are in use."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -16,7 +17,7 @@ from rag_app.answering.roles import BIGGEST_WEIGHT, TYPES, PromptConfig, PromptV
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound
-from rag_app.domain.scope import Principal
+from rag_app.domain.scope import Principal, Scope
 
 _COLUMNS = (
     PromptConfigRow.name,
@@ -84,10 +85,14 @@ class PromptConfigs:
         async with self._database.autocommit() as connection:
             return [PromptConfig(*row) for row in await connection.execute(_ALL)]
 
-    async def active(self) -> list[PromptConfig]:
-        """Those in use, by type and name. Asks the database each time: what is switched off is used no more."""
-        async with self._database.autocommit() as connection:
-            return [PromptConfig(*row) for row in await connection.execute(_ACTIVE)]
+    @asynccontextmanager
+    async def active(self, scope: Scope) -> AsyncIterator[tuple[AsyncSession, list[PromptConfig]]]:
+        """Those in use, by type and name, in a transaction of the scope: to keep which of them were chosen.
+
+        Asks the database each time: what is switched off is used no more.
+        """
+        async with self._database.scoped_reading(scope, _ACTIVE) as (session, rows):
+            yield session, [PromptConfig(*row) for row in rows]
 
     async def draw(self, type: str) -> PromptConfig | None:  # noqa: A002
         """One of those of a type that are in use, by weight; None where none is."""

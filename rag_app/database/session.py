@@ -12,13 +12,26 @@ for one transaction:
 widens nothing across organizations, and no request of a principal sets it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from uuid import UUID
 
 import asyncpg
-from sqlalchemy import NullPool, TextClause, event, make_url, text
+from sqlalchemy import (
+    NullPool,
+    Row,
+    SelectBase,
+    Text,
+    TextClause,
+    bindparam,
+    event,
+    literal_column,
+    make_url,
+    select,
+    text,
+    true,
+)
 from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
 from sqlalchemy.exc import ArgumentError, DisconnectionError, ProgrammingError
@@ -41,7 +54,7 @@ _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, _BROKE
 _TENANT = """set_config('rag.organizations', {}, true) || set_config('rag.user', {}, true)
     || set_config('rag.operator', {}, true) || set_config('rag.administrator', {}, true)"""
 """Tells row-level security the tenant, until the transaction ends. Everything that does so is made of this."""
-_SET_TENANT = text(f"SELECT {_TENANT.format(':organizations', ':user', ':operator', ':administrator')}")
+_SET_TENANT = text(f"SELECT {_TENANT.format(':organizations', ':user', ':operator', ':administrator')} AS told")
 
 Prepare = Callable[[asyncpg.Connection], Awaitable[None]]
 """What a new connection begins with."""
@@ -169,6 +182,26 @@ class Database:
             yield session
 
     @asynccontextmanager
+    async def scoped_reading(
+        self, scope: Scope, query: SelectBase
+    ) -> AsyncIterator[tuple[AsyncSession, Sequence[Row[Any]]]]:
+        """`scoped`, and the rows of the query that it begins with, in the same round trip.
+
+        A CTE sets the tenant. `query` is joined laterally to it, so PostgreSQL cannot read a row before the tenant is
+        set. The CTE has one row, so rows keep the order of `query`.
+        """
+        tenant = set_tenant(scope).columns(told=Text()).cte("tenant").prefix_with("MATERIALIZED")
+        seen = (
+            select(query.subquery("seen"))
+            .where(tenant.c.told.is_not(None))
+            .offset(literal_column("0"))
+            .lateral("found")
+        )
+        async with self.session() as session:
+            rows = await session.execute(select(seen).select_from(tenant.join(seen, true())))
+            yield session, rows.all()
+
+    @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[AsyncConnection]:
         """For one statement that is a transaction of its own: one round trip instead of three."""
         with _pool_has_room():
@@ -276,7 +309,9 @@ class Database:
 def set_tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> TextClause:
     """The statement that a transaction under row-level security begins with."""
     names = ("organizations", "user", "operator", "administrator")
-    return _SET_TENANT.bindparams(**dict(zip(names, _tenant(scope, operator, administrator), strict=True)))
+    values = zip(names, _tenant(scope, operator, administrator), strict=True)
+    # unique: a query that this is a part of may call its own parameters so
+    return _SET_TENANT.bindparams(*(bindparam(name, value, unique=True) for name, value in values))
 
 
 def _tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> tuple[str, str, str, str]:

@@ -39,8 +39,8 @@ from rag_app.surfaces.lexybrain.figures import (
     LexyBrainStats,
     Period,
 )
-from rag_app.surfaces.lexybrain.lessons import Consent
 from rag_app.surfaces.lexybrain.types import (
+    Consent,
     Flags,
     KeptFeedback,
     Message,

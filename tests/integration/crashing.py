@@ -18,7 +18,6 @@ from rag_app.pipeline import Pipeline
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain import conversations as conversation
 from rag_app.surfaces.lexybrain import quotas, threads, turns
-from rag_app.surfaces.lexybrain.quotas import Accounts
 from rag_app.surfaces.lexybrain.types import Said
 
 
@@ -42,15 +41,15 @@ def after(holder: Any, name: str) -> None:
 
 
 STEPS: dict[str, Callable[[], None]] = {
-    "1 account": lambda: setattr(Accounts, "of", die_later),
+    "1 account": lambda: setattr(quotas, "admitted", die),
     "2 quota, before it is kept": lambda: after(quotas, "reserve"),
     "3 message, before it is kept": lambda: after(threads, "add_user_message"),
     "3 message, after it is kept": lambda: after(turns.Turns, "begin"),
-    "4 history": lambda: setattr(threads.Threads, "history", die_later),
+    "4 history": lambda: setattr(conversation.Turn, "_read_history", die_later),
     "4 capability": lambda: setattr(conversation, "detect", die),
-    "4 capability, after it is kept": lambda: after(threads.Threads, "settle_on"),
+    "4 capability, after it is kept": lambda: after(conversation, "settle_on"),
     "5 retrieval": lambda: setattr(Pipeline, "retriever", die_later),
-    "6 prompt": lambda: setattr(PromptConfigs, "active", die_later),
+    "6 prompt": lambda: setattr(PromptConfigs, "active", die),
     "7 generation": lambda: after(Pipeline, "answer"),
     "8 answer, settled but not kept": lambda: after(quotas, "settle"),
     "8 answer, before it is kept": lambda: after(threads, "add_answer"),

@@ -41,14 +41,13 @@ async def test_whatever_a_user_is_at_work_on_nothing_is_left_and_nothing_breaks(
     threads, training = Threads(database, SourceLedger(database)), Training(database, Accounts(database))
     for _ in range(8):
         account, principal = await newcomer(database)
-        scope = principal.scope()
-        first, second = await turns.begin(scope, HELLO, account), await turns.begin(scope, HELLO, account)
+        first, second = await turns.begin(principal, HELLO), await turns.begin(principal, HELLO)
         told = await asyncio.gather(
-            turns.finish(scope, first, outcome(failures=(("ModelFailed", "why"),))),
-            turns.give_back(scope, second, [("ModelFailed", "why")], outcome()),
-            turns.begin(scope, HELLO, account),
+            turns.finish(first, outcome(failures=(("ModelFailed", "why"),))),
+            turns.give_back(second, [("ModelFailed", "why")], outcome()),
+            turns.begin(principal, HELLO),
             personal.erase(account.user),
-            turns.begin(scope, Said("And then?", thread=first.thread.id), account),
+            turns.begin(principal, Said("And then?", thread=first.thread.id)),
             threads.rename(principal, second.thread.id, "Spring"),
             threads.delete(principal, first.thread.id),
             training.decide(principal, True),
@@ -66,7 +65,7 @@ async def test_whatever_a_user_is_at_work_on_nothing_is_left_and_nothing_breaks(
 async def test_a_turn_of_an_erased_user_costs_and_leaves_nothing_else(database: Database) -> None:
     turns, personal = Turns(database, cost_cap_cents=None, token_budget=None), Personal(database)
     account, principal = await newcomer(database)
-    begun = [await turns.begin(principal.scope(), HELLO, account) for _ in range(2)]
+    begun = [await turns.begin(principal, HELLO) for _ in range(2)]
     assert await personal.erase(account.user)
 
     async def cents() -> float:
@@ -74,12 +73,12 @@ async def test_a_turn_of_an_erased_user_costs_and_leaves_nothing_else(database: 
             return float(await session.scalar(text("SELECT coalesce(sum(cents), 0) FROM daily_costs")) or 0)
 
     before = await cents()
-    assert await turns.finish(principal.scope(), begun[0], outcome()) is False
-    await turns.give_back(principal.scope(), begun[1], [("ModelFailed", "why")], outcome())
+    assert await turns.finish(begun[0], outcome()) is False
+    await turns.give_back(begun[1], [("ModelFailed", "why")], outcome())
     assert await cents() == pytest.approx(before + 0.5), "a model was paid"
     assert await left(database, account) == 0
     with pytest.raises(Forbidden):
-        await turns.begin(principal.scope(), HELLO, account)
+        await turns.begin(principal, HELLO)
 
 
 async def test_how_often_they_asked_goes_however_their_token_spelled_their_id(database: Database) -> None:

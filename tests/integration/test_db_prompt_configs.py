@@ -23,6 +23,7 @@ from rag_app.database.session import Database
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.resources import resource_folder
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.settings import Settings
 from tests.scripted_model import Reply, ScriptedModel
 
@@ -52,16 +53,21 @@ async def row(database: Database, name: str) -> PromptConfigRow:
         return (await session.scalars(select(PromptConfigRow).where(PromptConfigRow.name == name))).one()
 
 
+async def active(configs: PromptConfigs) -> list[PromptConfig]:
+    async with configs.active(Scope(frozenset({PUBLIC_ORGANIZATION}))) as (_, found):
+        return found
+
+
 async def test_a_version_is_added_used_weighed_and_switched_off(configs: PromptConfigs, new: PromptConfig) -> None:
     assert await configs.add(new) == new
     assert await configs.get(new.name) == new and named(await configs.all(), new.name) == [new]
-    assert named(await configs.active(), new.name) == []
+    assert named(await active(configs), new.name) == []
     assert await configs.activate(new.name) == replace(new, active=True)
-    assert named(await configs.active(), new.name) == [replace(new, active=True)]
+    assert named(await active(configs), new.name) == [replace(new, active=True)]
     assert await configs.weigh(new.name, 0) == replace(new, active=True, weight=0)
     assert await configs.activate(new.name) == replace(new, active=True, weight=0), "twice is as good as once"
     assert await configs.deactivate(new.name) == replace(new, weight=0)
-    assert named(await configs.active(), new.name) == []
+    assert named(await active(configs), new.name) == []
 
 
 async def test_the_files_seed_it_once_and_change_nothing_later(
@@ -152,11 +158,11 @@ async def test_an_unknown_name_is_answered_with_the_known_ones(
 
 
 async def test_reading_what_is_in_use_is_one_statement(configs: PromptConfigs, database: Database) -> None:
-    await configs.active()
+    await active(configs)
     statements: list[str] = []
     engine = database._engine.sync_engine
     event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
-    await configs.active()
+    await active(configs)
     assert len(statements) == 1 and "is_active" in statements[0]
 
 
@@ -180,7 +186,7 @@ async def test_without_a_database_it_says_so() -> None:
     nowhere = Database("postgresql+asyncpg://rag_app@127.0.0.1:1/rag")
     try:
         with pytest.raises(StoreFailed):
-            await PromptConfigs(nowhere, check).active()
+            await active(PromptConfigs(nowhere, check))
     finally:
         await nowhere.close()
 

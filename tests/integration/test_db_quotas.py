@@ -65,6 +65,16 @@ async def reserve(
     return reservation
 
 
+async def admit(
+    database: Database, who: Account, *organizations: UUID, plan: str | None = None, cap: Decimal | None = None,
+    budget: int | None = None, now: datetime | None = None,
+) -> Account:  # fmt: skip
+    scope = Scope(frozenset({PUBLIC_ORGANIZATION, *organizations}), who.user)
+    limits: dict[str, Any] = {"cost_cap_cents": cap, "token_budget": budget}
+    async with quotas.admitted(database, scope, plan=plan, now=now, **limits) as (_, account):
+        return account
+
+
 async def give_back(database: Database, account: Account, reservation: object) -> None:
     assert isinstance(reservation, UUID)
     async with acting(database, account) as session:
@@ -360,8 +370,7 @@ async def test_the_cap_is_reached_to_the_cent_and_gone_tomorrow(account: NewAcco
             )
 
     async def check(cap: str | None, now: datetime = day) -> None:
-        async with acting(database, who) as session:
-            await quotas.check_cost_cap(session, None if cap is None else Decimal(cap), now)
+        await admit(database, who, cap=None if cap is None else Decimal(cap), now=now)
 
     await check("0.01")
     with pytest.raises(CostCapReached):
@@ -407,8 +416,7 @@ async def test_a_budget_is_spent_to_the_token(
     scope = Scope(frozenset({org.id, PUBLIC_ORGANIZATION}), who.user)
 
     async def check(default: int | None = None, now: datetime = at) -> None:
-        async with acting(database, who, org.id) as session:
-            await quotas.check_budget(session, scope.organizations, default, now)
+        await admit(database, who, org.id, budget=default, now=now)
 
     async with acting(database, who, org.id) as session:
         await quotas.record(session, who, scope, outcome(usage=Usage(60, 39)), at)
@@ -439,15 +447,15 @@ async def test_a_member_of_several_is_charged_to_each_and_refused_by_any(
     who, rich, poor = await account(), await organization(), await organization()
     await People(database).set_budget(poor, 100)
     both = frozenset({rich.id, poor.id, PUBLIC_ORGANIZATION})
+    await admit(database, who, rich.id, poor.id)
     async with database.scoped(Scope(both, who.user)) as session:
-        await quotas.check_budget(session, both, None)
         await quotas.record(session, who, Scope(both, who.user), outcome(usage=Usage(99, 1)))
         tokens = await session.execute(select(OrganizationTokensRow.org_id, OrganizationTokensRow.tokens))
         assert dict(tokens.tuples().all()) == {rich.id: 100, poor.id: 100}, "and the public one never"
-        await quotas.check_budget(session, {rich.id}, None)
-        with pytest.raises(BudgetSpent):
-            await quotas.check_budget(session, both, None)
-        await quotas.check_budget(session, {PUBLIC_ORGANIZATION}, 0)
+    await admit(database, who, rich.id)
+    with pytest.raises(BudgetSpent):
+        await admit(database, who, rich.id, poor.id)
+    await admit(database, who, budget=0)
 
 
 async def test_what_is_recorded(account: NewAccount, database: Database) -> None:
@@ -538,14 +546,17 @@ async def test_the_longest_subject_fits(database: Database) -> None:
 # --- plans
 
 
-async def test_the_plans_of_the_contract(database: Database) -> None:
+async def test_the_plans_of_the_contract(account: NewAccount, database: Database) -> None:
+    admin = await account()
+    await People(database).set_role(await People(database).user(admin.user), "admin")
     plans = {plan.code: plan for plan in await Plans(database).list()}
     for code, messages in {"free": 50, "basic": 500, "pro": 2000, "growth": -1, "admin": -1}.items():
         assert plans[code] == Plan(code, messages, True)
-        assert await Accounts(database).plan(code) == (messages, True)
+        on_it = await admit(database, admin, plan=code)
+        assert (on_it.plan, on_it.messages, on_it.enabled) == (code, messages, True)
     for unknown in "gold", "Free", "", "' OR '1'='1", "a\0b":
         with pytest.raises(InvalidInput, match=r"planCode: accepted: admin, basic, .*free, .*growth"):
-            await Accounts(database).plan(unknown)
+            await admit(database, admin, plan=unknown)
 
 
 async def test_a_plan_is_made_and_changed(database: Database) -> None:

@@ -74,9 +74,15 @@ class Talk:
         assert who.user
         message = uuid4()
         async with self.database.scoped(who.scope()) as session:
-            begun = await threads.ensure(session, who.user, thread, title=title_of(said), metadata=metadata or {})
-            await threads.add_user_message(session, begun.id, message, said, capability, context)
+            in_ = thread or await threads.add_thread(session, who.user, title_of(said), metadata or {})
+            begun = await threads.add_user_message(session, who.user, in_, message, said, capability, context)
         return begun, message
+
+    async def settle_on(
+        self, who: Principal, thread: UUID, message: UUID, capability: str, prompts: Mapping[str, str]
+    ) -> None:
+        async with self.database.scoped(who.scope()) as session:
+            await threads.settle_on(session, who.user, thread, message, capability, prompts)
 
     async def answer(self, who: Principal, thread: UUID, said: str = "Rings.", **values: Any) -> UUID | None:
         """The answer's id, or None where the thread is gone."""
@@ -172,8 +178,8 @@ async def test_what_fails_later_in_the_transaction_leaves_no_thread(talk: Talk, 
 
     async def begin(said: str) -> None:
         async with talk.database.scoped(ann.scope()) as session:
-            begun = await threads.ensure(session, ann.user, None, title="t", metadata={})  # type: ignore[arg-type]
-            await threads.add_user_message(session, begun.id, uuid4(), said, None, None)
+            thread = await threads.add_thread(session, ann.user, "t", {})  # type: ignore[arg-type]
+            await threads.add_user_message(session, ann.user, thread, uuid4(), said, None, None)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -213,7 +219,7 @@ async def test_a_foreign_thread_is_as_unknown_as_one_that_there_is_not(
                 assert str(error.value) == f"no thread named '{unknown}'"
             assert await talk.answer(who, unknown) is None
             assert await talk.threads.history(who.scope(), unknown, message) == []
-            await talk.threads.settle_on(who.scope(), unknown, message, "general_chat", {"global": "theirs"})
+            await talk.settle_on(who, unknown, message, "general_chat", {"global": "theirs"})
     assert await talk.thread(ann, hers.id) == before
     assert [(kept.text, kept.capability) for kept in await talk.read(ann, hers.id)] == [("What sells?", None)]
 
@@ -224,12 +230,12 @@ async def test_the_query_names_the_user_even_where_row_level_security_lets_more_
     hers, _ = await talk.say(ann)
     async with talk.database.scoped(ann.scope()) as session:
         with pytest.raises(NotFound):
-            await threads.ensure(session, admin.user, hers.id, title="t", metadata={})  # type: ignore[arg-type]
+            await threads.add_user_message(session, admin.user, hers.id, uuid4(), "Hello", None, None)
     async with talk.database.scoped(admin.scope(), administrator=True) as session:
         assert await session.scalar(select(ThreadRow.id).where(ThreadRow.id == hers.id)) == hers.id
         assert not await threads.add_answer(session, hers.id, outcome())
         with pytest.raises(NotFound):
-            await threads.add_user_message(session, hers.id, uuid4(), "Hello", None, None)
+            await threads.add_user_message(session, admin.user, hers.id, uuid4(), "Hello", None, None)
     assert (await talk.thread(ann, hers.id)).messages == 1
 
 
@@ -265,11 +271,10 @@ async def test_messages_at_once_in_one_thread_are_all_kept_and_counted_one_after
 async def test_of_two_messages_at_once_the_second_waits_until_the_first_is_kept(talk: Talk, ann: Principal) -> None:
     begun, _ = await talk.say(ann)
     async with talk.database.scoped(ann.scope()) as session:
-        await threads.ensure(session, begun.user, begun.id, title="t", metadata={})
+        await threads.add_user_message(session, begun.user, begun.id, uuid4(), "First", None, None)
         second = asyncio.create_task(talk.say(ann, "Second", begun.id))
         done, _ = await asyncio.wait([second], timeout=0.2)
         assert not done
-        await threads.add_user_message(session, begun.id, uuid4(), "First", None, None)
     await second
     assert [message.text for message in await talk.read(ann, begun.id)] == ["What sells?", "First", "Second"]
 
@@ -298,7 +303,7 @@ async def test_an_answer_to_a_thread_that_is_being_deleted_is_not_written(talk: 
     assert await late is None
     with pytest.raises(NotFound):
         await next_message
-    await talk.threads.settle_on(ann.scope(), begun.id, message, "general_chat", {})
+    await talk.settle_on(ann, begun.id, message, "general_chat", {})
     assert await talk.threads.history(ann.scope(), begun.id, message) == []
 
 
@@ -308,10 +313,10 @@ async def test_what_a_message_wants_and_which_prompts_its_thread_has_are_written
     begun, message = await talk.say(ann, metadata={"client": "web"})
     answered = await talk.answer(ann, begun.id)
     assert answered
-    await talk.threads.settle_on(ann.scope(), begun.id, message, "general_chat", {"global": "s1", "general_chat": "g1"})
-    await talk.threads.settle_on(ann.scope(), begun.id, answered, "alert_explanation", {})  # no user's message
+    await talk.settle_on(ann, begun.id, message, "general_chat", {"global": "s1", "general_chat": "g1"})
+    await talk.settle_on(ann, begun.id, answered, "alert_explanation", {})  # no user's message
     _, second = await talk.say(ann, "And rings?", begun.id)
-    await talk.threads.settle_on(ann.scope(), begun.id, second, "market_brief", {"market_brief": "m1", "global": "s2"})
+    await talk.settle_on(ann, begun.id, second, "market_brief", {"market_brief": "m1", "global": "s2"})
     assert [kept.capability for kept in await talk.read(ann, begun.id)] == [
         "general_chat", "market_brief", "market_brief",
     ]  # fmt: skip
@@ -323,9 +328,7 @@ async def test_what_a_message_wants_and_which_prompts_its_thread_has_are_written
 async def test_prompts_of_two_messages_at_once_are_both_kept(talk: Talk, ann: Principal) -> None:
     begun, message = await talk.say(ann)
     types = [f"type{number}" for number in range(8)]
-    await asyncio.gather(
-        *(talk.threads.settle_on(ann.scope(), begun.id, message, "general_chat", {name: name}) for name in types)
-    )
+    await asyncio.gather(*(talk.settle_on(ann, begun.id, message, "general_chat", {name: name}) for name in types))
     assert (await talk.thread(ann, begun.id)).metadata["prompts"] == {name: name for name in types}
 
 
@@ -361,7 +364,7 @@ async def test_any_title_can_be_kept(talk: Talk, ann: Principal) -> None:
         for start in range(0, len(every), 60):
             title = title_of(every[start : start + 60])
             assert title and len(title) <= 80 and "\n" not in title
-            await threads.ensure(session, ann.user, None, title=title, metadata={})  # type: ignore[arg-type]
+            await threads.add_thread(session, ann.user, title, {})  # type: ignore[arg-type]
 
 
 async def test_a_thread_is_renamed(talk: Talk, ann: Principal) -> None:
@@ -918,7 +921,7 @@ async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
         with pytest.raises(NotFound, match="no thread named"):
             await attempt
     assert await talk.answer(bob, hers.id) is None
-    await talk.threads.settle_on(bob.scope(), hers.id, message, "general_chat", {"global": "his"})
+    await talk.settle_on(bob, hers.id, message, "general_chat", {"global": "his"})
     _, later = await talk.say(ann, "And?", hers.id)
     assert await talk.threads.history(bob.scope(), hers.id, later) == []
     assert await talk.page(bob) == Page(())

@@ -28,7 +28,7 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import threads
-from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
 from rag_app.surfaces.lexybrain.tables import (
     DailyCostRow,
     FailureRow,
@@ -49,9 +49,10 @@ EMPTY = {"threads": 0, "messages": 0, "used": 0, "reservations": 0}
 
 @pytest.fixture
 def account(database: Database) -> NewAccount:
-    async def make(messages: int = 50) -> Account:
-        user = await People(database).create_user(f"name-{uuid4().hex}")
-        return Account(user.id, "free", messages, True, False)
+    async def make(messages: int = 50, enabled: bool = True) -> Account:
+        plan = await Plans(database).set(f"plan-{messages}-{enabled}", messages, enabled)
+        user = await People(database).create_user(f"name-{uuid4().hex}", plan.code)
+        return Account(user.id, plan.code, messages, enabled, False)
 
     return make
 
@@ -63,6 +64,10 @@ def turns(database: Database) -> Turns:
 
 def scope_of(account: Account, *organizations: UUID) -> Scope:
     return Scope(frozenset({PUBLIC_ORGANIZATION, *organizations}), account.user)
+
+
+def asking(account: Account, *organizations: UUID) -> Principal:
+    return Principal(str(account.user), account.user, frozenset(organizations))
 
 
 def outcome(**changes: Any) -> Outcome:
@@ -102,14 +107,14 @@ async def test_a_turn_from_its_beginning_to_its_end(
     account: NewAccount, database: Database, turns: Turns, organization: NewOrganization
 ) -> None:
     who, org = await account(), await organization()
-    scope = scope_of(who, org.id)
-    begun = await turns.begin(scope, replace(HELLO, context={"marketplaces": ["etsy"]}), who)
+    scope, caller = scope_of(who, org.id), asking(who, org.id)
+    begun = await turns.begin(caller, replace(HELLO, context={"marketplaces": ["etsy"]}))
     assert begun.account == who and begun.thread.user == who.user
     assert (begun.thread.title, begun.thread.metadata) == ("What sells best in spring?", dict(HELLO.meta))
     assert await state(database, who) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
     before = await spent_today(database)
     done = outcome()
-    assert await turns.finish(scope, begun, done)
+    assert await turns.finish(begun, done)
     assert await state(database, who) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}
     assert await spent_today(database) == before + Decimal("0.25")
     async with database.scoped(scope) as session:
@@ -120,17 +125,16 @@ async def test_a_turn_from_its_beginning_to_its_end(
         assert await session.scalar(select(OrganizationTokensRow.tokens)) == 100
         assert await session.scalar(select(UsageEventRow.message_id)) == done.message
 
-    again = await turns.begin(scope, Said("And in autumn?", thread=begun.thread.id, meta={"client": "api"}), who)
+    again = await turns.begin(caller, Said("And in autumn?", thread=begun.thread.id, meta={"client": "api"}))
     assert (again.thread.id, again.thread.metadata) == (begun.thread.id, dict(HELLO.meta))
     assert await state(database, who) == {"threads": 1, "messages": 3, "used": 2, "reservations": 1}
 
 
 async def test_whom_the_database_did_not_know_before_has_a_turn(database: Database, turns: Turns) -> None:
     stranger = Principal(f"auth0|{uuid4().hex}")
-    account = await Accounts(database).of(stranger)
-    begun = await turns.begin(stranger.scope(), HELLO, account)  # its scope names no user
-    assert await turns.finish(stranger.scope(), begun, outcome())
-    assert await state(database, account) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}
+    begun = await turns.begin(stranger, HELLO)  # who has no user yet
+    assert await turns.finish(begun, outcome())
+    assert await state(database, begun.account) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}
 
 
 # --- the beginning fails: nothing remains
@@ -142,32 +146,33 @@ async def test_whatever_fails_at_the_beginning_leaves_nothing(
 ) -> None:  # fmt: skip
     org, other = await organization(), await account()
     await People(database).set_budget(org, 0)
-    theirs = (await turns.begin(scope_of(other), HELLO, other)).thread.id
+    theirs = (await turns.begin(asking(other), HELLO)).thread.id
     capped = Turns(database, cost_cap_cents=Decimal(0), token_budget=None)
     bounded = Turns(database, cost_cap_cents=None, token_budget=0)
     who, org2 = await account(), await organization()
-    cases: list[tuple[str, Turns, Account, Scope, Said, type[RagError]]] = [
-        ("plan", turns, replace(who, enabled=False), scope_of(who), HELLO, FeatureDisabled),
-        ("cap", capped, who, scope_of(who), HELLO, CostCapReached),
-        ("budget", turns, who, scope_of(who, org.id), HELLO, BudgetSpent),
-        ("default budget", bounded, who, scope_of(who, org2.id), HELLO, BudgetSpent),
-        ("quota", turns, replace(who, messages=0), scope_of(who), HELLO, QuotaExceeded),
-        ("unknown thread", turns, who, scope_of(who), replace(HELLO, thread=uuid4()), NotFound),
-        ("foreign thread", turns, who, scope_of(who), replace(HELLO, thread=theirs), NotFound),
-        ("unlimited, foreign thread", turns, replace(who, messages=-1), scope_of(who), replace(HELLO, thread=theirs), NotFound),
-        ("a text that cannot be kept", turns, who, scope_of(who), replace(HELLO, text="a\0b"), InvalidInput),
-    ]  # fmt: skip
-    for name, each, account_, scope, said, error in cases:
+    switched_off, without, unlimited = await account(enabled=False), await account(0), await account(-1)
+    cases: list[tuple[str, Turns, Account, Principal, Said, type[RagError]]] = [
+        ("plan", turns, switched_off, asking(switched_off), HELLO, FeatureDisabled),
+        ("cap", capped, who, asking(who), HELLO, CostCapReached),
+        ("budget", turns, who, asking(who, org.id), HELLO, BudgetSpent),
+        ("default budget", bounded, who, asking(who, org2.id), HELLO, BudgetSpent),
+        ("quota", turns, without, asking(without), HELLO, QuotaExceeded),
+        ("unknown thread", turns, who, asking(who), replace(HELLO, thread=uuid4()), NotFound),
+        ("foreign thread", turns, who, asking(who), replace(HELLO, thread=theirs), NotFound),
+        ("unlimited, foreign thread", turns, unlimited, asking(unlimited), replace(HELLO, thread=theirs), NotFound),
+        ("a text that cannot be kept", turns, who, asking(who), replace(HELLO, text="a\0b"), InvalidInput),
+    ]
+    for name, each, account_, caller, said, error in cases:
         with subtests.test(name):
             with pytest.raises(error) as raised:
-                await each.begin(scope, said, account_)
+                await each.begin(caller, said)
             assert raised.type is error
-            assert await state(database, who) == EMPTY
-    assert await bounded.begin(scope_of(who), HELLO, who), "who is of no organization has no budget"
+            assert await state(database, account_) == EMPTY
+    assert await bounded.begin(asking(who), HELLO), "who is of no organization has no budget"
     assert (await state(database, other)) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
 
 
-@pytest.mark.parametrize("step", ["ensure", "add_user_message"])
+@pytest.mark.parametrize("step", ["add_thread", "add_user_message"])
 async def test_a_crash_at_any_step_of_the_beginning_leaves_nothing(
     account: NewAccount, database: Database, turns: Turns, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -181,9 +186,9 @@ async def test_a_crash_at_any_step_of_the_beginning_leaves_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(threads, step, crash)
         with pytest.raises(asyncio.CancelledError):
-            await turns.begin(scope_of(who), HELLO, who)
+            await turns.begin(asking(who), HELLO)
     assert await state(database, who) == EMPTY
-    assert await turns.begin(scope_of(who), HELLO, who)
+    assert await turns.begin(asking(who), HELLO)
 
 
 # --- and the end
@@ -193,23 +198,23 @@ async def test_what_is_not_charged_is_given_back_and_recorded(
     account: NewAccount, database: Database, turns: Turns
 ) -> None:
     who = await account(1)
-    begun = await turns.begin(scope_of(who), HELLO, who)
+    begun = await turns.begin(asking(who), HELLO)
     with pytest.raises(QuotaExceeded):
-        await turns.begin(scope_of(who), HELLO, who)
+        await turns.begin(asking(who), HELLO)
     fallback = outcome(
         charged=False, usage=None, flags=Flags(fallback_to_generic=True), failures=(("ModelTimeout", "60 s"),)
     )
-    assert await turns.finish(scope_of(who), begun, fallback)
+    assert await turns.finish(begun, fallback)
     assert await state(database, who) == {"threads": 1, "messages": 2, "used": 0, "reservations": 0}
     assert await count(database, who, FailureRow) == await count(database, who, UsageEventRow) == 1
-    assert await turns.begin(scope_of(who), HELLO, who)
+    assert await turns.begin(asking(who), HELLO)
 
 
 async def test_nothing_came_of_it(account: NewAccount, database: Database, turns: Turns) -> None:
     who = await account(1)
-    begun = await turns.begin(scope_of(who), HELLO, who)
+    begun = await turns.begin(asking(who), HELLO)
     for _ in range(2):
-        await turns.give_back(scope_of(who), begun, (("ModelFailed", "503"),))
+        await turns.give_back(begun, (("ModelFailed", "503"),))
     assert await state(database, who) == {"threads": 1, "messages": 1, "used": 0, "reservations": 0}
     async with database.scoped(scope_of(who)) as session:
         failures = (await session.scalars(select(FailureRow))).all()
@@ -218,10 +223,10 @@ async def test_nothing_came_of_it(account: NewAccount, database: Database, turns
 
 async def test_a_thread_that_is_deleted_meanwhile(account: NewAccount, database: Database, turns: Turns) -> None:
     who = await account()
-    begun = await turns.begin(scope_of(who), HELLO, who)
+    begun = await turns.begin(asking(who), HELLO)
     async with database.scoped(scope_of(who)) as session:
         await session.delete(await session.get_one(ThreadRow, begun.thread.id))
-    assert not await turns.finish(scope_of(who), begun, outcome())
+    assert not await turns.finish(begun, outcome())
     assert await state(database, who) == {"threads": 0, "messages": 0, "used": 1, "reservations": 0}
     assert await count(database, who, UsageEventRow) == 1
 
@@ -230,13 +235,13 @@ async def test_an_answer_that_comes_after_its_reservation_expired_counts(
     account: NewAccount, database: Database
 ) -> None:
     who, turns = await account(1), Turns(database, cost_cap_cents=None, token_budget=None, expires_s=0.0)
-    late, scope = await turns.begin(scope_of(who), HELLO, who), scope_of(who)
-    later = await turns.begin(scope, HELLO, who)  # the first one is given back for it
+    late = await turns.begin(asking(who), HELLO)
+    later = await turns.begin(asking(who), HELLO)  # the first one is given back for it
     assert (await state(database, who))["used"] == 1
-    assert await turns.finish(scope, late, outcome()) and await turns.finish(scope, later, outcome())
+    assert await turns.finish(late, outcome()) and await turns.finish(later, outcome())
     assert await state(database, who) == {"threads": 2, "messages": 4, "used": 2, "reservations": 0}
     with pytest.raises(QuotaExceeded) as exceeded:
-        await turns.begin(scope, HELLO, who)
+        await turns.begin(asking(who), HELLO)
     assert (exceeded.value.limit, exceeded.value.used) == (1, 2)
 
 
@@ -244,25 +249,25 @@ async def test_an_end_that_fails_half_way_has_not_been(
     account: NewAccount, database: Database, turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     who = await account()
-    begun, done = await turns.begin(scope_of(who), HELLO, who), outcome()
+    begun, done = await turns.begin(asking(who), HELLO), outcome()
     half_way = await state(database, who)
     before = await spent_today(database)
     with pytest.raises(Exception, match="cost_cents"):
-        await turns.finish(scope_of(who), begun, replace(done, cost_cents=None))  # type: ignore[arg-type]
+        await turns.finish(begun, replace(done, cost_cents=None))  # type: ignore[arg-type]
     assert await state(database, who) == half_way and await spent_today(database) == before
-    assert await turns.finish(scope_of(who), begun, done)
+    assert await turns.finish(begun, done)
     with pytest.raises(Exception, match="pk_rag_messages"):
-        await turns.finish(scope_of(who), begun, done)
-    await turns.give_back(scope_of(who), begun)
+        await turns.finish(begun, done)
+    await turns.give_back(begun)
     assert await state(database, who) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}, "once"
 
 
 async def test_another_user_cannot_end_a_turn(account: NewAccount, database: Database, turns: Turns) -> None:
     owner, other = await account(), await account()
-    begun = await turns.begin(scope_of(owner), HELLO, owner)
+    begun = await turns.begin(asking(owner), HELLO)
     before = await state(database, owner)
-    await turns.give_back(scope_of(other), replace(begun, account=other))
-    assert not await turns.finish(scope_of(other), replace(begun, account=other), outcome(text="mine now"))
+    await turns.give_back(replace(begun, account=other, scope=scope_of(other)))
+    assert not await turns.finish(replace(begun, account=other, scope=scope_of(other)), outcome(text="mine now"))
     assert await state(database, owner) == before
 
 
@@ -272,14 +277,13 @@ async def test_another_user_cannot_end_a_turn(account: NewAccount, database: Dat
 async def test_the_cap_holds_from_the_cent_that_reaches_it(account: NewAccount, database: Database) -> None:
     who = await account()
     turns = Turns(database, cost_cap_cents=await spent_today(database) + 5, token_budget=None)
-    scope = scope_of(who)
-    first, second = await turns.begin(scope, HELLO, who), await turns.begin(scope, HELLO, who)
-    assert await turns.finish(scope, first, outcome(cost_cents=Decimal("4.9999")))
-    third = await turns.begin(scope, HELLO, who)
-    assert await turns.finish(scope, second, outcome(cost_cents=Decimal("0.0001")))
+    first, second = await turns.begin(asking(who), HELLO), await turns.begin(asking(who), HELLO)
+    assert await turns.finish(first, outcome(cost_cents=Decimal("4.9999")))
+    third = await turns.begin(asking(who), HELLO)
+    assert await turns.finish(second, outcome(cost_cents=Decimal("0.0001")))
     with pytest.raises(CostCapReached):
-        await turns.begin(scope, HELLO, who)
-    assert await turns.finish(scope, third, outcome()), "what is under way is answered"
+        await turns.begin(asking(who), HELLO)
+    assert await turns.finish(third, outcome()), "what is under way is answered"
     async with database.session() as session:  # for other tests of this day
         await session.execute(update(DailyCostRow).where(_TODAY).values(cents=0))
 
@@ -288,19 +292,19 @@ async def test_turns_of_one_user_in_one_thread_never_wait_for_each_other_in_a_ci
     account: NewAccount, database_urls: tuple[str, str], database: Database, organization: NewOrganization
 ) -> None:
     who, org = await account(-1), await organization()
-    scope, crowd = scope_of(who, org.id), Database(database_urls[1], pool_size=16)
+    scope, caller, crowd = scope_of(who, org.id), asking(who, org.id), Database(database_urls[1], pool_size=16)
     turns = Turns(crowd, cost_cap_cents=Decimal(10**9), token_budget=10**9, expires_s=0.01)
-    thread = (await turns.begin(scope, HELLO, who)).thread.id
+    thread = (await turns.begin(caller, HELLO)).thread.id
     at_once = asyncio.Semaphore(16)
 
     async def turn(number: int) -> None:
         async with at_once:
-            begun = await turns.begin(scope, replace(HELLO, thread=thread), who)
+            begun = await turns.begin(caller, replace(HELLO, thread=thread))
         async with at_once:
             if number % 3:
-                assert await turns.finish(scope, begun, outcome(charged=bool(number % 2)))
+                assert await turns.finish(begun, outcome(charged=bool(number % 2)))
             else:
-                await turns.give_back(scope, begun)
+                await turns.give_back(begun)
 
     await asyncio.gather(*[turn(number) for number in range(60)])
     await crowd.close()
@@ -320,13 +324,12 @@ from uuid import UUID
 
 from rag_app.database.session import Database
 from rag_app.surfaces.lexybrain.turns import Turns
-from rag_app.surfaces.lexybrain.types import Account, Said
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.surfaces.lexybrain.types import Said
+from rag_app.domain.scope import Principal
 
 async def main(url, user, expires):
-    account = Account(UUID(user), "free", 1, True, False)
     turns = Turns(Database(url), cost_cap_cents=None, token_budget=None, expires_s=float(expires))
-    begun = await turns.begin(Scope(frozenset({PUBLIC_ORGANIZATION}), account.user), Said("Is it fast?"), account)
+    begun = await turns.begin(Principal(user, UUID(user)), Said("Is it fast?"))
     print(begun.thread.id, flush=True)
     await asyncio.sleep(60)
 
@@ -352,10 +355,10 @@ async def test_a_process_killed_while_the_model_thinks_costs_its_user_nothing(
     thread = await asyncio.to_thread(kill)
     assert await state(database, who) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
     with pytest.raises(QuotaExceeded):
-        await turns.begin(scope_of(who), HELLO, who)  # for now it may be alive
+        await turns.begin(asking(who), HELLO)  # for now it may be alive
     async with database.scoped(scope_of(who)) as session:
         await session.execute(update(ReservationRow).values(expires_at=func.now()))
     assert (await Accounts(database).usage(who)).used == 0
-    begun = await turns.begin(scope_of(who), replace(HELLO, thread=thread), who)
-    assert await turns.finish(scope_of(who), begun, outcome())
+    begun = await turns.begin(asking(who), replace(HELLO, thread=thread))
+    assert await turns.finish(begun, outcome())
     assert await state(database, who) == {"threads": 1, "messages": 3, "used": 1, "reservations": 0}

@@ -1,8 +1,9 @@
 """How often one request asks PostgreSQL and waits: counted on the wire, since a time says nothing on another machine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -17,13 +18,16 @@ from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.settings import Settings
 from tests.conftest import NewOrganization
+from tests.integration.lexybrain import BOX, KEYWORD, chatting, citing
 
 
 class Wire:
-    """Between a client and PostgreSQL: counts the messages after which the client waits (Sync, and simple queries)."""
+    """Between a client and PostgreSQL: counts the messages after which the client waits (Sync, and simple queries), and
+    keeps the statements that are executed, BEGIN and COMMIT among them."""
 
     def __init__(self, host: str, port: int) -> None:
         self.waits = 0
+        self.statements: list[str] = []
         self._there = host, port
         self._open: set[asyncio.StreamWriter] = set()
 
@@ -31,16 +35,28 @@ class Wire:
         from_server, to_server = await asyncio.open_connection(*self._there)
         self._open |= {writer, to_server}
         back = asyncio.create_task(self._pass_on(from_server, writer))
+        prepared: dict[bytes, str] = {}
         try:
             length = await reader.readexactly(4)  # the first message has no type
             to_server.write(length + await reader.readexactly(int.from_bytes(length) - 4))
             while True:
                 head = await reader.readexactly(5)
+                body = await reader.readexactly(int.from_bytes(head[1:]) - 4)
                 self.waits += head[:1] in (b"S", b"Q")
-                to_server.write(head + await reader.readexactly(int.from_bytes(head[1:]) - 4))
+                self._note(head[:1], body.split(b"\0"), prepared)
+                to_server.write(head + body)
         except (asyncio.IncompleteReadError, ConnectionError):
             to_server.close()
             await back
+
+    def _note(self, kind: bytes, parts: list[bytes], prepared: dict[bytes, str]) -> None:
+        match kind:
+            case b"P":  # Parse: a name, and its statement
+                prepared[parts[0]] = " ".join(parts[1].decode().split())
+            case b"B":  # Bind: a portal, and the name of a statement, which is then executed
+                self.statements.append(prepared[parts[1]])
+            case b"Q":
+                self.statements.append(parts[0].decode())
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -121,6 +137,27 @@ async def test_a_search_takes_few_round_trips(
             async with counting(wired[0]) as waits:
                 await application.pipeline.search("org_knowledge", question, scope)
             assert waits() == 1, mode
+
+
+async def test_a_message_of_a_conversation_takes_few_statements(
+    wired: tuple[Wire, str], database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path
+) -> None:
+    """BEGIN, COMMIT and who asks are counted, too."""
+    wire, through = wired
+
+    def converse() -> Mapping[str, list[str]]:
+        asked = dict[str, list[str]]()
+        with chatting((database_urls[0], through), default_store, qdrant_folder, tmp_path) as chat:
+            chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.")]
+            thread = chat.post(BOX)["threadId"]
+            for name, said in {"new": {}, "known": {"threadId": thread}, "again": {"threadId": thread}}.items():
+                wire.statements.clear()
+                assert chat.post(BOX, **said)["sources"]
+                asked[name] = list(wire.statements)
+        return asked
+
+    for name, statements in (await asyncio.to_thread(converse)).items():
+        assert len(statements) <= 20, f"{name}: {len(statements)}\n" + "\n".join(statements)
 
 
 async def test_a_connection_that_breaks_off_is_a_store_that_failed_and_is_not_used_again(

@@ -19,10 +19,10 @@ from rag_app.console.personal import export_training
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.surfaces.lexybrain.lessons import Lesson
 from rag_app.surfaces.lexybrain.quotas import Accounts
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
+from rag_app.surfaces.lexybrain.types import Lesson
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Chat, chatting, citing
 from tests.integration.service import bearer
 from tests.scripted_model import Reply

@@ -3,39 +3,38 @@
 A message is counted when it comes, and reserved: the reservation goes when its answer is kept, and the count goes back
 when nothing came of it. One whose process died is given back when it has expired, at its user's next message.
 
-Months and days are those of the database's clock, in UTC. `now` is for tests. The functions below work in somebody
-else's transaction, in which the account's user is the one of row-level security. They lock in one order (reservations,
-counters, what is charged), so that two of them never wait for each other; `rag_app.surfaces.lexybrain.turns` puts threads in its middle.
+Months and days are those of the database's clock, in UTC. `now` is for tests. `admitted` and `holding` begin a user's
+transaction; the functions below them work in it. They lock in one order (the user, reservations, counters, what is
+charged), so that two of them never wait for each other; `rag_app.surfaces.lexybrain.turns` puts threads in its middle.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
-    Date,
     DateTime,
     Double,
     Integer,
     Numeric,
-    Row,
     Select,
+    Text,
     TextClause,
     Uuid,
     and_,
     bindparam,
     exists,
-    insert,
     select,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
@@ -43,9 +42,15 @@ from sqlalchemy.types import TypeEngine
 from rag_app.access.people import called
 from rag_app.access.tables import ApiKeyRow, PlanRow, UserRow
 from rag_app.database.session import Database, set_tenant
-from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, QuotaExceeded
+from rag_app.domain.errors import (
+    BudgetSpent,
+    CostCapReached,
+    FeatureDisabled,
+    Forbidden,
+    InvalidInput,
+    QuotaExceeded,
+)
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.surfaces.lexybrain.tables import FailureRow, UsageEventRow
 from rag_app.surfaces.lexybrain.types import Account, Outcome
 
 _KEY = "rag_messages"
@@ -59,38 +64,68 @@ _MONTH = f"{_MOMENT}, month AS (SELECT at, date_trunc('month', at AT TIME ZONE '
 _RESETS = "extract(epoch FROM (first + interval '1 month') AT TIME ZONE 'UTC')::bigint"
 
 
+_TODAY = "(coalesce(:now, statement_timestamp()) AT TIME ZONE 'UTC')::date"
+
+
 def _statement(sql: str) -> TextClause:
     """With the types of the parameters it has: PostgreSQL cannot guess that of one that may be null."""
     types: dict[str, TypeEngine[Any]] = {
-        "now": DateTime(timezone=True), "id": Uuid(), "user": Uuid(), "limit": Integer(), "seconds": Double(),
-        "period": Date(), "uses": Integer(), "organizations": ARRAY(Uuid()), "public": Uuid(), "default": BigInteger(),
-        "tokens": BigInteger(), "cents": Numeric(), "messages": Integer(), "enabled": Boolean(),
-    }  # fmt: skip
+        "now": DateTime(timezone=True),
+        "id": Uuid(),
+        "user": Uuid(),
+        "message": Uuid(),
+        "organizations": ARRAY(Uuid()),
+        "public": Uuid(),
+        "limit": Integer(),
+        "seconds": Double(),
+        "default": BigInteger(),
+        "tokens_in": BigInteger(),
+        "tokens_out": BigInteger(),
+        "latency_ms": Integer(),
+        "cents": Numeric(),
+        "messages": Integer(),
+        "enabled": Boolean(),
+        "plan": Text(),
+        "capability": Text(),
+        "model": Text(),
+        "kinds": ARRAY(Text()),
+        "texts": ARRAY(Text()),
+        "stages": JSONB(),
+    }
     made = text(sql)
     return made.bindparams(*(bindparam(name, type_=types[name]) for name in types if name in made.compile().params))
 
 
-_EXPIRED = _statement(
+_RESERVE = _statement(
     f"""
-    WITH {_MOMENT}
-    DELETE FROM usage_reservations WHERE id IN (
-        SELECT id FROM usage_reservations
-        WHERE user_id = :user AND key = '{_KEY}' AND expires_at <= (SELECT at FROM moment) ORDER BY id FOR UPDATE
-    ) RETURNING period
-    """
-)
-_CONSUME = _statement(
-    f"""
-    WITH {_MONTH}, consumed AS (
+    WITH {_MONTH}, expired AS (
+        DELETE FROM usage_reservations WHERE id IN (
+            SELECT id FROM usage_reservations
+            WHERE user_id = :user AND key = '{_KEY}' AND expires_at <= (SELECT at FROM moment) ORDER BY id FOR UPDATE
+        ) RETURNING period
+    ), returned AS (
+        SELECT period, count(*)::int AS uses FROM expired GROUP BY period
+    ), earlier AS (
+        UPDATE usage_counters SET used = greatest(used - uses, 0) FROM returned, month
+        WHERE user_id = :user AND key = '{_KEY}' AND usage_counters.period = returned.period
+            AND returned.period <> first::date
+        RETURNING 1
+    ), present AS (
+        SELECT at, first::date AS period, coalesce((SELECT uses FROM returned WHERE period = first::date), 0) AS uses
+        FROM month, (SELECT count(*) FROM earlier) AS months_are_locked_in_their_order
+    ), consumed AS (
         INSERT INTO usage_counters AS stored (user_id, key, period, used)
-        SELECT :user, '{_KEY}', first::date, 1 FROM month WHERE :limit <> 0
-        ON CONFLICT (user_id, key, period) DO UPDATE SET used = stored.used + 1
-        WHERE :limit < 0 OR stored.used < :limit
+        SELECT :user, '{_KEY}', period, 1 FROM present WHERE :limit <> 0
+        ON CONFLICT (user_id, key, period) DO UPDATE
+        SET used = greatest(stored.used - (SELECT uses FROM present), 0) + 1
+        WHERE :limit < 0 OR greatest(stored.used - (SELECT uses FROM present), 0) < :limit
         RETURNING period
+    ), reserved AS (
+        INSERT INTO usage_reservations (id, user_id, key, period, expires_at)
+        SELECT :id, :user, '{_KEY}', period, at + make_interval(secs => :seconds) FROM consumed JOIN present USING (period)
+        RETURNING id
     )
-    INSERT INTO usage_reservations (id, user_id, key, period, expires_at)
-    SELECT :id, :user, '{_KEY}', period, at + make_interval(secs => :seconds) FROM consumed, month
-    RETURNING id
+    SELECT EXISTS (SELECT FROM reserved) AS reserved, uses AS returned FROM present
     """
 )
 _CHARGE = _statement(
@@ -102,11 +137,11 @@ _CHARGE = _statement(
     """
 )
 _SETTLE = _statement("DELETE FROM usage_reservations WHERE id = :id RETURNING id")
-_GIVE_BACK = _statement("DELETE FROM usage_reservations WHERE id = :id RETURNING user_id, period")
-_SUBTRACT = _statement(
+_GIVE_BACK = _statement(
     f"""
-    UPDATE usage_counters SET used = greatest(used - :uses, 0)
-    WHERE user_id = :user AND key = '{_KEY}' AND period = :period
+    WITH returned AS (DELETE FROM usage_reservations WHERE id = :id RETURNING user_id, period)
+    UPDATE usage_counters AS stored SET used = greatest(used - 1, 0) FROM returned
+    WHERE stored.user_id = returned.user_id AND key = '{_KEY}' AND stored.period = returned.period
     """
 )
 _USED = _statement(
@@ -120,31 +155,48 @@ _USED = _statement(
     )) AS used, {_RESETS} AS resets_at FROM month
     """
 )
-_TODAY = "(coalesce(:now, statement_timestamp()) AT TIME ZONE 'UTC')::date"
 _SPENT_TODAY = _statement(f"SELECT cents FROM daily_costs WHERE day = {_TODAY}")
-_SPEND = _statement(
-    f"""
-    INSERT INTO daily_costs AS stored (day, cents) VALUES ({_TODAY}, :cents)
-    ON CONFLICT (day) DO UPDATE SET cents = stored.cents + excluded.cents
-    """
-)
-_BUDGET = _statement(
+_OVER_BUDGET = _statement(
     f"""
     WITH {_MONTH}
-    SELECT coalesce(monthly_token_budget, :default) AS budget, coalesce(tokens, 0) AS tokens, {_RESETS} AS resets_at
+    SELECT json_build_array(coalesce(monthly_token_budget, :default), coalesce(tokens, 0), {_RESETS})
     FROM month, organizations LEFT JOIN organization_tokens ON org_id = id AND period = (SELECT first::date FROM month)
     WHERE id = ANY (:organizations) AND id <> :public
         AND coalesce(tokens, 0) >= coalesce(monthly_token_budget, :default)
     ORDER BY slug LIMIT 1
     """
 )
-_USE_TOKENS = _statement(
+_ADD_FAILURES = """
+    INSERT INTO ai_failures (user_id, message_id, capability, model_id, kind, message)
+    SELECT :user, :message, :capability, :model, kind, said
+    FROM unnest(:kinds, :texts) WITH ORDINALITY AS failed (kind, said, place) ORDER BY place
+    """
+_RECORD_FAILURES = _statement(_ADD_FAILURES)
+# the cost comes last: all users' answers wait for that row, and no longer than to the end of the transaction
+_ADD_COST = f"""
+    tokens AS (
+        INSERT INTO organization_tokens AS stored (org_id, period, tokens)
+        SELECT id, first::date, :tokens_in + :tokens_out FROM organizations, month
+        WHERE id = ANY (:organizations) AND id <> :public AND :tokens_in + :tokens_out > 0 ORDER BY id
+        ON CONFLICT (org_id, period) DO UPDATE SET tokens = stored.tokens + excluded.tokens
+        RETURNING 1
+    )
+    INSERT INTO daily_costs AS stored (day, cents)
+    SELECT {_TODAY}, :cents FROM (SELECT count(*) FROM tokens) AS those_before WHERE :cents <> 0
+    ON CONFLICT (day) DO UPDATE SET cents = stored.cents + excluded.cents
+    """
+_SPEND = _statement(f"WITH {_MONTH}, {_ADD_COST}")
+_RECORD = _statement(
     f"""
-    WITH {_MONTH}
-    INSERT INTO organization_tokens AS stored (org_id, period, tokens)
-    SELECT id, first::date, :tokens FROM organizations, month
-    WHERE id = ANY (:organizations) AND id <> :public ORDER BY id
-    ON CONFLICT (org_id, period) DO UPDATE SET tokens = stored.tokens + excluded.tokens
+    WITH {_MONTH}, event AS (
+        INSERT INTO ai_usage_events (
+            user_id, type, message_id, plan_code, capability, model_version, latency_ms, stages, tokens_in, tokens_out,
+            cost_cents, created_at
+        ) VALUES (
+            :user, 'rag_message', :message, :plan, :capability, :model, :latency_ms, :stages, :tokens_in, :tokens_out,
+            :cents, coalesce(:now, now())
+        )
+    ), failures AS ({_ADD_FAILURES}), {_ADD_COST}
     """
 )
 _SET_PLAN = _statement(
@@ -157,6 +209,16 @@ _SET_PLAN = _statement(
     RETURNING plan_code, rag_messages_per_month, rag_enabled
     """
 )
+_PLANS = select(PlanRow.plan_code, PlanRow.rag_messages_per_month, PlanRow.rag_enabled).order_by(PlanRow.plan_code)
+_ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
+    UserRow.id,
+    UserRow.plan_code,
+    PlanRow.rag_messages_per_month,
+    PlanRow.rag_enabled,
+    # as rag_app.access.audit
+    and_(UserRow.role == "admin", ~exists().where(ApiKeyRow.user_id == UserRow.id)).label("administrator"),
+    UserRow.training_opt_in_at.is_not(None).label("training"),
+).join(PlanRow, PlanRow.plan_code == UserRow.plan_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +248,7 @@ class Plans:
     async def list(self) -> Sequence[Plan]:
         """By code."""
         async with self._database.session() as session:
-            return [_plan(row) for row in await session.scalars(select(PlanRow).order_by(PlanRow.plan_code))]
+            return [Plan(*row) for row in await session.execute(_PLANS)]
 
     async def set(self, code: str, messages: int | None = None, enabled: bool | None = None) -> Plan:
         """Change what is not None, from the next message on; a new code makes a new plan (50 messages, enabled).
@@ -215,23 +277,9 @@ class Accounts:
         Raises Forbidden for a visitor without a name, and for a `sub` that cannot be kept.
         """
         async with self._database.session() as session:
-            if principal.user is not None:
-                found = (await session.execute(_ACCOUNTS.where(UserRow.id == principal.user))).one_or_none()
-            else:
-                found = await _welcomed(session, principal)
-        if found is None:
-            raise Forbidden("the user of these credentials is gone")
-        return _account(found)
-
-    async def plan(self, code: str) -> tuple[int, bool]:
-        """Messages a month (-1: without limit), and whether it has conversations at all.
-
-        Raises InvalidInput, which names the plans there are.
-        """
-        plans = {plan.code: plan for plan in await Plans(self._database).list()}
-        if code not in plans:
-            raise InvalidInput("planCode", code, f"accepted: {', '.join(plans)}")
-        return plans[code].messages, plans[code].enabled
+            if principal.user is None:
+                return await _welcome(session, principal)
+            return _account((await session.execute(_ACCOUNTS.where(UserRow.id == principal.user))).one_or_none())
 
     async def usage(self, account: Account, now: datetime | None = None) -> MonthlyUse:
         """What the account's user has used this month; a message whose time is over is not in it."""
@@ -248,15 +296,58 @@ class Accounts:
         return found
 
 
-async def consents(session: AsyncSession, user: UUID | None) -> bool | None:
-    """Whether a user consents to training, which then does not change until the transaction ends; None: there is no such
-    user any more.
+@asynccontextmanager
+async def holding(database: Database, scope: Scope) -> AsyncIterator[tuple[AsyncSession, bool | None]]:
+    """A transaction of the scope's user, and whether they consent to training; None: there is no such user any more.
 
-    Who calls it calls it first: erasing a user begins with this row, too.
+    Neither changes until the transaction ends: erasing a user, and a withdrawal, begin with the same row.
     """
-    this = select(UserRow.training_opt_in_at.is_not(None)).where(UserRow.id == user)
-    consented: bool | None = await session.scalar(this.with_for_update(read=True))
-    return consented
+    this = select(UserRow.training_opt_in_at.is_not(None)).where(UserRow.id == scope.user).with_for_update(read=True)
+    async with database.scoped_reading(scope, this) as (session, found):
+        yield session, found[0][0] if found else None
+
+
+@asynccontextmanager
+async def admitted(
+    database: Database,
+    scope: Scope,
+    *,
+    plan: str | None = None,
+    cost_cap_cents: Decimal | None,
+    token_budget: int | None,
+    now: datetime | None = None,
+) -> AsyncIterator[tuple[AsyncSession, Account]]:
+    """`holding` of a user who may ask now, with what they may do. `plan` is in place of theirs, for administrators.
+
+    Raises Forbidden, InvalidInput for a plan, and FeatureDisabled where theirs has no conversations. Raises
+    CostCapReached where today's answers, of all users, have cost `cost_cap_cents`; None is no bound. An answer is paid
+    for when it ends: those under way when the cap is reached come on top. Raises BudgetSpent where one of the scope's
+    organizations has used its tokens of the month: its own budget, else `token_budget`; None is no bound. The public
+    organization has none.
+    """
+    over_budget = _OVER_BUDGET.bindparams(
+        organizations=list(scope.organizations), public=PUBLIC_ORGANIZATION, default=token_budget, now=now
+    )
+    this = (
+        _ACCOUNTS.add_columns(
+            _SPENT_TODAY.bindparams(now=now).columns(cents=Numeric()).scalar_subquery().label("spent"),
+            over_budget.columns(budget=JSON()).scalar_subquery().label("over_budget"),
+        )
+        .where(UserRow.id == scope.user)
+        .with_for_update(read=True, of=UserRow)
+    )
+    async with database.scoped_reading(scope, this) as (session, found):
+        *mine, spent, over = found[0] if found else (None, None, None)
+        account = _account(mine if found else None)
+        if plan is not None:
+            account = await _on_plan(session, account, plan)
+        if not account.enabled:
+            raise FeatureDisabled(f"the plan {account.plan} has no conversations")
+        if cost_cap_cents is not None and (spent or 0) >= cost_cap_cents:
+            raise CostCapReached("answers have cost as much as they may in a day; tomorrow (UTC) they may again")
+        if over is not None:
+            raise BudgetSpent(*over)
+        yield session, account
 
 
 async def reserve(
@@ -264,16 +355,14 @@ async def reserve(
 ) -> None:
     """Count one message of the user's month, for `seconds` until it is settled or given back.
 
-    What the user had reserved longer ago is given back first. Raises QuotaExceeded where the plan has no more; the
+    What the user had reserved longer ago is given back with it. Raises QuotaExceeded where the plan has no more; the
     transaction must then be rolled back. Without a limit it is counted, too.
     """
-    expired = Counter(await session.scalars(_EXPIRED, {"user": account.user, "now": now}))
-    for period in sorted(expired):
-        await _subtract(session, account.user, period, expired[period])
     wanted = {"id": reservation, "user": account.user, "limit": account.messages, "seconds": seconds, "now": now}
-    if await session.scalar(_CONSUME, wanted) is None:
+    done = (await session.execute(_RESERVE, wanted)).one()
+    if not done.reserved:
         month = await usage(session, account, now)
-        raise QuotaExceeded(month.limit, month.used, month.resets_at)
+        raise QuotaExceeded(month.limit, max(month.used - done.returned, 0), month.resets_at)
 
 
 async def settle(session: AsyncSession, reservation: UUID) -> bool:
@@ -288,9 +377,7 @@ async def charge(session: AsyncSession, account: Account, now: datetime | None =
 
 async def give_back(session: AsyncSession, reservation: UUID) -> None:
     """The message does not count, in the month it was counted in. Once is enough: a second time changes nothing."""
-    gone = (await session.execute(_GIVE_BACK, {"id": reservation})).one_or_none()
-    if gone is not None:
-        await _subtract(session, gone.user_id, gone.period, 1)
+    await session.execute(_GIVE_BACK, {"id": reservation})
 
 
 async def usage(session: AsyncSession, account: Account, now: datetime | None = None) -> MonthlyUse:
@@ -298,89 +385,70 @@ async def usage(session: AsyncSession, account: Account, now: datetime | None = 
     return MonthlyUse(row.used, account.messages, row.resets_at)
 
 
-async def check_cost_cap(session: AsyncSession, cap_cents: Decimal | None, now: datetime | None = None) -> None:
-    """Raises CostCapReached where today's answers, of all users, have cost so much; None is no bound.
-
-    An answer is paid for when it ends: those under way when the cap is reached come on top.
-    """
-    if cap_cents is not None and (await session.scalar(_SPENT_TODAY, {"now": now}) or 0) >= cap_cents:
-        raise CostCapReached("answers have cost as much as they may in a day; tomorrow (UTC) they may again")
-
-
-async def check_budget(
-    session: AsyncSession, organizations: Collection[UUID], default: int | None, now: datetime | None = None
-) -> None:
-    """Raises BudgetSpent where one of the organizations has used its tokens of the month.
-
-    The budget is the organization's own, else `default`; None is no bound. The public organization has none. Whoever
-    belongs to several is refused as soon as one of them has nothing left.
-    """
-    asked = {"organizations": list(organizations), "public": PUBLIC_ORGANIZATION, "default": default, "now": now}
-    spent = (await session.execute(_BUDGET, asked)).one_or_none()
-    if spent is not None:
-        raise BudgetSpent(spent.budget, spent.tokens, spent.resets_at)
-
-
 async def record(
     session: AsyncSession, account: Account, scope: Scope, outcome: Outcome, now: datetime | None = None
 ) -> None:
     """What an answer took: an event, its failures, tokens of each of the user's organizations, cost of the day."""
-    tokens_in = outcome.usage.input_tokens if outcome.usage else 0
-    tokens_out = outcome.usage.output_tokens if outcome.usage else 0
     event = {
-        "user_id": account.user, "type": "rag_message", "message_id": outcome.message, "plan_code": account.plan,
-        "capability": outcome.capability, "model_version": outcome.model, "latency_ms": outcome.latency_ms,
-        "stages": dict(outcome.stages), "tokens_in": tokens_in, "tokens_out": tokens_out,
-        "cost_cents": outcome.cost_cents,
-    }  # fmt: skip
-    await session.execute(insert(UsageEventRow).values(event if now is None else {**event, "created_at": now}))
-    await record_failures(
-        session, account, outcome.message, outcome.failures, capability=outcome.capability, model=outcome.model
-    )
-    await spend(session, scope, outcome, now)
+        "user": account.user,
+        "message": outcome.message,
+        "plan": account.plan,
+        "capability": outcome.capability,
+        "model": outcome.model,
+        "latency_ms": outcome.latency_ms,
+        "stages": dict(outcome.stages),
+    }
+    await session.execute(_RECORD, event | _failures(outcome.failures) | _costs(scope, outcome, now))
 
 
-async def spend(session: AsyncSession, scope: Scope, outcome: Outcome, now: datetime | None = None) -> None:
-    """The tokens and the cost alone: of an answer whose user is gone, too.
-
-    The cost comes last: all users' answers wait for that row, and no longer than to the end of the transaction.
-    """
-    usage = outcome.usage
-    if usage is not None and (tokens := usage.input_tokens + usage.output_tokens):
-        used = {"organizations": list(scope.organizations), "public": PUBLIC_ORGANIZATION, "tokens": tokens, "now": now}
-        await session.execute(_USE_TOKENS, used)
-    if outcome.cost_cents:
-        await session.execute(_SPEND, {"cents": outcome.cost_cents, "now": now})
+async def spend(session: AsyncSession, scope: Scope, outcome: Outcome) -> None:
+    """The tokens and the cost alone: of an answer whose user is gone."""
+    await session.execute(_SPEND, _costs(scope, outcome, None))
 
 
 async def record_failures(
-    session: AsyncSession, account: Account, message: UUID, failures: Iterable[tuple[str, str]], *,
-    capability: str | None = None, model: str | None = None,
-) -> None:  # fmt: skip
-    """(kind, text) of parts that failed while a message was answered."""
-    rows = [
-        {
-            "user_id": account.user, "message_id": message, "capability": capability, "model_id": model,
-            "kind": kind, "message": _storable(said),
-        }
-        for kind, said in failures
-    ]  # fmt: skip
-    if rows:
-        await session.execute(insert(FailureRow), rows)
+    session: AsyncSession, account: Account, message: UUID, failures: Iterable[tuple[str, str]]
+) -> None:
+    """(kind, text) of what failed, where a message has no answer."""
+    of_message = {"user": account.user, "message": message, "capability": None, "model": None}
+    await session.execute(_RECORD_FAILURES, of_message | _failures(failures))
 
 
-_Found = Row[tuple[UUID, str, int, bool, bool, bool]]
-_ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
-    UserRow.id,
-    UserRow.plan_code,
-    PlanRow.rag_messages_per_month,
-    PlanRow.rag_enabled,
-    and_(UserRow.role == "admin", ~exists().where(ApiKeyRow.user_id == UserRow.id)),  # as rag_app.access.audit
-    UserRow.training_opt_in_at.is_not(None),
-).join(PlanRow, PlanRow.plan_code == UserRow.plan_code)
+def _costs(scope: Scope, outcome: Outcome, now: datetime | None) -> dict[str, Any]:
+    return {
+        "organizations": list(scope.organizations),
+        "public": PUBLIC_ORGANIZATION,
+        "tokens_in": outcome.usage.input_tokens if outcome.usage else 0,
+        "tokens_out": outcome.usage.output_tokens if outcome.usage else 0,
+        "cents": outcome.cost_cents,
+        "now": now,
+    }
 
 
-async def _welcomed(session: AsyncSession, principal: Principal) -> _Found | None:
+def _failures(failures: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """What models and networks say may hold what PostgreSQL does not take: NUL, and half of a surrogate pair."""
+    told = list(failures)
+    texts = [said[:_LONGEST_FAILURE].encode("utf-8", "replace").decode().replace("\0", "\ufffd") for _, said in told]
+    return {"kinds": [kind for kind, _ in told], "texts": texts}
+
+
+def _account(found: Sequence[Any] | None) -> Account:
+    if found is None:
+        raise Forbidden("the user of these credentials is gone")
+    return Account(*found)
+
+
+async def _on_plan(session: AsyncSession, account: Account, code: str) -> Account:
+    """The account as if it had this plan. Raises Forbidden, and InvalidInput, which names the plans there are."""
+    if not account.administrator:
+        raise Forbidden("planCode: only an administrator may choose a plan")
+    plans = {row.plan_code: Plan(*row) for row in await session.execute(_PLANS)}
+    if code not in plans:
+        raise InvalidInput("planCode", code, f"accepted: {', '.join(plans)}")
+    return replace(account, plan=code, messages=plans[code].messages, enabled=plans[code].enabled)
+
+
+async def _welcome(session: AsyncSession, principal: Principal) -> Account:
     """The user that a `sub` stands for from now on; of two requests at once one makes it."""
     subject = principal.subject
     if principal.organizations:
@@ -393,28 +461,10 @@ async def _welcomed(session: AsyncSession, principal: Principal) -> _Found | Non
         fresh, stored = UUID(subject), None
     except ValueError:
         fresh, stored = uuid4(), subject
-    this = (
-        _ACCOUNTS.where(called(subject)).order_by((UserRow.subject == subject).desc().nulls_last()).limit(1)
-    )  # as `People.principal` looks for it
+    # as `People.principal` looks for it
+    this = _ACCOUNTS.where(called(subject)).order_by((UserRow.subject == subject).desc().nulls_last()).limit(1)
     for name in f"user-{fresh.hex[:12]}", f"user-{uuid4().hex}":  # the second where the first is somebody else's
         if (found := (await session.execute(this)).one_or_none()) is not None:
-            return found
+            return _account(found)
         await session.execute(upsert(UserRow).values(id=fresh, name=name, subject=stored).on_conflict_do_nothing())
-    return (await session.execute(this)).one_or_none()
-
-
-def _account(found: _Found) -> Account:
-    return Account(*found)
-
-
-def _plan(row: PlanRow) -> Plan:
-    return Plan(row.plan_code, row.rag_messages_per_month, row.rag_enabled)
-
-
-async def _subtract(session: AsyncSession, user: UUID, period: date, uses: int) -> None:
-    await session.execute(_SUBTRACT, {"user": user, "period": period, "uses": uses})
-
-
-def _storable(said: str) -> str:
-    """What models and networks say may hold what PostgreSQL does not take: NUL, and half of a surrogate pair."""
-    return said[:_LONGEST_FAILURE].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return _account((await session.execute(this)).one_or_none())

@@ -1,9 +1,9 @@
 """Conversations: threads of one user each, and their messages.
 
-The functions are steps of a turn, inside of its transaction (`rag_app.surfaces.lexybrain.turns`); `Threads` is what users do with
-conversations that are kept. Row-level security leaves a session the threads of its user; each query names that user
-again. Whatever changes a thread or its messages begins with the thread's row, and so holds it: of two changes at once
-one waits, and neither is lost.
+The functions are steps of a turn, inside its transactions (`rag_app.surfaces.lexybrain.turns`); `Threads` is what users
+do with conversations that are kept. Row-level security leaves a session the threads of its user; each query names that
+user again. Whatever changes a thread or its messages begins with the thread's row, and so holds it: of two changes at
+once one waits, and neither is lost.
 """
 
 import re
@@ -23,6 +23,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    null,
     or_,
     select,
     text,
@@ -31,6 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
@@ -39,7 +41,7 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.domain.text import storable
-from rag_app.surfaces.lexybrain.quotas import consents
+from rag_app.surfaces.lexybrain.quotas import holding
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.surfaces.lexybrain.types import (
     Feedback,
@@ -63,73 +65,74 @@ _UNSEEN = re.compile(
 # -- a turn
 
 
-async def ensure(
-    session: AsyncSession, user: UUID, thread: UUID | None, *, title: str, metadata: Mapping[str, Any]
-) -> Thread:
-    """A new thread, or the user's own of this id: no longer archived, and held until the transaction ends.
-
-    `title` and `metadata` (JSON) are a new one's. Raises NotFound, also for a thread of somebody else.
-    """
-    if thread is None:
-        begun = insert(ThreadRow).values(user_id=user, title=title, metadata_=dict(metadata)).returning(ThreadRow)
-        return _thread((await session.scalars(begun)).one())
-    return await _change(session, user, thread, archived=False)
+async def add_thread(session: AsyncSession, user: UUID, title: str, metadata: Mapping[str, Any]) -> UUID:
+    """A new thread without messages. `metadata` is JSON."""
+    made = insert(ThreadRow).values(user_id=user, title=title, metadata_=dict(metadata)).returning(ThreadRow.id)
+    return (await session.scalars(made)).one()
 
 
 async def add_user_message(
     session: AsyncSession,
+    user: UUID | None,
     thread: UUID,
     message: UUID,
     text: str,
     capability: str | None,
     context: Mapping[str, Any] | None,
-) -> None:
-    """Put a user's message at the end of a thread that `ensure` gave to this transaction.
+) -> Thread:
+    """Put a user's message at the end of a thread of theirs, which is no longer archived then.
 
-    Raises InvalidInput for a text that PostgreSQL cannot keep.
+    Raises NotFound, also for a thread of somebody else, and InvalidInput for a text that PostgreSQL cannot keep.
     """
     if text != storable(text):
         raise InvalidInput("message", None, "must not contain NUL characters or halves of surrogate pairs")
-    values: dict[str, Any] = {"content": text, "capability": capability}
-    if context is not None:  # a None would be kept as JSON's null
-        values["context_json"] = dict(context)
-    if not await _append(session, thread, message, Role.USER, values):
+    values = {"content": text, "capability": capability, "context_json": null() if context is None else dict(context)}
+    row = await _append(session, *_own(user, thread), message=message, role=Role.USER, values=values, archived=False)
+    if row is None:
         raise NotFound("thread", str(thread))
+    return _thread(row)
 
 
 async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome, *, training_eligible: bool = False) -> bool:
     """Put the assistant's message at the end of its thread. False, and nothing is written, if that is gone meanwhile."""
     flags = outcome.flags
-    return await _append(
-        session,
-        thread,
-        outcome.message,
-        Role.ASSISTANT,
-        {
-            "content": storable(outcome.text),
-            "capability": outcome.capability,
-            "model_id": outcome.model,
-            "retrieved_source_ids": [
-                {
-                    "id": str(source.id),
-                    "type": source.type,
-                    "label": source.label,
-                    "score": source.score,
-                    "cited": source.cited,
-                    "quote": source.quote,
-                }
-                for source in outcome.sources
-            ],
-            "generation_metadata": dict(outcome.generation),
-            "training_eligible": training_eligible,
-            "flags": {
-                "usedRag": flags.used_rag,
-                "fallbackToGeneric": flags.fallback_to_generic,
-                "insufficientContext": flags.insufficient_context,
-                "interrupted": flags.interrupted,
-            },
+    values = {
+        "content": storable(outcome.text),
+        "capability": outcome.capability,
+        "model_id": outcome.model,
+        "retrieved_source_ids": [
+            {
+                "id": str(source.id),
+                "type": source.type,
+                "label": source.label,
+                "score": source.score,
+                "cited": source.cited,
+                "quote": source.quote,
+            }
+            for source in outcome.sources
+        ],
+        "generation_metadata": dict(outcome.generation),
+        "training_eligible": training_eligible,
+        "flags": {
+            "usedRag": flags.used_rag,
+            "fallbackToGeneric": flags.fallback_to_generic,
+            "insufficientContext": flags.insufficient_context,
+            "interrupted": flags.interrupted,
         },
-    )
+    }
+    this = (ThreadRow.id == thread, ThreadRow.user_id == func.rag_user())
+    return await _append(session, *this, message=outcome.message, role=Role.ASSISTANT, values=values) is not None
+
+
+async def settle_on(
+    session: AsyncSession, user: UUID | None, thread: UUID, message: UUID, capability: str, prompts: Mapping[str, str]
+) -> None:
+    """Write down what capability a user's message wants, and which version of each type of prompt the thread has.
+
+    Types that are not among `prompts` keep theirs. Nothing happens where the thread is gone.
+    """
+    kept = {"thread": thread, "user": user, "message": message, "capability": capability, "prompts": dict(prompts)}
+    await session.execute(_SETTLE_ON, kept)
 
 
 def title_of(text: str) -> str:
@@ -160,7 +163,7 @@ class Threads:
         self._database = database
         self._ledger = ledger
 
-    async def history(self, scope: Scope, thread: UUID, before: UUID, limit: int = 10) -> list[Message]:
+    async def history(self, scope: Scope, thread: UUID, before: UUID, limit: int = 10) -> Sequence[Message]:
         """The newest messages before that one in the thread of the scope's user, in their order, without their sources.
 
         Deleted ones are not among them, nor those that were interrupted before they said anything. Empty where the
@@ -176,26 +179,8 @@ class Threads:
                 _older_than(then.scalar_subquery(), before),
             )
         )
-        async with self._database.scoped(scope) as session:
-            rows = (await session.scalars(statement)).all()
-        return [_message(row) for row in reversed(rows)]
-
-    async def settle_on(
-        self, scope: Scope, thread: UUID, message: UUID, capability: str, prompts: Mapping[str, str]
-    ) -> None:
-        """Write down what capability a user's message wants, and which version of each type of prompt the thread has.
-
-        Types that are not among `prompts` keep theirs. Nothing happens where the thread is gone.
-        """
-        async with self._database.scoped(scope) as session:
-            kept = {"thread": thread, "user": scope.user, "prompts": dict(prompts)}
-            if await session.scalar(_KEEP_PROMPTS, kept) is None:
-                return
-            await session.execute(
-                update(MessageRow)
-                .where(MessageRow.id == message, MessageRow.thread_id == thread, MessageRow.role == Role.USER.value)
-                .values(capability=capability)
-            )
+        async with self._database.scoped_reading(scope, statement) as (_, rows):
+            return [_message(row) for row in reversed(rows)]
 
     async def list(
         self, principal: Principal, *, limit: int, after: str | None, archived: bool | None, user: UUID | None,
@@ -282,8 +267,7 @@ class Threads:
     async def delete(self, principal: Principal, thread: UUID) -> None:
         """The thread with its messages goes. Raises NotFound, also the second time."""
         gone = delete(ThreadRow).where(*_own(principal.user, thread)).returning(ThreadRow.id)
-        async with self._database.scoped(principal.scope()) as session:
-            await consents(session, principal.user)  # holds the user's row: a withdrawal comes before, or after
+        async with holding(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
             if await session.scalar(gone) is None:
                 raise NotFound("thread", str(thread))
 
@@ -296,8 +280,7 @@ class Threads:
             .values(deleted_at=func.now())
             .returning(MessageRow.id)
         )
-        async with self._database.scoped(principal.scope()) as session:
-            await consents(session, principal.user)  # holds the user's row: a withdrawal comes before, or after
+        async with holding(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
             await _change(session, principal.user, thread, message_count=ThreadRow.message_count - 1)
             if await session.scalar(gone) is None:
                 raise NotFound("message", str(message))
@@ -305,10 +288,16 @@ class Threads:
             await _forget_lessons(session, thread, message)
 
 
-_KEEP_PROMPTS = text(
-    "UPDATE rag_threads SET metadata = metadata"
-    " || jsonb_build_object('prompts', coalesce(metadata -> 'prompts', '{}') || :prompts)"
-    " WHERE id = :thread AND user_id = :user RETURNING id"
+_SETTLE_ON = text(
+    """
+    WITH thread AS (
+        UPDATE rag_threads SET metadata = metadata
+            || jsonb_build_object('prompts', coalesce(metadata -> 'prompts', '{}') || :prompts)
+        WHERE id = :thread AND user_id = :user RETURNING id
+    )
+    UPDATE rag_messages SET capability = :capability FROM thread
+    WHERE rag_messages.id = :message AND thread_id = thread.id AND role = 'user'
+    """
 ).bindparams(bindparam("prompts", type_=JSONB))
 
 
@@ -328,25 +317,37 @@ async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **valu
 _FRESH = {"synchronize_session": False, "populate_existing": True}  # whatever the session has read before
 
 
-async def _append(session: AsyncSession, thread: UUID, message: UUID, role: Role, values: Mapping[str, Any]) -> bool:
-    """Count a message and put it at the end; False if the thread is gone, or not of the session's user.
+async def _append(
+    session: AsyncSession,
+    *this: ColumnElement[bool],
+    message: UUID,
+    role: Role,
+    values: Mapping[str, Any],
+    **changes: Any,
+) -> ThreadRow | None:
+    """Count a message and put it at the end of this thread, which is changed so; None if there is no such thread.
 
     It comes after all others in their order even if the clock was set back.
     """
     after_all = func.greatest(func.clock_timestamp(), ThreadRow.last_message_at + timedelta(microseconds=1))
-    moment = await session.scalar(
+    thread = (
         update(ThreadRow)
-        .where(ThreadRow.id == thread, ThreadRow.user_id == func.rag_user())
-        .values(message_count=ThreadRow.message_count + 1, last_message_at=after_all)
-        .returning(ThreadRow.last_message_at),
-        execution_options={"synchronize_session": False},
+        .where(*this)
+        .values(message_count=ThreadRow.message_count + 1, last_message_at=after_all, **changes)
+        .returning(ThreadRow)
+        .cte("thread")
     )
-    if moment is None:
-        return False
-    await session.execute(
-        insert(MessageRow).values(id=message, thread_id=thread, role=role.value, created_at=moment, **values)
+    columns = {"id": message, "role": role.value, **values}
+    said = [
+        value if isinstance(value, ColumnElement) else literal(value, MessageRow.__table__.c[name].type)
+        for name, value in columns.items()
+    ]
+    added = insert(MessageRow).from_select(
+        ["thread_id", "created_at", *columns], select(thread.c.id, thread.c.last_message_at, *said)
     )
-    return True
+    kept = select(aliased(ThreadRow, thread)).add_cte(added.returning(MessageRow.id).cte("message"))
+    row: ThreadRow | None = await session.scalar(kept, execution_options=_FRESH)
+    return row
 
 
 async def _forget_lessons(session: AsyncSession, thread: UUID, message: UUID) -> None:

@@ -5,6 +5,7 @@ the row first. So of an answer and a withdrawal at once either the answer is col
 it is not collected. Locks are taken in one order: the user's row, messages, what was collected from them.
 """
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,12 +19,15 @@ from sqlalchemy.types import Uuid
 
 from rag_app.access.audit import Act, write_down
 from rag_app.access.tables import ApiKeyRow, MembershipRow, UserRow
+from rag_app.answering.prompts import Prompt
+from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
+from rag_app.domain.answer import Answer, Question
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.text import storable
-from rag_app.surfaces.lexybrain.lessons import Consent, Lesson
-from rag_app.surfaces.lexybrain.quotas import Accounts, consents
+from rag_app.retrieval.index import IndexSpec
+from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import (
     FeedbackRow,
     MessageRow,
@@ -31,8 +35,10 @@ from rag_app.surfaces.lexybrain.tables import (
     TrainingRequestRow,
     TrainingResponseRow,
 )
+from rag_app.surfaces.lexybrain.types import Consent, Lesson
 
 _PAGE = 200
+_MARKER = re.compile(r"\[Source ([0-9]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +123,8 @@ class Training:
             .order_by(MessageRow.created_at, MessageRow.id)  # as whoever deletes one takes it before those after it
             .with_for_update(read=True)
         )
-        async with self._database.scoped(scope) as session:
-            if user is None or not await consents(session, user):
+        async with holding(self._database, scope) as (session, consents):
+            if not consents:
                 return False
             found = dict((await session.execute(there)).tuples().all())
             if found.keys() != said or not found[lesson.message]:
@@ -186,6 +192,44 @@ class Training:
             rest = page.where(
                 place > tuple_(literal(last.created_at, TrainingRequestRow.created_at.type), literal(last.id))
             )
+
+
+def lesson(
+    prompt: Prompt,
+    capability: str,
+    message: UUID,
+    told: tuple[UUID, ...],
+    question: Question,
+    answer: Answer,
+    spec: IndexSpec,
+) -> Lesson:
+    """An answer, as a model could have learned it: what it was told, to the letter, and what it should say to that.
+
+    `told` are the messages that the prompt was made from.
+    """
+    context = "\n\n".join(shown.text for shown in answer.shown)
+    number = {shown.cited: place for place, shown in enumerate(answer.shown, 1) if shown.cited is not None}
+    return Lesson(
+        message=message,
+        told=told,
+        capability=capability,
+        model=answer.model or "",
+        prompt=[
+            {"role": each.role.value, "content": each.content or ""} for each in messages_of(prompt, question, context)
+        ],
+        context=[
+            {
+                "id": str(shown.source),
+                "type": spec.shown(shown.source_type),
+                "label": shown.label,
+                "text": shown.text,
+                "cited": shown.cited is not None,
+            }
+            for shown in answer.shown
+        ],
+        # an answer numbers its sources in its own order
+        text=_MARKER.sub(lambda found: f"[Source {number[int(found[1])]}]", answer.text),
+    )
 
 
 async def _forget(session: AsyncSession, user: UUID) -> int:
