@@ -21,6 +21,7 @@ import asyncpg
 from sqlalchemy import (
     NullPool,
     Row,
+    Select,
     SelectBase,
     Text,
     TextClause,
@@ -185,21 +186,14 @@ class Database:
     async def scoped_reading(
         self, scope: Scope, query: SelectBase
     ) -> AsyncIterator[tuple[AsyncSession, Sequence[Row[Any]]]]:
-        """`scoped`, and the rows of the query that it begins with, in the same round trip.
-
-        A CTE sets the tenant. `query` is joined laterally to it, so PostgreSQL cannot read a row before the tenant is
-        set. The CTE has one row, so rows keep the order of `query`.
-        """
-        tenant = set_tenant(scope).columns(told=Text()).cte("tenant").prefix_with("MATERIALIZED")
-        seen = (
-            select(query.subquery("seen"))
-            .where(tenant.c.told.is_not(None))
-            .offset(literal_column("0"))
-            .lateral("found")
-        )
+        """`scoped`, and the rows of the query that it begins with, in the same round trip."""
         async with self.session() as session:
-            rows = await session.execute(select(seen).select_from(tenant.join(seen, true())))
-            yield session, rows.all()
+            yield session, (await session.execute(_within(scope, query))).all()
+
+    async def read(self, scope: Scope, query: SelectBase) -> Sequence[Row[Any]]:
+        """The rows of one query of `scoped`, which is a transaction of its own: one round trip."""
+        async with self.autocommit() as connection:
+            return (await connection.execute(_within(scope, query))).all()
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[AsyncConnection]:
@@ -304,6 +298,17 @@ class Database:
     async def close(self) -> None:
         await self._engine.dispose()
         await self._dedicated.dispose()
+
+
+def _within(scope: Scope, query: SelectBase) -> Select[Any]:
+    """The query as the scope sees it; the tenant stays set until the transaction ends.
+
+    A CTE sets the tenant. `query` is joined laterally to it, so PostgreSQL cannot read a row before the tenant is set.
+    The CTE has one row, so rows keep the order of `query`.
+    """
+    tenant = set_tenant(scope).columns(told=Text()).cte("tenant").prefix_with("MATERIALIZED")
+    seen = select(query.subquery("seen")).where(tenant.c.told.is_not(None)).offset(literal_column("0")).lateral("found")
+    return select(seen).select_from(tenant.join(seen, true()))
 
 
 def set_tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> TextClause:

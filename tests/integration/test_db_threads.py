@@ -566,7 +566,7 @@ async def test_a_deleted_thread_takes_its_messages_along(talk: Talk, ann: Princi
         # a thread of the same id would show what was left; so would the id of a message that is still taken
         await session.execute(insert(ThreadRow).values(id=begun.id, user_id=ann.user))
         assert await session.scalar(select(func.count()).where(MessageRow.thread_id == begun.id)) == 0
-        await threads.add_user_message(session, begun.id, first, "Same id", None, None)
+        await threads.add_user_message(session, ann.user, begun.id, first, "Same id", None, None)
 
 
 async def test_history_is_what_was_said_before_a_message(talk: Talk, ann: Principal) -> None:

@@ -179,8 +179,7 @@ class Threads:
                 _older_than(then.scalar_subquery(), before),
             )
         )
-        async with self._database.scoped_reading(scope, statement) as (_, rows):
-            return [_message(row) for row in reversed(rows)]
+        return [_message(row) for row in reversed(await self._database.read(scope, statement))]
 
     async def list(
         self, principal: Principal, *, limit: int, after: str | None, archived: bool | None, user: UUID | None,
