@@ -8,10 +8,11 @@ from datetime import datetime
 from hashlib import sha256
 from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, Select, false, func, insert, select, update
+from msgspec import convert
+from sqlalchemy import ColumnElement, false, func, insert, select
 
-from rag_app.access.people import Organization
-from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, UserRow
+from rag_app.access.people import Organization, uuid_in
+from rag_app.access.tables import ApiKeyRow, MembershipRow, UserRow
 from rag_app.database.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal
@@ -89,15 +90,15 @@ class Keys:
                     indexes=None if indexes is None else list(dict.fromkeys(indexes)),
                 )
             )
-            made = (await session.execute(_KEYS.where(ApiKeyRow.id == key_id))).one()
-        return _api_key(*made), secret
+            return _api_key(await session.get_one(ApiKeyRow, key_id)), secret
 
     async def list(self, organization: Organization | None = None) -> list[ApiKey]:
         """All keys, or those of one organization, revoked ones included; oldest first."""
-        chosen = _KEYS if organization is None else _KEYS.where(ApiKeyRow.org_id == organization.id)
+        keys = select(ApiKeyRow).order_by(ApiKeyRow.created_at, ApiKeyRow.id)
+        if organization is not None:
+            keys = keys.where(ApiKeyRow.org_id == organization.id)
         async with self._database.session() as session:
-            rows = await session.execute(chosen.order_by(ApiKeyRow.created_at, ApiKeyRow.id))
-            return [_api_key(*row) for row in rows]
+            return [_api_key(row) for row in await session.scalars(keys)]
 
     async def revoke(self, key: str) -> ApiKey:
         """Refuse a key from now on, in every process: given by its id, by how it begins, or as it is.
@@ -106,19 +107,16 @@ class Keys:
         """
         shown = key[:_BEGINNING]  # an error must not show more of a key than a list does
         async with self._database.session() as session:
-            found = (await session.execute(_KEYS.where(_named(key)))).all()
+            found = (await session.scalars(select(ApiKeyRow).where(_named(key)))).all()
             if not found:
-                raise NotFound("key", key if _uuid(key) else shown)
+                raise NotFound("key", key if uuid_in(key) else shown)
             if len(found) > 1:
                 raise InvalidInput("key", shown, f"{len(found)} keys begin with {shown!r}: give the id of one")
-            row: ApiKeyRow = found[0][0]
-            await session.execute(
-                update(ApiKeyRow)
-                .where(ApiKeyRow.id == row.id)
-                .values(revoked_at=func.coalesce(ApiKeyRow.revoked_at, func.now()))
-            )
+            row = found[0]
+            row.revoked_at = func.coalesce(ApiKeyRow.revoked_at, func.now())
+            await session.flush()
             await session.refresh(row)
-            return _api_key(*found[0])
+            return _api_key(row)
 
     async def principal(self, key: str) -> Principal:
         """The service user of a key. Raises Unauthenticated for one that is unknown or revoked, and tells not which.
@@ -136,13 +134,8 @@ class Keys:
         return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound)
 
 
-_KEYS: Select[tuple[ApiKeyRow, OrganizationRow]] = select(ApiKeyRow, OrganizationRow).join(
-    OrganizationRow, OrganizationRow.id == ApiKeyRow.org_id
-)
-
-
 def _named(key: str) -> ColumnElement[bool]:
-    if key_id := _uuid(key):
+    if key_id := uuid_in(key):
         return ApiKeyRow.id == key_id
     if _KEY.fullmatch(key):
         return ApiKeyRow.digest == _digest(key)
@@ -155,21 +148,5 @@ def _digest(key: str) -> str:
     return sha256(key.encode()).hexdigest()
 
 
-def _api_key(row: ApiKeyRow, organization: OrganizationRow) -> ApiKey:
-    return ApiKey(
-        row.id,
-        row.name,
-        row.beginning,
-        Organization(organization.id, organization.slug, organization.name),
-        None if row.indexes is None else tuple(row.indexes),
-        row.created_at,
-        row.last_used_at,
-        row.revoked_at,
-    )
-
-
-def _uuid(key: str) -> UUID | None:
-    try:
-        return UUID(key)
-    except ValueError:
-        return None
+def _api_key(row: ApiKeyRow) -> ApiKey:
+    return convert(row, ApiKey, from_attributes=True)

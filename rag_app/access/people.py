@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
+from msgspec import convert
 from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -14,7 +15,7 @@ from rag_app.database.tables import Base
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 
-Row = TypeVar("Row", bound=Base)
+Kind = TypeVar("Kind")
 
 _PRINCIPAL = """
     SELECT id, ARRAY(SELECT org_id FROM memberships WHERE user_id = users.id) AS organizations
@@ -62,22 +63,18 @@ class People:
 
     async def create_organization(self, slug: str, name: str) -> Organization:
         async with self._database.session() as session:
-            made = await _insert(session, OrganizationRow, "slug", slug=_name("slug", slug), name=name)
-        return Organization(made.id, made.slug, made.name)
+            return await _insert(session, OrganizationRow, Organization, slug=_name("slug", slug), name=name)
 
     async def organizations(self) -> list[Organization]:
         """All of them, the public one included, by slug."""
         async with self._database.session() as session:
             rows = await session.scalars(select(OrganizationRow).order_by(OrganizationRow.slug))
-            return [Organization(row.id, row.slug, row.name) for row in rows]
+            return [_to(Organization, row) for row in rows]
 
     async def organization(self, slug: str | UUID) -> Organization:
         """For the operator: NotFound names the slugs there are."""
         async with self._database.session() as session:
-            row = await _find(session, OrganizationRow, "slug", slug)
-            if row is None:
-                raise NotFound("organization", str(slug), await session.scalars(select(OrganizationRow.slug)))
-        return Organization(row.id, row.slug, row.name)
+            return await _find(session, OrganizationRow, Organization, slug, known=OrganizationRow.slug)
 
     async def set_budget(self, organization: Organization, tokens: int | None) -> None:
         """Tokens a month that models may count for the organization; None: as the settings have it.
@@ -100,10 +97,10 @@ class People:
         async with self._database.session() as session:
             await _check_plan(session, plan)
             values = {"name": _name("name", name), "plan_code": plan, "role": _role(role)}
-            made = await _insert(session, UserRow, "name", **values)
+            made = await _insert(session, UserRow, User, **values)
             if subject is not None:
                 await _know_as(session, made.id, subject)
-        return _user(made)
+        return made
 
     async def users(self) -> list[tuple[User, tuple[str, ...]]]:
         """All of them, service users of API keys included, by name; each with the slugs of its organizations."""
@@ -116,7 +113,7 @@ class People:
                 .group_by(UserRow.id)
                 .order_by(UserRow.name)
             )
-            return [(_user(row), tuple(organizations or ())) for row, organizations in rows]
+            return [(_to(User, row), tuple(organizations or ())) for row, organizations in rows]
 
     async def set_plan(self, user: User, plan: str) -> User:
         """From the user's next message on. What is used this month stays used.
@@ -135,10 +132,7 @@ class People:
     async def user(self, name: str | UUID) -> User:
         """Raises NotFound, which tells no other names."""
         async with self._database.session() as session:
-            row = await _find(session, UserRow, "name", name)
-        if row is None:
-            raise NotFound("user", str(name))
-        return _user(row)
+            return await _find(session, UserRow, User, name)
 
     async def know_as(self, user: User, subject: str) -> None:
         """Let tokens whose `sub` is this stand for the user: what an identity provider calls them.
@@ -157,22 +151,18 @@ class People:
 
     async def create_site(self, org_id: UUID, name: str) -> Site:
         async with self._database.session() as session:
-            made = await _insert(session, SiteRow, "name", org_id=org_id, name=_name("name", name))
-        return Site(made.id, made.org_id, made.name)
+            return await _insert(session, SiteRow, Site, name=_name("name", name), org_id=org_id)
 
     async def site(self, org_id: UUID, name: str | UUID) -> Site:
         """A site of this organization. NotFound does not say whether another one has it."""
         async with self._database.session() as session:
-            row = await _find(session, SiteRow, "name", name, SiteRow.org_id == org_id)
-        if row is None:
-            raise NotFound("site", str(name))
-        return Site(row.id, row.org_id, row.name)
+            return await _find(session, SiteRow, Site, name, SiteRow.org_id == org_id)
 
     async def principal(self, subject: str) -> Principal:
         """Whom a token's `sub` stands for. Unknown to us, it is nobody in particular: the public organization only."""
         if not subject.isprintable():  # nor can PostgreSQL be asked for a NUL
             return Principal(subject)
-        found = await self._database.fetch(_PRINCIPAL, subject, _uuid(subject))
+        found = await self._database.fetch(_PRINCIPAL, subject, uuid_in(subject))
         return Principal(subject, found[0]["id"], frozenset(found[0]["organizations"])) if found else Principal(subject)
 
     async def member_of(self, organization: str) -> Principal:
@@ -183,7 +173,7 @@ class People:
 
 def called(subject: str) -> ColumnElement[bool]:
     """The user of a token's `sub`: at most one, `know_as` sees to that."""
-    user_id = _uuid(subject)
+    user_id = uuid_in(subject)
     known = UserRow.subject == subject
     return known if user_id is None else or_(known, UserRow.id == user_id)
 
@@ -207,7 +197,7 @@ async def _changed(session: AsyncSession, user: User, **values: str) -> User:
     row = await session.scalar(update(UserRow).where(UserRow.id == user.id).values(**values).returning(UserRow))
     if row is None:
         raise NotFound("user", user.name)
-    return _user(row)
+    return _to(User, row)
 
 
 def _role(role: str) -> str:
@@ -216,33 +206,43 @@ def _role(role: str) -> str:
     return role
 
 
-def _user(row: UserRow) -> User:
-    return User(row.id, row.name, row.plan_code, row.role)
+def _to(kind: type[Kind], row: Base) -> Kind:
+    return convert(row, kind, from_attributes=True)
 
 
-async def _insert(session: AsyncSession, table: type[Row], key: str, **values: Any) -> Row:
+async def _insert(session: AsyncSession, table: type[Base], kind: type[Kind], **values: Any) -> Kind:
+    """A new row. Raises InvalidInput where the first of the values is taken."""
     statement = insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)
     made = (await session.scalars(statement)).one_or_none()
     if made is None:
-        raise InvalidInput(key, values[key], f"{values[key]!r} is taken")
-    return made
+        key, taken = next(iter(values.items()))
+        raise InvalidInput(key, taken, f"{taken!r} is taken")
+    return _to(kind, made)
 
 
-async def _find(session: AsyncSession, table: type[Row], key: str, name: str | UUID, *where: Any) -> Row | None:
+async def _find(
+    session: AsyncSession, table: type[Base], kind: type[Kind], name: str | UUID, *where: Any, known: Any = None
+) -> Kind:
+    """By slug, if it has one, or name, or by id. Raises NotFound; with `known`, which names there are."""
     columns = table.__table__.c
-    found = name if isinstance(name, UUID) else _uuid(name)
-    this = columns[key] == name if found is None else columns["id"] == found
-    row: Row | None = await session.scalar(select(table).where(this, *where))
-    return row
+    named = columns["slug"] if "slug" in columns else columns["name"]
+    found = name if isinstance(name, UUID) else uuid_in(name)
+    this = named == name if found is None else columns["id"] == found
+    row: Base | None = await session.scalar(select(table).where(this, *where))
+    if row is None:
+        others = () if known is None else await session.scalars(select(known))
+        raise NotFound(kind.__name__.lower(), str(name), others)
+    return _to(kind, row)
 
 
 def _name(key: str, name: str) -> str:
-    if not name.strip() or name != name.strip() or _uuid(name) is not None:
+    if not name.strip() or name != name.strip() or uuid_in(name) is not None:
         raise InvalidInput(key, name, "must be a name, not empty, without white space around it, and not a UUID")
     return name
 
 
-def _uuid(text: str) -> UUID | None:
+def uuid_in(text: str) -> UUID | None:
+    """The id that a text is, if it is one."""
     try:
         return UUID(text)
     except ValueError:

@@ -17,7 +17,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship, synonym
 
 from rag_app.database.tables import Base
 
@@ -69,6 +69,7 @@ class UserRow(Base):
     plan_code: Mapped[str] = mapped_column(ForeignKey(PlanRow.plan_code), server_default=text("'free'"))
     role: Mapped[str] = mapped_column(server_default=text("'user'"))
     training_opt_in_at: Mapped[datetime | None]
+    plan = synonym("plan_code")
 
 
 class MembershipRow(Base):
@@ -120,6 +121,12 @@ class ApiKeyRow(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    organization: Mapped[OrganizationRow] = relationship(
+        primaryjoin=lambda: foreign(ApiKeyRow.org_id) == OrganizationRow.id,
+        viewonly=True,
+        lazy="joined",
+        innerjoin=True,
+    )
 
 
 class OrganizationTokensRow(Base):
