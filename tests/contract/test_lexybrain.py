@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -38,22 +39,7 @@ from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, replied
 from tests.contract.test_streaming import STREAM, events, parsed, soon
 
 RAG, THREADS = "/api/lexybrain/rag", "/api/lexybrain/threads"
-EXAMPLE = """{
-  "threadId": null,
-  "message": "What are the top trending keywords in the wedding niche on Etsy right now?",
-  "capability": "market_brief",
-  "context": {
-    "marketplaces": ["etsy"]
-  },
-  "options": {
-    "maxTokens": 1024,
-    "temperature": 0.7
-  },
-  "meta": {
-    "client": "web",
-    "version": "1.0"
-  }
-}"""
+EXAMPLE = (files("rag_app.surfaces.lexybrain") / "examples/message.json").read_text("utf-8")
 SHOWN: dict[str, Any] = {
     "threadId": "550e8400-e29b-41d4-a716-446655440000",
     "messageId": "660e8400-e29b-41d4-a716-446655440001",

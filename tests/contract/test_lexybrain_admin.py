@@ -20,7 +20,7 @@ from rag_app.domain.scope import Principal
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, surface_of
-from rag_app.surfaces.lexybrain import administration_bodies as lexybrain_admin_bodies
+from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin_bodies
 from rag_app.surfaces.lexybrain.figures import FeedbackFilter, FeedbackReview, Period, ReviewedSource, StageLatencies
 from rag_app.surfaces.lexybrain.statistics import stats_of
 from rag_app.surfaces.lexybrain.types import Rating

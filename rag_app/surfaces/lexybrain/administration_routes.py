@@ -5,31 +5,25 @@ Who is one, PostgreSQL looks up in the transaction that reads; each request is w
 
 from dataclasses import replace
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 from litestar.openapi.spec import Example, Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
-from msgspec import to_builtins
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.roles import PromptConfig, PromptVersion
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.http.bodies import WORD
-from rag_app.http.docs import security
+from rag_app.http.docs import example, security
 from rag_app.http.surface import Credential, Injected
-from rag_app.surfaces.lexybrain.administration_bodies import (
-    NewPrompt,
-    PromptChange,
-    PromptInfo,
-    PromptsResponse,
-    prompt_of,
-)
 from rag_app.surfaces.lexybrain.figures import VERSION, FeedbackFilter, FeedbackResponse, LexyBrainStats
 from rag_app.surfaces.lexybrain.reviews import Reviews
 from rag_app.surfaces.lexybrain.rules import SURFACE as LEXYBRAIN
 from rag_app.surfaces.lexybrain.rules import Caller, Cursor, Limit
 from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.lexybrain.types import Rating
-from rag_app.surfaces.lexybrain.wire import Capability, RatingName
+from rag_app.surfaces.lexybrain.wire import Capability, Count, Kind, Moment, RatingName, Share, SourceScope, as_wire
 
 _PEOPLE = frozenset({Credential.JWT, Credential.COOKIE})
 SURFACE = replace(
@@ -50,23 +44,86 @@ Since = Annotated[
     date | None, QueryParameter(name="from", description="the first day, UTC; 30 days before the last by default")
 ]
 Until = Annotated[date | None, QueryParameter(name="to", description="the last day, UTC; today by default")]
-NewPromptBody = Annotated[
-    NewPrompt,
-    BodyKwarg(
-        examples=[
-            Example(
-                value={
-                    "name": "ask_lexybrain_market_brief_v2",
-                    "type": "market_brief",
-                    "instructions": "Compare the markets. Begin with what changed.",
-                    "constraints": {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"]},
-                    "weight": 1,
-                    "active": False,
-                }
-            )
-        ]
-    ),
+Weight = Annotated[
+    int, Meta(ge=0, le=1_000_000, description="a whole number from 0 to 1000000: its share among the active ones")
 ]
+# as `prompts add` has it: text and line breaks, and something in it that is not white space
+_UNPRINTABLE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029"
+_INSTRUCTIONS = rf"^[^{_UNPRINTABLE}]*[^\s{_UNPRINTABLE}\ufeff][^{_UNPRINTABLE}]*$"
+_AT_MOST = Meta(ge=1, le=100, description="a whole number from 1 to 100: sources of this type in an answer")
+
+
+class PromptConstraints(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """As files of prompts write them: docs/prompts.md."""
+
+    temperature: Annotated[float, Meta(ge=0, le=2, description="a number from 0 to 2")] | UnsetType = UNSET
+    max_tokens: Annotated[int, Meta(ge=16, le=4096, description="a whole number from 16 to 4096")] | UnsetType = UNSET
+    retrieval_scope: (
+        Annotated[
+            list[SourceScope],
+            Meta(min_length=1, description=f"a list, not empty, of: {', '.join(get_args(SourceScope))}"),
+        ]
+        | UnsetType
+    ) = UNSET
+    max_keywords: Annotated[int, _AT_MOST] | UnsetType = UNSET
+    max_related_keywords: Annotated[int, _AT_MOST] | UnsetType = UNSET
+    max_listings: Annotated[int, _AT_MOST] | UnsetType = UNSET
+    max_alerts: Annotated[int, _AT_MOST] | UnsetType = UNSET
+
+
+class NewPrompt(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^ask_lexybrain_[a-z0-9_]{1,80}(?!\n)$",
+            description="ask_lexybrain_ and small letters, digits or _, such as ask_lexybrain_market_brief_v2",
+            examples=["ask_lexybrain_market_brief_v2"],
+        ),
+    ]
+    type: Annotated[Kind, Meta(description=f"one of {', '.join(get_args(Kind))}")]
+    instructions: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=20_000,
+            pattern=_INSTRUCTIONS,
+            description="a text of at most 20000 characters, not blank, without control characters",
+            examples=["Compare the markets. Begin with what changed."],
+        ),
+    ]
+    constraints: PromptConstraints = PromptConstraints()
+    weight: Weight = 1
+    active: Annotated[bool, Meta(description="true or false: whether new threads get it at once")] = False
+
+    def config(self) -> PromptConfig:
+        return PromptConfig(**{**to_builtins(self), "instructions": self.instructions.strip()})
+
+
+class PromptChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """At least one of them. The text of a version never changes."""
+
+    active: Annotated[bool, Meta(description="true or false")] | UnsetType = UNSET
+    weight: Weight | UnsetType = UNSET
+
+
+class PromptInfo(Struct, frozen=True, rename="camel"):
+    name: Annotated[str, Meta(examples=[VERSION])]
+    type: str
+    instructions: str
+    constraints: dict[str, Any]
+    active: bool
+    weight: Count
+    share: Annotated[Share, Meta(description="of new threads that get it")]
+    threads: Annotated[Count, Meta(description="that have it now")]
+    created_at: Moment
+    updated_at: Moment
+
+
+class PromptsResponse(Struct, frozen=True):
+    configs: Annotated[list[PromptInfo], Meta(description="by type and name")]
+
+
+NewPromptBody = Annotated[NewPrompt, BodyKwarg(examples=[example(__package__, "prompt")])]
 PromptChangeBody = Annotated[
     PromptChange,
     BodyKwarg(
@@ -118,7 +175,7 @@ async def feedback(
     CONFIGS, InvalidInput("limit", None, "unknown field; accepted: "), REFUSED, summary="All versions of prompts"
 )
 async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsResponse:
-    return PromptsResponse([prompt_of(each) for each in await prompts.versions(request.user)])
+    return PromptsResponse([_prompt(each) for each in await prompts.versions(request.user)])
 
 
 @SURFACE.post(
@@ -131,7 +188,7 @@ async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsR
 )
 async def add(request: Caller, data: NewPromptBody, prompts: Injected[PromptConfigs]) -> PromptInfo:
     """It is in use at once where it is `active`. A version never changes: what is better has a new name."""
-    return prompt_of(await prompts.publish(request.user, data.config()))
+    return _prompt(await prompts.publish(request.user, data.config()))
 
 
 @SURFACE.patch(
@@ -149,4 +206,9 @@ async def change(
     changes = to_builtins(data)
     if not changes:
         raise InvalidInput("", None, NOTHING_TO_CHANGE)
-    return prompt_of(await prompts.change(request.user, name, **changes))
+    return _prompt(await prompts.change(request.user, name, **changes))
+
+
+def _prompt(given: PromptVersion) -> PromptInfo:
+    others = {name: getattr(given, name) for name in ("threads", "created_at", "updated_at")}
+    return as_wire(PromptInfo, given.config, share=round(given.share, 4), **others)

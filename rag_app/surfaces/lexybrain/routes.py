@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import Response
-from litestar.openapi.spec import Example, Schema
+from litestar.openapi.spec import Schema
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, convert, field, to_builtins
 
@@ -30,26 +30,21 @@ from rag_app.domain.errors import (
     UnknownField,
 )
 from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.docs import example
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Injected
-from rag_app.surfaces.lexybrain import consent_routes, feedback_routes
+from rag_app.surfaces.lexybrain import consent_routes
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
-from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, never_400
-from rag_app.surfaces.lexybrain.thread_routes import RagModel, RagSource, RagUsage
+from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, LexyBrainOperation
+from rag_app.surfaces.lexybrain.thread_routes import RagModel, RagSource
 from rag_app.surfaces.lexybrain.types import Focus, Reply, RetrievedSource, Said
-from rag_app.surfaces.lexybrain.wire import MESSAGE, THREAD, Capability, as_wire
+from rag_app.surfaces.lexybrain.wire import THREAD, Capability, as_wire
 
-__all__ = ["SURFACE", "consent_routes", "feedback_routes"]
+__all__ = ["SURFACE", "consent_routes"]
 
 CAPABILITIES = ", ".join(DESCRIPTIONS)
-QUERY = "What are the top trending keywords in the wedding niche on Etsy right now?"
-KEYWORDS = (
-    "770e8400-e29b-41d4-a716-446655440002",
-    "880e8400-e29b-41d4-a716-446655440003",
-    "990e8400-e29b-41d4-a716-446655440004",
-)
-LABELS, SCORES = ("vintage wedding rings", "handmade engagement rings", "boho wedding dress"), (0.92, 0.89, 0.87)
+EXAMPLE, ANSWER = example(__package__, "message"), example(__package__, "answer")
 
 # `(?!\n)`: to Python, `$` is also before a last line break
 _CODE = r"^[^\s\x00\x1c-\x1f\x85\ufeff]+(?!\n)$"
@@ -230,7 +225,7 @@ class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
             max_length=4000,
             pattern=NOT_BLANK,
             description="a text of 1 to 4000 characters, not all of them blank",
-            examples=[QUERY],
+            examples=[EXAMPLE.value["message"]],
         ),
     ]
     thread_id: Annotated[UUID, Meta(description="the UUID of a thread; without one, a new thread is made")] | None = (
@@ -298,47 +293,18 @@ class RagCitation(RagSource, frozen=True):
     quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
 
 
-RagBody = Annotated[
-    RagRequest,
-    BodyKwarg(
-        examples=[
-            Example(
-                value={
-                    "threadId": None,
-                    "message": QUERY,
-                    "capability": "market_brief",
-                    "context": {"marketplaces": ["etsy"]},
-                    "options": {"maxTokens": 1024, "temperature": 0.7},
-                    "meta": {"client": "web", "version": "1.0"},
-                }
-            )
-        ]
-    ),
-]
-_SAMPLE = RagResponse(
-    thread=UUID(THREAD),
-    message=UUID(MESSAGE),
-    text='"Vintage wedding rings" have a demand index of 87 and a momentum of +12 % [Source 1].',
-    capability="market_brief",
-    sources=[
-        RagSource(UUID(source), "keyword", label, score)
-        for source, label, score in zip(KEYWORDS, LABELS, SCORES, strict=True)
-    ],
-    references=RagReferences([UUID(KEYWORDS[0])], [], [], []),
-    model=RagModel("meta-llama/Llama-3.1-70B-Instruct", RagUsage(1847, 312), 3421),
-    flags=RagFlags(used_rag=True, fallback_to_generic=False, insufficient_context=True),
-)
+RagBody = Annotated[RagRequest, BodyKwarg(examples=[EXAMPLE])]
 
 
 @dataclass
-class RagOperation(StreamedOperation):
+class RagOperation(LexyBrainOperation, StreamedOperation):
     """Streams, and has the plain response's example."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        never_400(self)
+        StreamedOperation.__post_init__(self)
         succeeded: Any = (self.responses or {})["200"]
-        succeeded.content["application/json"].examples = {"answer": Example(value=to_builtins(_SAMPLE))}
+        succeeded.content["application/json"].examples = {"answer": ANSWER}
 
 
 @SURFACE.post(

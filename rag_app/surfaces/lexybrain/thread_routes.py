@@ -1,4 +1,4 @@
-"""Ask LexyBrain: conversations that are kept (`/api/lexybrain/threads`)."""
+"""Ask LexyBrain: conversations that are kept, and feedback on their answers (`/api/lexybrain/threads`, `/messages`)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -9,15 +9,19 @@ from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
+from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Injected
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
 from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, Cursor, Limit
 from rag_app.surfaces.lexybrain.threads import Threads
-from rag_app.surfaces.lexybrain.types import Message, Role, Thread
+from rag_app.surfaces.lexybrain.types import Message, Rating, Role, Thread
 from rag_app.surfaces.lexybrain.wire import MESSAGE, THREAD, Moment, Rated, as_wire
 
 PATH = "/api/lexybrain/threads"
 ONE = f"{PATH}/{{thread_id:str}}"
+FEEDBACK = "/api/lexybrain/messages/{message_id:str}/feedback"
+LONGEST_COMMENT = 2000
 NOTHING_TO_CHANGE = "The body must have a `title`, or `archived`, or both"
 
 # control characters that are no white space; what else leaves nothing to see: white space, fillers, marks of format
@@ -91,6 +95,12 @@ class MessageFeedback(Struct, frozen=True, rename="camel"):
     ] = field(name="expectedSourceId")
 
 
+class KeptMessageFeedback(MessageFeedback, frozen=True):
+    message: Annotated[UUID, Meta(examples=[MESSAGE])] = field(name="messageId")
+    created_at: Moment
+    updated_at: Moment
+
+
 class ThreadMessage(Struct, frozen=True, rename="camel"):
     id: Annotated[UUID, Meta(examples=[MESSAGE])]
     role: Literal["user", "assistant"]
@@ -134,6 +144,48 @@ class ThreadChange(Struct, frozen=True, forbid_unknown_fields=True):
     archived: Annotated[bool, Meta(description="true or false")] | UnsetType = UNSET
 
 
+class FeedbackRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A null is the same as nothing."""
+
+    rating: Rated
+    comment: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=LONGEST_COMMENT,
+                pattern=VISIBLE,
+                description="a text of 1 to 2000 characters, not all of them blank, and no control characters",
+                examples=["The keyword itself is missing"],
+            ),
+        ]
+        | None
+    ) = None
+    expected_source_id: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=200,
+                pattern=NOT_BLANK,
+                description="a text of 1 to 200 characters, not all of them blank: a source by id, or as your "
+                "organization calls it; with the rating negative alone",
+                examples=["kw-velvet-ring-box"],
+            ),
+        ]
+        | None
+    ) = None
+
+
+FeedbackBody = Annotated[
+    FeedbackRequest,
+    BodyKwarg(
+        examples=[
+            Example(value={"rating": "positive"}),
+            Example(value={"rating": "neutral", "comment": "Right, but long"}),
+        ]
+    ),
+]
 ChangeBody = Annotated[
     ThreadChange,
     BodyKwarg(
@@ -242,6 +294,33 @@ async def remove_message(
 ) -> None:
     """It is shown no more, and no model reads it."""
     await threads.delete_message(request.user, thread_id, message_id)
+
+
+@SURFACE.post(
+    FEEDBACK,
+    InvalidInput("rating", "good", "must be one of positive, negative, neutral"),
+    InvalidInput("expectedSourceId", "kw-1", "must be a source that you may see"),
+    NotFound("message", MESSAGE),
+    summary="Rate an answer, or change its rating",
+)
+async def give(
+    request: Caller, data: FeedbackBody, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]
+) -> KeptMessageFeedback:
+    """There is one of each answer, of its thread's user: a second one takes the place of the first, whole."""
+    comment = data.comment and data.comment.strip()
+    kept = await feedback.give(request.user, message_id, Rating(data.rating), comment, data.expected_source_id)
+    return as_wire(KeptMessageFeedback, kept)
+
+
+@SURFACE.delete(
+    FEEDBACK,
+    InvalidInput("message_id", "1", "Invalid UUID"),
+    NotFound("feedback", MESSAGE),
+    summary="Withdraw the rating of an answer",
+)
+async def withdraw(request: Caller, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]) -> None:
+    """A second time, it is not found."""
+    await feedback.withdraw(request.user, message_id)
 
 
 def _info(thread: Thread) -> ThreadInfo:
