@@ -14,11 +14,16 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rag_app.access.people import Organization, People
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres, private_postgres
 from rag_app.database.session import Database, asyncpg_url
+
+# How long an example takes is the machine's business, not the product's: others may be at work on it.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 DEFAULT_STORE = os.environ.get("RAG_VECTOR_STORE") or "postgres"
