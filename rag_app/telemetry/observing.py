@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 from urllib.parse import quote
 
 from opentelemetry import context as contexts
@@ -28,15 +28,20 @@ _Value = str | bool | int | float
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class Meter(Protocol):
-    """Whoever counts. All labels come from small sets: no user, no thread, no path with an id in it."""
+class Meter:
+    """Counts nothing; `rag_app.telemetry.setup` has one that counts.
 
-    def request(self, method: str, route: str, status: int, seconds: float) -> None: ...
+    All labels come from small sets: no user, no thread, no path with an id in it.
+    """
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A response has ended."""
 
     def refused(self, code: str) -> None:
         """A response that is an error: its code."""
 
-    def stage(self, name: str, seconds: float) -> None: ...
+    def stage(self, name: str, seconds: float) -> None:
+        """A stage of a request has ended."""
 
     def answered(self, capability: str, outcome: str) -> None:
         """`outcome`: answered, partial (a model failed in mid-answer), the reason of a refusal, or none (it failed)."""
@@ -44,21 +49,11 @@ class Meter(Protocol):
     def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None:
         """A model was asked, with all its repetitions; `failure` is the kind of error it ended with."""
 
-    def embedded(self, remembered: bool) -> None: ...
+    def embedded(self, remembered: bool) -> None:
+        """The embedding of a question was computed, or remembered."""
 
 
-class Nobody:
-    """Counts nothing."""
-
-    def request(self, method: str, route: str, status: int, seconds: float) -> None: ...
-    def refused(self, code: str) -> None: ...
-    def stage(self, name: str, seconds: float) -> None: ...
-    def answered(self, capability: str, outcome: str) -> None: ...
-    def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None: ...
-    def embedded(self, remembered: bool) -> None: ...
-
-
-meter: Meter = Nobody()
+meter = Meter()
 """Of this process. Read it as `observing.meter`; `rag_app.telemetry.setup` puts another one here."""
 
 
@@ -88,40 +83,15 @@ def begin(request_id: str) -> None:
 
 def identify(*, user: object = None, thread: object = None) -> None:
     """Whom the request turned out to be for: ids, no names."""
-    if (known := _about.get()) is None:
-        return
-    if user is not None:
-        known.user_id = str(user)
-    if thread is not None:
-        known.thread_id = str(thread)
+    known = _about.get() or About()
+    known.user_id = known.user_id if user is None else str(user)
+    known.thread_id = known.thread_id if thread is None else str(thread)
 
 
-class Stage:
-    """A stage of a request: a span, and a time for the meter.
+class _Spanned:
+    """A block with a span, that is timed."""
 
-        with Stage("embedding", {"gen_ai.operation.name": "embeddings"}) as span:
-            ...
-
-    `within=False` is for blocks that yield to others: what happens in them does not become part of this span. `span`
-    is its name in a trace where that is not the stage's.
-    """
-
-    __slots__ = ("_attributes", "_kind", "_name", "_span", "_span_name", "_started", "_token", "_within")
-
-    def __init__(
-        self, name: str, attributes: Mapping[str, _Value] | None = None, *, span: str | None = None,
-        kind: SpanKind = SpanKind.INTERNAL, within: bool = True,
-    ) -> None:  # fmt: skip
-        self._name, self._span_name, self._attributes = name, span or name, attributes
-        self._kind, self._within = kind, within
-        self._token: Token[contexts.Context] | None = None
-
-    def __enter__(self) -> Span:
-        self._started = perf_counter()
-        self._span = _tracer.start_span(self._span_name, kind=self._kind, attributes=self._attributes)
-        if self._within and self._span.is_recording():
-            self._token = contexts.attach(trace.set_span_in_context(self._span))
-        return self._span
+    __slots__ = ("_span", "_started", "_token")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -132,7 +102,43 @@ class Stage:
             if error is not None:
                 failed(self._span, error)
             self._span.end()
-        meter.stage(self._name, perf_counter() - self._started)
+        self._measure(perf_counter() - self._started, error)
+
+    def _start(self, name: str, kind: SpanKind, attributes: Mapping[str, _Value] | None, within: bool) -> None:
+        self._token: Token[contexts.Context] | None = None
+        self._started = perf_counter()
+        self._span = _tracer.start_span(name, kind=kind, attributes=attributes)
+        if within and self._span.is_recording():
+            self._token = contexts.attach(trace.set_span_in_context(self._span))
+
+    def _measure(self, seconds: float, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+
+class Stage(_Spanned):
+    """A stage of a request: a span, and a time for the meter.
+
+        with Stage("embedding", {"gen_ai.operation.name": "embeddings"}) as span:
+            ...
+
+    `within=False` is for blocks that yield to others: what happens in them does not become part of this span. `span`
+    is its name in a trace where that is not the stage's.
+    """
+
+    __slots__ = ("_name", "_settings")
+
+    def __init__(
+        self, name: str, attributes: Mapping[str, _Value] | None = None, *, span: str | None = None,
+        kind: SpanKind = SpanKind.INTERNAL, within: bool = True,
+    ) -> None:  # fmt: skip
+        self._name, self._settings = name, (span or name, kind, attributes, within)
+
+    def __enter__(self) -> Span:
+        self._start(*self._settings)
+        return self._span
+
+    def _measure(self, seconds: float, error: BaseException | None) -> None:
+        meter.stage(self._name, seconds)
 
 
 class Served:
@@ -163,13 +169,11 @@ class Served:
             "url.scheme": self._scheme,
             "rag.request.id": known.request_id,
         }
+        ids = {"user.id": known.user_id, "rag.thread.id": known.thread_id}
+        attributes |= {name: value for name, value in ids.items() if value is not None}
         if route:
             self._span.update_name(f"{self._method} {route}")
             attributes |= {"http.route": route, "url.path": quote(path)}
-        if known.user_id is not None:
-            attributes["user.id"] = known.user_id
-        if known.thread_id is not None:
-            attributes["rag.thread.id"] = known.thread_id
         if status >= 500:
             attributes["error.type"] = str(status)
             self._span.set_status(Status(StatusCode.ERROR))
@@ -216,23 +220,18 @@ def _told(error: BaseException) -> str:
     return " ".join(said)
 
 
-class Asked:
+class Asked(_Spanned):
     """A model that is being asked, all repetitions in one: a span as OpenTelemetry's conventions for generative AI have
     it, and tokens and time for the meter. `told` is for what the model says of its answer."""
 
-    __slots__ = ("_model", "_span", "_started", "_usage")
+    __slots__ = ("_model", "_usage")
 
     def __init__(self, model: str, provider: str, options: Mapping[str, Any]) -> None:
-        self._model, self._started = model, perf_counter()
+        self._model = model
         self._usage: Usage | None = None
-        self._span = _tracer.start_span(f"chat {model}", kind=SpanKind.CLIENT)
-        if self._span.is_recording():
-            self._span.set_attributes(
-                {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model}
-            )
-            for name in ("max_tokens", "temperature"):
-                if name in options:
-                    self._span.set_attribute(f"gen_ai.request.{name}", options[name])
+        named = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model}
+        asked = {f"gen_ai.request.{name}": options[name] for name in ("max_tokens", "temperature") if name in options}
+        self._start(f"chat {model}", SpanKind.CLIENT, {**named, **asked}, within=False)
 
     def __enter__(self) -> Self:
         return self
@@ -245,12 +244,6 @@ class Asked:
                 self._span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
                 self._span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._span.is_recording():
-            if error is not None:
-                failed(self._span, error)
-            self._span.end()
+    def _measure(self, seconds: float, error: BaseException | None) -> None:
         failure = type(error).__name__ if isinstance(error, Exception) else None
-        meter.model(self._model, perf_counter() - self._started, self._usage, failure)
+        meter.model(self._model, seconds, self._usage, failure)

@@ -111,7 +111,7 @@ class Telemetry:
     def stop(self) -> None:
         """Send what has not been sent."""
         if self._metrics is not None:
-            observing.meter = observing.Nobody()
+            observing.meter = observing.Meter()
         if self._provider is not None:
             self._provider.shutdown()
         if self._sentry:
@@ -122,16 +122,26 @@ class Telemetry:
 
 def formatter(form: Form, level: str) -> logging.Formatter:
     """Of log lines. Also what Granian's configuration of logging names."""
-    return (_JsonLine if form == "json" else _TextLine)(open_hearted=level.upper() == "DEBUG")
+    line = _JsonLine() if form == "json" else _TextLine()
+    line.open_hearted = level.upper() == "DEBUG"
+    return line
 
 
-class _TextLine(logging.Formatter):
+class _Line(logging.Formatter):
+    """One event. Errors are without what they say, unless it is `open_hearted`."""
+
+    open_hearted = False
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return logging.Formatter.formatException(self, ei) if self.open_hearted else without_messages(ei[1])
+
+
+class _TextLine(_Line):
     """One line a record, its fields at the end: `retrieval_count=5`."""
 
-    def __init__(self, open_hearted: bool) -> None:
+    def __init__(self) -> None:
         line = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
         super().__init__(line, defaults={"request_id": "-"})
-        self._open_hearted = open_hearted
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         line = super().formatMessage(record)
@@ -142,29 +152,21 @@ class _TextLine(logging.Formatter):
             given.setdefault(name, getattr(record, name, None))
         return f"{line} {' '.join(f'{name}={value}' for name, value in given.items() if value is not None)}"
 
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        return super().formatException(ei) if self._open_hearted else without_messages(ei[1])
 
-
-class _JsonLine(MsgspecFormatter):
+class _JsonLine(_Line, MsgspecFormatter):
     """One JSON object a record."""
 
-    def __init__(self, open_hearted: bool) -> None:
-        super().__init__(
+    def __init__(self) -> None:
+        MsgspecFormatter.__init__(
+            self,
             ["asctime", "levelname", "name", "message", "request_id", "user_id", "thread_id"],
             rename_fields={"asctime": "time", "levelname": "level", "name": "logger", "exc_info": "exception"},
             reserved_attrs=[*(_STANDARD - {"trace_id"})],
         )
-        self._open_hearted = open_hearted
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         return f"{seconds}.{int(record.msecs):03d}Z"
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        if not self._open_hearted:
-            return without_messages(ei[1])
-        return logging.Formatter.formatException(self, ei)
 
 
 def without_messages(error: BaseException | None) -> str:
@@ -214,7 +216,23 @@ def granian_logging(form: Form, level: str) -> dict[str, Any]:
     }
 
 
-class Metrics:
+_COUNTERS = {
+    "rag_http_requests": ("requests answered; status 499: the client left", ["method", "route", "status"]),
+    "rag_refused": ("responses that are errors, by their code", ["code"]),
+    "rag_answers": ("questions asked of a capability, by what became of them", ["capability", "outcome"]),
+    "rag_model_failures": ("models that did not answer, by the kind of error", ["model", "kind"]),
+    "rag_model_tokens": ("tokens as models count them", ["model", "direction"]),
+    "rag_model_cost_cents": ("what those tokens cost", ["model"]),
+    "rag_query_embeddings": ("embeddings of questions by the bundled model", ["cache"]),
+}
+_TIMES = {
+    "rag_http_request_seconds": ("from a request to the end of its response", ["method", "route"]),
+    "rag_stage_seconds": ("stages of requests", ["stage"]),
+    "rag_model_seconds": ("from asking a model to the end of its answer, repetitions and failures included", ["model"]),
+}
+
+
+class Metrics(observing.Meter):
     """The meter of `/metrics`. With PROMETHEUS_MULTIPROC_DIR set, processes that share it are counted as one."""
 
     def __init__(self, cost_cents: Callable[[str, Usage | None], Decimal], pools: Mapping[str, Connections]) -> None:
@@ -224,66 +242,45 @@ class Metrics:
             _bury(Path(folder))
         self._cost_cents, self._pools = cost_cents, pools
         self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "rag_http_requests", "requests answered; status 499: the client left", ["method", "route", "status"],
-            registry=registry,
-        )  # fmt: skip
-        self._seconds = Histogram(
-            "rag_http_request_seconds", "from a request to the end of its response", ["method", "route"],
-            buckets=_BUCKETS, registry=registry,
-        )  # fmt: skip
-        self._refused = Counter("rag_refused", "responses that are errors, by their code", ["code"], registry=registry)
-        self._stages = Histogram(
-            "rag_stage_seconds", "stages of requests", ["stage"], buckets=_BUCKETS, registry=registry
-        )
-        self._answers = Counter(
-            "rag_answers", "questions asked of a capability, by what became of them", ["capability", "outcome"],
-            registry=registry,
-        )  # fmt: skip
-        self._model_seconds = Histogram(
-            "rag_model_seconds", "from asking a model to the end of its answer, repetitions and failures included",
-            ["model"], buckets=_BUCKETS, registry=registry,
-        )  # fmt: skip
-        self._failures = Counter(
-            "rag_model_failures", "models that did not answer, by the kind of error", ["model", "kind"],
-            registry=registry,
-        )  # fmt: skip
-        self._tokens = Counter(
-            "rag_model_tokens", "tokens as models count them", ["model", "direction"], registry=registry
-        )
-        self._cost = Counter("rag_model_cost_cents", "what those tokens cost", ["model"], registry=registry)
-        self._embeddings = Counter(
-            "rag_query_embeddings", "embeddings of questions by the bundled model", ["cache"], registry=registry
-        )
+        self._counters = {name: Counter(name, *what, registry=registry) for name, what in _COUNTERS.items()}
+        self._times = {
+            name: Histogram(name, *what, buckets=_BUCKETS, registry=registry) for name, what in _TIMES.items()
+        }
         self._connections = Gauge(
-            "rag_pool_connections", "connections to PostgreSQL, looked at every second", ["pool", "state"],
-            multiprocess_mode="livesum", registry=registry,
-        )  # fmt: skip
+            "rag_pool_connections",
+            "connections to PostgreSQL, looked at every second",
+            ["pool", "state"],
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
+
+    def _count(self, name: str, *labels: str, by: float = 1) -> None:
+        self._counters[name].labels(*labels).inc(by)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        self._count("rag_http_requests", method, route, str(status))
+        self._times["rag_http_request_seconds"].labels(method, route).observe(seconds)
 
     def refused(self, code: str) -> None:
-        self._refused.labels(code).inc()
+        self._count("rag_refused", code)
 
     def stage(self, name: str, seconds: float) -> None:
-        self._stages.labels(name).observe(seconds)
+        self._times["rag_stage_seconds"].labels(name).observe(seconds)
 
     def answered(self, capability: str, outcome: str) -> None:
-        self._answers.labels(capability, outcome).inc()
+        self._count("rag_answers", capability, outcome)
 
     def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None:
-        self._model_seconds.labels(name).observe(seconds)
+        self._times["rag_model_seconds"].labels(name).observe(seconds)
         if failure is not None:
-            self._failures.labels(name, failure).inc()
+            self._count("rag_model_failures", name, failure)
         if usage is not None:
-            self._tokens.labels(name, "input").inc(usage.input_tokens)
-            self._tokens.labels(name, "output").inc(usage.output_tokens)
-            self._cost.labels(name).inc(float(self._cost_cents(name, usage)))
+            self._count("rag_model_tokens", name, "input", by=usage.input_tokens)
+            self._count("rag_model_tokens", name, "output", by=usage.output_tokens)
+            self._count("rag_model_cost_cents", name, by=float(self._cost_cents(name, usage)))
 
     def embedded(self, remembered: bool) -> None:
-        self._embeddings.labels("hit" if remembered else "miss").inc()
+        self._count("rag_query_embeddings", "hit" if remembered else "miss")
 
     def look(self) -> None:
         """At what is a state and not an event."""
@@ -295,9 +292,7 @@ class Metrics:
         """What `/metrics` answers: its content type, and all numbers. Reads files: not for an event loop."""
         from prometheus_client import exposition
 
-        registry = self._registry
-        if os.environ.get(_FOLDER):
-            registry = _of_all_processes()
+        registry = _of_all_processes() if os.environ.get(_FOLDER) else self._registry
         try:
             encode, content_type = exposition.choose_encoder(accept)
         except (TypeError, ValueError):  # a version that is no number
@@ -406,11 +401,9 @@ class _SentryHandler(logging.Handler):
 
         about = observing.about()
         with sentry_sdk.new_scope() as scope:
-            scope.set_tag("feature", "rag")
-            scope.set_tag("request_id", about.request_id)
-            scope.set_tag("logger", record.name)
-            if (capability := getattr(record, "capability", None)) is not None:
-                scope.set_tag("capability", capability)
+            tags = {"feature": "rag", "request_id": about.request_id, "logger": record.name}
+            capability = getattr(record, "capability", None)
+            scope.set_tags(tags if capability is None else {**tags, "capability": capability})
             user, thread = getattr(record, "user_id", about.user_id), getattr(record, "thread_id", about.thread_id)
             ids = {"userId": user, "threadId": thread, "messageId": getattr(record, "message_id", None)}
             for name, value in ids.items():
