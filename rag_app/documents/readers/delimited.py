@@ -12,11 +12,13 @@ from itertools import islice
 from typing import BinaryIO
 
 from rag_app.documents.documents import Document
-from rag_app.documents.readers.shaping import grouped, table_lines
+from rag_app.documents.readers.formats import reads
+from rag_app.documents.readers.shaping import ROWS_BECOME, grouped, table_lines
 from rag_app.documents.readers.text import decode
 from rag_app.domain.errors import UnreadableDocument
 
 
+@reads(".csv", ".tsv", becomes=ROWS_BECOME)
 def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:
     text = decode(stream.read(), shown)
     first, _, rest = text.partition("\n")

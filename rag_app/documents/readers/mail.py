@@ -9,7 +9,7 @@ author and the date of the mail where it has none.
 
 import mimetypes
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from email import policy
 from email.message import EmailMessage, Message
@@ -20,27 +20,26 @@ from pathlib import PurePath
 from typing import BinaryIO, Final, cast
 
 from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers.formats import read_stream, reads
 from rag_app.documents.readers.markup import html_document
 from rag_app.documents.readers.shaping import known
 from rag_app.documents.readers.text import attempt, clean, decode
 from rag_app.domain.errors import UnreadableDocument
-
-ReadStream = Callable[[BinaryIO, str, str], Iterator[Document | UnreadableDocument]]
 
 _HEADERS: Final = {"from", "to", "subject", "date", "received", "message-id", "mime-version", "content-type"}
 _SEALED: Final = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
 _SIGNATURES: Final = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
 
 
-def read_mail(read_stream: ReadStream, stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
-    """`read_stream` reads the attachments: it gets their bytes, their file name and what errors call them."""
+@reads(".eml", becomes="the message; each attachment is a source of its own, `mail.eml#file.csv`")
+def read_mail(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
     message = BytesParser(policy=policy.default).parse(stream)
     if _HEADERS.isdisjoint(name.lower() for name in message):
         raise UnreadableDocument(shown, "not an e-mail: it has no headers")
-    yield from _read(message, shown, read_stream)
+    yield from _read(message, shown)
 
 
-def _read(message: EmailMessage, shown: str, read_stream: ReadStream) -> Iterator[Document | UnreadableDocument]:
+def _read(message: EmailMessage, shown: str) -> Iterator[Document | UnreadableDocument]:
     if message.get_content_type() in _SEALED:
         raise UnreadableDocument(shown, "encrypted, or sealed by S/MIME")
     subject = attempt(lambda: str(message["subject"] or "").strip()) or None
@@ -67,17 +66,17 @@ def _read(message: EmailMessage, shown: str, read_stream: ReadStream) -> Iterato
         raise UnreadableDocument(shown, "no text: neither a body nor attachments")
     taken: Counter[str] = Counter()
     for part in attached:
-        yield from _attachment(part, shown, derived, taken, read_stream)
+        yield from _attachment(part, shown, derived, taken)
 
 
 def _attachment(
-    part: EmailMessage, shown: str, derived: dict[str, object], taken: Counter[str], read_stream: ReadStream
+    part: EmailMessage, shown: str, derived: dict[str, object], taken: Counter[str]
 ) -> Iterator[Document | UnreadableDocument]:
     try:
         if part.get_content_type() == "message/rfc822":
             inner = cast(EmailMessage, part.get_payload(0))
             name = part.get_filename() or f"{attempt(lambda: inner['subject']) or 'message'}.eml"
-            documents = _read(inner, f"{shown}, attached {name}", read_stream)
+            documents = _read(inner, f"{shown}, attached {name}")
         else:
             guess = mimetypes.guess_extension(part.get_content_type()) or ""
             name = PurePath(part.get_filename() or f"attachment{guess}").name

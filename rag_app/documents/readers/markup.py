@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.common.html_blocks import block_names
 
 from rag_app.documents.documents import Document
+from rag_app.documents.readers.formats import reads
 from rag_app.documents.readers.shaping import Sections, iso_date, known, language, sensible
 from rag_app.documents.readers.text import decode, front_matter, written
 from rag_app.domain.errors import UnreadableDocument
@@ -40,6 +41,11 @@ _TAG: Final = re.compile(r"<(/?([a-zA-Z][\w-]*)[^<>]*)>")
 _ITEM: Final = re.compile(r"\s*\n(-|\d+\.)\t\s*")  # the tab is ours: all other white space has become a space
 
 
+@reads(
+    ".html",
+    ".htm",
+    becomes="sections by heading, without navigation, scripts and what is hidden; `canonical` link is its URI",
+)
 def read_html(stream: BinaryIO, shown: str) -> Iterator[Document]:
     data = stream.read()
     declared = EncodingDetector.find_declared_encoding(data, is_html=True)
@@ -47,6 +53,7 @@ def read_html(stream: BinaryIO, shown: str) -> Iterator[Document]:
     yield html_document(html, shown, metadata)
 
 
+@reads(".md", ".markdown", becomes="sections by heading; tables and code kept")
 def read_markdown(stream: BinaryIO, shown: str) -> Iterator[Document]:
     metadata, source = front_matter(decode(stream.read(), shown), shown)
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])

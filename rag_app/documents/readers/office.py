@@ -25,7 +25,17 @@ from lxml import etree  # type: ignore[import-untyped]
 from pptx.enum.shapes import PP_PLACEHOLDER
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.shaping import Sections, grouped, iso_date, known, language, sensible, table_lines
+from rag_app.documents.readers.formats import reads
+from rag_app.documents.readers.shaping import (
+    ROWS_BECOME,
+    Sections,
+    grouped,
+    iso_date,
+    known,
+    language,
+    sensible,
+    table_lines,
+)
 from rag_app.documents.readers.text import LIMIT, attempt
 from rag_app.domain.errors import UnreadableDocument
 
@@ -62,6 +72,7 @@ def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, obj
     return sensible(said.get("title")), derived
 
 
+@reads(".docx", becomes="sections by heading style, tables row by row")
 def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
     word = docx.Document(stream)
@@ -143,6 +154,7 @@ def _margins(word: Any) -> Iterator[Passage]:
         yield Passage(text)
 
 
+@reads(".pptx", becomes="slides with tables and notes; the page is the slide's number")
 def read_pptx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
     deck = pptx.Presentation(stream)
@@ -175,6 +187,7 @@ def _shape_texts(shapes: Iterable[Any], title: Any) -> Iterator[str]:
             yield "\n".join(table_lines([cell.text for cell in row.cells] for row in shape.table.rows))
 
 
+@reads(".xlsx", becomes=ROWS_BECOME)
 def read_xlsx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
     book = openpyxl.load_workbook(stream, read_only=True, data_only=True)

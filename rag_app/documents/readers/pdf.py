@@ -18,6 +18,7 @@ from pypdf import PageObject, PdfReader
 from pypdf.errors import PdfReadError
 
 from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers.formats import reads
 from rag_app.documents.readers.shaping import known, language, sensible
 from rag_app.documents.readers.text import attempt
 from rag_app.domain.errors import UnreadableDocument
@@ -30,6 +31,7 @@ _LIGATURES: Final = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ":
 _COLUMN_CHARS: Final = 25  # characters: cells as long as this on both sides of a gap are columns of prose, not a table
 
 
+@reads(".pdf", becomes="pages, with their numbers; a scan without text is refused")
 def read_pdf(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
     try:
         reader = PdfReader(stream)

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers.formats import reads
 from rag_app.documents.readers.text import clean, decode, written
 from rag_app.domain.errors import UnreadableDocument
 
+_BECOME: Final = "each record a source: `id`, `title`, `text`, and everything else metadata"
 LINE_BYTES: Final = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 
 
+@reads(".jsonl", ".ndjson", becomes=_BECOME, streamed=True)
 def read_json_lines(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
     """Line by line, so that a file may be larger than memory."""
     blank = True
@@ -39,6 +42,7 @@ def read_json_lines(stream: BinaryIO, shown: str) -> Iterator[Document | Unreada
         raise UnreadableDocument(shown, "empty, or nothing but white space")
 
 
+@reads(".json", becomes=_BECOME)
 def read_json(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
     try:
         value = json.loads(decode(stream.read(), shown))

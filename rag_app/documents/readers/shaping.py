@@ -11,6 +11,7 @@ from typing import Final
 
 from rag_app.documents.documents import Passage
 
+ROWS_BECOME: Final = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
 GROUP_WORDS: Final = 150  # words: a group of rows that fits in one chunk
 
 _NUMBER: Final = re.compile(r"[-+(]?[$€£¥]?\s?\d[\d.,:/\s-]*[%€]?\)?")

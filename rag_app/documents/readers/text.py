@@ -1,15 +1,13 @@
-"""Bytes to text, and what a person wrote about it: encodings, front matter, plain text files.
+"""Bytes to text, and what a person wrote about it: encodings and front matter.
 
 Encodings: a byte order mark, then UTF-8 (a few damaged bytes are tolerated), UTF-16 without a mark by where its NULs
 stand, the declared one, and the legacy ones by likelihood, where cp1252 wins a tie: short texts in cp1250 or cp1254
 may be taken for it. Removed from every text: control characters, lone surrogates, soft hyphens, zero-width spaces.
-
-A plain text file is one passage without sections.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import BinaryIO, Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 import yaml  # type: ignore[import-untyped]
 from charset_normalizer import from_bytes
@@ -149,8 +147,3 @@ def written(
             raise UnreadableDocument(shown, f"`{key}` must be text or a number")
     said = [None if value is None else clean(str(value)) or None for value in (own_title, own_id)]
     return Document(name, passages, said[0] or title, own, derived or {}, said[1])
-
-
-def read_plain(stream: BinaryIO, shown: str) -> Iterator[Document]:
-    metadata, text = front_matter(decode(stream.read(), shown), shown)
-    yield written(metadata, (Passage(text),), shown)

@@ -4,11 +4,13 @@ import gzip
 import json
 import os
 import re
+import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from email.message import EmailMessage
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 
@@ -566,7 +568,7 @@ def test_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "truncated" in refusal(packed[:-9], "a.md.gz")
     assert "corrupt" in refusal(b"no gzip", "a.md.gz")
     assert "unsupported type: no suffix" in refusal(packed, "a.gz")
-    monkeypatch.setattr("rag_app.documents.readers.LIMIT", 10)
+    monkeypatch.setattr("rag_app.documents.readers.formats.LIMIT", 10)
     assert "larger than" in refusal(packed, "a.md.gz")
     assert {".md", ".md.gz", ".ndjson.gz"} <= set(SUFFIXES)
 
@@ -779,3 +781,28 @@ WHOLE = {
 def test_every_suffix_has_a_reader() -> None:
     assert set(SUFFIXES) == set(READERS) | {f"{suffix}.gz" for suffix in READERS}
     assert text_module.LIMIT == 512 * 2**20
+
+
+def test_the_manual_lists_the_formats() -> None:
+    manual = (Path(__file__).parents[3] / "docs" / "ingestion.md").read_text()
+    rows = re.findall(r"^\| (`\..*?) \| (.*?) \|$", manual, re.MULTILINE)
+    listed = {suffix: becomes for suffixes, becomes in rows for suffix in re.findall(r"`(\.\w+)`", suffixes)}
+    assert listed == {suffix: known.becomes for suffix, known in READERS.items()}
+
+
+def test_a_new_format_is_one_reader_that_registers_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "shouted.py").write_text(
+        "from rag_app.documents.documents import Document, Passage\n"
+        "from rag_app.documents.readers.formats import reads\n"
+        "@reads('.loud', becomes='a source, in capital letters')\n"
+        "def read_loud(stream, shown):\n"
+        "    yield Document('', (Passage(stream.read().decode().upper()),))\n"
+    )
+    import_module("shouted")
+    monkeypatch.delitem(sys.modules, "shouted")
+    try:
+        assert text_of(one("hello", "a.loud")) == text_of(one(gzip.compress(b"hello"), "a.loud.gz")) == "HELLO"
+        assert ".loud" in refusal("hello", "a.exe")
+    finally:
+        del READERS[".loud"]
