@@ -7,11 +7,11 @@ again ends where an undisturbed one does.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -19,39 +19,16 @@ from llama_index.core.schema import TextNode
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
+from rag_app.documents.ledger import Build, SourceLedger
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.readers import documents_below, read
+from rag_app.documents.writing import embed_nodes, overlap, write_sources
 from rag_app.domain.errors import InvalidInput, UnreadableDocument
 from rag_app.domain.source import Source
-from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.store import ScopedStore, searchable_text
+from rag_app.retrieval.store import ScopedStore
 
 _BATCH = 32  # sources written together
-
-
-class Build(Protocol):
-    """What of a source stands in the vector store."""
-
-    @property
-    def version(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-
-
-class Ledger(Protocol):
-    """The truth about sources, in PostgreSQL (`rag_app.documents.ledger.SourceLedger`)."""
-
-    def writing(self, org_id: UUID, index: str) -> AbstractAsyncContextManager[None]: ...
-    async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> Mapping[UUID, Build]: ...
-    async def begin_many(
-        self, batch: Sequence[tuple[Source, Sequence[Mapping[str, Any]]]], generation_id: int
-    ) -> None: ...
-    async def finish_many(self, batch: Sequence[tuple[Source, int]], generation_id: int) -> None: ...
-    async def of_origin(self, org_id: UUID, index: str, origin: str) -> list[UUID]: ...
-    async def deleting(self, org_id: UUID, index: str) -> list[UUID]: ...
-    async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID]) -> None: ...
-    async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -70,21 +47,16 @@ Erase = Callable[[Collection[UUID]], Awaitable[None]]
 """Takes the chunks of these sources out of every generation that holds some."""
 
 Progress = Callable[[Path, Summary], None]
-"""Called after each file, and after each batch of a large one."""
+"""Called after each batch that is written, and after each file."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    source: Source
-    passages: tuple[Passage, ...]
-    nodes: list[TextNode]
+_Work = Sequence[tuple[Source, Sequence[Passage], Sequence[TextNode]]]
 
 
 class Ingestor:
     """Writes one organization's sources into one generation of an index."""
 
     def __init__(
-        self, spec: IndexSpec, generation_id: int, store: ScopedStore, ledger: Ledger, embedder: BaseEmbedding,
+        self, spec: IndexSpec, generation_id: int, store: ScopedStore, ledger: SourceLedger, embedder: BaseEmbedding,
         target: Target, erase: Erase,
     ) -> None:  # fmt: skip
         self._spec, self._generation, self._store, self._ledger = spec, generation_id, store, ledger
@@ -119,18 +91,13 @@ class Ingestor:
 
     async def _ingest_file(self, path: Path, shown: str, summary: Summary, seen: set[UUID], progress: Progress) -> None:
         here, failures = set[UUID](), len(summary.failed)
-        writing: asyncio.Task[None] | None = None
+
+        async def write(work: _Work) -> None:
+            await self._write(work, summary)
+            progress(path, summary)
+
         documents = self._sources(path, shown, summary, seen, here)
-        try:
-            async for batch in _in_batches(documents):
-                work = await self._prepare(batch, summary)
-                if writing is not None:
-                    await writing
-                    progress(path, summary)
-                writing = asyncio.create_task(self._write(work, summary))  # while the next batch is embedded
-        finally:
-            if writing is not None:
-                await writing
+        await overlap(_in_batches(documents), partial(self._prepare, summary), write)
         if len(summary.failed) == failures:
             before = await self._ledger.of_origin(self._target.org_id, self._spec.name, _origin(path))
             gone = set(before) - here
@@ -160,48 +127,41 @@ class Ingestor:
         except UnreadableDocument as error:
             summary.failed.append(error)
 
-    async def _prepare(self, batch: list[tuple[Source, Document]], summary: Summary) -> list[_Work]:
+    async def _prepare(self, summary: Summary, batch: list[tuple[Source, Document]]) -> _Work:
         """The sources of a batch that are new or changed, split and embedded."""
-        builds = await self._ledger.builds(self._target.org_id, self._generation, [source.id for source, _ in batch])
-        changed = [(source, document) for source, document in batch if not _is_current(source, builds)]
+        builds = await self._builds([source for source, _ in batch])
+        changed = [(source, document.passages) for source, document in batch if not _is_current(source, builds)]
         summary.unchanged += len(batch) - len(changed)
         work = [
-            _Work(source, document.passages, await asyncio.to_thread(self._chunker.split, source, document.passages))
-            for source, document in changed
+            (source, passages, await asyncio.to_thread(self._chunker.split, source, passages))
+            for source, passages in changed
         ]
-        await embed_nodes(self._embedder, [node for each in work for node in each.nodes])
+        await embed_nodes(self._embedder, [node for *_, nodes in work for node in nodes])
         return work
 
-    async def _write(self, work: list[_Work], summary: Summary) -> None:
+    async def _write(self, work: _Work, summary: Summary) -> None:
         if not work:
             return
         async with self._ledger.writing(self._target.org_id, self._spec.name):
             # another ingest of the same files may have written them while this one embedded
-            ids = [each.source.id for each in work]
-            builds = await self._ledger.builds(self._target.org_id, self._generation, ids)
-            todo = [each for each in work if not _is_current(each.source, builds)]
-            contents = [(each.source, [asdict(passage) for passage in each.passages]) for each in todo]
-            await self._ledger.begin_many(contents, self._generation)
-            nodes = [node for each in todo for node in each.nodes]
-            await self._store.write(nodes, replacing=[each.source.id for each in todo])
-            await self._ledger.finish_many([(each.source, len(each.nodes)) for each in todo], self._generation)
-        known = sum(each.source.id in builds for each in todo)
+            builds = await self._builds([source for source, *_ in work])
+            todo = [each for each in work if not _is_current(each[0], builds)]
+            contents = [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo]
+            await self._ledger.begin(contents, self._generation)
+            chunks = [(source, nodes) for source, _, nodes in todo]
+            summary.chunks += await write_sources(self._ledger, self._store, self._generation, chunks)
+        known = sum(source.id in builds for source, *_ in todo)
         summary.added += len(todo) - known
         summary.updated += known
         summary.unchanged += len(work) - len(todo)
-        summary.chunks += len(nodes)
 
-
-async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode]) -> None:
-    """Give each chunk its vector. Raises EmbeddingFailed."""
-    vectors = await embed_texts(embedder, [searchable_text(node) for node in nodes])
-    for node, vector in zip(nodes, vectors, strict=True):
-        node.embedding = vector
+    async def _builds(self, sources: Sequence[Source]) -> Mapping[UUID, Build]:
+        return await self._ledger.builds(self._target.org_id, self._generation, [source.id for source in sources])
 
 
 def _is_current(source: Source, builds: Mapping[UUID, Build]) -> bool:
     build = builds.get(source.id)
-    return build is not None and build.state == "ready" and build.version == source.version
+    return build is not None and build.holds(source)
 
 
 def _shown(path: Path, base: Path) -> str:

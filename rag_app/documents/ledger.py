@@ -2,7 +2,7 @@
 
 A vector store cannot take part in our transactions, so each change is written down before it is made there:
 
-    write     begin -> the store's chunks -> finish                 killed between: `unfinished` names it
+    write     begin -> the store's chunks -> finish                 killed between: `builds` says "writing"
     rebuild   claim -> the store's chunks -> finish                 killed between: `lacking` counts it
     delete    mark_deleting -> the store's chunks go -> forget      killed between: `deleting` names it
 
@@ -10,14 +10,15 @@ Writing acts for the organization as a whole (`operator` in `rag_app.database.se
 Reading takes a Scope, and has `operator` only for the operator's own commands.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 from uuid import UUID
 
+import msgspec
 from sqlalchemy import (
     ColumnElement,
     Select,
@@ -37,7 +38,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute, undefer
+from sqlalchemy.sql.base import ExecutableOption
 from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
@@ -65,12 +68,24 @@ class Build:
     state: BuildState
     chunks: int
 
+    def holds(self, source: Source) -> bool:
+        """Whether the source stands there as it is now."""
+        return self.state is BuildState.READY and self.version == source.version
+
 
 class SourceLedger:
     """What stands where. All ids are those of `Source.id`; unknown ones, and those out of scope, are passed over."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def _acting_for(self, *organizations: UUID) -> AbstractAsyncContextManager[AsyncSession]:
+        """A transaction for these organizations as a whole, private sources included."""
+        return self._database.scoped(Scope(frozenset(organizations)), operator=True)
+
+    async def _ids(self, statement: Select[tuple[UUID]], org_id: UUID) -> list[UUID]:
+        async with self._acting_for(org_id) as session:
+            return [*await session.scalars(statement.where(SourceRow.org_id == org_id).order_by(SourceRow.id))]
 
     # -- writing
 
@@ -104,11 +119,7 @@ class SourceLedger:
                 raise Misconfigured(f"another command rebuilds, switches or drops a generation of {index}: wait for it")
             yield
 
-    async def begin(self, source: Source, content: Passages, generation_id: int) -> None:
-        """As `begin_many`, for one."""
-        await self.begin_many([(source, content)], generation_id)
-
-    async def begin_many(self, batch: Sequence[tuple[Source, Passages]], generation_id: int) -> None:
+    async def begin(self, batch: Sequence[tuple[Source, Passages]], generation_id: int) -> None:
         """Write down these sources as they are now, and that their chunks are about to be written.
 
         From here on `visible` gives the new version. A source that was being deleted is back.
@@ -119,39 +130,25 @@ class SourceLedger:
         """
         if not batch:
             return
-        builds = [
-            {
-                "generation_id": generation_id,
-                "source_id": source.id,
-                "org_id": source.org_id,
-                "version": source.version,
-                "state": "writing",
-            }
-            for source, _ in batch
-        ]
-        scope = _organizations_of(source for source, _ in batch)
+        sources = [source for source, _ in batch]
         try:
-            async with self._database.scoped(scope, operator=True) as session:
+            async with self._acting_for(*{source.org_id for source in sources}) as session:
                 gone = await session.scalar(_NO_LONGER, {"generation": generation_id})
                 if gone is not None:
                     raise Misconfigured(f"index {gone} has been switched to another generation: run the command again")
                 await session.execute(_UPSERT_SOURCE, [_values(source, content) for source, content in batch])
-                await session.execute(_UPSERT_BUILD, builds)
+                await session.execute(_UPSERT_BUILD, [_begun(source, generation_id) for source in sources])
         except DBAPIError as error:
             raise _refused(error) from error
 
-    async def finish(self, source: Source, generation_id: int, chunks: int) -> None:
-        """As `finish_many`, for one."""
-        await self.finish_many([(source, chunks)], generation_id)
-
-    async def finish_many(self, batch: Sequence[tuple[Source, int]], generation_id: int) -> None:
+    async def finish(self, batch: Sequence[tuple[Source, int]], generation_id: int) -> None:
         """These versions stand in the store, with so many chunks, and nothing else of these sources does.
 
         A build that another version was begun on meanwhile stays unfinished.
         """
         if not batch:
             return
-        async with self._database.scoped(_organizations_of(source for source, _ in batch), operator=True) as session:
+        async with self._acting_for(*{source.org_id for source, _ in batch}) as session:
             connection = await session.connection()
             await connection.execute(
                 _FINISH,
@@ -161,20 +158,20 @@ class SourceLedger:
                 ],
             )
 
-    async def claim_many(self, batch: Sequence[Source], generation_id: int) -> set[UUID]:
+    async def claim(self, batch: Sequence[Source], generation_id: int) -> set[UUID]:
         """Write down that these sources, one organization's, are about to be written from the content kept here.
 
         Those that have changed or gone since they were read are left out of what is returned.
         """
         if not batch:
             return set()
-        async with self._database.scoped(_organizations_of(batch), operator=True) as session:
+        async with self._acting_for(*{source.org_id for source in batch}) as session:
             read = {"ids": [source.id for source in batch], "versions": [source.version for source in batch]}
             return {*await session.scalars(_CLAIM, {"generation": generation_id, **read})}
 
     async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
         """From here on nobody sees these sources, and no build of them counts as complete."""
-        async with self._database.scoped(_organization(org_id), operator=True) as session:
+        async with self._acting_for(org_id) as session:
             await session.execute(
                 update(SourceRow)
                 .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids))
@@ -188,7 +185,7 @@ class SourceLedger:
 
     async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
         """Drop the rows of sources that were marked, now that no store holds a chunk of them. Others stay."""
-        async with self._database.scoped(_organization(org_id), operator=True) as session:
+        async with self._acting_for(org_id) as session:
             await session.execute(
                 delete(SourceRow).where(
                     SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_not(None)
@@ -199,7 +196,7 @@ class SourceLedger:
 
     async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> dict[UUID, Build]:
         """What of these sources stands in the generation. A source that is being deleted has no build."""
-        async with self._database.scoped(_organization(org_id), operator=True) as session:
+        async with self._acting_for(org_id) as session:
             rows = await session.execute(
                 select(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks)
                 .join(SourceBuildRow, _build_in(generation_id))
@@ -207,24 +204,15 @@ class SourceLedger:
             )
             return {source: Build(version, BuildState(state), chunks) for source, version, state, chunks in rows}
 
-    async def unfinished(self, org_id: UUID, index: str, generation_id: int) -> list[UUID]:
-        """Sources whose writing to the generation was begun and not finished."""
-        return await self._ids(
-            select(SourceRow.id)
-            .join(SourceBuildRow, _build_in(generation_id))
-            .where(SourceBuildRow.state == "writing", SourceRow.deleted_at.is_(None)),
-            org_id,
-            index,
-        )
-
     async def deleting(self, org_id: UUID, index: str) -> list[UUID]:
         """Sources whose deletion was begun and not finished: their chunks may stand in any generation."""
-        return await self._ids(select(SourceRow.id).where(SourceRow.deleted_at.is_not(None)), org_id, index)
+        marked = select(SourceRow.id).where(SourceRow.index == index, SourceRow.deleted_at.is_not(None))
+        return await self._ids(marked, org_id)
 
     async def interrupted(self, organizations: Collection[UUID]) -> list[tuple[UUID, str]]:
         """The (organization, index) pairs in which a deletion was begun and not ended."""
-        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
-            pairs = select(SourceRow.org_id, SourceRow.index_name).where(SourceRow.deleted_at.is_not(None)).distinct()
+        async with self._acting_for(*organizations) as session:
+            pairs = select(SourceRow.org_id, SourceRow.index).where(SourceRow.deleted_at.is_not(None)).distinct()
             return [(org_id, index) for org_id, index in await session.execute(pairs)]
 
     async def holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
@@ -232,26 +220,20 @@ class SourceLedger:
         builds = select(SourceBuildRow.generation_id).where(
             SourceBuildRow.org_id == org_id, _in(SourceBuildRow.source_id, source_ids)
         )
-        async with self._database.scoped(_organization(org_id), operator=True) as session:
+        async with self._acting_for(org_id) as session:
             return {*await session.scalars(builds.distinct())}
 
     async def of_origin(self, org_id: UUID, index: str, origin: str) -> list[UUID]:
         """The sources that were read from this file."""
-        return await self._ids(
-            select(SourceRow.id).where(SourceRow.origin == origin, SourceRow.deleted_at.is_(None)), org_id, index
-        )
-
-    async def _ids(self, statement: Select[tuple[UUID]], org_id: UUID, index: str) -> list[UUID]:
-        statement = statement.where(SourceRow.org_id == org_id, SourceRow.index_name == index)
-        async with self._database.scoped(_organization(org_id), operator=True) as session:
-            return [*await session.scalars(statement.order_by(SourceRow.id))]
+        read = select(SourceRow.id).where(SourceRow.index == index, SourceRow.origin == origin)
+        return await self._ids(read.where(SourceRow.deleted_at.is_(None)), org_id)
 
     # -- what a rebuild asks
 
     async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
         """How many sources of each organization the generation does not hold as they are now; none: no entry."""
         counted = _lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(SourceRow.org_id)
-        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
+        async with self._acting_for(*organizations) as session:
             return dict((await session.execute(counted)).tuples().all())
 
     async def next_lacking(
@@ -260,18 +242,13 @@ class SourceLedger:
         """The first of those sources by id, from `after` on, with their content."""
         page = _lacking(select(SourceRow), index, generation_id).where(SourceRow.org_id == org_id, SourceRow.id > after)
         page = page.options(undefer(SourceRow.content)).order_by(SourceRow.id).limit(limit)
-        async with self._database.scoped(_organization(org_id), operator=True) as session:
+        async with self._acting_for(org_id) as session:
             return [(source_of(row), row.content) for row in await session.scalars(page)]
 
     async def outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
         """Sources of which another version than the present one may stand in the generation."""
-        builds = (
-            select(SourceRow.id)
-            .join(SourceBuildRow, _build_in(generation_id))
-            .where(SourceRow.org_id == org_id, _NOT_CURRENT)
-        )
-        async with self._database.scoped(_organization(org_id), operator=True) as session:
-            return [*await session.scalars(builds)]
+        standing = select(SourceRow.id).join(SourceBuildRow, _build_in(generation_id))
+        return await self._ids(standing.where(_NOT_CURRENT), org_id)
 
     async def forget_builds(
         self, organizations: Collection[UUID], generation_id: int, source_ids: Collection[UUID] | None = None
@@ -280,7 +257,7 @@ class SourceLedger:
         gone = delete(SourceBuildRow).where(SourceBuildRow.generation_id == generation_id)
         if source_ids is not None:
             gone = gone.where(_in(SourceBuildRow.source_id, source_ids))
-        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
+        async with self._acting_for(*organizations) as session:
             await session.execute(gone)
 
     async def totals(self, organizations: Collection[UUID]) -> dict[int, tuple[int, int, int]]:
@@ -292,7 +269,7 @@ class SourceLedger:
             func.coalesce(func.sum(SourceBuildRow.chunks).filter(ready), 0),
             func.count().filter(~ready),
         ).group_by(SourceBuildRow.generation_id)
-        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
+        async with self._acting_for(*organizations) as session:
             return {row[0]: (row[1], row[2], row[3]) for row in await session.execute(counted)}
 
     # -- reading
@@ -322,7 +299,7 @@ class SourceLedger:
         async with self._database.scoped(scope) as session:
             rows = await session.scalars(
                 select(SourceRow.id)
-                .where(SourceRow.index_name == index, or_(*called), *_seen_by(scope))
+                .where(SourceRow.index == index, or_(*called), *_seen_by(scope))
                 .order_by(SourceRow.id)
             )
             return list(rows)
@@ -335,21 +312,19 @@ class SourceLedger:
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
         """Raises NotFound, also for what exists out of scope."""
-        async with self._database.scoped(scope, operator) as session:
-            row = await session.scalar(select(SourceRow).where(SourceRow.id == source_id, *_seen_by(scope, operator)))
-        if row is None:
-            raise NotFound("source", str(source_id))
-        return source_of(row)
+        return source_of(await self._one(scope, source_id, operator))
 
     async def content(self, scope: Scope, source_id: UUID, operator: bool = False) -> list[dict[str, Any]]:
         """The passages given to `begin`. Raises NotFound as `get` does."""
+        return (await self._one(scope, source_id, operator, undefer(SourceRow.content))).content
+
+    async def _one(self, scope: Scope, source_id: UUID, operator: bool, *options: ExecutableOption) -> SourceRow:
+        wanted = select(SourceRow).where(SourceRow.id == source_id, *_seen_by(scope, operator)).options(*options)
         async with self._database.scoped(scope, operator) as session:
-            content: list[dict[str, Any]] | None = await session.scalar(
-                select(SourceRow.content).where(SourceRow.id == source_id, *_seen_by(scope, operator))
-            )
-        if content is None:
+            row = await session.scalar(wanted)
+        if row is None:
             raise NotFound("source", str(source_id))
-        return content
+        return row
 
     async def list(self, scope: Scope, index: str, operator: bool = False) -> AsyncIterator[Source]:
         """All sources of an index that the scope may see, by organization and external id.
@@ -357,13 +332,8 @@ class SourceLedger:
         Read page by page: no transaction is open while the caller is at work on one.
         """
         key = tuple_(SourceRow.org_id, SourceRow.external_id)
-        page = (
-            select(SourceRow)
-            .where(SourceRow.index_name == index, *_seen_by(scope, operator))
-            .order_by(key)
-            .limit(_PAGE)
-        )
-        rest = page
+        page = select(SourceRow).where(SourceRow.index == index, *_seen_by(scope, operator))
+        rest = page = page.order_by(key).limit(_PAGE)
         while True:
             async with self._database.scoped(scope, operator) as session:
                 rows = (await session.scalars(rest)).all()
@@ -437,14 +407,6 @@ def _refused(error: DBAPIError) -> Exception:
     return InvalidInput(field, None, problem) if problem else error
 
 
-def _organization(org_id: UUID) -> Scope:
-    return Scope(frozenset({org_id}))
-
-
-def _organizations_of(sources: Iterable[Source]) -> Scope:
-    return Scope(frozenset(source.org_id for source in sources))
-
-
 def _uuid(text: str) -> UUID | None:
     try:
         return UUID(text)
@@ -474,7 +436,7 @@ def _build_in(generation_id: int) -> ColumnElement[bool]:
 
 def _lacking(statement: Select[Selected], index: str, generation_id: int) -> Select[Selected]:
     return statement.outerjoin(SourceBuildRow, _build_in(generation_id)).where(
-        SourceRow.index_name == index,
+        SourceRow.index == index,
         SourceRow.deleted_at.is_(None),
         or_(SourceBuildRow.source_id.is_(None), _NOT_CURRENT),
     )
@@ -491,42 +453,20 @@ def _seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
     return [*seen, SourceRow.site_id == scope.site] if scope.site else seen
 
 
+_COLUMNS = {each.name: each.name for each in fields(Source)} | {"metadata": "metadata_"}
+"""Where a row has the fields of a source: SQLAlchemy takes `metadata` for itself."""
+
+
 def _values(source: Source, content: Passages) -> dict[str, Any]:
-    return {
-        "id": source.id,
-        "org_id": source.org_id,
-        "index_name": source.index,
-        "external_id": source.external_id,
-        "title": source.title,
-        "source_type": source.source_type,
-        "lang": source.lang,
-        "uri": source.uri,
-        "date": source.date,
-        "metadata_": dict(source.metadata),
-        "origin": source.origin,
-        "site_id": source.site_id,
-        "owner_id": source.owner_id,
-        "visibility": source.visibility.value,
-        "version": source.version,
-        "content": [dict(passage) for passage in content],
-    }
+    kept = {column: getattr(source, name) for name, column in _COLUMNS.items()}
+    return {**kept, "id": source.id, "content": [*content]}
+
+
+def _begun(source: Source, generation_id: int) -> dict[str, Any]:
+    build = {"generation_id": generation_id, "source_id": source.id, "org_id": source.org_id}
+    return {**build, "version": source.version, "state": BuildState.WRITING.value}
 
 
 def source_of(row: SourceRow) -> Source:
     """As the domain has it."""
-    return Source(
-        org_id=row.org_id,
-        index=row.index_name,
-        external_id=row.external_id,
-        title=row.title,
-        source_type=row.source_type,
-        version=row.version,
-        lang=row.lang,
-        uri=row.uri,
-        date=row.date,
-        metadata=row.metadata_,
-        origin=row.origin,
-        site_id=row.site_id,
-        owner_id=row.owner_id,
-        visibility=Visibility(row.visibility),
-    )
+    return msgspec.convert({name: getattr(row, column) for name, column in _COLUMNS.items()}, Source)

@@ -13,15 +13,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 from llama_index.core.schema import MetadataMode, TextNode
 
-from rag_app.documents import ingest, rebuild
-from rag_app.documents.rebuild import Filling, Progress, Unbuilt, Work
+from rag_app.documents.ledger import Build, SourceLedger
+from rag_app.documents.rebuild import Filling, Progress, Unbuilt
+from rag_app.documents.writing import Work
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
 from rag_app.retrieval.index import IndexSpec
@@ -29,20 +30,6 @@ from rag_app.retrieval.store import ScopedStore
 
 _DEVIATION = 1e-6
 """By how much a component of a unit vector may differ. Single precision leaves 1e-8; 1e-6 moves no cosine visibly."""
-
-
-class Build(ingest.Build, Protocol):
-    """What of a source stands in a generation."""
-
-    @property
-    def chunks(self) -> int: ...
-
-
-class Ledger(rebuild.Ledger, Protocol):
-    """The truth about sources, in PostgreSQL (`rag_app.documents.ledger.SourceLedger`)."""
-
-    async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> Mapping[UUID, Build]: ...
-    def list(self, scope: Scope, index: str, operator: bool = False) -> AsyncIterator[Source]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +70,11 @@ class Move(Filling):
     """Writes into a generation of one store what stands in that of another, `origin_id`."""
 
     batch = 128
-    _ledger: Ledger
 
     def __init__(
         self, spec: IndexSpec, generation_id: int, origin_id: int,
         organizations: Callable[[], Awaitable[Collection[UUID]]], open_store: Callable[[UUID], ScopedStore],
-        open_origin: Callable[[UUID], ScopedStore], ledger: Ledger, progress: Progress = lambda built: None,
+        open_origin: Callable[[UUID], ScopedStore], ledger: SourceLedger, progress: Progress = lambda built: None,
     ) -> None:  # fmt: skip
         super().__init__(spec, generation_id, organizations, open_store, ledger, progress)
         self._origin, self._open_origin = origin_id, open_origin
@@ -107,7 +93,7 @@ class Move(Filling):
         """The chunks of those sources that stand in the other store as they are now."""
         held = await self._held(org_id, batch)
         nodes = _by_source(await self._open_origin(org_id).export([*held])) if held else {}
-        work: Work = []
+        work: list[tuple[Source, list[TextNode]]] = []
         for source in batch:
             found = nodes.get(source.id, [])
             if source.id not in held:
@@ -138,7 +124,7 @@ class Move(Filling):
                 sides = await asyncio.gather(origin.export([*held]), copy.export([*held]))
                 differing = _differing(found, held, *map(_by_source, sides))
                 again = [source for source in batch if source.id in differing]
-                await self._ledger.claim_many(again, self._generation)
+                await self._ledger.claim(again, self._generation)
                 self.built.compared += len(held)
                 self._progress(self.built)
         if forgotten:
@@ -148,11 +134,7 @@ class Move(Filling):
     async def _held(self, org_id: UUID, batch: Sequence[Source]) -> dict[UUID, Build]:
         """Those of these sources that stand in the other store as they are now."""
         builds = await self._ledger.builds(org_id, self._origin, [source.id for source in batch])
-        return {
-            source.id: build
-            for source in batch
-            if (build := builds.get(source.id)) and (build.state, build.version) == ("ready", source.version)
-        }
+        return {source.id: build for source in batch if (build := builds.get(source.id)) and build.holds(source)}
 
     async def _batches(self, org_id: UUID) -> AsyncIterator[list[Source]]:
         batch: list[Source] = []

@@ -6,10 +6,9 @@ is left for the next pass, or for good. Killed anywhere, another run goes on whe
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -17,8 +16,9 @@ from llama_index.core.schema import TextNode
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Passage
-from rag_app.documents.ingest import embed_nodes
+from rag_app.documents.ledger import Passages, SourceLedger
 from rag_app.documents.metadata import under
+from rag_app.documents.writing import Work, embed_nodes, overlap, write_sources
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput
 from rag_app.domain.source import Source
 from rag_app.retrieval.index import IndexSpec
@@ -27,18 +27,8 @@ from rag_app.retrieval.store import ScopedStore
 _REFUSED = 5  # sources in a row that an embedding model refuses before it is taken to be out of order
 
 
-Batch = Sequence[tuple[Source, Sequence[Mapping[str, Any]]]]
+Batch = Sequence[tuple[Source, Passages]]
 """Sources with the content that the ledger keeps."""
-
-
-class Ledger(Protocol):
-    """The truth about sources, in PostgreSQL (`rag_app.documents.ledger.SourceLedger`)."""
-
-    def writing(self, org_id: UUID, index: str) -> AbstractAsyncContextManager[None]: ...
-    async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]: ...
-    async def next_lacking(self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int) -> Batch: ...
-    async def claim_many(self, batch: Sequence[Source], generation_id: int) -> set[UUID]: ...
-    async def finish_many(self, batch: Sequence[tuple[Source, int]], generation_id: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +55,6 @@ class Built:
 Progress = Callable[[Built], None]
 """Called after each batch."""
 
-Work = list[tuple[Source, list[TextNode]]]
-"""Sources of one organization with their chunks, embedded."""
-
 
 class Filling(ABC):
     """Writes the sources of all organizations into one generation of an index; where from, a subclass knows.
@@ -81,7 +68,7 @@ class Filling(ABC):
 
     def __init__(
         self, spec: IndexSpec, generation_id: int, organizations: Callable[[], Awaitable[Collection[UUID]]],
-        open_store: Callable[[UUID], ScopedStore], ledger: Ledger, progress: Progress,
+        open_store: Callable[[UUID], ScopedStore], ledger: SourceLedger, progress: Progress,
     ) -> None:  # fmt: skip
         self._spec, self._generation, self._organizations = spec, generation_id, organizations
         self._open_store, self._ledger, self._progress = open_store, ledger, progress
@@ -121,14 +108,11 @@ class Filling(ABC):
 
     async def _write(self, org_id: UUID, work: Work, locked: bool) -> None:
         async with self._ledger.writing(org_id, self._spec.name) if locked else nullcontext():
-            claimed = await self._ledger.claim_many([source for source, _ in work], self._generation)
+            claimed = await self._ledger.claim([source for source, _ in work], self._generation)
             todo = [(source, nodes) for source, nodes in work if source.id in claimed]
-            if todo:
-                chunks = [node for _, nodes in todo for node in nodes]
-                await self._open_store(org_id).write(chunks, replacing=[source.id for source, _ in todo])
-                await self._ledger.finish_many([(source, len(nodes)) for source, nodes in todo], self._generation)
+            chunks = await write_sources(self._ledger, self._open_store(org_id), self._generation, todo)
         self.built.sources += len(todo)
-        self.built.chunks += sum(len(nodes) for _, nodes in todo)
+        self.built.chunks += chunks
         self._progress(self.built)
 
 
@@ -140,28 +124,24 @@ class Rebuild(Filling):
 
     def __init__(
         self, spec: IndexSpec, generation_id: int, organizations: Callable[[], Awaitable[Collection[UUID]]],
-        open_store: Callable[[UUID], ScopedStore], ledger: Ledger, embedder: BaseEmbedding,
+        open_store: Callable[[UUID], ScopedStore], ledger: SourceLedger, embedder: BaseEmbedding,
         progress: Progress = lambda built: None,
     ) -> None:  # fmt: skip
         super().__init__(spec, generation_id, organizations, open_store, ledger, progress)
         self._embedder, self._chunker = embedder, Chunker(spec.chunking)
 
     async def _build(self, org_id: UUID, locked: bool) -> None:
-        after, writing = UUID(int=0), None
-        try:
-            while batch := await self._next(org_id, after):
-                after = batch[-1][0].id
-                work = await self._prepare(batch)
-                if writing is not None:
-                    await writing
-                writing = asyncio.create_task(self._write(org_id, work, locked))  # while the next batch is embedded
-        finally:
-            if writing is not None:
-                await writing
+        await overlap(self._batches(org_id), self._prepare, lambda work: self._write(org_id, work, locked))
+
+    async def _batches(self, org_id: UUID) -> AsyncIterator[Batch]:
+        after = UUID(int=0)
+        while batch := await self._next(org_id, after):
+            yield batch
+            after = batch[-1][0].id
 
     async def _prepare(self, batch: Batch) -> Work:
         """The sources of a batch, split and embedded."""
-        work: Work = []
+        work: list[tuple[Source, list[TextNode]]] = []
         for source, content in batch:
             passages = [Passage(**passage) for passage in content]
             try:
@@ -176,7 +156,7 @@ class Rebuild(Filling):
 
     async def _embed_one_by_one(self, work: Work) -> Work:
         """Those that the model takes. Raises EmbeddingFailed where it does not seem to be about the sources."""
-        taken: Work = []
+        taken: list[tuple[Source, Sequence[TextNode]]] = []
         refused: list[Unbuilt] = []
         for source, nodes in work:
             try:

@@ -65,7 +65,7 @@ class SourceRow(Base):
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
     org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id))
-    index_name: Mapped[str]
+    index: Mapped[str] = mapped_column("index_name")
     external_id: Mapped[str]
     title: Mapped[str]
     source_type: Mapped[str]

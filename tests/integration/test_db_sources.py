@@ -52,8 +52,8 @@ def of(*organizations: UUID, user: UUID | None = None, site: UUID | None = None)
 
 
 async def write(ledger: SourceLedger, generation: int, *sources: Source) -> None:
-    await ledger.begin_many([(each, PASSAGES) for each in sources], generation)
-    await ledger.finish_many([(each, 3) for each in sources], generation)
+    await ledger.begin([(each, PASSAGES) for each in sources], generation)
+    await ledger.finish([(each, 3) for each in sources], generation)
 
 
 async def listed(ledger: SourceLedger, scope: Scope, operator: bool = False) -> list[str]:
@@ -70,8 +70,8 @@ async def test_a_source_comes_back_as_it_was_given(ledger: SourceLedger, databas
         visibility=Visibility.USER,
     )  # fmt: skip
     bare = Source(org, INDEX, "bare", "", "book", "v1")
-    await ledger.begin(full, PASSAGES, generation)
-    await ledger.begin(bare, [], generation)
+    await ledger.begin([(full, PASSAGES)], generation)
+    await ledger.begin([(bare, [])], generation)
     scope = of(org, user=owner.id)
     assert await ledger.get(scope, full.id) == full
     assert await ledger.get(scope, bare.id) == bare
@@ -105,16 +105,13 @@ async def test_sources_are_found_by_id_name_and_address(
 async def test_a_build_is_writing_then_ready(ledger: SourceLedger, org: UUID, generation: int) -> None:
     first, second = source(org), source(org, "ch2.md")
     ids = [first.id, second.id]
-    await ledger.begin_many([(first, PASSAGES), (second, [])], generation)
+    await ledger.begin([(first, PASSAGES), (second, [])], generation)
     writing = Build("v1", BuildState.WRITING, 0)
     assert await ledger.builds(org, generation, [*ids, uuid4()]) == dict.fromkeys(ids, writing)
-    assert await ledger.unfinished(org, INDEX, generation) == sorted(ids)
 
-    await ledger.finish(first, generation, 3)
+    await ledger.finish([(first, 3)], generation)
     ready = Build("v1", BuildState.READY, 3)
     assert await ledger.builds(org, generation, ids) == {first.id: ready, second.id: writing}
-    assert await ledger.unfinished(org, INDEX, generation) == [second.id]
-    assert await ledger.unfinished(org, "another", generation) == []
 
 
 async def test_a_new_version_begins_again_and_an_old_one_cannot_finish_it(
@@ -122,12 +119,12 @@ async def test_a_new_version_begins_again_and_an_old_one_cannot_finish_it(
 ) -> None:
     old, new = source(org), source(org, version="v2", title="Second edition")
     await write(ledger, generation, old)
-    await ledger.begin(new, [], generation)
-    await ledger.finish(old, generation, 99)
+    await ledger.begin([(new, [])], generation)
+    await ledger.finish([(old, 99)], generation)
     assert await ledger.builds(org, generation, [new.id]) == {new.id: Build("v2", BuildState.WRITING, 3)}
     assert await ledger.visible(of(org), generation, [new.id]) == {new.id: "v2"}
     assert await ledger.get(of(org), new.id) == new
-    await ledger.finish(new, generation, 1)
+    await ledger.finish([(new, 1)], generation)
     assert await ledger.builds(org, generation, [new.id]) == {new.id: Build("v2", BuildState.READY, 1)}
 
 
@@ -136,11 +133,11 @@ async def test_generations_are_built_apart(
 ) -> None:
     other = (await Generations(database).create("other", "qdrant", "m", 8, {})).id
     await write(ledger, generation, source(org))
-    await ledger.begin(source(org, version="v2"), [], other)
+    await ledger.begin([(source(org, version="v2"), [])], other)
     same = source(org).id
     assert await ledger.visible(of(org), generation, [same]) == {same: "v1"}
     assert await ledger.visible(of(org), other, [same]) == {same: "v2"}
-    assert await ledger.unfinished(org, INDEX, generation) == []
+    assert await ledger.builds(org, generation, [same]) == {same: Build("v1", BuildState.READY, 3)}
 
 
 async def test_only_what_the_scope_sees_is_visible(
@@ -233,7 +230,7 @@ async def test_a_deletion_that_was_killed_is_never_seen_and_found_again(
     await later.forget(org, ids)  # what was not marked stays
     assert await later.deleting(org, INDEX) == []
     assert await later.visible(of(org), generation, ids) == {stays.id: "v1"}
-    await later.begin(gone, PASSAGES, generation)  # nothing is left in its way
+    await later.begin([(gone, PASSAGES)], generation)  # nothing is left in its way
     assert await later.builds(org, generation, [gone.id]) == {gone.id: Build("v1", BuildState.WRITING, 0)}
 
 
@@ -247,7 +244,8 @@ async def test_a_source_that_returns_while_it_is_deleted_is_written_again_everyw
     await ledger.mark_deleting(org, [back.id])
     await write(ledger, generation, back)
     assert await ledger.builds(org, generation, [back.id]) == {back.id: Build("v1", BuildState.READY, 3)}
-    assert await ledger.unfinished(org, INDEX, other) == [back.id]  # who knows which of its chunks are left there
+    left = Build("v1", BuildState.WRITING, 3)  # who knows which of its chunks are left there
+    assert await ledger.builds(org, other, [back.id]) == {back.id: left}
     await ledger.forget(org, [back.id])
     assert await ledger.visible(of(org), generation, [back.id]) == {back.id: "v1"}
 
@@ -269,19 +267,19 @@ async def test_a_batch_is_written_whole_or_not_at_all(
     ledger: SourceLedger, org: UUID, generation: int, field: str, wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        await ledger.begin_many([(source(org), []), (replace(source(org, "ch2.md"), **wrong), [])], generation)
+        await ledger.begin([(source(org), []), (replace(source(org, "ch2.md"), **wrong), [])], generation)
     assert refusal.value.field == field
     assert await listed(ledger, of(org)) == []
 
 
 async def test_a_generation_that_is_not_there(ledger: SourceLedger, org: UUID) -> None:
     with pytest.raises(InvalidInput, match="generation: there is none"):
-        await ledger.begin(source(org), [], 2**31 - 1)
+        await ledger.begin([(source(org), [])], 2**31 - 1)
 
 
 async def test_an_empty_batch_is_nothing(ledger: SourceLedger, org: UUID, generation: int) -> None:
-    await ledger.begin_many([], generation)
-    await ledger.finish_many([], generation)
+    await ledger.begin([], generation)
+    await ledger.finish([], generation)
     await ledger.mark_deleting(org, [])
     await ledger.forget(org, [])
     assert await ledger.visible(of(org), generation, []) == {}

@@ -116,8 +116,8 @@ class World:
             for name, owner in ((f"team {number}", None), (f"private {number}", self.somebody)):
                 visibility = Visibility.USER if owner else Visibility.TEAM
                 source = Source(org, "things", name, name, "doc", "1", owner_id=owner, visibility=visibility)
-                await self.ledger.begin(source, [], self.generation)
-                await self.ledger.finish(source, self.generation, 1)
+                await self.ledger.begin([(source, [])], self.generation)
+                await self.ledger.finish([(source, 1)], self.generation)
                 private: dict[str, Any] = {"private_to": str(owner), "owner_id": str(owner)} if owner else {}
                 node = chunk(org, name, vector(0.5), source=source.id, title="door code", **private)
                 self.chunks[name] = node.node_id, source.id

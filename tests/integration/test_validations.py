@@ -341,13 +341,13 @@ async def shelf(database: Database, organization: NewOrganization, generation: i
 
 async def _shelf(database: Database, org: UUID, generation: int, **other: Any) -> Shelf:
     source = Source(org, "book", f"{uuid4()}.md", "A chapter", "chapter", "1", **other)
-    await SourceLedger(database).begin(source, PASSAGES, generation)
+    await SourceLedger(database).begin([(source, PASSAGES)], generation)
     return Shelf(Principal("key:x", None, frozenset({org})), generation, source)
 
 
 async def rewrite(database: Database, shelf: Shelf, texts: Sequence[str]) -> None:
     content = [{"text": each, "section": None, "page": None} for each in texts]
-    await SourceLedger(database).begin(shelf.source, content, shelf.generation)
+    await SourceLedger(database).begin([(shelf.source, content)], shelf.generation)
 
 
 async def record(database: Database, shelf: Shelf, *judgments: Any, **report: Any) -> UUID:
