@@ -10,7 +10,7 @@ Writing acts for the organization as a whole (`operator` in `rag_app.database.se
 Reading takes a Scope, and has `operator` only for the operator's own commands.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -27,6 +27,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     delete,
+    exists,
     false,
     func,
     literal,
@@ -83,9 +84,18 @@ class SourceLedger:
         """A transaction for these organizations as a whole, private sources included."""
         return self._database.scoped(Scope(frozenset(organizations)), operator=True)
 
-    async def _ids(self, statement: Select[tuple[UUID]], org_id: UUID) -> list[UUID]:
-        async with self._acting_for(org_id) as session:
-            return [*await session.scalars(statement.where(SourceRow.org_id == org_id).order_by(SourceRow.id))]
+    async def _rows(self, scope: Scope, statement: Select[Selected], operator: bool = False) -> Sequence[Selected]:
+        async with self._database.scoped(scope, operator) as session:
+            rows: Sequence[Selected] = (await session.execute(statement)).tuples().all()
+        return rows
+
+    async def _rows_of(self, organizations: Iterable[UUID], statement: Select[Selected]) -> Sequence[Selected]:
+        """Those of these organizations, private sources included."""
+        return await self._rows(Scope(frozenset(organizations)), statement, operator=True)
+
+    async def _ids(self, org_id: UUID, *conditions: ColumnElement[bool]) -> list[UUID]:
+        found = select(SourceRow.id).where(SourceRow.org_id == org_id, *conditions).order_by(SourceRow.id)
+        return [source for (source,) in await self._rows_of({org_id}, found)]
 
     # -- writing
 
@@ -196,45 +206,41 @@ class SourceLedger:
 
     async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> dict[UUID, Build]:
         """What of these sources stands in the generation. A source that is being deleted has no build."""
-        async with self._acting_for(org_id) as session:
-            rows = await session.execute(
-                select(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks)
-                .join(SourceBuildRow, _build_in(generation_id))
-                .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None))
-            )
-            return {source: Build(version, BuildState(state), chunks) for source, version, state, chunks in rows}
+        standing = (
+            select(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks)
+            .join(SourceBuildRow, _build_in(generation_id))
+            .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None))
+        )
+        rows = await self._rows_of({org_id}, standing)
+        return {source: Build(version, BuildState(state), chunks) for source, version, state, chunks in rows}
 
     async def deleting(self, org_id: UUID, index: str) -> list[UUID]:
         """Sources whose deletion was begun and not finished: their chunks may stand in any generation."""
-        marked = select(SourceRow.id).where(SourceRow.index == index, SourceRow.deleted_at.is_not(None))
-        return await self._ids(marked, org_id)
+        return await self._ids(org_id, SourceRow.index == index, SourceRow.deleted_at.is_not(None))
 
-    async def interrupted(self, organizations: Collection[UUID]) -> list[tuple[UUID, str]]:
+    async def interrupted(self, organizations: Collection[UUID]) -> Sequence[tuple[UUID, str]]:
         """The (organization, index) pairs in which a deletion was begun and not ended."""
-        async with self._acting_for(*organizations) as session:
-            pairs = select(SourceRow.org_id, SourceRow.index).where(SourceRow.deleted_at.is_not(None)).distinct()
-            return [(org_id, index) for org_id, index in await session.execute(pairs)]
+        pairs = select(SourceRow.org_id, SourceRow.index).where(SourceRow.deleted_at.is_not(None))
+        return await self._rows_of(organizations, pairs.distinct())
 
     async def holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
         """The generations in whose stores chunks of these sources may stand."""
         builds = select(SourceBuildRow.generation_id).where(
             SourceBuildRow.org_id == org_id, _in(SourceBuildRow.source_id, source_ids)
         )
-        async with self._acting_for(org_id) as session:
-            return {*await session.scalars(builds.distinct())}
+        return {generation for (generation,) in await self._rows_of({org_id}, builds.distinct())}
 
     async def of_origin(self, org_id: UUID, index: str, origin: str) -> list[UUID]:
         """The sources that were read from this file."""
-        read = select(SourceRow.id).where(SourceRow.index == index, SourceRow.origin == origin)
-        return await self._ids(read.where(SourceRow.deleted_at.is_(None)), org_id)
+        read = SourceRow.index == index, SourceRow.origin == origin, SourceRow.deleted_at.is_(None)
+        return await self._ids(org_id, *read)
 
     # -- what a rebuild asks
 
     async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
         """How many sources of each organization the generation does not hold as they are now; none: no entry."""
         counted = _lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(SourceRow.org_id)
-        async with self._acting_for(*organizations) as session:
-            return dict((await session.execute(counted)).tuples().all())
+        return dict(await self._rows_of(organizations, counted))
 
     async def next_lacking(
         self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
@@ -242,13 +248,11 @@ class SourceLedger:
         """The first of those sources by id, from `after` on, with their content."""
         page = _lacking(select(SourceRow), index, generation_id).where(SourceRow.org_id == org_id, SourceRow.id > after)
         page = page.options(undefer(SourceRow.content)).order_by(SourceRow.id).limit(limit)
-        async with self._acting_for(org_id) as session:
-            return [(source_of(row), row.content) for row in await session.scalars(page)]
+        return [(source_of(row), row.content) for (row,) in await self._rows_of({org_id}, page)]
 
     async def outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
         """Sources of which another version than the present one may stand in the generation."""
-        standing = select(SourceRow.id).join(SourceBuildRow, _build_in(generation_id))
-        return await self._ids(standing.where(_NOT_CURRENT), org_id)
+        return await self._ids(org_id, exists().where(_build_in(generation_id), _NOT_CURRENT))
 
     async def forget_builds(
         self, organizations: Collection[UUID], generation_id: int, source_ids: Collection[UUID] | None = None
@@ -269,8 +273,7 @@ class SourceLedger:
             func.coalesce(func.sum(SourceBuildRow.chunks).filter(ready), 0),
             func.count().filter(~ready),
         ).group_by(SourceBuildRow.generation_id)
-        async with self._acting_for(*organizations) as session:
-            return {row[0]: (row[1], row[2], row[3]) for row in await session.execute(counted)}
+        return {row[0]: (row[1], row[2], row[3]) for row in await self._rows_of(organizations, counted)}
 
     # -- reading
 
@@ -279,13 +282,8 @@ class SourceLedger:
 
         Whatever a vector store returns, a hit is shown only if its source is in here.
         """
-        async with self._database.scoped(scope) as session:
-            rows = await session.execute(
-                select(SourceRow.id, SourceBuildRow.version)
-                .join(SourceBuildRow, _build_in(generation_id))
-                .where(_in(SourceRow.id, source_ids), *_seen_by(scope))
-            )
-            return dict(rows.tuples().all())
+        standing = select(SourceRow.id, SourceBuildRow.version).join(SourceBuildRow, _build_in(generation_id))
+        return dict(await self._rows(scope, standing.where(_in(SourceRow.id, source_ids), *_seen_by(scope))))
 
     async def named(self, scope: Scope, index: str, names: Collection[str], uri: str | None = None) -> list[UUID]:
         """The sources of an index that are called this, by id or external id, or are found at that http(s) URI.
@@ -296,19 +294,13 @@ class SourceLedger:
         called = [SourceRow.id.in_(ids), SourceRow.external_id.in_(names)]
         if uri is not None:
             called.append(SourceRow.uri.in_(_addresses(uri)))
-        async with self._database.scoped(scope) as session:
-            rows = await session.scalars(
-                select(SourceRow.id)
-                .where(SourceRow.index == index, or_(*called), *_seen_by(scope))
-                .order_by(SourceRow.id)
-            )
-            return list(rows)
+        known = select(SourceRow.id).where(SourceRow.index == index, or_(*called), *_seen_by(scope))
+        return [source for (source,) in await self._rows(scope, known.order_by(SourceRow.id))]
 
     async def seen(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """Those of these sources that the scope may see, whatever generation they stand in."""
-        async with self._database.scoped(scope) as session:
-            statement = select(SourceRow.id).where(_in(SourceRow.id, source_ids), *_seen_by(scope))
-            return set(await session.scalars(statement))
+        found = select(SourceRow.id).where(_in(SourceRow.id, source_ids), *_seen_by(scope))
+        return {source for (source,) in await self._rows(scope, found)}
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
         """Raises NotFound, also for what exists out of scope."""
@@ -320,11 +312,9 @@ class SourceLedger:
 
     async def _one(self, scope: Scope, source_id: UUID, operator: bool, *options: ExecutableOption) -> SourceRow:
         wanted = select(SourceRow).where(SourceRow.id == source_id, *_seen_by(scope, operator)).options(*options)
-        async with self._database.scoped(scope, operator) as session:
-            row = await session.scalar(wanted)
-        if row is None:
-            raise NotFound("source", str(source_id))
-        return row
+        for (row,) in await self._rows(scope, wanted, operator):
+            return row
+        raise NotFound("source", str(source_id))
 
     async def list(self, scope: Scope, index: str, operator: bool = False) -> AsyncIterator[Source]:
         """All sources of an index that the scope may see, by organization and external id.
@@ -335,13 +325,12 @@ class SourceLedger:
         page = select(SourceRow).where(SourceRow.index == index, *_seen_by(scope, operator))
         rest = page = page.order_by(key).limit(_PAGE)
         while True:
-            async with self._database.scoped(scope, operator) as session:
-                rows = (await session.scalars(rest)).all()
+            rows = [row for (row,) in await self._rows(scope, rest, operator)]
             for row in rows:
                 yield source_of(row)
             if len(rows) < _PAGE:
                 return
-            rest = page.where(key > tuple_(literal(rows[-1].org_id), literal(rows[-1].external_id)))
+            rest = page.where(key > tuple_(literal(row.org_id), literal(row.external_id)))
 
 
 _PAGE = 500
