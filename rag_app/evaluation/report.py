@@ -54,19 +54,18 @@ def _metrics(scores: Scores) -> dict[str, float]:
 
 def report_json(report: Report) -> dict[str, Any]:
     """Metrics and AUROC in 0..1, latencies in milliseconds, what is refused and accepted in per cent."""
-    metrics = {name.replace(" ", "_"): round(value, 4) for name, value in _metrics(report.scores).items()}
-    latency = {"p50": round(report.latency_p50, 2), "p95": round(report.latency_p95, 2)}
-    about = {"index": report.index, "mode": str(report.mode), "queries": report.scores.queries}
-    if report.configured is None or report.calibrated is None:
-        return {**about, **metrics, "latency_ms": latency}
-    figures = {
-        "answerable": report.configured.answerable,
-        "unanswerable": report.configured.unanswerable,
-        "auroc": round(report.configured.auroc, 4),
-        "configured": _rule_json(report.configured),
-        "calibrated": _rule_json(report.calibrated),
-    }
-    return {**about, **metrics, "latency_ms": latency, "answerability": figures}
+    figures: dict[str, Any] = {"index": report.index, "mode": str(report.mode), "queries": report.scores.queries}
+    figures |= {name.replace(" ", "_"): round(value, 4) for name, value in _metrics(report.scores).items()}
+    figures["latency_ms"] = {"p50": round(report.latency_p50, 2), "p95": round(report.latency_p95, 2)}
+    if report.configured is not None and report.calibrated is not None:
+        figures["answerability"] = {
+            "answerable": report.configured.answerable,
+            "unanswerable": report.configured.unanswerable,
+            "auroc": round(report.configured.auroc, 4),
+            "configured": _rule_json(report.configured),
+            "calibrated": _rule_json(report.calibrated),
+        }
+    return figures
 
 
 def _rule_json(figures: Answerability) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Asking every question once and writing down what came back, and how fast."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from rag_app.domain.answer import Hit
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import source_id
 from rag_app.evaluation.judgments import Qrels, Query
+from rag_app.evaluation.validation import ask_all
 from rag_app.retrieval.confidence import signal
 from rag_app.retrieval.index import ConfidenceRule
 
@@ -29,9 +29,9 @@ class Run:
     `latencies`: milliseconds from asking to hits.
     """
 
-    rankings: Mapping[str, Sequence[str]]
-    signals: Mapping[str, float]
-    latencies: Mapping[str, float]
+    rankings: dict[str, Sequence[str]]
+    signals: dict[str, float]
+    latencies: dict[str, float]
 
     def latency(self, percentile: float) -> float:
         """Milliseconds that `percentile` (0..100) per cent of the queries stay below; 0 for an empty run."""
@@ -54,28 +54,18 @@ async def run_retrieval(
     (1 or more) are under way at a time; with more than one, latencies include their waiting for each other. `rule` says
     which signal is taken. `progress` is called with the number of queries done. What `search` raises ends the run.
     """
-    rankings: dict[str, Sequence[str]] = {}
-    signals: dict[str, float] = {}
-    latencies: dict[str, float] = {}
-    waiting = iter(queries)
+    run = Run({}, {}, {})
 
-    async def ask() -> None:
-        for query in waiting:
-            started = time.perf_counter()
-            hits = await search(query, depth)
-            latencies[query.id] = (time.perf_counter() - started) * 1000
-            rankings[query.id] = tuple(dict.fromkeys(source_names.get(h.source_id, str(h.source_id)) for h in hits))
-            signals[query.id] = signal(hits[:_JUDGED_HITS], rule)
-            progress(len(rankings))
+    async def ask(query: Query) -> None:
+        started = time.perf_counter()
+        hits = await search(query, depth)
+        run.latencies[query.id] = (time.perf_counter() - started) * 1000
+        run.rankings[query.id] = tuple(dict.fromkeys(source_names.get(h.source_id, str(h.source_id)) for h in hits))
+        run.signals[query.id] = signal(hits[:_JUDGED_HITS], rule)
+        progress(len(run.rankings))
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(ask())
-    except ExceptionGroup as failed:
-        first = failed.exceptions[0]
-        raise first from first.__cause__
-    return Run(rankings, signals, latencies)
+    await ask_all(queries, ask, concurrency)
+    return run
 
 
 def source_names(qrels: Qrels, index: str, organizations: Iterable[UUID]) -> dict[UUID, str]:

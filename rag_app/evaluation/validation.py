@@ -5,13 +5,17 @@ answer the query, or, where nothing is known, because their score is as high as 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 from uuid import UUID
 
 from rag_app.domain.answer import Hit
 from rag_app.evaluation.metrics import hit_rate, precision, reciprocal_rank
 from rag_app.evaluation.passages import Judged, Passages, locate, overlap
+
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 CUTS = (5, 10)
 """The k of precision and recall that are always given."""
@@ -104,13 +108,13 @@ def _recall(relevance: Relevance, k: int) -> float | None:
 
 
 async def ask_all(
-    queries: Sequence[str], search: Callable[[str], Awaitable[Sequence[Hit]]], concurrency: int = 4
-) -> list[Sequence[Hit]]:
-    """The hits of each query, in the order of the queries; `concurrency` of them are under way at a time.
+    queries: Iterable[Asked], search: Callable[[Asked], Awaitable[Found]], concurrency: int = 4
+) -> list[Found]:
+    """What `search` finds for each query, in the order of the queries; `concurrency` of them are under way at a time.
 
     What `search` raises ends the others.
     """
-    found: dict[int, Sequence[Hit]] = {}
+    found: dict[int, Found] = {}
     waiting = iter(enumerate(queries))
 
     async def ask() -> None:
@@ -124,7 +128,7 @@ async def ask_all(
     except ExceptionGroup as failed:
         first = failed.exceptions[0]
         raise first from first.__cause__
-    return [found[place] for place in range(len(queries))]
+    return [found[place] for place in sorted(found)]
 
 
 def canonical(chunk: str) -> str:
