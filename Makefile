@@ -9,7 +9,7 @@ export UV_NATIVE_TLS := 1
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := .venv/bin
 
-.PHONY: help demo test soak fuzz quality bench lint types check docs wheel clean
+.PHONY: help demo test nightly soak fuzz quality bench lint types check docs wheel clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -17,14 +17,17 @@ help: ## list the targets
 demo: .venv/.synced ## load the sample corpora, ask them questions, serve (CHECK=1: exit instead of serving)
 	@$(RUN)/rag-app demo $(if $(CHECK),--check)
 
-test: .venv/.synced ## run all tests, on a real PostgreSQL and both vector stores
+test: .venv/.synced ## run the tests, on a real PostgreSQL and both vector stores (minutes)
 	$(RUN)/pytest $(PYTEST_ARGS)
+
+nightly: .venv/.synced ## the long tier: fuzz, soak, all tests ten times, other Pythons (hours; NIGHTLY_RUNS)
+	@UV="$(UV)" .ci/nightly
 
 soak: .venv/.synced ## 4 workers and 64 clients for 5 minutes, PostgreSQL away in the middle (SOAK_SECONDS, SOAK_CLIENTS)
 	@$(RUN)/python -m tests.soak
 
-fuzz: .venv/.synced ## long tests: 2,000 examples of each operation against its OpenAPI description
-	SCHEMATHESIS_EXAMPLES=2000 $(RUN)/pytest -n 0 -s tests/contract/test_schemathesis.py
+fuzz: .venv/.synced ## 2,000 examples of each operation against its OpenAPI description
+	SCHEMATHESIS_EXAMPLES=2000 $(RUN)/pytest -n 0 -s --timeout 0 tests/contract/test_schemathesis.py
 
 quality: .venv/.synced ## retrieval quality on the collections in EVAL=folder (long)
 	$(RUN)/python -m tests.quality "$(EVAL)"
@@ -37,10 +40,10 @@ lint: .venv/.synced ## ruff and import contracts
 	$(RUN)/ruff format --check .
 	$(RUN)/lint-imports
 
-types: .venv/.synced ## mypy, strict
+types: .venv/.synced ## mypy, strict, over the package, the bench and the tests
 	$(RUN)/mypy
 
-check: lint types test ## what CI runs
+check: lint types test ## tests, linters, types (CI adds the other store: .ci/run)
 
 docs: .venv/.synced ## regenerate what is generated: docs/settings.md, .env.example
 	$(RUN)/python -m rag_app.settings > docs/settings.md

@@ -1,6 +1,6 @@
 """What the OpenAPI document says is what the server does, with the real application behind it.
 
-SCHEMATHESIS_EXAMPLES is the number of examples an operation; `make fuzz` asks for more.
+SCHEMATHESIS_EXAMPLES is the number of examples an operation; `make nightly` asks for more.
 """
 
 import os
@@ -19,7 +19,7 @@ from rag_app.application import Application
 from tests.integration.service import Text, configured, ingest, prepare, served, without_limits
 
 SECRET = "a secret of the tests, long enough for HS256"
-EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "40"))
 ROOT = Path(__file__).parents[2]
 
 

@@ -1,6 +1,8 @@
 """The whole application on a real PostgreSQL, with either vector store as the default."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -12,7 +14,7 @@ from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.settings import Settings
-from tests.conftest import DEFAULT_STORE, NewOrganization
+from tests.conftest import DEFAULT_STORE, MIGRATIONS, NewOrganization
 
 INDEX = "org_knowledge"
 ON_DEFAULT = pytest.mark.parametrize(
@@ -45,6 +47,18 @@ async def application(environment: str, database_urls: tuple[str, str]) -> Async
     """Open for the test; its indexes are built at first use and shared by all tests of a run."""
     async with open_application(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=True)) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def forking() -> Iterator[subprocess.Popen[str]]:
+    """Runs commands: tests/integration/forking.py."""
+    command = [sys.executable, "-m", "tests.integration.forking"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=MIGRATIONS.parent
+    ) as it:
+        yield it
+        assert it.stdin
+        it.stdin.close()
 
 
 Ingest = Callable[..., Awaitable[Summary]]

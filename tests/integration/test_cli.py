@@ -55,11 +55,21 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def rag(tmp_path: Path) -> Run:
-    """The command in a folder of its own; a failure fails the test unless `status` says that it is wanted."""
+def rag(forking: subprocess.Popen[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The command in a folder and a process of its own; it fails the test unless it ends with `status`."""
 
     def rag(*arguments: object, status: int = 0, **variables: str) -> Result:
-        done = run(*arguments, folder=tmp_path, **variables)
+        said = tmp_path_factory.mktemp("said")
+        for name in ("out", "err"):
+            (said / name).touch()
+        command = {
+            "arguments": [str(each) for each in arguments], "folder": str(tmp_path), "out": str(said / "out"),
+            "err": str(said / "err"), "environment": {**os.environ, **variables},
+        }  # fmt: skip
+        assert forking.stdin and forking.stdout
+        print(json.dumps(command), file=forking.stdin, flush=True)
+        ended = int(forking.stdout.readline())
+        done = Result(ended, (said / "out").read_text("utf-8"), (said / "err").read_text("utf-8"))
         assert done.status == status, f"{arguments}: {done}"
         return done
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from llama_index.embeddings.openai import OpenAIEmbedding
 
 from rag_app.application import Application
 from rag_app.database import private
@@ -211,7 +212,13 @@ def test_postgresql_stops_and_comes_back(store: str, tmp_path: Path, monkeypatch
         assert [started.ask(way).status_code for way in WAYS] == [200] * len(WAYS), "without a restart of ours"
 
 
-def test_the_embedding_model_does_not_answer(new_postgres: NewPostgres, tmp_path: Path) -> None:
+def test_the_embedding_model_does_not_answer(
+    new_postgres: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked_once(**options: Any) -> OpenAIEmbedding:
+        return OpenAIEmbedding(**{**options, "max_retries": 0})
+
+    monkeypatch.setattr("llama_index.embeddings.openai.OpenAIEmbedding", asked_once)  # else seconds between requests
     server = new_postgres()
     upgrade(server.owner_url, server.app_url, MIGRATIONS)
     variables = {

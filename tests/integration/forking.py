@@ -1,0 +1,36 @@
+"""Runs `rag-app` in processes whose imports are done: `python -m tests.integration.forking`.
+
+Importing LlamaIndex takes the command three seconds. Here one process imports, and forks itself for each command: a
+JSON line on stdin has its arguments, folder, environment and the files for its output. Its exit status is printed.
+"""
+
+import json
+import os
+import sys
+
+import rag_app.console.commands  # noqa: F401  what every command needs
+from rag_app.console import cli
+
+
+def become(arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str) -> None:
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, os.O_WRONLY), (2, err, os.O_WRONLY)):
+        os.dup2(os.open(path, flags), number)
+    sys.argv = ["rag-app", *arguments]
+    cli.main()
+
+
+def main() -> None:
+    for line in iter(sys.stdin.readline, ""):
+        child = os.fork()
+        if child == 0:
+            become(**json.loads(line))
+            return
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    main()
