@@ -166,7 +166,6 @@ async def test_a_rebuild_with_another_chunking_goes_on_beside_the_live_generatio
 
 
 @pytest.mark.parametrize("urls", ["postgres", pytest.param("qdrant", marks=pytest.mark.thorough)], indirect=True)
-@pytest.mark.timeout(240)
 async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: DatabaseUrls, tmp_path: Path) -> None:
     write_corpus(tmp_path / "docs", 100)
     async with open_application(Settings(), urls) as application:

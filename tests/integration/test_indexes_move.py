@@ -309,7 +309,6 @@ async def test_ingests_and_deletions_during_a_move_reach_both_stores(
 
 
 @pytest.mark.parametrize("urls", ["postgres", pytest.param("qdrant", marks=pytest.mark.thorough)], indirect=True)
-@pytest.mark.timeout(240)
 async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: DatabaseUrls, tmp_path: Path) -> None:
     write_lines(tmp_path / "docs" / "lines.jsonl", 300)
     async with opened(urls) as application:

@@ -169,7 +169,6 @@ async def test_two_ingests_at_once_do_not_duplicate(
     assert await contents(application, org) == await contents(application, alone)
 
 
-@pytest.mark.timeout(240)
 async def test_killed_anywhere_the_same_command_ends_the_same(
     environment: str, database_urls: tuple[str, str], database: object, organization: NewOrganization, tmp_path: Path
 ) -> None:

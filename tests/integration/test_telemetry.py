@@ -33,7 +33,7 @@ from tests.sinks import Sink, tree
 RAG, SEARCH, ANSWER = "/api/lexybrain/rag", "/api/rag/search", "/api/rag/answer"
 ASKED, ANSWERED = "xqquestionword", "xqanswerword"
 DOOR = f"What is the door code of the house, {ASKED}?"
-pytestmark = pytest.mark.timeout(400)  # of which a server may take much to start, where others are at work
+
 _SECONDS_TO_START = 180
 
 TOKEN = "a token for numbers, and for them alone"
