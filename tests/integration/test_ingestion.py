@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
-import pytest
-
 from rag_app.access.people import People
 from rag_app.application import Application, DatabaseUrls, open_application
 from rag_app.documents.metadata import Target
