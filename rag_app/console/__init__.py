@@ -1,1 +1,1 @@
-"""The `rag-app` command: what it takes, what it does, and how that looks on a terminal."""
+"""The `rag-app` command: a module for each group of commands, with what they take and what they do."""

@@ -1,4 +1,4 @@
-"""`rag-app demo`: the sample corpora, questions to them, and the API, with nothing to configure."""
+"""What `rag-app demo` runs: the sample corpora, questions to them, and the API, with nothing to configure."""
 
 import asyncio
 import json
@@ -20,9 +20,9 @@ from uuid import UUID
 from rag_app.access.people import Organization
 from rag_app.answering.capabilities import capability_for
 from rag_app.application import Application, database_urls, open_application
-from rag_app.console.commands import issue
 from rag_app.console.printing import answer_text, progress_bar, summary_text
 from rag_app.console.serving import claim_port, http_url, serve_at
+from rag_app.console.tokens import issue
 from rag_app.documents.ingest import Summary
 from rag_app.documents.readers import documents_below
 from rag_app.domain.answer import Answer

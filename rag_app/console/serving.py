@@ -1,4 +1,4 @@
-"""`rag-app serve`: the database, then worker processes that share it."""
+"""What `rag-app serve` runs: the database, then worker processes that share it."""
 
 import asyncio
 import gc
@@ -26,18 +26,11 @@ if TYPE_CHECKING:
 _SECONDS_TO_STOP = 10
 
 
-def serve(host: str | None = None, port: int | None = None, workers: int | None = None) -> None:
-    """Serve until stopped. What is not given comes from the settings; port 0 is any that is free.
+def serve_at(claim: socket.socket, workers: int) -> None:
+    """Serve until stopped, at the address that `claim` keeps.
 
     Raises Misconfigured where the configuration cannot work, before anything listens.
     """
-    api = Settings().api
-    with claim_port(host or api.host, api.port if port is None else port) as claim:
-        serve_at(claim, workers or api.workers)
-
-
-def serve_at(claim: socket.socket, workers: int) -> None:
-    """Serve until stopped, at the address that `claim` keeps."""
     from granian.constants import Interfaces
     from granian.server import Server
 

@@ -19,7 +19,6 @@ from sqlalchemy import text
 
 from rag_app.application import Application, DatabaseUrls, open_application
 from rag_app.console import cli
-from rag_app.console.indexing import Indexing
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.documents.generations import GenerationState
@@ -32,6 +31,7 @@ from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking, IndexSpec, load_index
 from rag_app.settings import Settings
+from rag_app.surfaces.administration.indexing import Indexing
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.test_ingestion import contents, write_corpus
 

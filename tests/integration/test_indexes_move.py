@@ -20,7 +20,6 @@ from sqlalchemy import text
 
 from rag_app.application import Application, DatabaseUrls
 from rag_app.console import cli
-from rag_app.console.indexing import Indexing, Moved
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.documents.generations import Generation
@@ -37,6 +36,7 @@ from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
+from rag_app.surfaces.administration.indexing import Indexing, Moved
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.test_indexes import FINE, INDEX, SPEC, deployed, holdings, ingest, new_org, quietly
 from tests.integration.test_ingestion import write_corpus

@@ -22,12 +22,11 @@ from uuid import UUID, uuid4
 import asyncpg
 import httpx
 import pytest
+import typer
 from qdrant_client import QdrantClient
 
 from rag_app.application import Application
-from rag_app.console import cli
-from rag_app.console.indexing import Indexing
-from rag_app.console.personal import erase_user, export_user
+from rag_app.console import cli, users
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
@@ -38,6 +37,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility, source_id
 from rag_app.stores.postgres import PostgresStore
 from rag_app.stores.qdrant import QdrantStore
+from rag_app.surfaces.administration.indexing import Indexing
 from rag_app.surfaces.administration.personal import Personal
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.integration.lexybrain import RAG, models_file
@@ -294,6 +294,15 @@ def test_nothing_of_an_erased_user_is_left_but_what_the_documentation_says(
     assert f"Note of {ada.shared}" in {each["label"] for each in looked["sources"]}, "shared sources are still found"
 
 
+def erase_user(name: str) -> bool:
+    """Whether the command left nothing to be done elsewhere."""
+    try:
+        users.erase(name, yes=True)
+    except typer.Exit:
+        return False
+    return True
+
+
 async def fetch(world: World, statement: str, *values: Any) -> list[asyncpg.Record]:
     connection = await asyncpg.connect(world.superuser)
     try:
@@ -423,7 +432,7 @@ def test_an_export_has_it_all_and_nothing_of_others(
     if not asyncio.run(fetch(world, "SELECT 1 FROM rag_threads WHERE user_id = $1", bob.id)):
         live(world, bob)
     file = tmp_path / "bob.json"
-    export_user(bob.name, file)
+    users.export(bob.name, file)
     told = json.loads(file.read_text("utf-8"))
     assert file.stat().st_mode & 0o777 == 0o600
     assert told["account"]["id"] == str(bob.id) and told["account"]["subject"] == bob.subject
@@ -445,7 +454,7 @@ def test_an_export_has_it_all_and_nothing_of_others(
     assert "messages" not in told and "digest" not in whole
     assert bob.name in capsys.readouterr().err
     with pytest.raises(NotFound):
-        export_user("nobody", None)
+        users.export("nobody", None)
 
 
 def test_the_service_user_of_a_key_goes_with_its_key(world: World, tmp_path: Path) -> None:
@@ -453,7 +462,7 @@ def test_the_service_user_of_a_key_goes_with_its_key(world: World, tmp_path: Pat
     headers = {"x-api-key": world.key}
     assert world.client.post(RAG, json={"message": "What is open on Sunday?"}, headers=headers).status_code == 200
     file = tmp_path / "key.json"
-    export_user(row["name"], file)
+    users.export(row["name"], file)
     (key,) = json.loads(file.read_text("utf-8"))["keys"]
     assert key.keys() == {
         "id", "name", "beginning", "organization", "indexes", "created_at", "last_used_at", "revoked_at"

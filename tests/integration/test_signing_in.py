@@ -7,13 +7,16 @@ from uuid import uuid4
 import httpx
 import jwt
 import pytest
+import typer
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rag_app.access.tokens import Claims, Tokens
 from rag_app.application import DatabaseUrls, create_app
-from rag_app.console import commands
+from rag_app.console import database, organizations
+from rag_app.console.doctor import doctor
 from rag_app.console.serving import _prepare
+from rag_app.console.tokens import token
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.settings import Settings
 from tests.contract.conftest import serve
@@ -24,16 +27,18 @@ pytestmark = ON_DEFAULT
 
 @pytest.fixture
 def slug(environment: str) -> str:
-    commands.upgrade_database()
+    database.upgrade()
     slug = f"signing-{uuid4().hex[:12]}"
-    commands.create_organization(slug, slug)
+    organizations.create(slug)
     return slug
 
 
 @pytest.fixture
-def user(slug: str) -> str:
+def user(slug: str, capsys: pytest.CaptureFixture[str]) -> str:
     """The id of a member of the organization."""
-    return commands.add_member(slug, f"ada@{slug}").split("\t")[1]
+    capsys.readouterr()
+    organizations.add_member(slug, f"ada@{slug}")
+    return capsys.readouterr().out.split("\t")[1]
 
 
 @pytest.fixture
@@ -47,28 +52,30 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str) -> ec
     return key
 
 
-def test_the_command_issues_tokens_for_people_and_for_the_extension(user: str, slug: str) -> None:
+def test_the_command_issues_tokens_for_people_and_for_the_extension(
+    user: str, slug: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     tokens = Tokens(Settings().jwt_secret(), "authenticated")
     for client in (None, "extension"):
-        issued = commands.token(f"ada@{slug}", 1.0, client)
-        assert asyncio.run(tokens.claims(issued)) == Claims(user, client)
+        token(f"ada@{slug}", 1.0, client)
+        assert asyncio.run(tokens.claims(capsys.readouterr().out.strip())) == Claims(user, client)
     with pytest.raises(InvalidInput, match="--client: accepted: extension"):
-        commands.token(f"ada@{slug}", 1.0, "browser")
+        token(f"ada@{slug}", 1.0, "browser")
 
 
 def test_with_an_identity_provider_no_token_is_issued_here_and_no_secret_is_made(
     user: str, slug: str, key: ec.EllipticCurvePrivateKey, tmp_path: Path
 ) -> None:
     with pytest.raises(Misconfigured, match=r"issued by whoever holds the private keys to those of .*keys\.pem"):
-        commands.token(f"ada@{slug}", 1.0, None)
+        token(f"ada@{slug}", 1.0, None)
 
     claims = {"sub": user, "aud": "authenticated", "exp": 4102444800}
     with serve(create_app()) as url:
         statuses = [
             httpx.post(
-                f"{url}/api/rag/search", json={"query_text": "?"}, headers={"Authorization": f"Bearer {token}"}
+                f"{url}/api/rag/search", json={"query_text": "?"}, headers={"Authorization": f"Bearer {each}"}
             ).status_code
-            for token in (
+            for each in (
                 jwt.encode(claims, key, "ES256"),
                 jwt.encode(claims, "a secret of the tests, long enough for HS256", "HS256"),
             )
@@ -103,12 +110,19 @@ def test_the_default_organization_is_one_that_exists(
     asyncio.run(_prepare(Settings(), DatabaseUrls(database_urls[1], database_urls[0], private=False), 1))
 
 
+def healthy() -> bool:
+    """What the command's status says."""
+    with pytest.raises(typer.Exit) as left:
+        doctor()
+    return left.value.exit_code == 0
+
+
 def test_doctor_says_whether_the_providers_keys_can_be_read(
     slug: str, key: ec.EllipticCurvePrivateKey, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert commands.doctor()
+    assert healthy()
     assert "ok  tokens           signed by the keys of" in capsys.readouterr().out
     monkeypatch.delenv("RAG_JWT_KEY_FILE")
     monkeypatch.setenv("RAG_JWT_JWKS_URL", "http://127.0.0.1:1/jwks.json")
-    assert not commands.doctor()
+    assert not healthy()
     assert "!!  tokens           the keys of http://127.0.0.1:1/jwks.json cannot be read" in capsys.readouterr().out

@@ -19,7 +19,7 @@ import asyncpg
 import pytest
 
 from rag_app.application import Application
-from rag_app.console import commands
+from rag_app.console import database
 from rag_app.database.private import PrivatePostgres
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Hit, Mode, Question
@@ -250,7 +250,7 @@ def world(new_postgres: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -
             "RAG_HOME": str(folder),
         }
     ):
-        commands.upgrade_database()
+        database.upgrade()
         yield prepare(lambda application: build(application, folder, server))
 
 

@@ -1,1 +1,1 @@
-"""What operators do with what is kept about people: tell it, and take it away."""
+"""What operators do: generations of indexes, and what is kept about people, which is told, erased and exported."""
