@@ -4,9 +4,10 @@ Each module declares its commands and says what they do. It imports what takes l
 `rag-app --help` does not wait for it.
 """
 
+import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
 
@@ -15,7 +16,9 @@ import typer
 from rag_app.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from rag_app.application import Application
+    from rag_app.application import Application as Application  # noqa: PLC0414 - for the modules of commands
+else:
+    Application = Any  # takes seconds to import
 
 P = ParamSpec("P")
 
@@ -40,17 +43,26 @@ def group(help_text: str | None = None) -> typer.Typer:
     return typer.Typer(help=help_text, rich_markup_mode=None)
 
 
-def on_application(
-    work: Callable[Concatenate["Application", P], Coroutine[Any, Any, None]], *, started: bool = True
-) -> Callable[P, None]:
-    """A command that does this work on the open application, and closes it afterwards.
+Work = Callable[Concatenate[Application, P], Coroutine[Any, Any, None]]
 
-    The command takes the parameters of `work` without the application. See `on_unchecked_application` for `started`.
-    """
 
+def on_application(work: Work[P]) -> Callable[P, None]:
+    """A command that does this work on the started application. It takes the parameters of `work` but the first."""
+    return _command(work, lambda application: application.start())
+
+
+def on_unchecked_application(work: Work[P]) -> Callable[P, None]:
+    """As `on_application`, but indexes need not fit the settings, and nothing is prepared: for what puts that right."""
+    return _command(work, lambda application: application.database.check())
+
+
+def on_closed_application(work: Work[P]) -> Callable[P, None]:
+    """As `on_application`, but nothing has been asked of the database yet."""
+    return _command(work, lambda application: asyncio.sleep(0))
+
+
+def _command(work: Work[P], prepare: Callable[[Application], Awaitable[None]]) -> Callable[P, None]:
     def command(*args: P.args, **kwargs: P.kwargs) -> None:
-        import asyncio
-
         from rag_app.application import Application, database_urls
         from rag_app.settings import Settings
 
@@ -59,7 +71,7 @@ def on_application(
         async def run() -> None:
             application = Application(settings, urls)
             try:
-                await (application.start() if started else application.database.check())
+                await prepare(application)
                 await work(application, *args, **kwargs)
             finally:
                 await application.close()
@@ -73,13 +85,6 @@ def on_application(
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     command.__name__, command.__doc__ = work.__name__, work.__doc__
     return command
-
-
-def on_unchecked_application(
-    work: Callable[Concatenate["Application", P], Coroutine[Any, Any, None]],
-) -> Callable[P, None]:
-    """As `on_application`, but indexes need not fit the settings, and nothing is prepared: for what puts that right."""
-    return on_application(work, started=False)
 
 
 def fail(problem: str, status: int) -> NoReturn:

@@ -12,13 +12,10 @@ import tomllib
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Thread
 from typing import Any
 from uuid import UUID
 
-from rag_app.access.people import Organization
-from rag_app.answering.capabilities import capability_for
 from rag_app.application import Application, database_urls, open_application
 from rag_app.console.printing import answer_text, progress_bar, summary_text
 from rag_app.console.serving import claim_port, http_url, serve_at
@@ -32,7 +29,8 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import source_id
 from rag_app.retrieval.index import IndexSpec
 from rag_app.settings import Settings
-from rag_app.surfaces.library.asking import question_of, scope_of, target_of
+from rag_app.surfaces.library.asking import target_of
+from rag_app.surfaces.library.rag import Rag
 
 NAMES = {"aurora": "Aurora", "birch": "Birch"}
 MEMBER = "mila@aurora.example"
@@ -40,19 +38,6 @@ USERS = {MEMBER: "aurora", "jonas@birch.example": "birch"}
 ANYBODYS = "aurora"
 """The organization of whoever asks without a token, on the paths that let them in."""
 _SECONDS_TO_SERVE = 60
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A line of a samples/manifest.toml: what is loaded, and as whose."""
-
-    path: Path
-    organization: str
-    site: str | None = None
-    source_type: str | None = None
-    lang: str | None = None
-    owner: str | None = None
-    visibility: str | None = None
 
 
 def run_demo(*, check: bool) -> int:
@@ -95,13 +80,13 @@ def _say(text: str) -> None:
 async def load_samples(application: Application) -> list[str]:
     """Ingest every index's samples; what could not be read."""
     _say(f"Loading the sample corpora of two organizations, {' and '.join(NAMES)}:")
-    organizations = {slug: await _organization(application, slug) for slug in NAMES}
     for name, slug in USERS.items():
-        await _member(application, name, organizations[slug])
+        await _member(application, name, slug)
     amiss = []
     for spec in application.indexes.values():
-        entries = _manifest(spec)
-        files = sum(1 for entry in entries for _ in documents_below(entry.path))
+        samples = resource_folder("indexes") / spec.name / "samples"
+        entries = tomllib.loads((samples / "manifest.toml").read_text("utf-8"))["ingest"]
+        files = sum(1 for entry in entries for _ in documents_below(samples / entry["path"]))
         total = Summary()
         with progress_bar(f"{spec.name:<16}", files) as progress:
             for entry in entries:
@@ -121,14 +106,14 @@ async def ask_samples(application: Application) -> list[str]:
     for spec in application.indexes.values():
         _say(f"\n=== {spec.name}: {spec.description}")
         for judged in demo_questions(spec):
-            scope = await scope_of(application, judged["organization"], judged.get("user"), judged.get("site"))
-            capability = capability_for(spec.name)
-            question = question_of(judged["text"], capability.top_k, "hybrid", [])
-            answer = await application.pipeline.answer(capability.name, question, scope)
-            _say(f"\nQ ({judged['organization']}): {judged['text']}\nA: {answer_text(answer)}")
-            owners = scope.organizations | {PUBLIC_ORGANIZATION}
+            text: str = judged["text"]
+            whose: dict[str, Any] = {key: judged.get(key) for key in ("organization", "user", "site")}
+            answer = await Rag(application).ask(text, index=spec.name, **whose)
+            _say(f"\nQ ({whose['organization']}): {text}\nA: {answer_text(answer)}")
+            owners = (await application.people.organization(judged["organization"])).id, PUBLIC_ORGANIZATION
             expected = {source_id(org, spec.name, name) for org in owners for name in judged["sources"]}
-            amiss += [f"{spec.name}: {judged['text']}: {problem}" for problem in _problems(answer, expected)]
+            if problem := _problem(answer, expected):
+                amiss.append(f"{spec.name}: {text}: {problem}")
     return amiss
 
 
@@ -138,48 +123,44 @@ def demo_questions(spec: IndexSpec) -> list[dict[str, Any]]:
     return [judged for line in lines if (judged := json.loads(line)).get("demo")]
 
 
-def _problems(answer: Answer, expected: set[UUID]) -> list[str]:
+def _problem(answer: Answer, expected: set[UUID]) -> str | None:
+    """What is wrong with an answer to a question that the `expected` sources answer, or none."""
     if not expected:
-        return [] if answer.refused else ["was answered, though the corpus does not say"]
+        return None if answer.refused else "was answered, though the corpus does not say"
     if answer.refused:
-        return ["was not answered"]
+        return "was not answered"
     cited = {citation.hit.source_id for citation in answer.citations}
-    return [] if cited & expected else ["does not cite the source that answers it"]
+    return None if cited & expected else "does not cite the source that answers it"
 
 
-async def _organization(application: Application, slug: str) -> Organization:
+async def _member(application: Application, name: str, slug: str) -> None:
+    """Of an organization; both are made where they are not there."""
+    people = application.people
     try:
-        return await application.people.organization(slug)
+        organization = await people.organization(slug)
     except NotFound:
-        return await application.people.create_organization(slug, NAMES[slug])
-
-
-async def _member(application: Application, name: str, organization: Organization) -> None:
+        organization = await people.create_organization(slug, NAMES[slug])
     try:
-        user = await application.people.user(name)
+        user = await people.user(name)
     except NotFound:
-        user = await application.people.create_user(name)
-    await application.people.add_member(organization, user)
+        user = await people.create_user(name)
+    await people.add_member(organization, user)
 
 
-def _manifest(spec: IndexSpec) -> list[_Entry]:
-    samples = resource_folder("indexes") / spec.name / "samples"
-    listed = tomllib.loads((samples / "manifest.toml").read_text("utf-8"))["ingest"]
-    return [_Entry(**{**entry, "path": samples / entry["path"]}) for entry in listed]
-
-
-async def _ingest(application: Application, spec: IndexSpec, entry: _Entry, progress: Any) -> Summary:
-    if entry.site:
-        organization = await application.people.organization(entry.organization)
+async def _ingest(application: Application, spec: IndexSpec, entry: dict[str, str], progress: Any) -> Summary:
+    """An entry of a samples/manifest.toml: what is loaded, and as whose."""
+    org, site = entry["organization"], entry.get("site")
+    if site:
+        organization = await application.people.organization(org)
         try:
-            await application.people.site(organization.id, entry.site)
+            await application.people.site(organization.id, site)
         except NotFound:
-            await application.people.create_site(organization.id, entry.site)
-    said = {key: value for key in ("source_type", "lang") if (value := getattr(entry, key))}
-    target = await target_of(application, entry.organization, entry.site, entry.owner, entry.visibility, said)
+            await application.people.create_site(organization.id, site)
+    metadata = {key: value for key, value in entry.items() if key in ("source_type", "lang")}
+    target = await target_of(application, org, site, entry.get("owner"), entry.get("visibility"), metadata)
     ingestor = await application.ingestor(spec, target)
     samples = resource_folder("indexes") / spec.name / "samples"
-    return await ingestor.ingest([entry.path], base=samples, progress=progress)
+    return await ingestor.ingest([samples / entry["path"]], base=samples, progress=progress)
 
 
 def _added(one: Summary, other: Summary) -> Summary:

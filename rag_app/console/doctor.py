@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rag_app.console.commands import group
+from rag_app.console.commands import Application, group, on_closed_application
 from rag_app.domain.errors import RagError
 
 if TYPE_CHECKING:
-    from rag_app.application import Application
+    pass
 
 app = group()
 
@@ -21,22 +21,12 @@ def doctor() -> None:
 
     And what to do about it. Exit status 1 if something is amiss. A model that writes answers is asked for a word.
     """
-    from rag_app.application import Application, database_urls
     from rag_app.settings import Settings
 
-    settings = Settings()
+    Settings()  # what is wrong with these ends the command
     findings = _Findings()
     try:
-        with database_urls(settings) as urls:
-
-            async def look() -> None:
-                application = Application(settings, urls)
-                try:
-                    await _look(application, findings)
-                finally:
-                    await application.close()
-
-            asyncio.run(look())
+        _look(findings)
     except RagError as error:
         findings.add("configuration", " ".join(str(error).split()), problem=True)
     print(f"{findings.problems} of these need attention" if findings.problems else "all is well")
@@ -63,7 +53,8 @@ class _Findings:
         return True
 
 
-async def _look(application: "Application", findings: _Findings) -> None:
+@on_closed_application
+async def _look(application: Application, findings: _Findings) -> None:
     from llama_index.core.llms import ChatMessage
 
     from rag_app.application import public_keys

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_app.console.commands import Index, Json, Mode, Org, group, on_application
+from rag_app.console.commands import Application, Index, Json, Mode, Org, group, on_application
 from rag_app.console.printing import counting, print_result
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import InvalidInput
 from rag_app.domain.resources import resource_folder
 
 if TYPE_CHECKING:
-    from rag_app.application import Application
     from rag_app.evaluation.judgments import Judgments, Query
 
 app = group()
@@ -22,7 +21,7 @@ app = group()
 @app.command()
 @on_application
 async def evaluate(
-    application: "Application",
+    application: Application,
     index: Index,
     org: Org,
     queries: Annotated[
@@ -63,7 +62,7 @@ async def evaluate(
 
 
 async def _judgments(
-    application: "Application", org: str, index: str, queries: Path | None, qrels: Path | None, recorded: bool
+    application: Application, org: str, index: str, queries: Path | None, qrels: Path | None, recorded: bool
 ) -> "Judgments":
     """Those of the files, those that the organization recorded, or the index's own that are this organization's."""
     from rag_app.evaluation.judgments import judgments_of, read_judgments, read_trec

@@ -7,15 +7,14 @@ from uuid import UUID
 
 import typer
 
-from rag_app.console.commands import Json, group, on_unchecked_application
+from rag_app.console.commands import Application, Json, group, on_unchecked_application
 from rag_app.console.printing import counting, date_text, moment, print_list, print_result, record
 from rag_app.stores.registry import STORES
 
 if TYPE_CHECKING:
-    from rag_app.application import Application
     from rag_app.documents.generations import Generation
     from rag_app.documents.rebuild import Built
-    from rag_app.surfaces.administration.indexing import Begin, Holding, Moved, Outcome
+    from rag_app.surfaces.administration.indexing import Begin, Holding, Indexing, Moved, Outcome
 
 app = group("Generations of an index: each is one build, with one embedding model; one of them answers.")
 
@@ -25,18 +24,16 @@ _GENERATION = "index=generation.index store=generation.store generation=generati
 
 @app.command("list")
 @on_unchecked_application
-async def list_all(application: "Application", as_json: Json = False) -> None:
+async def list_all(application: Application, as_json: Json = False) -> None:
     """Every generation of every index: what it was built with, and what is in it."""
-    from rag_app.surfaces.administration.indexing import Indexing
-
-    found = await Indexing(application).holdings()
+    found = await _indexing(application).holdings()
     print_list(as_json, [_holding_json(each) for each in found], map(_holding_text, found))
 
 
 @app.command()
 @on_unchecked_application
 async def rebuild(
-    application: "Application",
+    application: Application,
     index: OneIndex,
     switch: Annotated[bool, typer.Option("--switch", help="let it answer as soon as it is complete")] = False,
     as_json: Json = False,
@@ -46,17 +43,15 @@ async def rebuild(
     With the settings and index.toml as they are now, from what is stored: the files are not needed. Safe to repeat:
     the same command goes on where it was. Exit status 2 if a source could not be built.
     """
-    from rag_app.surfaces.administration.indexing import Indexing
-
     with _building() as begin:
-        outcome = await Indexing(application).rebuild(index, switch=switch, begin=begin)
+        outcome = await _indexing(application).rebuild(index, switch=switch, begin=begin)
     await _print_outcome(application, outcome, as_json)
 
 
 @app.command()
 @on_unchecked_application
 async def switch(
-    application: "Application",
+    application: Application,
     index: OneIndex,
     number: Annotated[
         int | None, typer.Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it; the newest by default")
@@ -67,15 +62,13 @@ async def switch(
 
     Only one that holds every source as it is now. Without a number, the newest that has not answered yet.
     """
-    from rag_app.surfaces.administration.indexing import Indexing
-
-    await _print_outcome(application, await Indexing(application).switch(index, number), as_json)
+    await _print_outcome(application, await _indexing(application).switch(index, number), as_json)
 
 
 @app.command()
 @on_unchecked_application
 async def rollback(
-    application: "Application",
+    application: Application,
     index: OneIndex,
     force: Annotated[
         bool, typer.Option("--force", help="at once, without the sources that came or changed since")
@@ -86,30 +79,26 @@ async def rollback(
 
     What came or changed since is built in it first. Exit status 2 if a source could not be built.
     """
-    from rag_app.surfaces.administration.indexing import Indexing
-
     with _building() as begin:
-        outcome = await Indexing(application).roll_back(index, force=force, begin=begin)
+        outcome = await _indexing(application).roll_back(index, force=force, begin=begin)
     await _print_outcome(application, outcome, as_json)
 
 
 @app.command()
 @on_unchecked_application
 async def drop(
-    application: "Application",
+    application: Application,
     index: OneIndex,
     number: Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it")],
 ) -> None:
     """Delete a generation that does not answer, with its chunks."""
-    from rag_app.surfaces.administration.indexing import Indexing
-
-    print(f"{_name(await Indexing(application).drop(index, number))} is dropped")
+    print(f"{_name(await _indexing(application).drop(index, number))} is dropped")
 
 
 @app.command()
 @on_unchecked_application
 async def move(
-    application: "Application",
+    application: Application,
     index: OneIndex,
     to: Annotated[str, typer.Option("--to", metavar="|".join(STORES), help="the vector store to copy it to")],
     as_json: Json = False,
@@ -120,15 +109,19 @@ async def move(
     the same command goes on where it was, and brings over what has changed since. Exit status 2 if a source could not
     be copied, or differs.
     """
-    from rag_app.surfaces.administration.indexing import Indexing
-
-    indexing = Indexing(application)
+    indexing = _indexing(application)
     with _building() as begin:
         moved = await indexing.move(index, to, begin=begin)
     slugs = await indexing.organizations()
     print_result(as_json, _moved_json(moved, slugs), _moved_text(moved, slugs))
     if moved.built.failed or moved.differing:
         raise typer.Exit(2)
+
+
+def _indexing(application: Application) -> "Indexing":
+    from rag_app.surfaces.administration.indexing import Indexing
+
+    return Indexing(application)
 
 
 @contextmanager
@@ -143,7 +136,7 @@ def _building() -> "Iterator[Begin]":
         yield begin
 
 
-async def _print_outcome(application: "Application", outcome: "Outcome", as_json: bool) -> None:
+async def _print_outcome(application: Application, outcome: "Outcome", as_json: bool) -> None:
     """Exit status 2 if a source could not be built."""
     slugs = {each.id: each.slug for each in await application.people.organizations()}
     print_result(as_json, _outcome_json(outcome, slugs), _outcome_text(outcome, slugs))

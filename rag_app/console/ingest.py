@@ -2,16 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from rag_app.console.commands import Index, Json, Org, group, on_application
+from rag_app.console.commands import Application, Index, Json, Org, group, on_application
 from rag_app.console.printing import print_result, progress_bar, summary_json, summary_text
 from rag_app.domain.errors import InvalidInput, NotFound
-
-if TYPE_CHECKING:
-    from rag_app.application import Application
 
 app = group()
 
@@ -19,7 +16,7 @@ app = group()
 @app.command()
 @on_application
 async def ingest(
-    application: "Application",
+    application: Application,
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="files and folders")],
     index: Index,
     org: Org,

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rag_app.console.commands import Json, Org, group, on_application
+from rag_app.console.commands import Application, Json, Org, group, on_application
 from rag_app.console.printing import date_text, moment, print_list, print_result, record
 
 if TYPE_CHECKING:
     from rag_app.access.keys import ApiKey
-    from rag_app.application import Application
 
 app = group("API keys: each belongs to an organization.")
 
@@ -18,7 +17,7 @@ app = group("API keys: each belongs to an organization.")
 @app.command()
 @on_application
 async def create(
-    application: "Application",
+    application: Application,
     org: Org,
     name: Annotated[str, typer.Option("--name", "-n", metavar="N", help="what it is for")],
     indexes: Annotated[
@@ -43,7 +42,7 @@ async def create(
 @app.command("list")
 @on_application
 async def list_all(
-    application: "Application",
+    application: Application,
     org: Annotated[
         str | None, typer.Option("--org", "-o", metavar="O", help="of this organization: slug or id")
     ] = None,
@@ -57,7 +56,7 @@ async def list_all(
 @app.command()
 @on_application
 async def revoke(
-    application: "Application",
+    application: Application,
     key: Annotated[str, typer.Argument(help="id, or how it begins, as `keys list` shows them")],
 ) -> None:
     """Refuse an API key from now on.

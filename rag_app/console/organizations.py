@@ -1,15 +1,12 @@
 """`rag-app orgs`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from rag_app.console.commands import Json, OrgArgument, Subject, group, number, on_application
+from rag_app.console.commands import Application, Json, OrgArgument, Subject, group, number, on_application
 from rag_app.console.printing import print_list, record
 from rag_app.domain.errors import NotFound
-
-if TYPE_CHECKING:
-    from rag_app.application import Application
 
 app = group("Organizations, their members and sites.")
 
@@ -17,7 +14,7 @@ app = group("Organizations, their members and sites.")
 @app.command()
 @on_application
 async def create(
-    application: "Application",
+    application: Application,
     slug: Annotated[str, typer.Argument(help="short name, as in --org")],
     name: Annotated[str | None, typer.Option(help="name for people; the slug by default")] = None,
 ) -> None:
@@ -28,7 +25,7 @@ async def create(
 
 @app.command("list")
 @on_application
-async def list_all(application: "Application", as_json: Json = False) -> None:
+async def list_all(application: Application, as_json: Json = False) -> None:
     """All organizations."""
     found = await application.people.organizations()
     lines = (f"{each.slug}\t{each.id}\t{each.name}" for each in found)
@@ -38,7 +35,7 @@ async def list_all(application: "Application", as_json: Json = False) -> None:
 @app.command()
 @on_application
 async def add_member(
-    application: "Application",
+    application: Application,
     org: OrgArgument,
     user: Annotated[str, typer.Argument(help="name (an e-mail address, say) or id; a new name makes a new user")],
     subject: Subject = None,
@@ -58,7 +55,7 @@ async def add_member(
 
 @app.command()
 @on_application
-async def add_site(application: "Application", org: OrgArgument, site: Annotated[str, typer.Argument()]) -> None:
+async def add_site(application: Application, org: OrgArgument, site: Annotated[str, typer.Argument()]) -> None:
     """Give an organization a site that sources can belong to."""
     organization = await application.people.organization(org)
     made = await application.people.create_site(organization.id, site)
@@ -68,7 +65,7 @@ async def add_site(application: "Application", org: OrgArgument, site: Annotated
 @app.command()
 @on_application
 async def set_budget(
-    application: "Application",
+    application: Application,
     org: OrgArgument,
     tokens: Annotated[str, typer.Argument(metavar="TOKENS|none", help="a number; none: as the settings have it")],
 ) -> None:

@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_app.console.commands import Json, group, number, on_application
+from rag_app.console.commands import Application, Json, group, number, on_application
 from rag_app.console.printing import print_list, record
 
 if TYPE_CHECKING:
-    from rag_app.application import Application
     from rag_app.surfaces.lexybrain.quotas import Plan
 
 app = group("Plans: messages a month, and whether there are conversations at all.")
@@ -16,7 +15,7 @@ app = group("Plans: messages a month, and whether there are conversations at all
 
 @app.command("list")
 @on_application
-async def list_all(application: "Application", as_json: Json = False) -> None:
+async def list_all(application: Application, as_json: Json = False) -> None:
     """All plans: messages a month, and whether they have conversations."""
     found = await application.plans.list()
     print_list(as_json, [record(each, "code messages enabled") for each in found], map(_plan_text, found))
@@ -25,7 +24,7 @@ async def list_all(application: "Application", as_json: Json = False) -> None:
 @app.command("set")
 @on_application
 async def set_plan(
-    application: "Application",
+    application: Application,
     code: Annotated[str, typer.Argument(metavar="CODE", help="a plan's; one that is not there is made")],
     messages: Annotated[str | None, typer.Option(metavar="N|unlimited", help="messages a month")] = None,
     enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="whether it has conversations")] = None,

@@ -1,18 +1,18 @@
 """`rag-app prompts`: they need the database alone, not what is searched."""
 
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_app.console.commands import Json, group, on_unchecked_application
+from rag_app.console.commands import Application, Json, group, on_unchecked_application
 from rag_app.console.printing import print_list, print_result, record
 
 if TYPE_CHECKING:
     from rag_app.answering.prompt_configs import PromptConfigs
     from rag_app.answering.roles import PromptConfig
-    from rag_app.application import Application
 
 app = group("Versions of what models are told in conversations, and which are in use.")
 
@@ -22,7 +22,7 @@ _FIELDS = "name type is_active=active weight constraints"
 
 @app.command("list")
 @on_unchecked_application
-async def list_all(application: "Application", as_json: Json = False) -> None:
+async def list_all(application: Application, as_json: Json = False) -> None:
     """All versions: for what, whether in use, weight, and the share of new threads that get it."""
     from rag_app.answering.roles import shares
 
@@ -34,7 +34,7 @@ async def list_all(application: "Application", as_json: Json = False) -> None:
 
 @app.command()
 @on_unchecked_application
-async def show(application: "Application", name: Version, as_json: Json = False) -> None:
+async def show(application: Application, name: Version, as_json: Json = False) -> None:
     """One version, as a file that `prompts add` takes."""
     from rag_app.answering.roles import as_toml
 
@@ -46,7 +46,7 @@ async def show(application: "Application", name: Version, as_json: Json = False)
 @app.command()
 @on_unchecked_application
 async def add(
-    application: "Application",
+    application: Application,
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="its name is the version's: ask_lexybrain_...")],
 ) -> None:
     """Add a version.
@@ -55,30 +55,28 @@ async def add(
     """
     from rag_app.answering.roles import load_config
 
-    config, prompts = load_config(file), await _prompts(application)
-    await _print_changed(prompts, await prompts.add(config))
+    config = load_config(file)
+    await _change(application, lambda prompts: prompts.add(config))
 
 
 @app.command()
 @on_unchecked_application
-async def activate(application: "Application", name: Version) -> None:
+async def activate(application: Application, name: Version) -> None:
     """Use a version, beside the others of its type that are in use."""
-    prompts = await _prompts(application)
-    await _print_changed(prompts, await prompts.activate(name))
+    await _change(application, lambda prompts: prompts.activate(name))
 
 
 @app.command()
 @on_unchecked_application
-async def deactivate(application: "Application", name: Version) -> None:
+async def deactivate(application: Application, name: Version) -> None:
     """Use a version no more, not even in threads that had it."""
-    prompts = await _prompts(application)
-    await _print_changed(prompts, await prompts.deactivate(name))
+    await _change(application, lambda prompts: prompts.deactivate(name))
 
 
 @app.command()
 @on_unchecked_application
 async def weigh(
-    application: "Application",
+    application: Application,
     name: Version,
     weight: Annotated[int, typer.Argument(metavar="W", min=0, max=1_000_000, help="0: no thread gets it")],
 ) -> None:
@@ -86,20 +84,20 @@ async def weigh(
 
     Threads keep the version they have while it is in use and weighs something.
     """
-    prompts = await _prompts(application)
-    await _print_changed(prompts, await prompts.weigh(name, weight))
+    await _change(application, lambda prompts: prompts.weigh(name, weight))
 
 
-async def _prompts(application: "Application") -> "PromptConfigs":
+async def _prompts(application: Application) -> "PromptConfigs":
     """Those of a private database are there, though no server has prepared it."""
     if application.urls.private:
         await application.seed_prompts()
     return application.prompts
 
 
-async def _print_changed(prompts: "PromptConfigs", changed: "PromptConfig") -> None:
-    """As `prompts list` prints it, and a note where nothing of its type is in use now."""
-    found = await prompts.all()
+async def _change(application: Application, change: "Callable[[PromptConfigs], Awaitable[PromptConfig]]") -> None:
+    """Print the changed version as `prompts list` does, and a note where nothing of its type is in use now."""
+    prompts = await _prompts(application)
+    changed, found = await change(prompts), await prompts.all()
     print(_version_text(changed, found))
     if not any(each.active and each.weight for each in found if each.type == changed.type):
         print(f"note: no version of {changed.type} is in use: models are told nothing of the kind", file=sys.stderr)

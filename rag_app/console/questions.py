@@ -1,14 +1,11 @@
 """`rag-app search` and `rag-app ask`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from rag_app.console.commands import Index, Json, Mode, Org, Site, User, group, on_application
+from rag_app.console.commands import Application, Index, Json, Mode, Org, Site, User, group, on_application
 from rag_app.console.printing import answer_json, answer_text, hit_json, hits_text, print_result
-
-if TYPE_CHECKING:
-    from rag_app.application import Application
 
 app = group()
 
@@ -23,7 +20,7 @@ Filter = Annotated[
 @app.command()
 @on_application
 async def search(
-    application: "Application",
+    application: Application,
     question: Question,
     index: Index,
     org: Org,
@@ -53,7 +50,7 @@ async def search(
 @app.command()
 @on_application
 async def ask(
-    application: "Application",
+    application: Application,
     question: Question,
     index: Index,
     org: Org,
@@ -61,6 +58,9 @@ async def ask(
     site: Site = None,
     top_k: TopK = None,
     mode: Mode = "hybrid",
+    capability: Annotated[
+        str | None, typer.Option(metavar="NAME", help="how to answer; by default as the index does")
+    ] = None,
     filters: Filter = None,
     as_json: Json = False,
 ) -> None:
@@ -79,5 +79,6 @@ async def ask(
         filters=filters or (),
         top_k=top_k,
         mode=mode,
+        capability=capability,
     )
     print_result(as_json, {"question": question, **answer_json(answer)}, answer_text(answer))

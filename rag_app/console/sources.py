@@ -5,14 +5,13 @@ from uuid import UUID
 
 import typer
 
-from rag_app.console.commands import Index, Json, Org, group, on_application
+from rag_app.console.commands import Application, Index, Json, Org, group, on_application
 from rag_app.console.printing import day, print_list, print_result, source_json
 from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, source_id
 
 if TYPE_CHECKING:
-    from rag_app.application import Application
     from rag_app.retrieval.index import IndexSpec
 
 app = group("What has been ingested.")
@@ -20,7 +19,7 @@ app = group("What has been ingested.")
 
 @app.command("list")
 @on_application
-async def list_all(application: "Application", index: Index, org: Org, as_json: Json = False) -> None:
+async def list_all(application: Application, index: Index, org: Org, as_json: Json = False) -> None:
     """Every source an organization has in an index."""
     spec, scope = await _index_and_scope(application, index, org)
     found = [source async for source in application.ledger.list(scope, spec.name, operator=True)]
@@ -33,7 +32,7 @@ async def list_all(application: "Application", index: Index, org: Org, as_json: 
 @app.command()
 @on_application
 async def show(
-    application: "Application",
+    application: Application,
     source: Annotated[str, typer.Argument(help="id or external id")],
     index: Index,
     org: Org,
@@ -54,7 +53,7 @@ async def show(
 @app.command()
 @on_application
 async def delete(
-    application: "Application",
+    application: Application,
     names: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="ids or external ids")],
     index: Index,
     org: Org,
@@ -70,14 +69,14 @@ async def delete(
     print(f"{len(wanted)} deleted")
 
 
-async def _index_and_scope(application: "Application", index: str, org: str) -> tuple["IndexSpec", Scope]:
+async def _index_and_scope(application: Application, index: str, org: str) -> tuple["IndexSpec", Scope]:
     from rag_app.retrieval.index import find_index
 
     spec = find_index(application.indexes, index)
     return spec, Scope(frozenset({(await application.people.organization(org)).id}))
 
 
-async def _find_source(application: "Application", name: str, spec: "IndexSpec", scope: Scope) -> Source:
+async def _find_source(application: Application, name: str, spec: "IndexSpec", scope: Scope) -> Source:
     """By id or external id. Raises NotFound with the name as it was given."""
     (org_id,) = scope.organizations
     try:

@@ -6,11 +6,10 @@ from uuid import UUID
 
 import typer
 
-from rag_app.console.commands import group, on_application
+from rag_app.console.commands import Application, group, on_application
 from rag_app.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from rag_app.application import Application
     from rag_app.settings import Settings
 
 app = group()
@@ -19,7 +18,7 @@ app = group()
 @app.command()
 @on_application
 async def token(
-    application: "Application",
+    application: Application,
     user: Annotated[str, typer.Option(metavar="U", help="name or id")],
     hours: Annotated[float, typer.Option(min=0.01, max=8760, help="how long it is valid")] = 24.0,
     client: Annotated[

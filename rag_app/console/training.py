@@ -2,15 +2,12 @@
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from rag_app.console.commands import Output, group, on_application
+from rag_app.console.commands import Application, Output, group, on_application
 from rag_app.console.printing import counting, written
-
-if TYPE_CHECKING:
-    from rag_app.application import Application
 
 app = group("Answers that were collected to train models with, of users who consent.")
 
@@ -18,7 +15,7 @@ app = group("Answers that were collected to train models with, of users who cons
 @app.command()
 @on_application
 async def export(
-    application: "Application",
+    application: Application,
     output: Output = None,
     since: Annotated[
         str | None, typer.Option(metavar="DATE", help="only what was collected from then on: 2026-01-31")

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_app.console.commands import Json, Output, Subject, UserArgument, fail, group, on_application
+from rag_app.console.commands import Application, Json, Output, Subject, UserArgument, fail, group, on_application
 from rag_app.console.plans import limit_text
 from rag_app.console.printing import plain, print_list, record, written
 
 if TYPE_CHECKING:
     from rag_app.access.people import User
-    from rag_app.application import Application
 
 app = group("Users: the plan of each, and what they have used of it.")
 
@@ -20,7 +19,7 @@ app = group("Users: the plan of each, and what they have used of it.")
 @app.command()
 @on_application
 async def create(
-    application: "Application",
+    application: Application,
     name: Annotated[str, typer.Argument(help="a name: an e-mail address, say")],
     plan: Annotated[str, typer.Option("--plan", metavar="P", help="one of `plans list`")] = "free",
     role: Annotated[str, typer.Option("--role", metavar="user|admin", help="what they may do")] = "user",
@@ -41,7 +40,7 @@ async def create(
 
 @app.command("list")
 @on_application
-async def list_all(application: "Application", as_json: Json = False) -> None:
+async def list_all(application: Application, as_json: Json = False) -> None:
     """All users: plan, role, organizations, and the messages of this month.
 
     Service users of API keys are among them: `key:` and the key's id.
@@ -65,7 +64,7 @@ async def list_all(application: "Application", as_json: Json = False) -> None:
 @app.command()
 @on_application
 async def set_plan(
-    application: "Application",
+    application: Application,
     user: UserArgument,
     plan: Annotated[str, typer.Argument(help="one of `plans list`")],
 ) -> None:
@@ -79,7 +78,7 @@ async def set_plan(
 @app.command()
 @on_application
 async def set_role(
-    application: "Application",
+    application: Application,
     user: UserArgument,
     role: Annotated[str, typer.Argument(metavar="user|admin", help="what they may do")],
 ) -> None:
@@ -96,7 +95,7 @@ def _user_text(user: "User") -> str:
 
 @app.command()
 @on_application
-async def export(application: "Application", user: UserArgument, output: Output = None) -> None:
+async def export(application: Application, user: UserArgument, output: Output = None) -> None:
     """Print all that is kept about a user, as JSON.
 
     What they said and were told, what was counted, and what is written down about them.
@@ -129,7 +128,7 @@ def erase(
 
 
 @on_application
-async def _erase(application: "Application", name: str) -> None:
+async def _erase(application: Application, name: str) -> None:
     from rag_app.surfaces.administration.erasure import erase
 
     user = await application.people.user(name)

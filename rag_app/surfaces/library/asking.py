@@ -1,14 +1,22 @@
 """What is asked, by whom and where documents go: names and texts as people give them, made into what the parts take."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import uuid4
 
+from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
+from rag_app.answering.roles import choose
 from rag_app.application import Application
 from rag_app.documents.metadata import Target
-from rag_app.domain.answer import Mode, Question
+from rag_app.domain.answer import Instructions, Mode, Question
 from rag_app.domain.errors import InvalidInput
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Visibility
 from rag_app.retrieval.filters import checked_text, parse_condition
+from rag_app.retrieval.index import find_index
+from rag_app.surfaces.lexybrain.focus import question_for
+from rag_app.surfaces.lexybrain.types import Said
 
 
 async def scope_of(application: Application, org: str, user: str | None = None, site: str | None = None) -> Scope:
@@ -21,13 +29,50 @@ async def scope_of(application: Application, org: str, user: str | None = None, 
     )
 
 
-def question_of(text: str, top_k: int, mode: str, filters: list[str]) -> Question:
+def question_of(text: str, top_k: int, mode: str, filters: Sequence[str]) -> Question:
     """Raises InvalidInput for what is not a question."""
     if not text.strip():
         raise InvalidInput("question", text, "is empty")
     if mode not in list(Mode):
         raise InvalidInput("--mode", mode, f"accepted: {', '.join(Mode)}")
     return Question(checked_text("question", text), tuple(parse_condition(each) for each in filters), top_k, Mode(mode))
+
+
+def capability_of(application: Application, index: str, name: str | None) -> Capability:
+    """The named capability of an index, or the index's own.
+
+    Raises NotFound with those there are, and InvalidInput for one that answers from another index.
+    """
+    spec = find_index(application.indexes, index)
+    if name is None:
+        return capability_for(spec.name)
+    capability = capability_named(name)
+    if find_index(application.indexes, capability.index) is not spec:
+        raise InvalidInput("capability", name, f"{name} answers from {capability.index}, not from {spec.name}")
+    return capability
+
+
+async def opening_of(application: Application, capability: Capability, question: Question) -> Question:
+    """The question as the first message of a conversation, where the capability is one of those; else as it is."""
+    if capability.group != LEXYBRAIN:
+        return question
+    versions, thread = await application.prompts.active(), uuid4()
+    chosen = {
+        "system": choose(versions, "global", thread, None),
+        "role": choose(versions, capability.name, thread, None),
+    }
+    said = {name: version.instructions if version else "" for name, version in chosen.items()}
+    opening = question_for(
+        capability,
+        Said(question.text),
+        searched=question.text,
+        named=(),
+        retrieval_scope=None,
+        at_most={},
+        instructions=Instructions({**said, "history": "", "language": "en"}),
+        now=datetime.now(UTC),
+    )
+    return replace(opening, filters=(*question.filters, *opening.filters), top_k=question.top_k, mode=question.mode)
 
 
 async def target_of(

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from rag_app.answering.capabilities import capability_for
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.application import Application, database_urls, open_application
 from rag_app.documents.ingest import Summary
@@ -13,7 +12,7 @@ from rag_app.domain.answer import Answer, Hit
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.settings import Settings
-from rag_app.surfaces.library.asking import question_of, scope_of, target_of
+from rag_app.surfaces.library.asking import capability_of, opening_of, question_of, scope_of, target_of
 
 
 @asynccontextmanager
@@ -80,13 +79,16 @@ class Rag:
                 assert 0 < len(hits) <= 3
         """
         scope = await scope_of(self.application, organization, user, site)
-        return await self.application.pipeline.search(index, question_of(question, top_k, mode, list(filters)), scope)
+        return await self.application.pipeline.search(index, question_of(question, top_k, mode, filters), scope)
 
     async def ask(
         self, question: str, *, index: str, organization: str, user: str | None = None, site: str | None = None,
-        filters: Sequence[str] = (), top_k: int | None = None, mode: str = "hybrid",
+        filters: Sequence[str] = (), top_k: int | None = None, mode: str = "hybrid", capability: str | None = None,
     ) -> Answer:  # fmt: skip
         """An answer with verified citations, or a refusal (`answer.refused`).
+
+        `capability` is one of those that answer from the index, by default its first. One of a conversation answers as
+        it would a first message. Raises NotFound for a capability there is not, with the names there are.
 
         Example:
 
@@ -97,10 +99,11 @@ class Rag:
                 assert not answer.refused
                 print(answer.text, [citation.hit.title for citation in answer.citations])
         """
+        chosen = capability_of(self.application, index, capability)
+        asked = question_of(question, top_k or chosen.top_k, mode, filters)
         scope = await scope_of(self.application, organization, user, site)
-        capability = capability_for(find_index(self.application.indexes, index).name)
-        asked = question_of(question, top_k or capability.top_k, mode, list(filters))
-        return await self.application.pipeline.answer(capability.name, asked, scope)
+        opening = await opening_of(self.application, chosen, asked)
+        return await self.application.pipeline.answer(chosen.name, opening, scope)
 
     async def engine(
         self, *, index: str, organization: str, user: str | None = None, site: str | None = None,
@@ -116,8 +119,8 @@ class Rag:
                 print(response, len(response.source_nodes))
         """
         scope = await scope_of(self.application, organization, user, site)
-        capability = capability_for(find_index(self.application.indexes, index).name)
-        asked = question_of("?", top_k or capability.top_k, mode, list(filters))
+        capability = capability_of(self.application, index, None)
+        asked = question_of("?", top_k or capability.top_k, mode, filters)
         return await self.application.pipeline.engine(capability.name, asked, scope)
 
     async def retriever(
@@ -134,7 +137,7 @@ class Rag:
                 assert 0 < len(nodes) <= 3
         """
         scope = await scope_of(self.application, organization, user, site)
-        return await self.application.pipeline.retriever(index, question_of("?", top_k, mode, list(filters)), scope)
+        return await self.application.pipeline.retriever(index, question_of("?", top_k, mode, filters), scope)
 
     async def ingest(
         self, *paths: Path | str, index: str, organization: str, base: Path | str = ".", site: str | None = None,
