@@ -2,15 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
 import typer
 
 from rag_app.console.commands import Application, group, on_closed_application
 from rag_app.domain.errors import RagError
-
-if TYPE_CHECKING:
-    pass
 
 app = group()
 

@@ -251,6 +251,7 @@ def test_a_day_with_the_command(
         "extractive",
         "Opening hours",
     )
+    assert main("ask", question, *at, "--capability", "knowledge_answer", "--json").json["text"] == answer["text"]
     refused = main("ask", "How do I knead bread?", *at).out
     assert refused.count("\n  - ") == 2 and refused.endswith("\n  (no answer given; these came nearest)\n")
 
@@ -286,6 +287,8 @@ def test_every_failure_is_one_clear_line(
         (("search", "x", *at, "-f", "nonsense"), {}, "'nonsense' is not `field=value`"),
         (("search", "x", *at, "--mode", "fuzzy"), {}, "--mode: accepted: hybrid, dense, text"),
         (("ask", " ", *at), {}, "question: is empty"),
+        (("ask", "x", *at, "--capability", "poet"), {}, "no capability named 'poet'; there are: alert_explanation, "),
+        (("ask", "x", *at, "--capability", "owner_ask"), {}, f"owner_ask answers from salon_calls, not from {INDEX}"),
         (("ask", "nul \0", *at), {}, "question: "),
         (("ingest", "missing.md", *at), {}, "no file or folder named 'missing.md'"),
         (("ingest", documents, *at, "--meta", "author"), {}, "--meta: 'author' is not `key=value`"),

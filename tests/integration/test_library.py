@@ -22,6 +22,7 @@ import pytest
 
 import rag_app
 from rag_app import Rag, retrieve_chunks, run_rag_pipeline
+from rag_app.answering.capabilities import CAPABILITIES
 from rag_app.application import Application
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
@@ -29,6 +30,7 @@ from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.text import tokens
 from tests.integration.service import prepare
+from tests.scripted_model import Reply, ScriptedModel
 
 INDEX = "store_catalogue"
 HEADPHONES = "Do you have wireless headphones?"
@@ -138,6 +140,37 @@ async def test_limits_reach_the_context(rag: Rag) -> None:
     assert all(len(block.chunk_ids) == 1 for block in separate.context_blocks) and len(separate.evidence) == 2
     pirate = await run_rag_pipeline(**asked, system_template="You are a pirate.")
     assert pirate.prompts.chat[0] == {"role": "system", "content": "You are a pirate."}
+
+
+async def test_every_capability_can_be_asked(rag: Rag) -> None:
+    """Each refuses what nothing tells, in its own words; those of a conversation without a thread."""
+    for each in CAPABILITIES:
+        asked = {"index": each.index, "organization": "aurora", "capability": each.name}
+        answer = await rag.ask("zxqv wvut pqzz?", **asked)
+        assert answer.refused and answer.text == each.refusal, each.name
+    shop = {"index": INDEX, "organization": "aurora", "site": "eu"}
+    named = await rag.ask(HEADPHONES, **shop, capability="store_assistant")
+    assert named.citations and named.text == (await rag.ask(HEADPHONES, **shop)).text
+    with pytest.raises(NotFound, match="no capability named 'poet'; there are: alert_explanation, book_tutor, "):
+        await rag.ask(HEADPHONES, **shop, capability="poet")
+    with pytest.raises(InvalidInput, match="capability: owner_ask answers from salon_calls, not from store_catalogue"):
+        await rag.ask(HEADPHONES, **shop, capability="owner_ask")
+
+
+async def test_a_conversations_capability_tells_its_model_what_a_first_message_would(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = next(each for each in await application.prompts.active() if each.type == "general_chat")
+    with ScriptedModel(Reply("Hello! What do you sell?")) as model:
+        monkeypatch.setenv("RAG_LLM", "openai_like")
+        monkeypatch.setenv("RAG_LLM_API_BASE", model.url)
+        async with rag_app.open() as rag:
+            asked = {"index": "marketplace", "organization": "public", "capability": "general_chat"}
+            answer = await rag.ask("Hello?", **asked)
+    (request,) = model.requests
+    system, user = (message["content"] for message in request.body["messages"])
+    assert answer.text == "Hello! What do you sell?" and role.instructions in system
+    assert "CONVERSATION HISTORY" not in user and 'the code "en"' in user
 
 
 async def test_an_index_is_searched_with_its_own_model(rag: Rag) -> None:
