@@ -160,7 +160,8 @@ async def test_every_capability_can_be_asked(rag: Rag) -> None:
 async def test_a_conversations_capability_tells_its_model_what_a_first_message_would(
     application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    role = next(each for each in await application.prompts.active() if each.type == "general_chat")
+    role = await application.prompts.draw("general_chat")
+    assert role
     with ScriptedModel(Reply("Hello! What do you sell?")) as model:
         monkeypatch.setenv("RAG_LLM", "openai_like")
         monkeypatch.setenv("RAG_LLM_API_BASE", model.url)

@@ -6,7 +6,6 @@ from uuid import UUID
 import pytest
 
 from rag_app.application import DatabaseUrls, open_application
-from rag_app.console.indexing import Indexing
 from rag_app.console.serving import _prepare
 from rag_app.database.migrate import upgrade
 from rag_app.documents.metadata import Target
@@ -15,6 +14,7 @@ from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.domain.scope import Scope
 from rag_app.settings import Settings
 from rag_app.stores.registry import STORES
+from rag_app.surfaces.administration.indexing import Indexing
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.stores.in_memory import MEMORY
 

@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from uuid import uuid4
 
 from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
-from rag_app.answering.roles import choose
 from rag_app.application import Application
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Instructions, Mode, Question
@@ -56,12 +54,11 @@ async def opening_of(application: Application, capability: Capability, question:
     """The question as the first message of a conversation, where the capability is one of those; else as it is."""
     if capability.group != LEXYBRAIN:
         return question
-    versions, thread = await application.prompts.active(), uuid4()
-    chosen = {
-        "system": choose(versions, "global", thread, None),
-        "role": choose(versions, capability.name, thread, None),
+    drawn = {
+        "system": await application.prompts.draw("global"),
+        "role": await application.prompts.draw(capability.name),
     }
-    said = {name: version.instructions if version else "" for name, version in chosen.items()}
+    told = {name: version.instructions if version else "" for name, version in drawn.items()}
     opening = question_for(
         capability,
         Said(question.text),
@@ -69,7 +66,7 @@ async def opening_of(application: Application, capability: Capability, question:
         named=(),
         retrieval_scope=None,
         at_most={},
-        instructions=Instructions({**said, "history": "", "language": "en"}),
+        instructions=Instructions({**told, "history": "", "language": "en"}),
         now=datetime.now(UTC),
     )
     return replace(opening, filters=(*question.filters, *opening.filters), top_k=question.top_k, mode=question.mode)
