@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -508,13 +509,16 @@ def test_two_workers_share_a_limit_and_end_with_their_parent(
 
         for each in (token, main("token", "--user", f"grace@{slug}").out.strip()):
             replies = ask_at_once(f"{url}/api/rag/search", each, 80)
-            if len({reply.headers["X-RateLimit-Reset"] for reply in replies}) == 1:
+            by_minute = Counter(reply.headers["X-RateLimit-Reset"] for reply in replies)
+            let_in = Counter(reply.headers["X-RateLimit-Reset"] for reply in replies if reply.status_code == 200)
+            assert let_in == {minute: min(60, asked) for minute, asked in by_minute.items()}
+            if len(by_minute) == 1:
                 break  # else a minute ended in between: the other user has not asked yet
-        statuses = [reply.status_code for reply in replies]
-        assert (statuses.count(200), statuses.count(429)) == (60, 20)
         found = next(reply for reply in replies if reply.status_code == 200).json()["results"]
         assert "opens at nine" in found[0]["snippet"]
-        assert sorted(int(reply.headers["X-RateLimit-Remaining"]) for reply in replies) == [0] * 20 + list(range(60))
+        if len(by_minute) == 1:
+            remaining = sorted(int(reply.headers["X-RateLimit-Remaining"]) for reply in replies)
+            assert remaining == [0] * 20 + list(range(60))
 
         server.kill()  # -9: nobody is there to stop the workers
         deadline = time.monotonic() + 60

@@ -65,7 +65,7 @@ def loaded(code: str, *arguments: str, variables: Mapping[str, str] | None = Non
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAG_", "QDRANT_", "OPENAI_"))}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env={**kept, "RAG_LOG_LEVEL": "error", **(variables or {})},
-        capture_output=True, text=True, timeout=150, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stderr.splitlines()[-1]))

@@ -43,7 +43,7 @@ def test_a_token_says_who_for_how_long_from_whom_and_for_whom() -> None:
     claims = jwt.decode(token, SECRET, algorithms=["HS256"], audience="rag", issuer="us")
     assert (claims["sub"], claims["aud"], claims["iss"]) == ("ada", "rag", "us")
     assert claims["exp"] - claims["iat"] == 300
-    assert abs(claims["iat"] - datetime.now(UTC).timestamp()) < 5
+    assert abs(claims["iat"] - datetime.now(UTC).timestamp()) < 60
 
 
 async def test_without_an_expected_audience_a_token_for_somebody_is_not_for_us() -> None:
