@@ -41,7 +41,7 @@ lint: .venv/.synced ## ruff and import contracts
 	$(RUN)/lint-imports
 
 types: .venv/.synced ## mypy, strict, over the package, the bench and the tests
-	$(RUN)/mypy
+	$(RUN)/mypy -p rag_app -p bench -p tests
 
 check: lint types test ## tests, linters, types (CI adds the other store: .ci/run)
 

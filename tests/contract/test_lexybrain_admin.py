@@ -21,6 +21,7 @@ from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, surface_of
 from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin_bodies
+from rag_app.surfaces.lexybrain import wire
 from rag_app.surfaces.lexybrain.figures import FeedbackFilter, FeedbackReview, Period, ReviewedSource, StageLatencies
 from rag_app.surfaces.lexybrain.statistics import stats_of
 from rag_app.surfaces.lexybrain.types import Rating
@@ -310,8 +311,8 @@ def test_the_limit_is_one_of_its_own(client: httpx.Client, backstage: Backstage)
 
 
 def test_what_is_accepted_is_what_prompts_add_accepts() -> None:
-    assert get_args(lexybrain_admin_bodies.Kind) == roles.TYPES
-    assert set(get_args(lexybrain_admin_bodies.SourceScope)) == set(roles.SCOPES)
+    assert get_args(wire.Kind) == roles.TYPES
+    assert set(get_args(wire.SourceScope)) == set(roles.SCOPES)
     assert set(lexybrain_admin_bodies.PromptConstraints.__struct_fields__) == set(roles._KEYS)
     for weight in (0, 1_000_000):
         roles.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_000, {}, weight))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import httpx
@@ -38,7 +38,9 @@ CURL = (Path(__file__).parent / "owner_qa_examples.sh").read_text("utf-8")
 """The contract's testing examples as they stand in it: four commands."""
 
 SEARCH, ASK = "/owner/search", "/owner/ask"
-SEARCH_EXAMPLE, ASK_EXAMPLE = (example("rag_app.surfaces.owner", name).value for name in ("search", "ask"))
+SEARCH_EXAMPLE: dict[str, Any]
+ASK_EXAMPLE: dict[str, Any]
+SEARCH_EXAMPLE, ASK_EXAMPLE = (cast(Any, example("rag_app.surfaces.owner", name).value) for name in ("search", "ask"))
 FOUND = {SEARCH: {"query": "pricing"}, ASK: {"question": "pricing"}}
 TEXT = {SEARCH: "query", ASK: "question"}
 NOTHING = "No relevant data found in call transcripts or booking records for your question."

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import asyncpg
@@ -81,14 +81,14 @@ async def ask(path: str, body: Mapping[str, Any], headers: Mapping[str, str], pa
     """A request to an application of this process, which has its connections: the second of two."""
     watch, app, loop = Watch(), create_app(), asyncio.get_running_loop()
     async with app.lifespan():
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=30) as client:
+        transport = httpx.ASGITransport(app=cast(Any, app))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=60) as client:
             await client.post(path, json=body, headers=headers)
             with patch.context() as watching:
                 watching.setattr(application, "_GENERATION_SECONDS", -1)  # which one answers is looked up, too
                 for owner, name in SENDING:
                     watching.setattr(owner, name, watch.watching(getattr(owner, name)))
-                loop.set_task_factory(watch.create_task)
+                loop.set_task_factory(cast(Any, watch.create_task))
                 response = await client.post(path, json=body, headers=headers)
                 assert response.status_code == 200, response.text
     return watch

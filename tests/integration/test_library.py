@@ -145,10 +145,10 @@ async def test_limits_reach_the_context(rag: Rag) -> None:
 async def test_every_capability_can_be_asked(rag: Rag) -> None:
     """Each refuses what nothing tells, in its own words; those of a conversation without a thread."""
     for each in CAPABILITIES:
-        asked = {"index": each.index, "organization": "aurora", "capability": each.name}
+        asked: dict[str, Any] = {"index": each.index, "organization": "aurora", "capability": each.name}
         answer = await rag.ask("zxqv wvut pqzz?", **asked)
         assert answer.refused and answer.text == each.refusal, each.name
-    shop = {"index": INDEX, "organization": "aurora", "site": "eu"}
+    shop: dict[str, Any] = {"index": INDEX, "organization": "aurora", "site": "eu"}
     named = await rag.ask(HEADPHONES, **shop, capability="store_assistant")
     assert named.citations and named.text == (await rag.ask(HEADPHONES, **shop)).text
     with pytest.raises(NotFound, match="no capability named 'poet'; there are: alert_explanation, book_tutor, "):
@@ -166,7 +166,7 @@ async def test_a_conversations_capability_tells_its_model_what_a_first_message_w
         monkeypatch.setenv("RAG_LLM", "openai_like")
         monkeypatch.setenv("RAG_LLM_API_BASE", model.url)
         async with rag_app.open() as rag:
-            asked = {"index": "marketplace", "organization": "public", "capability": "general_chat"}
+            asked: dict[str, Any] = {"index": "marketplace", "organization": "public", "capability": "general_chat"}
             answer = await rag.ask("Hello?", **asked)
     (request,) = model.requests
     system, user = (message["content"] for message in request.body["messages"])

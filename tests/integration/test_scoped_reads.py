@@ -44,8 +44,8 @@ class Code:
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)) if not within:
                 self.parts[module].setdefault(name, []).append(node)
             case ast.ImportFrom(module=origin, names=names) if origin:
-                for each in names:
-                    self.imported[module][each.asname or each.name] = origin, each.name
+                for alias in names:
+                    self.imported[module][alias.asname or alias.name] = origin, alias.name
 
     def opening(self) -> Iterator[tuple[str, str]]:
         """What opens the database without a tenant."""
@@ -96,7 +96,7 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 def pattern(tables: set[str]) -> re.Pattern[str]:
     """Finds a table's class, and its name where a statement reads or writes it; those of generations, too."""
-    rows = {mapper.class_.__name__ for mapper in Base.registry.mappers if mapper.local_table.key in tables}
+    rows = {mapper.class_.__name__ for mapper in Base.registry.mappers if str(mapper.local_table) in tables}
     names = rf"(?:FROM|JOIN|INTO|UPDATE|USING|TABLE)\s+(?:ONLY\s+)?(?:{'|'.join(sorted(tables))})\b"
     return re.compile(rf"\b(?:{'|'.join(sorted(rows))})\b|{names}|_(?:chunks|vectors|signs|postings|sizes)\b")
 
