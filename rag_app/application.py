@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -139,17 +139,6 @@ class Backends:
             raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
         return generation
 
-    async def build_missing(self, specs: Sequence[IndexSpec], embedder: BaseEmbedding, dimension: int) -> list[str]:
-        """Make a first generation of each index that has none in its store; the names of those made."""
-        made = []
-        for spec in specs:
-            if await self._generations.active(spec.name, self.kind(spec)) is None:
-                generation = await self.begin(spec, embedder.model_name, dimension)
-                await self.create(spec, generation)
-                await self._generations.activate(generation.id)
-                made.append(spec.name)
-        return made
-
     async def begin(self, spec: IndexSpec, embedding_model: str, dimension: int) -> Generation:
         """The index's next generation, on record only."""
         self.owner()  # refuses before there is one
@@ -188,49 +177,20 @@ class Backends:
         return set(await self._ledger.visible(scope, self._ids[generation], sources))
 
 
-@dataclass(slots=True)
 class Application:
     """Everything a command or a server works with, over one database."""
 
-    settings: Settings
-    urls: DatabaseUrls
-    indexes: Mapping[str, IndexSpec] = field(init=False)
-    database: Database = field(init=False)
-    people: People = field(init=False)
-    ledger: SourceLedger = field(init=False)
-    limiter: RateLimiter = field(init=False)
-    keys: Keys = field(init=False)
-    leases: Leases = field(init=False)
-    validations: Validations = field(init=False)
-    generations: Generations = field(init=False)
-    backends: Backends = field(init=False)
-    embedder: BaseEmbedding = field(init=False)
-    dimension: int = field(init=False)
-    models: ChosenModels = field(init=False)
-    pipeline: Pipeline = field(init=False)
-    accounts: Accounts = field(init=False)
-    plans: Plans = field(init=False)
-    prompts: PromptConfigs = field(init=False)
-    threads: Threads = field(init=False)
-    statistics: Statistics = field(init=False)
-    reviews: Reviews = field(init=False)
-    feedback: FeedbackLedger = field(init=False)
-    training: Training = field(init=False)
-    conversations: Conversations = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.indexes = _indexes(self.settings)
-        self.database = Database(self.urls.app, self.settings.database.pool_size)
+    def __init__(self, settings: Settings, urls: DatabaseUrls) -> None:
+        self.settings, self.urls, self.indexes = settings, urls, _indexes(settings)
+        self.database = Database(urls.app, settings.database.pool_size)
         self.people, self.ledger = People(self.database), SourceLedger(self.database)
         self.limiter, self.generations = RateLimiter(self.database), Generations(self.database)
         self.keys, self.leases = Keys(self.database), Leases(self.database)
         self.validations = Validations(self.database)
-        self.backends = Backends(
-            self.settings, self.urls, self.database, self.ledger, self.generations, self._check_reads
-        )
-        self.embedder, self.dimension = _embedder(self.settings)
+        self.backends = Backends(settings, urls, self.database, self.ledger, self.generations, self._check_reads)
+        self.embedder, self.dimension = _embedder(settings)
         self.prompts = PromptConfigs(self.database, check_prompt)
-        self.models = ChosenModels(self.settings, self.embedder, self.prompts.draw)
+        self.models = ChosenModels(settings, self.embedder, self.prompts.draw)
         self.pipeline = Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer)
         self.accounts, self.plans = Accounts(self.database), Plans(self.database)
         self.threads = Threads(self.database, self.ledger)
@@ -270,7 +230,14 @@ class Application:
 
     async def build_missing(self) -> list[str]:
         """Make a first generation of each index that has none; the names of those made."""
-        return await self.backends.build_missing(list(self.indexes.values()), self.embedder, self.dimension)
+        made = []
+        for spec in self.indexes.values():
+            if await self.generations.active(spec.name, self.backends.kind(spec)) is None:
+                generation = await self.backends.begin(spec, self.embedder.model_name, self.dimension)
+                await self.backends.create(spec, generation)
+                await self.generations.activate(generation.id)
+                made.append(spec.name)
+        return made
 
     async def seed_prompts(self) -> list[str]:
         """Add the versions of prompts that the files have and the database has not; the names of those added."""
