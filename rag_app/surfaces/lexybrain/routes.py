@@ -15,6 +15,7 @@ from litestar import Response
 from litestar.openapi.spec import Schema
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct, convert, field, to_builtins
+from msgspec.structs import asdict
 
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain.errors import (
@@ -106,10 +107,10 @@ class RagContext(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """What the message is about. Sources are named by id, or as their organization calls them; those that the caller
     may not see are as good as none."""
 
-    keyword_ids: Ids | None = None
-    watchlist_ids: Ids | None = None
-    listing_ids: Ids | None = None
-    alert_ids: Ids | None = None
+    keywords: Ids | None = field(default=None, name="keywordIds")
+    watchlists: Ids | None = field(default=None, name="watchlistIds")
+    listings: Ids | None = field(default=None, name="listingIds")
+    alerts: Ids | None = field(default=None, name="alertIds")
     shop_url: (
         Annotated[
             str,
@@ -148,16 +149,8 @@ class RagContext(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     def focus(self) -> Focus:
         since, until = self.time_range.moments() if self.time_range else (None, None)
-        return Focus(
-            keywords=tuple(self.keyword_ids or ()),
-            watchlists=tuple(self.watchlist_ids or ()),
-            listings=tuple(self.listing_ids or ()),
-            alerts=tuple(self.alert_ids or ()),
-            shop_url=self.shop_url,
-            marketplaces=tuple(self.marketplaces or ()),
-            since=since,
-            until=until,
-        )
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return convert({**given, "since": since, "until": until}, Focus)
 
 
 class RagOptions(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -191,7 +184,7 @@ class RagOptions(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
         ]
         | None
     ) = "en"
-    plan_code: (
+    plan: (
         Annotated[
             str,
             Meta(
@@ -203,7 +196,7 @@ class RagOptions(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
             ),
         ]
         | None
-    ) = None
+    ) = field(default=None, name="planCode")
 
 
 class RagMeta(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -218,7 +211,7 @@ class RagMeta(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A null is the same as nothing."""
 
-    message: Annotated[
+    text: Annotated[
         str,
         Meta(
             min_length=1,
@@ -227,9 +220,9 @@ class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
             description="a text of 1 to 4000 characters, not all of them blank",
             examples=[EXAMPLE.value["message"]],
         ),
-    ]
-    thread_id: Annotated[UUID, Meta(description="the UUID of a thread; without one, a new thread is made")] | None = (
-        None
+    ] = field(name="message")
+    thread: Annotated[UUID, Meta(description="the UUID of a thread; without one, a new thread is made")] | None = field(
+        default=None, name="threadId"
     )
     capability: (
         Annotated[
@@ -245,16 +238,13 @@ class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
     def said(self) -> Said:
         options = self.options or RagOptions()
         return Said(
-            text=self.message.strip(),
-            thread=self.thread_id,
-            capability=self.capability,
-            focus=self.context.focus() if self.context else Focus(),
-            context=to_builtins(self.context),
-            max_tokens=options.max_tokens,
-            temperature=options.temperature,
-            language=options.language or "en",
-            plan=options.plan_code,
+            self.text.strip(),
+            self.thread,
+            self.capability,
+            self.context.focus() if self.context else Focus(),
+            to_builtins(self.context),
             meta=to_builtins(self.meta) or {},
+            **{**asdict(options), "language": options.language or "en"},
         )
 
 
