@@ -95,8 +95,12 @@ async def counted(database: Database, account: Account) -> dict[date, int]:
 
 
 async def used(database: Database, account: Account) -> int:
-    """This month."""
-    return (await Accounts(database).usage(account)).used
+    return (await this_month(database, account)).used
+
+
+async def this_month(database: Database, account: Account) -> MonthlyUse:
+    async with acting(database, account) as session:
+        return await quotas.usage(session, account)
 
 
 async def reserved(database: Database, account: Account) -> int:
@@ -305,7 +309,7 @@ async def test_a_plan_of_no_messages_and_one_without_limit(account: NewAccount, 
     assert await counted(database, none) == {}
     for _ in range(60):
         assert isinstance(await reserve(database, unlimited), UUID)
-    assert (await used(database, unlimited), (await Accounts(database).usage(unlimited)).limit) == (60, -1)
+    assert (await used(database, unlimited), (await this_month(database, unlimited)).limit) == (60, -1)
 
 
 async def test_a_smaller_plan_refuses_with_what_is_used(account: NewAccount, database: Database) -> None:
@@ -584,7 +588,7 @@ async def test_what_users_have_used_as_the_operator_lists_it(account: NewAccount
     await reserve(database, busy, seconds=0.0)
     accounts = Accounts(database)
     assert await accounts.used([busy.user, idle.user]) == {busy.user: 4, idle.user: 0}
-    month = await accounts.usage(busy)
+    month = await this_month(database, busy)
     assert month == MonthlyUse(4, 50, month.resets_at)
     reset = datetime.fromtimestamp(month.resets_at, UTC)
     assert (reset.day, reset.hour, reset.minute, reset.second) == (1, 0, 0, 0) and reset > datetime.now(UTC)

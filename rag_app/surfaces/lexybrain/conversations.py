@@ -130,7 +130,7 @@ class Turn:
         self._with, self._index, self._said = conversations, index, said
         self.message, self._ended = uuid4(), False
         self._seconds = dict[str, float]()
-        self._tally = Tally(conversations.models)
+        self._paid = list[tuple[str, Usage]]()
 
     # -- the beginning
 
@@ -212,7 +212,7 @@ class Turn:
         if model is None:
             return follow_up(text, history) or detect(text)
         prompt, whole = self._with.models.prompt("ask_lexybrain_intent"), searched_text(text, history)
-        paid = Counted(model, self._tally)
+        paid = Counted(model, self._paid)
         return await classify(paid, prompt, whole, lambda _: follow_up(text, history) or detect(text))
 
     async def _choose_prompts(self) -> tuple[PromptConfig | None, PromptConfig | None]:
@@ -230,7 +230,7 @@ class Turn:
         text = self._said.text
         model = self._with.models.model(self.capability) if self._with.rewrite and history else None
         if model is not None:
-            prompt, paid = self._with.models.prompt("ask_lexybrain_rewrite"), Counted(model, self._tally)
+            prompt, paid = self._with.models.prompt("ask_lexybrain_rewrite"), Counted(model, self._paid)
             if query := await rewritten(paid, prompt, text, history, self._with.history_tokens):
                 return query
         return searched_text(text, history)
@@ -307,11 +307,9 @@ class Turn:
 
         A whole `answer` is collected for training afterwards, if its user consents.
         """
-        self._tally.add(outcome.model, outcome.usage)
-        taken = replace(outcome, cost_cents=self._tally.cents, usage=self._tally.usage)
         try:
             with Stage("keeping_answer"):
-                kept = await self._with.turns.finish(self._begun, taken)
+                kept = await self._with.turns.finish(self._begun, self._paid_for(outcome))
         except Exception:
             log.exception("an answer was not kept: thread=%s message=%s", self.thread, self.message)
         else:
@@ -332,14 +330,12 @@ class Turn:
 
         Who leaves is not charged, but models were paid: budgets and the cost cap hold for those, too.
         """
-        model, usage = self._model_name(), Usage(0, 0)
+        model, took = self._model_name(), None
         if context is not None and model != EXTRACTIVE and not isinstance(error, Exception):
-            usage = Usage(count_tokens(self._read(())) + context, 0)
-        self._tally.add(model, usage)
-        took = None
-        if self._tally.usage != Usage(0, 0):
-            nothing = Answer("", Confidence.LOW, model, datetime.now(UTC), usage=self._tally.usage, complete=False)
-            took = replace(self._outcome(nothing), message=self._begun.message, cost_cents=self._tally.cents)
+            self._paid.append((model, Usage(count_tokens(self._read(())) + context, 0)))
+        if self._paid:
+            nothing = Answer("", Confidence.LOW, model, datetime.now(UTC), usage=Usage(0, 0), complete=False)
+            took = replace(self._paid_for(self._outcome(nothing)), message=self._begun.message)
         await self._return(error, took)
 
     async def _return(self, error: BaseException, took: Outcome | None = None) -> None:
@@ -354,6 +350,13 @@ class Turn:
             log.warning("a reservation could not be given back: %s", named(failed))
 
     # -- what became of it
+
+    def _paid_for(self, outcome: Outcome) -> Outcome:
+        """With all that models were paid for the turn: to tell a capability, to rewrite a query, to answer."""
+        paid = [*self._paid, *([(outcome.model, outcome.usage)] if outcome.usage else [])]
+        cents = sum((self._with.models.cost_cents(*each) for each in paid), Decimal(0))
+        usage = Usage(sum(each.input_tokens for _, each in paid), sum(each.output_tokens for _, each in paid))
+        return replace(outcome, cost_cents=cents, usage=usage)
 
     def _model_name(self) -> str:
         model = self._with.models.model(self.capability)
@@ -447,33 +450,19 @@ class Turn:
         )
 
 
-class Tally:
-    """Counts what models were paid for a turn: to tell a capability, to rewrite a query, to answer."""
-
-    def __init__(self, models: ChosenModels) -> None:
-        self._models = models
-        self.cents, self.usage = Decimal(0), Usage(0, 0)
-
-    def add(self, model: str, usage: Usage | None) -> None:
-        self.cents += self._models.cost_cents(model, usage)
-        if usage is not None:
-            mine = self.usage
-            self.usage = Usage(mine.input_tokens + usage.input_tokens, mine.output_tokens + usage.output_tokens)
-
-
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A model whose use is counted."""
+    """A model whose use is written down in `paid`."""
 
     model: ChatModel | WithFallback
-    tally: Tally
+    paid: list[tuple[str, Usage]]
 
     async def chat(
         self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
     ) -> Draft:
         draft = await self.model.chat(messages, max_tokens=max_tokens, temperature=temperature)
         read = "\n".join(str(message.content) for message in messages)
-        self.tally.add(draft.model, draft.usage or estimated(read, draft.text))
+        self.paid.append((draft.model, draft.usage or estimated(read, draft.text)))
         return draft
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import any_, delete, exists, func, insert, literal, select, tuple_, update
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
 
@@ -162,9 +162,19 @@ class Training:
         self, of: Consenting, *, since: datetime | None = None, capability: str | None = None
     ) -> AsyncIterator[Sequence[Collected]]:
         """What was collected from one user, page by page, oldest first, read as that user; nothing once they withdraw."""
-        place = tuple_(TrainingRequestRow.created_at, TrainingRequestRow.id)
+        request, place = TrainingRequestRow, tuple_(TrainingRequestRow.created_at, TrainingRequestRow.id)
         page = (
-            select(TrainingRequestRow, TrainingResponseRow, MessageRow.generation_metadata, FeedbackRow.rating)
+            select(
+                request.capability,
+                TrainingResponseRow.model_id,
+                request.prompt,
+                request.context,
+                TrainingResponseRow.content,
+                func.coalesce(MessageRow.generation_metadata["prompts"], literal({}, JSONB)),
+                FeedbackRow.rating,
+                request.created_at,
+                request.id,
+            )
             .join(TrainingResponseRow, TrainingResponseRow.request_id == TrainingRequestRow.id)
             .join(MessageRow, MessageRow.id == TrainingRequestRow.message_id)
             .join(UserRow, UserRow.id == TrainingRequestRow.user_id)
@@ -185,13 +195,11 @@ class Training:
             async with self._database.scoped(of.scope) as session:
                 rows = (await session.execute(rest)).tuples().all()
             if rows:
-                yield [_collected(*row) for row in rows]
+                yield [Collected(*row[:-1]) for row in rows]
             if len(rows) < _PAGE:
                 return
-            last = rows[-1][0]
-            rest = page.where(
-                place > tuple_(literal(last.created_at, TrainingRequestRow.created_at.type), literal(last.id))
-            )
+            *_, created_at, number = rows[-1]
+            rest = page.where(place > tuple_(literal(created_at, request.created_at.type), literal(number)))
 
 
 def lesson(
@@ -248,21 +256,6 @@ async def _forget(session: AsyncSession, user: UUID) -> int:
 async def _check_person(session: AsyncSession, user: UUID) -> None:
     if await session.scalar(select(exists().where(ApiKeyRow.user_id == user))):
         raise Forbidden("an API key speaks for others: only a person consents, signed in")
-
-
-def _collected(
-    request: TrainingRequestRow, response: TrainingResponseRow, generation: Mapping[str, Any] | None, rating: str | None
-) -> Collected:
-    return Collected(
-        capability=request.capability,
-        model=response.model_id,
-        prompt=request.prompt,
-        context=request.context,
-        text=response.content,
-        prompts=(generation or {}).get("prompts", {}),
-        rating=rating,
-        created_at=request.created_at,
-    )
 
 
 def _storable(said: Mapping[str, Any]) -> dict[str, Any]:
