@@ -72,7 +72,7 @@ BOUNDS = {
     "/owner/search": ({"query": BOX}, 6),
     "/api/rag/answer": ({"query_text": BOX}, 9),  # to be 8
     "/owner/ask": ({"question": BOX}, 9),  # to be 8
-    "/api/lexybrain/rag": ({"message": BOX}, 11),  # to be 9
+    "/api/lexybrain/rag": ({"message": BOX}, 9),
 }
 """Of each request its body, and how many own frames may lie between its handler and a statement."""
 
