@@ -5,6 +5,7 @@ and `[Source N]` inside it becomes `(Source N)`, so it can neither pose as anoth
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -76,9 +77,11 @@ def build_context(hits: Sequence[Hit], *, max_tokens: int, max_sources: int) -> 
 
 
 def fill(
-    sources: Sequence[Sequence[T]], make: Callable[[int, Sequence[T]], ContextBlock], cost: Callable[[str], int],
+    sources: Sequence[Sequence[T]],
+    make: Callable[[int, Sequence[T]], ContextBlock],
+    cost: Callable[[str], int],
     budget: int,
-) -> Iterator[tuple[ContextBlock, Sequence[T]]]:  # fmt: skip
+) -> Iterator[tuple[ContextBlock, Sequence[T]]]:
     """Blocks numbered from 1, whose texts together cost at most `budget`, each with those of its chunks that it has.
 
     `sources` and the chunks of each come best first; `make` writes the block of a number and chunks.
@@ -119,9 +122,12 @@ def _by_source(hits: Sequence[Hit]) -> list[list[Hit]]:
 
 
 def _fitting(
-    number: int, chunks: Sequence[T], budget: int, make: Callable[[int, Sequence[T]], ContextBlock],
+    number: int,
+    chunks: Sequence[T],
+    budget: int,
+    make: Callable[[int, Sequence[T]], ContextBlock],
     cost: Callable[[str], int],
-) -> tuple[ContextBlock | None, Sequence[T], bool]:  # fmt: skip
+) -> tuple[ContextBlock | None, Sequence[T], bool]:
     """The largest block of these chunks that costs at most `budget`, the chunks in it, and whether it is all of them."""
     for kept in range(len(chunks), 0, -1):
         block = make(number, chunks[:kept])
@@ -130,14 +136,12 @@ def _fitting(
     pieces = sentence_pieces(block.body) or [""]
     if number == 1 and cost(_shortened(block, pieces[0]).text) > budget:
         pieces = re.findall(r"\s*\S+", pieces[0])  # one endless sentence: better cut between words than nothing
-    low, high = 0, len(pieces)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if cost(_shortened(block, "".join(pieces[:middle])).text) <= budget:
-            low = middle
-        else:
-            high = middle - 1
-    return (_shortened(block, "".join(pieces[:low])) if low else None), chunks[:1], False
+
+    def cost_of(count: int) -> int:
+        return cost(_shortened(block, "".join(pieces[:count])).text)
+
+    fitting = bisect_right(range(1, len(pieces) + 1), budget, key=cost_of)
+    return (_shortened(block, "".join(pieces[:fitting])) if fitting else None), chunks[:1], False
 
 
 def _block(number: int, chunks: Sequence[Hit]) -> ContextBlock:

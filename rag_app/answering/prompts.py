@@ -11,7 +11,7 @@ and never escaped.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,24 +46,17 @@ class Prompt:
         return self.template.format_messages(None, **values)
 
 
-class _Entry(BaseModel):
+class PromptFiles(BaseModel):
+    """An entry of the manifest, and the versions there are: `texts` by name, all of which take the same `variables`."""
+
     model_config = ConfigDict(extra="forbid")
 
     active: str
     variables: frozenset[str]
+    texts: dict[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class PromptFiles:
-    """The versions of one prompt, by name, as they stand in their files; all take the same `variables`."""
-
-    name: str
-    active: str
-    variables: frozenset[str]
-    texts: Mapping[str, str]
-
-
-_MANIFEST = TypeAdapter(dict[str, _Entry])
+_MANIFEST = TypeAdapter(dict[str, PromptFiles])
 
 
 def prompt(name: str, version: str, text: str, variables: Iterable[str]) -> Prompt:
@@ -80,20 +73,18 @@ def prompt(name: str, version: str, text: str, variables: Iterable[str]) -> Prom
     return Prompt(name, version, template, declared)
 
 
-def read_files(folder: Path) -> list[PromptFiles]:
-    """What the manifest of a folder lists. Raises Misconfigured with the file and what is wrong in it."""
+def read_files(folder: Path) -> dict[str, PromptFiles]:
+    """The prompts of a folder, by name. Raises Misconfigured with the file and what is wrong in it."""
     manifest = folder / "manifest.toml"
     try:
         entries = _MANIFEST.validate_python(tomllib.loads(manifest.read_text("utf-8")))
     except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise Misconfigured(f"{manifest}: {error}") from error
-    listed = []
     for name, entry in entries.items():
-        texts = {file.stem: file.read_text("utf-8") for file in sorted((folder / name).glob("*.jinja"))}
-        if entry.active not in texts:
-            raise Misconfigured(f"{manifest}: {name}: no version {entry.active}; there are: {', '.join(texts)}")
-        listed.append(PromptFiles(name, entry.active, entry.variables, texts))
-    return listed
+        entry.texts = {file.stem: file.read_text("utf-8") for file in sorted((folder / name).glob("*.jinja"))}
+        if entry.active not in entry.texts:
+            raise Misconfigured(f"{manifest}: {name}: no version {entry.active}; there are: {', '.join(entry.texts)}")
+    return entries
 
 
 def load_prompts(folder: Path) -> dict[str, Prompt]:
@@ -102,11 +93,9 @@ def load_prompts(folder: Path) -> dict[str, Prompt]:
     Raises Misconfigured with the file and what is wrong in it.
     """
     prompts = {}
-    for files in read_files(folder):
-        versions = {
-            version: prompt(files.name, version, text, files.variables) for version, text in files.texts.items()
-        }
-        prompts[files.name] = versions[files.active]
+    for name, files in read_files(folder).items():
+        versions = {version: prompt(name, version, text, files.variables) for version, text in files.texts.items()}
+        prompts[name] = versions[files.active]
     return prompts
 
 

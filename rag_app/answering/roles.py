@@ -218,14 +218,13 @@ def load_configs(folder: Path) -> list[PromptConfig]:
 
 def released(folder: Path) -> list[PromptConfig]:
     """The versions of all capabilities that came with this copy, of conversations first; `folder` holds the manifest."""
-    configs = load_configs(folder / "lexybrain")
-    for files in read_files(folder):
-        if files.name in template_types():
-            configs += [
-                PromptConfig(f"{files.name}_{version}", files.name, text.strip(), active=version == files.active)
-                for version, text in files.texts.items()
-            ]
-    return configs
+    templates = [
+        PromptConfig(f"{name}_{version}", name, text.strip(), active=version == files.active)
+        for name, files in read_files(folder).items()
+        if name in template_types()
+        for version, text in files.texts.items()
+    ]
+    return load_configs(folder / "lexybrain") + templates
 
 
 def as_toml(config: PromptConfig) -> str:

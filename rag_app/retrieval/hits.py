@@ -9,10 +9,22 @@ from rag_app.domain.answer import Hit
 
 STANDARD_KEYS = frozenset(
     {
-        "source_id", "org_id", "title", "source_type", "lang", "position", "uri", "date", "section", "page",
-        "owner_id", "site_id", "private_to", "version",
+        "source_id",
+        "org_id",
+        "title",
+        "source_type",
+        "lang",
+        "position",
+        "uri",
+        "date",
+        "section",
+        "page",
+        "owner_id",
+        "site_id",
+        "private_to",
+        "version",
     }
-)  # fmt: skip
+)
 """Node metadata that has a place of its own in a Hit; the rest is what the index declares."""
 
 

@@ -70,8 +70,8 @@ class Watch:
 BOUNDS = {
     "/api/rag/search": ({"query_text": BOX}, 6),
     "/owner/search": ({"query": BOX}, 6),
-    "/api/rag/answer": ({"query_text": BOX}, 9),  # to be 8
-    "/owner/ask": ({"question": BOX}, 9),  # to be 8
+    "/api/rag/answer": ({"query_text": BOX}, 8),
+    "/owner/ask": ({"question": BOX}, 8),
     "/api/lexybrain/rag": ({"message": BOX}, 9),
 }
 """Of each request its body, and how many own frames may lie between its handler and a statement."""
