@@ -87,11 +87,12 @@ class PromptConfigs:
 
     @asynccontextmanager
     async def active(self, scope: Scope) -> AsyncIterator[tuple[AsyncSession, list[PromptConfig]]]:
-        """Those in use, by type and name, in a transaction of the scope: to keep which of them were chosen.
+        """Those of conversations in use, by type and name, in a transaction of the scope: to keep which were chosen.
 
         Asks the database each time: what is switched off is used no more.
         """
-        async with self._database.scoped_reading(scope, _ACTIVE) as (session, rows):
+        of_conversations = _ACTIVE.where(PromptConfigRow.type.not_in(template_types()))
+        async with self._database.scoped_reading(scope, of_conversations) as (session, rows):
             yield session, [PromptConfig(*row) for row in rows]
 
     async def draw(self, type: str) -> PromptConfig | None:  # noqa: A002
@@ -101,11 +102,10 @@ class PromptConfigs:
         return choose([PromptConfig(*row) for row in found], type, uuid4(), None)
 
     async def get(self, name: str) -> PromptConfig:
-        configs = await self.all()
-        for config in configs:
-            if config.name == name:
-                return config
-        raise NotFound("prompt version", name, [config.name for config in configs])
+        found = {config.name: config for config in await self.all()}
+        if name not in found:
+            raise NotFound("prompt version", name, found)
+        return found[name]
 
     async def add(self, config: PromptConfig) -> PromptConfig:
         """Raises InvalidInput where it cannot be used, or its name is taken."""
