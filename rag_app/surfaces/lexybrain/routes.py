@@ -34,7 +34,6 @@ from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.docs import example
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Injected
-from rag_app.surfaces.lexybrain import consent_routes
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
 from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, LexyBrainOperation
@@ -42,7 +41,7 @@ from rag_app.surfaces.lexybrain.thread_routes import RagModel, RagSource
 from rag_app.surfaces.lexybrain.types import Focus, Reply, RetrievedSource, Said
 from rag_app.surfaces.lexybrain.wire import THREAD, Capability, as_wire
 
-__all__ = ["SURFACE", "consent_routes"]
+__all__ = ["SURFACE"]
 
 CAPABILITIES = ", ".join(DESCRIPTIONS)
 EXAMPLE, ANSWER = example(__package__, "message"), example(__package__, "answer")

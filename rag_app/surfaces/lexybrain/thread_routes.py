@@ -1,6 +1,8 @@
-"""Ask LexyBrain: conversations that are kept, and feedback on their answers (`/api/lexybrain/threads`, `/messages`)."""
+"""Ask LexyBrain: what a user has there: conversations that are kept (`/api/lexybrain/threads`), feedback on their answers
+(`.../messages`), and whether answers may be collected to train models with (`.../consent`)."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -8,20 +10,23 @@ from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
+from rag_app.domain.errors import Forbidden, InvalidInput, NotFound, UnknownField
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
 from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, Cursor, Limit
 from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.types import Message, Rating, Role, Thread
 from rag_app.surfaces.lexybrain.wire import MESSAGE, THREAD, Moment, Rated, as_wire
 
 PATH = "/api/lexybrain/threads"
 ONE = f"{PATH}/{{thread_id:str}}"
 FEEDBACK = "/api/lexybrain/messages/{message_id:str}/feedback"
+CONSENT = "/api/lexybrain/consent"
 LONGEST_COMMENT = 2000
+NOT_A_PERSON = Forbidden("An API key speaks for others: only a person consents, signed in")
 NOTHING_TO_CHANGE = "The body must have a `title`, or `archived`, or both"
 
 # control characters that are no white space; what else leaves nothing to see: white space, fillers, marks of format
@@ -186,6 +191,20 @@ FeedbackBody = Annotated[
         ]
     ),
 ]
+
+
+class ConsentInfo(Struct, frozen=True):
+    training: Annotated[bool, Meta(description="whether your answers may be collected to train models with")]
+    since: Annotated[datetime | None, Meta(description="null where they may not", examples=["2026-01-15T10:30:00Z"])]
+
+
+class ConsentChange(Struct, frozen=True, forbid_unknown_fields=True):
+    training: Annotated[bool, Meta(description="true or false")]
+
+
+ConsentBody = Annotated[
+    ConsentChange, BodyKwarg(examples=[Example(value={"training": True}), Example(value={"training": False})])
+]
 ChangeBody = Annotated[
     ThreadChange,
     BodyKwarg(
@@ -321,6 +340,23 @@ async def give(
 async def withdraw(request: Caller, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]) -> None:
     """A second time, it is not found."""
     await feedback.withdraw(request.user, message_id)
+
+
+@SURFACE.get(CONSENT, NOT_A_PERSON, UnknownField("user", []), summary="Whether you consent to training")
+async def consent(request: Caller, consents: Injected[Training]) -> ConsentInfo:
+    """Nobody does who has not said so."""
+    return as_wire(ConsentInfo, await consents.consent(request.user))
+
+
+@SURFACE.put(
+    CONSENT,
+    NOT_A_PERSON,
+    InvalidInput("training", 1, "must be true or false"),
+    summary="Consent to training, or withdraw it",
+)
+async def decide(request: Caller, data: ConsentBody, consents: Injected[Training]) -> ConsentInfo:
+    """Consent holds for answers to come. With its withdrawal all that was collected from you is deleted, at once."""
+    return as_wire(ConsentInfo, await consents.decide(request.user, data.training))
 
 
 def _info(thread: Thread) -> ThreadInfo:
