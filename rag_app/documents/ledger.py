@@ -295,12 +295,12 @@ class SourceLedger:
         if uri is not None:
             called.append(SourceRow.uri.in_(_addresses(uri)))
         known = select(SourceRow.id).where(SourceRow.index == index, or_(*called), *_seen_by(scope))
-        return [source for (source,) in await self._rows(scope, known.order_by(SourceRow.id))]
+        return [source for (source,) in await self._database.read(scope, known.order_by(SourceRow.id))]
 
     async def seen(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """Those of these sources that the scope may see, whatever generation they stand in."""
         found = select(SourceRow.id).where(_in(SourceRow.id, source_ids), *_seen_by(scope))
-        return {source for (source,) in await self._rows(scope, found)}
+        return {source for (source,) in await self._database.read(scope, found)}
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
         """Raises NotFound, also for what exists out of scope."""

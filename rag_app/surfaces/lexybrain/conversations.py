@@ -18,6 +18,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from llama_index.core.llms import ChatMessage
+from msgspec import structs
 
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
@@ -368,7 +369,7 @@ class Turn:
             said.text, Confidence.MEDIUM, self._model_name(), datetime.now(UTC), hits, said.citations, complete=False
         )
         outcome = self._outcome(answer)
-        return replace(outcome, flags=replace(outcome.flags, fallback_to_generic=False), charged=True)
+        return replace(outcome, flags=structs.replace(outcome.flags, fallback_to_generic=False), charged=True)
 
     def _outcome(self, answer: Answer) -> Outcome:
         sources = sources_of(answer, self._index)

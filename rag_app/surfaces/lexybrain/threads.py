@@ -14,6 +14,7 @@ from typing import Any
 from unicodedata import category
 from uuid import UUID
 
+from msgspec import convert, to_builtins
 from sqlalchemy import (
     ColumnElement,
     Select,
@@ -95,30 +96,17 @@ async def add_user_message(
 
 async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome, *, training_eligible: bool = False) -> bool:
     """Put the assistant's message at the end of its thread. False, and nothing is written, if that is gone meanwhile."""
-    flags = outcome.flags
     values = {
         "content": storable(outcome.text),
         "capability": outcome.capability,
         "model_id": outcome.model,
         "retrieved_source_ids": [
-            {
-                "id": str(source.id),
-                "type": source.type,
-                "label": source.label,
-                "score": source.score,
-                "cited": source.cited,
-                "quote": source.quote,
-            }
-            for source in outcome.sources
+            {key: value for key, value in source.items() if key != "available"}  # to whom, is asked when it is read
+            for source in to_builtins(outcome.sources)
         ],
         "generation_metadata": dict(outcome.generation),
         "training_eligible": training_eligible,
-        "flags": {
-            "usedRag": flags.used_rag,
-            "fallbackToGeneric": flags.fallback_to_generic,
-            "insufficientContext": flags.insufficient_context,
-            "interrupted": flags.interrupted,
-        },
+        "flags": to_builtins(outcome.flags),
     }
     this = (ThreadRow.id == thread, ThreadRow.user_id == func.rag_user())
     return await _append(session, *this, message=outcome.message, role=Role.ASSISTANT, values=values) is not None
@@ -396,7 +384,6 @@ def _feedback(row: FeedbackRow) -> Feedback:
 
 
 def _message(row: MessageRow, sources: tuple[RetrievedSource, ...] = ()) -> Message:
-    flags = row.flags
     return Message(
         id=row.id,
         thread=row.thread_id,
@@ -408,26 +395,11 @@ def _message(row: MessageRow, sources: tuple[RetrievedSource, ...] = ()) -> Mess
         model=row.model_id,
         sources=sources,
         generation=row.generation_metadata or {},
-        flags=Flags(
-            used_rag=flags.get("usedRag", False),
-            fallback_to_generic=flags.get("fallbackToGeneric", False),
-            insufficient_context=flags.get("insufficientContext", False),
-            interrupted=flags.get("interrupted", False),
-        ),
+        flags=convert(row.flags, Flags),
     )
 
 
 def _sources(row: MessageRow, seen: Collection[UUID]) -> tuple[RetrievedSource, ...]:
     """As they were cited; of those that are not `seen`, the label."""
-    return tuple(
-        RetrievedSource(
-            id=UUID(kept["id"]),
-            type=kept["type"],
-            label=kept["label"],
-            score=kept["score"],
-            cited=kept["cited"],
-            quote=kept["quote"] if (available := UUID(kept["id"]) in seen) else None,
-            available=available,
-        )
-        for kept in row.retrieved_source_ids or ()
-    )
+    cited = convert(row.retrieved_source_ids or (), tuple[RetrievedSource, ...])
+    return tuple(each if each.id in seen else replace(each, quote=None, available=False) for each in cited)

@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct
+
 from rag_app.domain.answer import Usage
 from rag_app.domain.scope import Scope
 
@@ -77,9 +79,8 @@ class RetrievedSource:
     available: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """What a client should know of an answer.
+class Flags(Struct, frozen=True, rename="camel"):
+    """What a client should know of an answer; kept as JSON.
 
     `used_rag`: something was retrieved. `fallback_to_generic`: the model failed, the text says what was found.
     `insufficient_context`: fewer than five sources, or none that was good enough. `interrupted`: the text ends where
@@ -130,7 +131,7 @@ class Message:
     model: str | None = None
     sources: tuple[RetrievedSource, ...] = ()
     generation: Mapping[str, Any] = field(default_factory=dict)
-    flags: Flags = Flags()
+    flags: Flags = field(default_factory=Flags)
     feedback: Feedback | None = None
 
 
