@@ -249,7 +249,7 @@ async def test_a_source_that_ann_may_not_see_is_as_good_as_none(desk: Desk, orga
     gone, book = await source(database, desk.org.id), await source(database, desk.org.id)
     async with database.scoped(desk.ann.scope(), operator=True) as session:
         await session.execute(update(SourceRow).where(SourceRow.id == gone).values(deleted_at=func.now()))
-        await session.execute(update(SourceRow).where(SourceRow.id == book).values(index_name="book"))
+        await session.execute(update(SourceRow).where(SourceRow.id == book).values(index="book"))
     told = set()
     names = [
         uuid4(),

@@ -23,7 +23,7 @@ from tests.conftest import NewOrganization
 
 def row(org_id: UUID, **values: object) -> SourceRow:
     defaults = {
-        "id": uuid4(), "org_id": org_id, "index_name": "book", "external_id": uuid4().hex, "title": "", "lang": "en",
+        "id": uuid4(), "org_id": org_id, "index": "book", "external_id": uuid4().hex, "title": "", "lang": "en",
         "source_type": "book", "metadata_": {}, "origin": "", "visibility": "team", "version": "1", "content": [],
     }  # fmt: skip
     return SourceRow(**{**defaults, **values})

@@ -129,7 +129,7 @@ async def source(database: Database, org_id: UUID, owner: UUID | None = None) ->
     async with database.scoped(Principal("", None, frozenset({org_id})).scope(), operator=True) as session:
         session.add(
             SourceRow(
-                id=made, org_id=org_id, index_name="marketplace", external_id=made.hex, title="t", lang="en",
+                id=made, org_id=org_id, index="marketplace", external_id=made.hex, title="t", lang="en",
                 source_type="keyword", metadata_={}, origin="", version="1", content=[], owner_id=owner,
                 visibility="user" if owner else "global" if public else "team",
             )
