@@ -6,15 +6,19 @@ RAG_VECTOR_STORE says with which store the tests run that neither name one nor r
 `default_store`, which marks them: `pytest -m default_store` is what has to be run again with the other one.
 """
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
+import asyncpg
 import pytest
 from hypothesis import HealthCheck, settings
+from sqlalchemy import make_url
 
 from rag_app.access.people import Organization, People
 from rag_app.database.migrate import upgrade
@@ -82,8 +86,18 @@ def database_urls(request: pytest.FixtureRequest) -> tuple[str, str]:
     else:
         server: PrivatePostgres = request.getfixturevalue("new_postgres")()
         owner_url, app_url = server.owner_url, server.app_url
+        with ThreadPoolExecutor() as thread:
+            thread.submit(asyncio.run, _do_not_wait_for_the_disk(owner_url)).result()
     upgrade(owner_url, app_url, MIGRATIONS)
     return owner_url, app_url
+
+
+async def _do_not_wait_for_the_disk(owner_url: str) -> None:
+    """At each commit. Nobody pulls the plug of this server; those that are killed are servers of their own."""
+    url = make_url(owner_url).set(drivername="postgresql")
+    connection = await asyncpg.connect(url.render_as_string(hide_password=False))
+    await connection.execute(f'ALTER DATABASE "{url.database}" SET synchronous_commit = off')
+    await connection.close()
 
 
 @pytest.fixture

@@ -7,10 +7,12 @@ import pytest
 from nbclient import NotebookClient
 
 from rag_app.console import database
+from tests.integration.conftest import ON_DEFAULT
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
+@ON_DEFAULT
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.name for path in NOTEBOOKS])
 def test_notebook_runs(path: Path, environment: str, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
