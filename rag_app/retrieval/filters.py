@@ -39,7 +39,6 @@ _LLAMA = {
     FilterOperator.LTE: Operator.LTE,
     FilterOperator.CONTAINS: Operator.HAS,
 }
-_OURS = {ours: theirs for theirs, ours in _LLAMA.items()}
 
 
 def check_filters(filters: Filters, spec: IndexSpec) -> Filters:
@@ -182,26 +181,6 @@ def parse_condition(written: str) -> Condition:
     if operator is Operator.IN:
         return Condition(field, operator, tuple(part.strip() for part in value.split(",")))
     return Condition(field, operator, value.strip())
-
-
-def to_llama(filters: Filters) -> MetadataFilters:
-    """As LlamaIndex's retrievers and stores pass them on; `or_missing` is a group: the condition, OR the field is empty."""
-    return MetadataFilters(filters=[_to_llama(condition) for condition in filters])
-
-
-def _to_llama(condition: Condition) -> MetadataFilter | MetadataFilters:
-    name, value = condition.field, _for_llama(condition.value)
-    plain = MetadataFilter(key=name, operator=_OURS[condition.operator], value=value)
-    if not condition.or_missing:
-        return plain
-    missing = MetadataFilter(key=name, operator=FilterOperator.IS_EMPTY, value=None)
-    return MetadataFilters(filters=[plain, missing], condition=FilterCondition.OR)
-
-
-def _for_llama(value: Value | tuple[Value, ...]) -> Any:
-    if isinstance(value, tuple):
-        return [_for_llama(each) for each in value]
-    return str(value).lower() if isinstance(value, bool) else value  # MetadataFilter takes no booleans
 
 
 def from_llama(filters: MetadataFilters | None) -> Filters:

@@ -23,9 +23,10 @@ from rag_app.domain.answer import Mode
 from rag_app.domain.errors import InvalidInput, UnknownField
 from rag_app.domain.filters import Condition, Filters, Operator, Value
 from rag_app.domain.scope import Scope
-from rag_app.retrieval.filters import check_filters, to_llama
+from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.fusion import ranked
 from rag_app.retrieval.store import ScopedStore
+from tests.llama_filters import to_llama
 from tests.stores.conftest import DIMENSION, SPEC, Stores, chunk, vector
 
 QUERY = vector(1.0)

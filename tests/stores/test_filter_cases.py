@@ -12,9 +12,10 @@ from rag_app.domain.answer import Mode
 from rag_app.domain.errors import InvalidInput
 from rag_app.domain.filters import Filters
 from rag_app.domain.scope import Scope
-from rag_app.retrieval.filters import check_filters, parse_condition, to_llama
+from rag_app.retrieval.filters import check_filters, parse_condition
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
+from tests.llama_filters import to_llama
 from tests.stores.cases import FOREIGN, ORGANIZATION, OWNER, PAGE, Case, cases, chunks, conditions, rows, spec, unseen
 from tests.stores.conftest import DIMENSION, STORES, Stores, opened
 

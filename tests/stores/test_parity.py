@@ -23,10 +23,11 @@ from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
 from rag_app.retrieval.embedding import MiniLM
-from rag_app.retrieval.filters import check_filters, to_llama
+from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import Chunking
 from rag_app.retrieval.store import ScopedStore, searchable_text
+from tests.llama_filters import to_llama
 from tests.stores.conftest import DIMENSION, SPEC, STORES, Stores, chunk, opened
 
 CHUNKS, QUESTIONS = 150, 4

@@ -13,10 +13,11 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from rag_app.database.session import Database
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator
 from rag_app.domain.scope import Scope
-from rag_app.retrieval.filters import check_filters, to_llama
+from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.store import ScopedStore
 from rag_app.stores import qdrant
 from rag_app.stores.qdrant import QdrantBackend
+from tests.llama_filters import to_llama
 from tests.stores.cases import cases, chunks, spec
 from tests.stores.conftest import DIMENSION, SPEC, Stores, chunk, opened, vector
 

@@ -66,8 +66,8 @@ def read(path: Path, shown: str | None = None) -> Iterator[Document | Unreadable
             raise UnreadableDocument(shown, "not a regular file")
         beside = _sidecar(path, shown)
         with path.open("rb") as stream:
-            documents = read_stream(stream, path.name, shown)
-            yield from (_with_sidecar(document, beside, shown) for document in documents) if beside else documents
+            for found in read_stream(stream, path.name, shown):
+                yield _with_sidecar(found, beside, shown) if beside and isinstance(found, Document) else found
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise UnreadableDocument(shown, getattr(error, "strerror", None) or str(error)) from error
 
@@ -85,11 +85,7 @@ def _sidecar(path: Path, shown: str) -> dict[str, object]:
     return told
 
 
-def _with_sidecar(
-    document: Document | UnreadableDocument, beside: Mapping[str, object], shown: str
-) -> Document | UnreadableDocument:
-    if isinstance(document, UnreadableDocument):
-        return document
+def _with_sidecar(document: Document, beside: Mapping[str, object], shown: str) -> Document:
     told = written(beside, (), shown + SIDECAR)
     own = bool(document.name)
     return replace(

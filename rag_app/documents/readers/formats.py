@@ -69,7 +69,7 @@ def read_stream(stream: BinaryIO, name: str, shown: str) -> Iterator[Document | 
         if not reader.streamed:
             stream = _held(stream, shown)
         for document in reader.read(stream, shown):
-            yield _cleaned(document, shown)
+            yield document if isinstance(document, UnreadableDocument) else _cleaned(document, shown)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UnreadableDocument(shown, f"truncated or corrupt: {error}") from error
     except UnreadableDocument:
@@ -90,9 +90,7 @@ def _held(stream: BinaryIO, shown: str) -> BinaryIO:
     return BytesIO(data)
 
 
-def _cleaned(document: Document | UnreadableDocument, shown: str) -> Document | UnreadableDocument:
-    if isinstance(document, UnreadableDocument):
-        return document
+def _cleaned(document: Document, shown: str) -> Document:
     passages = tuple(replace(p, text=text) for p in document.passages if (text := clean(p.text)))
     if not passages:
         raise UnreadableDocument(shown, "no text")

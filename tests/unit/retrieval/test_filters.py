@@ -7,8 +7,9 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 
 from rag_app.domain.errors import InvalidInput, UnknownField
 from rag_app.domain.filters import Condition, Operator
-from rag_app.retrieval.filters import check_filters, from_llama, parse_condition, to_llama
+from rag_app.retrieval.filters import check_filters, from_llama, parse_condition
 from rag_app.retrieval.index import IndexSpec
+from tests.llama_filters import to_llama
 
 SPEC = IndexSpec(
     name="things", source_types=("doc",), default_source_type="doc",
