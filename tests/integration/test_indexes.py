@@ -188,7 +188,7 @@ async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: Datab
     async with unchecked(urls) as watcher:
         for moment in (1, 33):  # while the first batch is written, and within a later one
             process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300
             while (
                 len(await ready(watcher.database)) < moment and time.monotonic() < deadline and process.poll() is None
             ):
@@ -197,7 +197,7 @@ async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: Datab
             process.communicate()
         done = await ready(watcher.database)
         assert 0 < len(done) < 100
-        last = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, timeout=120)
+        last = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, timeout=300)
         told = json.loads(last.stdout)
         assert (told["generation"], told["state"], told["lacking"], told["failed"]) == (2, "building", 0, [])
         assert told["built"] == 100 - len(done)

@@ -331,14 +331,14 @@ async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: Datab
     watcher = Application(Settings(), urls)  # reads the ledger alone: no store is opened
     for moment in (1, 130):
         process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while len(await ready(watcher)) < moment and time.monotonic() < deadline and process.poll() is None:
             await asyncio.sleep(0.001)
         process.send_signal(signal.SIGKILL)
         process.communicate()
     done = await ready(watcher)
     assert 0 < len(done) < 300
-    last = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, timeout=120)
+    last = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, timeout=300)
     told = json.loads(last.stdout)
     assert (told["generation"], told["state"], told["lacking"], told["failed"]) == (1, "active", 0, [])
     assert (told["built"], told["differing"]) == (300 - len(done), 0)
