@@ -611,7 +611,7 @@ class Backstage:
         self.shelf.clear()
         self.feedback.__init__(self.threads)  # type: ignore[misc]
         self.administration.__init__()  # type: ignore[misc]
-        self.limiter.__init__(resets_at=int(time.time()) + 300)  # type: ignore[misc]
+        self.limiter.__init__(resets_at=int(time.time()) + 60)  # type: ignore[misc]
         self.checks = {"database": "ok"}
 
     def services(self) -> dict[str, object]:
