@@ -115,6 +115,8 @@ def _find_in_struct(of: type[msgspec.Struct], sent: dict[str, Any], prefix: str)
 
 def _refusal_before_the_end(of: type[msgspec.Struct], body: bytes) -> InvalidInput:
     """Of a body that was refused before it turned out to be no JSON: the field that was."""
+    if not body.lstrip().startswith(b"{"):
+        return InvalidInput("", None, "The body must be a JSON object")
     for field in msgspec.structs.fields(of):
         alone = msgspec.defstruct("Alone", [(field.encode_name, field.type, None)])
         try:
