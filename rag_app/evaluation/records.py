@@ -27,14 +27,11 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
-from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import SourceRow
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import Principal
+from rag_app.evaluation.passages import Judged, Passages, Span
 from rag_app.evaluation.tables import JudgmentRow, ValidationRow
-
-Span = tuple[int, int]
-"""`start <= character < end` in a source's content."""
 
 _LONGEST_QUERY = 2000  # bytes: an entry of an index in PostgreSQL holds 2,700
 _DIGEST = "sha256:"  # what is kept of longer ones begins with it
@@ -115,7 +112,7 @@ class Validations:
 
     async def judgments(
         self, principal: Principal, index: str, query: str, hits: Collection[UUID]
-    ) -> tuple[list[tuple[UUID, Span | None]], dict[UUID, Passages]]:
+    ) -> tuple[list[Judged], dict[UUID, Passages]]:
         """The passages that answer the query, of sources that the principal may see, and the content of those sources
         that are among `hits` (ids of sources).
 

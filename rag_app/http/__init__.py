@@ -1,1 +1,1 @@
-"""HTTP: who asks, how often, in which shape; `server.api` puts it together. The rest is surfaces, one file per contract."""
+"""HTTP: who asks, how often, in which shape; `server.api` puts it together. The routes are the surfaces'."""

@@ -1,4 +1,4 @@
-"""One file per contract. A surface exists by being listed here."""
+"""A room for each contract. A surface exists by being listed here."""
 
 from rag_app.http.surface import Surface
 from rag_app.surfaces.knowledge import routes as rag_retrieval
