@@ -1,18 +1,26 @@
-"""The API on a real port, served by Granian as in production, with everything behind it scripted."""
+"""The API on a real port, served by Granian as in production.
+
+Who callers are, what is counted and which requests are under way are the real services' on the session's PostgreSQL.
+The pipeline is scripted, for exact scores and texts and for streams that come in pieces or break off; so are the
+services behind it whose failures are tested here. tests/integration has all of them real.
+"""
 
 import asyncio
 import json
+import os
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import Any
+from hashlib import sha256
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
+import asyncpg
 import httpx
 import pytest
 from granian.constants import Interfaces
@@ -20,11 +28,16 @@ from granian.server.embed import Server
 from litestar import Litestar
 from llama_index.core.schema import TextNode
 
+from rag_app.access.keys import Keys
+from rag_app.access.limits import Leases, RateLimiter, Window
+from rag_app.access.people import People
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.answering.roles import PromptConfig, PromptVersion
+from rag_app.database.migrate import upgrade
+from rag_app.database.session import Database
 from rag_app.documents.generations import Generation
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
-from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound, Unauthenticated
+from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.passages import Judged, Passages, Span
 from rag_app.http.entrance import Entrance
@@ -54,10 +67,50 @@ from rag_app.surfaces.lexybrain.types import (
 )
 from rag_app.surfaces.validation.catalogue import Catalogue
 from rag_app.surfaces.validation.service import RetrievalValidation
+from tests.conftest import MIGRATIONS
 
 SECRET = "a-secret-for-tests-of-more-than-32-bytes"
 AUDIENCE, ISSUER = "rag-tests", "https://issuer.test"
 BEGAN = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
+
+
+class Tables:
+    """PostgreSQL, for tests that say who is known and what was counted. It runs beside the servers."""
+
+    url = ""
+    opened: ClassVar[list[Database]] = []
+
+    def open(self, url: str) -> None:
+        self.url, self._loop = url, asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="tables", daemon=True).start()
+        self._connection = self._run(asyncpg.connect(url.replace("+asyncpg", "")))
+
+    def close(self) -> None:
+        self._run(self._connection.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def fetch(self, sql: str, *values: Any) -> list[Any]:
+        found: list[Any] = self._run(self._connection.fetch(sql, *values))
+        return found
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+
+TABLES = Tables()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables(request: pytest.FixtureRequest) -> Iterator[Tables]:
+    """Of the session's PostgreSQL; of one of our own where that is shared, as what is counted must be ours alone."""
+    if os.environ.get("RAG_TEST_APP_URL"):
+        server = request.getfixturevalue("new_postgres")()
+        upgrade(server.owner_url, server.app_url, MIGRATIONS)
+        TABLES.open(server.app_url)
+    else:
+        TABLES.open(request.getfixturevalue("database_urls")[1])
+    yield TABLES
+    TABLES.close()
 
 
 @contextmanager
@@ -66,6 +119,8 @@ def serve(app: Litestar) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    app.on_shutdown += [database.close for database in TABLES.opened]
+    TABLES.opened.clear()
     started = threading.Event()
     running: list[tuple[asyncio.AbstractEventLoop, Server]] = []
 
@@ -131,51 +186,182 @@ class ScriptedPipeline:
         yield given
 
 
-@dataclass
-class ScriptedPeople:
-    known: dict[str, Principal] = field(default_factory=dict)
-    error: Exception | None = None
+class Known(dict[str, Principal]):
+    """Principals by what they show. Each that is set is written to the tables; `clear` makes all of them unknown."""
 
-    async def principal(self, subject: str) -> Principal:
-        if self.error:
-            raise self.error
-        return self.known.get(subject, Principal(subject))
+    def __setitem__(self, shown: str, principal: Principal) -> None:
+        user = principal.user or uuid4()
+        organizations = principal.organizations or {uuid4()}
+        super().__setitem__(shown, replace(principal, user=user, organizations=frozenset(organizations)))
+        for each in organizations:
+            TABLES.fetch(
+                "INSERT INTO organizations (id, slug, name) VALUES ($1, $2, $2) ON CONFLICT DO NOTHING", each, str(each)
+            )
+        TABLES.fetch("INSERT INTO users (id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING", user, str(user))
+        TABLES.fetch("DELETE FROM memberships WHERE user_id = $1", user)
+        for each in principal.organizations:
+            TABLES.fetch("INSERT INTO memberships (user_id, org_id) VALUES ($1, $2)", user, each)
+        self.write(shown, self[shown])
 
-    async def member_of(self, organization: str) -> Principal:
-        if organization not in self.known:
-            raise NotFound("organization", organization)
-        return self.known[organization]
-
-
-@dataclass
-class ScriptedKeys:
-    known: dict[str, Principal] = field(default_factory=dict)
-
-    async def principal(self, key: str) -> Principal:
-        if key not in self.known:
-            raise Unauthenticated("The API key is not valid")
-        return self.known[key]
+    def write(self, shown: str, principal: Principal) -> None:
+        raise NotImplementedError
 
 
-@dataclass
-class ScriptedLeases:
-    """Counts places as the real ones do; none is freed but by giving it back."""
+class PeopleKnown(Known):
+    ever: ClassVar[set[str]] = set()  # the tables are those of every Backstage
 
-    taken: dict[UUID, str] = field(default_factory=dict)
-    extend_every: float = 20.0
+    def write(self, shown: str, principal: Principal) -> None:
+        [organization, *_] = principal.organizations
+        self._forget([shown])
+        if principal.subject.startswith("member of "):
+            TABLES.fetch("UPDATE organizations SET slug = $2 WHERE id = $1", organization, shown)
+        else:
+            TABLES.fetch("UPDATE users SET subject = $2 WHERE id = $1", principal.user, shown)
+        self.ever.add(shown)
 
-    async def take(self, key: str, limit: int) -> UUID | None:
-        if list(self.taken.values()).count(key) >= limit:
-            return None
-        lease = uuid4()
-        self.taken[lease] = key
-        return lease
+    def clear(self) -> None:
+        if self.ever:
+            self._forget(list(self.ever))
+            self.ever.clear()
+        super().clear()
 
-    async def extend(self, lease: UUID) -> None:
-        assert lease in self.taken
+    def _forget(self, shown: list[str]) -> None:
+        TABLES.fetch("UPDATE organizations SET slug = id::text WHERE slug = ANY($1)", shown)
+        TABLES.fetch("UPDATE users SET subject = NULL WHERE subject = ANY($1)", shown)
 
-    async def give_back(self, lease: UUID) -> None:
-        del self.taken[lease]
+
+class KeysKnown(Known):
+    ever: ClassVar[set[str]] = set()
+
+    def write(self, shown: str, principal: Principal) -> None:
+        [organization, *_] = principal.organizations
+        identity = principal.subject.removeprefix("key:")
+        self.ever.add(shown)
+        TABLES.fetch(
+            "INSERT INTO memberships (user_id, org_id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            principal.user,
+            organization,
+        )
+        TABLES.fetch(
+            "INSERT INTO api_keys (id, name, digest, beginning, user_id, org_id, indexes) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            UUID(identity) if len(identity) == 36 else uuid4(), "of a test", sha256(shown.encode()).hexdigest(), shown[:12], principal.user, organization,
+            None if principal.indexes is None else sorted(principal.indexes),
+        )  # fmt: skip
+
+    def clear(self) -> None:
+        if self.ever:
+            digests = [sha256(key.encode()).hexdigest() for key in self.ever]
+            TABLES.fetch("DELETE FROM api_keys WHERE digest = ANY($1)", digests)
+            self.ever.clear()
+        super().clear()
+
+
+class KnownPeople:
+    """Who is known to the real `People`, by the subject of tokens; "member of ..." is an organization, by its slug."""
+
+    def __init__(self) -> None:
+        self._known: Known = PeopleKnown()
+        self.clear()
+
+    @property
+    def known(self) -> Known:
+        return self._known
+
+    @known.setter
+    def known(self, principals: Mapping[str, Principal]) -> None:
+        self.clear()
+        for shown, principal in principals.items():
+            self._known[shown] = principal
+
+    def clear(self) -> None:
+        self._known.clear()
+
+
+class KnownKeys(KnownPeople):
+    """The keys that the real `Keys` knows: `rag_` and 43 characters."""
+
+    def __init__(self) -> None:
+        self._known = KeysKnown()
+        self.clear()
+
+
+class Counts(MutableMapping[str, int]):
+    """The requests that are counted in the present window, by their key."""
+
+    def __init__(self, windows: "Windows") -> None:
+        self._windows = windows
+
+    def _all(self) -> dict[str, int]:
+        return dict(TABLES.fetch("SELECT key, count FROM rate_windows WHERE window_start = $1", self._windows.start))
+
+    def __getitem__(self, key: str) -> int:
+        return self._all()[key]
+
+    def __setitem__(self, key: str, count: int) -> None:
+        TABLES.fetch(
+            "INSERT INTO rate_windows (key, window_start, count) VALUES ($1, $2, $3) ON CONFLICT (key) DO UPDATE "
+            "SET window_start = excluded.window_start, count = excluded.count", key, self._windows.start, count,
+        )  # fmt: skip
+
+    def __delitem__(self, key: str) -> None:
+        TABLES.fetch("DELETE FROM rate_windows WHERE key = $1", key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+class Windows:
+    """What the real `RateLimiter` counts. Its clock is set by the tests, so that no window ends before its test."""
+
+    def __init__(self) -> None:
+        self.counts = Counts(self)
+        self.clear()
+
+    @property
+    def start(self) -> int:
+        return int(self.now // 60) * 60
+
+    @property
+    def resets_at(self) -> int:
+        return self.start + 60
+
+    def clear(self) -> None:
+        self.now = time.time()
+        TABLES.fetch("DELETE FROM rate_windows")
+
+    def service(self, database: Database) -> RateLimiter:
+        windows = self
+
+        class Pinned(RateLimiter):
+            async def hit(self, key: str, limit: int, window: int = 60, now: float | None = None) -> Window:
+                return await super().hit(key, limit, window, windows.now)
+
+        return Pinned(database)
+
+
+class TakenLeases:
+    """What the real `Leases` has given out."""
+
+    @property
+    def taken(self) -> dict[UUID, str]:
+        return dict(TABLES.fetch("SELECT id, key FROM request_leases"))
+
+    def take(self, key: str, places: int) -> None:
+        for _ in range(places):
+            TABLES.fetch(
+                "INSERT INTO request_leases (id, key, expires_at) VALUES ($1, $2, now() + interval '1 hour')",
+                uuid4(),
+                key,
+            )
+
+    def give_back_one(self) -> None:
+        TABLES.fetch("DELETE FROM request_leases WHERE id = $1", next(iter(self.taken)))
+
+    def clear(self) -> None:
+        TABLES.fetch("DELETE FROM request_leases")
 
 
 @dataclass
@@ -560,35 +746,16 @@ class ScriptedConsents:
         return self.given[principal.subject]
 
 
-@dataclass(frozen=True)
-class ScriptedWindow:
-    limit: int
-    remaining: int
-    resets_at: int
-    allowed: bool
-
-
-@dataclass
-class ScriptedLimiter:
-    """Counts as the real one does, in a window that never ends before the test."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    resets_at: int = 0
-
-    async def hit(self, key: str, limit: int, window: int = 60) -> ScriptedWindow:
-        count = self.counts[key] = self.counts.get(key, 0) + 1
-        return ScriptedWindow(limit, max(0, limit - count), self.resets_at, count <= limit)
-
-
 @dataclass
 class Backstage:
     """What stands behind the running API; the tests set it."""
 
     pipeline: ScriptedPipeline = field(default_factory=ScriptedPipeline)
-    people: ScriptedPeople = field(default_factory=ScriptedPeople)
-    keys: ScriptedKeys = field(default_factory=ScriptedKeys)
-    limiter: ScriptedLimiter = field(default_factory=ScriptedLimiter)
-    leases: ScriptedLeases = field(default_factory=ScriptedLeases)
+    people: KnownPeople = field(default_factory=KnownPeople)
+    keys: KnownKeys = field(default_factory=KnownKeys)
+    limiter: Windows = field(default_factory=Windows)
+    leases: Any = field(default_factory=TakenLeases)
+    """The tables of leases; or what takes the place of the service where time itself is tested."""
     shelf: Shelf = field(default_factory=Shelf)
     validations: ScriptedValidations = field(default_factory=ScriptedValidations)
     conversations: ScriptedConversations = field(default_factory=ScriptedConversations)
@@ -603,15 +770,13 @@ class Backstage:
 
     def reset(self) -> None:
         self.pipeline.__init__()  # type: ignore[misc]
-        for each in (
-            self.people, self.keys, self.leases, self.validations, self.conversations, self.threads,
-            self.consents,
-        ):  # fmt: skip
-            each.__init__()  # type: ignore[misc]
+        for each in (self.people, self.keys, self.limiter, self.leases):
+            each.clear()
+        for scripted in (self.validations, self.conversations, self.threads, self.consents):
+            scripted.__init__()  # type: ignore[misc]
         self.shelf.clear()
         self.feedback.__init__(self.threads)  # type: ignore[misc]
         self.administration.__init__()  # type: ignore[misc]
-        self.limiter.__init__(resets_at=int(time.time()) + 60)  # type: ignore[misc]
         self.checks = {"database": "ok"}
 
     def services(self) -> dict[str, object]:
@@ -632,8 +797,12 @@ class Backstage:
             "readiness": self.readiness,
         }
 
-    def access(self) -> Any:
-        return Access(self.people, self.keys, self.limiter, self.leases)  # type: ignore[arg-type]
+    def access(self) -> Access:
+        """The real services, on a database of their own: it is closed with the application that `serve` runs next."""
+        database = Database(TABLES.url)
+        TABLES.opened.append(database)
+        leases = Leases(database) if isinstance(self.leases, TakenLeases) else self.leases
+        return Access(People(database), Keys(database), self.limiter.service(database), leases)
 
     async def readiness(self) -> Mapping[str, str]:
         return self.checks

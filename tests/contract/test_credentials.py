@@ -23,7 +23,8 @@ from tests.contract.test_errors import problem
 
 JWT, COOKIE, EXTENSION, API_KEY, NONE = Credential
 APP, OTHER = "https://app.example", "https://evil.example"
-KEY = "rag_0123456789abcdef"
+KEY, ODD_KEY = ("rag_" + letter * 43 for letter in "ko")
+SERVICE, SERVICE_USER = f"key:{uuid4()}", uuid4()
 TAKES = {
     "person": {JWT},
     "browser": {JWT, COOKIE},
@@ -69,7 +70,7 @@ def session(value: str, origin: str | None = APP) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def backstage() -> Backstage:
     backstage = Backstage()
-    backstage.keys.known = {KEY: Principal("service"), "rag_odd": Principal("odd")}
+    backstage.keys.known = {KEY: Principal(SERVICE, SERVICE_USER), ODD_KEY: Principal("odd")}
     backstage.people.known = {"rose": Principal("member of rose")}
     return backstage
 
@@ -115,11 +116,11 @@ SHOWN: dict[str, tuple[dict[str, str], str, set[str]]] = {
         "ada",
         {"extension", "market"},
     ),
-    "a key as bearer": (bearer(KEY), "service", {"market", "keys"}),
-    "a key in its header": ({"X-API-Key": KEY}, "service", {"market", "keys"}),
+    "a key as bearer": (bearer(KEY), SERVICE, {"market", "keys"}),
+    "a key in its header": ({"X-API-Key": KEY}, SERVICE, {"market", "keys"}),
     "a key and the cookie that the browser adds": (
         {"x-api-key": KEY} | session(token()),
-        "service",
+        SERVICE,
         {"market", "keys"},
     ),
     "nothing": ({}, "member of rose", {"shop"}),
@@ -213,7 +214,7 @@ def test_the_cookie_is_judged_where_one_is_taken_and_not_looked_at_elsewhere(
         [("Authorization", f"Bearer {token()}"), ("x-api-key", KEY)],
         [("Authorization", f"Bearer {KEY}"), ("x-api-key", KEY)],
         [("Authorization", f"Bearer {token()}"), ("Authorization", f"Bearer {token(user_id='grace')}")],
-        [("x-api-key", KEY), ("x-api-key", "rag_odd")],
+        [("x-api-key", KEY), ("x-api-key", ODD_KEY)],
         [("Authorization", ""), ("x-api-key", KEY)],
     ],
 )
@@ -245,7 +246,7 @@ def test_each_kind_is_counted_as_the_one_it_stands_for(client: httpx.Client, bac
         client.get("/market", headers=headers)
     client.get("/shop")
     client.get("/shop", headers=bearer("nonsense"))
-    assert backstage.limiter.counts == {"market:ada": 2, "market:service": 1, "shop:member of rose": 1}
+    assert backstage.limiter.counts == {"market:ada": 2, f"market:{SERVICE_USER}": 1, "shop:member of rose": 1}
 
 
 # --- the cookie, and pages that somebody else wrote

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from rag_app.access.people import People
 from rag_app.domain.errors import (
     EmbeddingFailed,
     InvalidInput,
@@ -18,6 +19,7 @@ from rag_app.domain.errors import (
     StoreFailed,
     UnknownField,
 )
+from rag_app.domain.scope import Principal
 from tests.contract.conftest import Backstage
 
 PATHS = ["/api/rag/search", "/api/rag/answer", "/functions/v1/rag-search", "/functions/v1/rag-answer"]
@@ -183,8 +185,13 @@ def test_what_the_index_refuses_is_a_400(raised: Exception, client: httpx.Client
     assert error["message"] == str(raised)
 
 
-def test_a_database_that_is_down_before_the_question_is_asked(client: httpx.Client, backstage: Backstage) -> None:
-    backstage.people.error = StoreFailed("no route to host 10.0.0.7")
+def test_a_database_that_is_down_before_the_question_is_asked(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(people: People, subject: str) -> Principal:
+        raise StoreFailed("no route to host 10.0.0.7")
+
+    monkeypatch.setattr(People, "principal", fail)
     response = client.post("/api/rag/search", json=ASK)
     problem(response, 500, "database_error")
     assert "10.0.0.7" not in response.text

@@ -601,7 +601,8 @@ def test_a_stream_that_was_read_to_its_end_is_closed_once(client: httpx.Client, 
 
 # --- who may enter
 
-KEY, APP = "rag_0123456789abcdef", "https://app.example"
+KEY, APP = "rag_" + "k" * 43, "https://app.example"
+SERVICE = f"key:{UUID(int=5)}"
 
 
 @pytest.fixture(scope="module")
@@ -627,8 +628,8 @@ def bearer(value: str) -> dict[str, str]:
         (bearer(token()), "ada"),
         ({"Cookie": f"rag_session={token()}", "Origin": APP}, "ada"),
         (bearer(token("extension")) | {"x-ext-client": "chrome/1.2"}, "ada"),
-        ({"x-api-key": KEY}, "service"),
-        (bearer(KEY), "service"),
+        ({"x-api-key": KEY}, SERVICE),
+        (bearer(KEY), SERVICE),
         ({}, None),
         (bearer("nonsense"), None),
         (bearer(token(lifetime=timedelta(minutes=-5))), None),
@@ -644,7 +645,7 @@ def test_credentials(headers: dict[str, str], who: str | None, house: tuple[str,
     stage.reset()
     user, thread = uuid4(), uuid4()
     stage.people.known = {"ada": Principal("ada", user), "aurora": Principal("member of aurora", None)}
-    stage.keys.known = {KEY: Principal("service", user)}
+    stage.keys.known = {KEY: Principal(SERVICE, user)}
     with httpx.Client(base_url=url, timeout=60, verify=False, headers=headers) as client:
         asked = [
             client.post(RAG, json=ASK),

@@ -223,8 +223,10 @@ def test_who_may(method: str, path: str, client: httpx.Client, anonymous: httpx.
     backstage.administration.administrators = set()
     message = refused(client.request(method, path, json=body), 403, "forbidden")
     assert "administrator" in message
-    backstage.keys.known = {"rag_key": Principal("key:1", uuid4())}
-    refused(client.request(method, path, json=body, headers={"Authorization": "Bearer rag_key"}), 403, "forbidden")
+    backstage.keys.known = {"rag_" + "k" * 43: Principal("key:1", uuid4())}
+    refused(
+        client.request(method, path, json=body, headers={"Authorization": f"Bearer rag_{'k' * 43}"}), 403, "forbidden"
+    )
     extension = issue_token("ada", SECRET, audience=AUDIENCE, issuer=ISSUER, client="extension")
     headers = {"Authorization": f"Bearer {extension}", "x-ext-client": "1"}
     refused(client.request(method, path, json=body, headers=headers), 401, "authentication_required")

@@ -644,11 +644,11 @@ def test_a_hundred_requests_a_minute_over_all_paths(key: httpx.Client) -> None:
 
 def test_ten_requests_at_once(key: httpx.Client, backstage: Backstage) -> None:
     who = f"retrieval_validation:{USER}"
-    backstage.leases.taken = {uuid4(): who for _ in range(10)}
+    backstage.leases.take(who, 10)
     response = key.post(QUERY, json=ASK)
     problem(response, 429, "CONCURRENCY_LIMIT_EXCEEDED")
     assert response.headers["retry-after"] == "1"
-    backstage.leases.taken.popitem()
+    backstage.leases.give_back_one()
     assert key.post(QUERY, json=ASK).status_code == 200
 
 
