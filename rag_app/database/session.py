@@ -150,7 +150,9 @@ class Database:
 
     def __init__(self, url: str, pool_size: int = 10, prepare: Prepare | None = None) -> None:
         self._url, self._pool_size = url, pool_size
-        self._engine = create_engine(url, prepare, pool_size=pool_size, max_overflow=0, pool_timeout=_SECONDS_IN_LINE)
+        self._engine = create_engine(
+            url, prepare, pool_size=pool_size, max_overflow=0, pool_timeout=_SECONDS_IN_LINE, pool_use_lifo=True
+        )
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._dedicated = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
