@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-import rag_app.console.commands  # noqa: F401  what every command needs
+import rag_app.application  # noqa: F401  what most commands need
 from rag_app.console import cli
 
 

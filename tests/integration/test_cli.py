@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -53,6 +54,7 @@ def run(*arguments: object, folder: Path, **variables: str) -> Result:
 
 
 Run = Callable[..., Result]
+ONE_AT_A_TIME = threading.Lock()
 
 
 @pytest.fixture
@@ -68,8 +70,9 @@ def rag(forking: subprocess.Popen[str], tmp_path: Path, tmp_path_factory: pytest
             "err": str(said / "err"), "environment": {**os.environ, **variables},
         }  # fmt: skip
         assert forking.stdin and forking.stdout
-        print(json.dumps(command), file=forking.stdin, flush=True)
-        ended = int(forking.stdout.readline())
+        with ONE_AT_A_TIME:
+            print(json.dumps(command), file=forking.stdin, flush=True)
+            ended = int(forking.stdout.readline())
         done = Result(ended, (said / "out").read_text("utf-8"), (said / "err").read_text("utf-8"))
         assert done.status == status, f"{arguments}: {done}"
         return done
