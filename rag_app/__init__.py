@@ -82,14 +82,18 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
         "context": ["ContextBlock", "build_context_blocks"],
         "evidence": ["Evidence", "build_evidence", "build_evidence_from_chunks"],
         "guardrails": [
-            "DEFAULT_POLICY", "RetrievalPolicy", "create_permissive_policy", "create_strict_policy",
-            "sanitize_source_types", "validate_retrieval_request",
+            "DEFAULT_POLICY",
+            "RetrievalPolicy",
+            "create_permissive_policy",
+            "create_strict_policy",
+            "sanitize_source_types",
+            "validate_retrieval_request",
         ],
         "pipeline": ["PipelineResult", "Prompts", "quick_test", "run_rag_pipeline", "test_rag_pipeline"],
         "prompts": ["Message", "assemble_chat_prompt", "assemble_conversation_prompt", "assemble_prompt"],
         "rag": ["Rag", "open"],
         "retrieval": ["retrieve_chunks"],
-    }  # fmt: skip
+    }
 
     def __getattr__(name):
         # LlamaIndex takes seconds to import; `rag-app --help` is not to wait for it

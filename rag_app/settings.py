@@ -374,9 +374,16 @@ class Settings:
 
 
 GROUPS: tuple[type[_Settings], ...] = (
-    DatabaseSettings, StoreSettings, EmbeddingSettings, ModelSettings, LexyBrainSettings, ProviderSettings,
-    ConfidenceSettings, ApiSettings, TelemetrySettings,
-)  # fmt: skip
+    DatabaseSettings,
+    StoreSettings,
+    EmbeddingSettings,
+    ModelSettings,
+    LexyBrainSettings,
+    ProviderSettings,
+    ConfidenceSettings,
+    ApiSettings,
+    TelemetrySettings,
+)
 _NOT_OURS = frozenset({"RAG_TEST_OWNER_URL", "RAG_TEST_APP_URL", "RAG_SHARED"})
 
 

@@ -165,9 +165,13 @@ async def _ingest(application: Application, spec: IndexSpec, entry: dict[str, st
 
 def _added(one: Summary, other: Summary) -> Summary:
     return Summary(
-        one.added + other.added, one.updated + other.updated, one.unchanged + other.unchanged,
-        one.removed + other.removed, one.chunks + other.chunks, [*one.failed, *other.failed],
-    )  # fmt: skip
+        one.added + other.added,
+        one.updated + other.updated,
+        one.unchanged + other.unchanged,
+        one.removed + other.removed,
+        one.chunks + other.chunks,
+        [*one.failed, *other.failed],
+    )
 
 
 def _claim(host: str, port: int) -> socket.socket:

@@ -56,9 +56,15 @@ class Ingestor:
     """Writes one organization's sources into one generation of an index."""
 
     def __init__(
-        self, spec: IndexSpec, generation_id: int, store: ScopedStore, ledger: SourceLedger, embedder: BaseEmbedding,
-        target: Target, erase: Erase,
-    ) -> None:  # fmt: skip
+        self,
+        spec: IndexSpec,
+        generation_id: int,
+        store: ScopedStore,
+        ledger: SourceLedger,
+        embedder: BaseEmbedding,
+        target: Target,
+        erase: Erase,
+    ) -> None:
         self._spec, self._generation, self._store, self._ledger = spec, generation_id, store, ledger
         self._embedder, self._target, self._erase = embedder, target, erase
         self._chunker = Chunker(spec.chunking)

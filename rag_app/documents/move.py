@@ -72,10 +72,16 @@ class Move(Filling):
     batch = 128
 
     def __init__(
-        self, spec: IndexSpec, generation_id: int, origin_id: int,
-        organizations: Callable[[], Awaitable[Collection[UUID]]], open_store: Callable[[UUID], ScopedStore],
-        open_origin: Callable[[UUID], ScopedStore], ledger: SourceLedger, progress: Progress = lambda built: None,
-    ) -> None:  # fmt: skip
+        self,
+        spec: IndexSpec,
+        generation_id: int,
+        origin_id: int,
+        organizations: Callable[[], Awaitable[Collection[UUID]]],
+        open_store: Callable[[UUID], ScopedStore],
+        open_origin: Callable[[UUID], ScopedStore],
+        ledger: SourceLedger,
+        progress: Progress = lambda built: None,
+    ) -> None:
         super().__init__(spec, generation_id, organizations, open_store, ledger, progress)
         self._origin, self._open_origin = origin_id, open_origin
 
@@ -148,9 +154,11 @@ class Move(Filling):
 
 
 def _differing(
-    found: Comparison, sources: Collection[UUID], originals: Mapping[UUID, list[TextNode]],
+    found: Comparison,
+    sources: Collection[UUID],
+    originals: Mapping[UUID, list[TextNode]],
     copies: Mapping[UUID, list[TextNode]],
-) -> set[UUID]:  # fmt: skip
+) -> set[UUID]:
     """Those that are not the same on both sides; what was seen goes into `found`."""
     differing = set()
     for source in sources:

@@ -67,9 +67,14 @@ class Filling(ABC):
     """Sources written together."""
 
     def __init__(
-        self, spec: IndexSpec, generation_id: int, organizations: Callable[[], Awaitable[Collection[UUID]]],
-        open_store: Callable[[UUID], ScopedStore], ledger: SourceLedger, progress: Progress,
-    ) -> None:  # fmt: skip
+        self,
+        spec: IndexSpec,
+        generation_id: int,
+        organizations: Callable[[], Awaitable[Collection[UUID]]],
+        open_store: Callable[[UUID], ScopedStore],
+        ledger: SourceLedger,
+        progress: Progress,
+    ) -> None:
         self._spec, self._generation, self._organizations = spec, generation_id, organizations
         self._open_store, self._ledger, self._progress = open_store, ledger, progress
         self.built = Built()
@@ -123,10 +128,15 @@ class Rebuild(Filling):
     """
 
     def __init__(
-        self, spec: IndexSpec, generation_id: int, organizations: Callable[[], Awaitable[Collection[UUID]]],
-        open_store: Callable[[UUID], ScopedStore], ledger: SourceLedger, embedder: BaseEmbedding,
+        self,
+        spec: IndexSpec,
+        generation_id: int,
+        organizations: Callable[[], Awaitable[Collection[UUID]]],
+        open_store: Callable[[UUID], ScopedStore],
+        ledger: SourceLedger,
+        embedder: BaseEmbedding,
         progress: Progress = lambda built: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(spec, generation_id, organizations, open_store, ledger, progress)
         self._embedder, self._chunker = embedder, Chunker(spec.chunking)
 

@@ -121,9 +121,24 @@ class IndexSpec(_Strict):
 
 
 RESERVED_FIELDS = frozenset(BASE_FIELDS) | {
-    "id", "text", "title", "uri", "section", "page", "position", "site_id", "private_to", "owner_id", "version",
-    "embedding", "metadata", "chunk_id", "score", "organization", "visibility",
-}  # fmt: skip
+    "id",
+    "text",
+    "title",
+    "uri",
+    "section",
+    "page",
+    "position",
+    "site_id",
+    "private_to",
+    "owner_id",
+    "version",
+    "embedding",
+    "metadata",
+    "chunk_id",
+    "score",
+    "organization",
+    "visibility",
+}
 
 
 def load_index(folder: Path) -> IndexSpec:

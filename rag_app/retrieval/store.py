@@ -170,9 +170,12 @@ class ScopedStore(BasePydanticVectorStore):
         if kwargs or query.node_ids or query.doc_ids or query.alpha is not None or query.query_embedding is None:
             raise InvalidInput("query", None, "takes an embedding, a text, filters and a mode, and nothing else")
         found = await self.search(
-            query.query_embedding, query.query_str or "", from_llama(query.filters), MODES[query.mode],
+            query.query_embedding,
+            query.query_str or "",
+            from_llama(query.filters),
+            MODES[query.mode],
             query.similarity_top_k,
-        )  # fmt: skip
+        )
         return VectorStoreQueryResult(
             nodes=[each.node for each in found],
             similarities=[each.get_score() for each in found],

@@ -128,9 +128,14 @@ class Stage(_Spanned):
     __slots__ = ("_name", "_settings")
 
     def __init__(
-        self, name: str, attributes: Mapping[str, _Value] | None = None, *, span: str | None = None,
-        kind: SpanKind = SpanKind.INTERNAL, within: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        attributes: Mapping[str, _Value] | None = None,
+        *,
+        span: str | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        within: bool = True,
+    ) -> None:
         self._name, self._settings = name, (span or name, kind, attributes, within)
 
     def __enter__(self) -> Span:

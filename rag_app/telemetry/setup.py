@@ -42,8 +42,15 @@ _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _SAMPLED = 0.1  # of the requests: to trace all costs a fifth of a short search's processor time
 _SECONDS_BETWEEN_LOOKS = 1.0
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
-    "asctime", "message", "taskName", "request_id", "user_id", "thread_id", "trace_id", "color_message",
-}  # fmt: skip
+    "asctime",
+    "message",
+    "taskName",
+    "request_id",
+    "user_id",
+    "thread_id",
+    "trace_id",
+    "color_message",
+}
 _NEEDS = {
     "RAG_METRICS": "prometheus_client",
     "RAG_TRACES=console": "opentelemetry.sdk",

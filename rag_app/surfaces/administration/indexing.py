@@ -105,9 +105,11 @@ class Indexing:
             lacking = await self._lacking(spec, generation)
             if lacking and generation.state in (GenerationState.BUILDING, GenerationState.RETIRED):
                 raise InvalidInput(
-                    "", number, f"generation {generation.number} of {spec.name} lacks {lacking} sources as they are now; "
+                    "",
+                    number,
+                    f"generation {generation.number} of {spec.name} lacks {lacking} sources as they are now; "
                     f"`{_rebuild(spec)} --switch` builds them",
-                )  # fmt: skip
+                )
             generation = await self._generations.activate(generation.id)
         return Outcome(generation, Built(), lacking, self._app.misfit(spec, generation))
 
@@ -131,9 +133,11 @@ class Indexing:
                 async with self._ledger.switching(spec.name):
                     if lacking := await self._lacking(spec, generation):
                         raise InvalidInput(
-                            "", index, f"generation {generation.number} of {spec.name} lacks {lacking} sources as they "
+                            "",
+                            index,
+                            f"generation {generation.number} of {spec.name} lacks {lacking} sources as they "
                             f"are now, and cannot be given them: it {misfit}, or do without them: --force",
-                        )  # fmt: skip
+                        )
                     return Outcome(await self._generations.activate(generation.id), Built(), 0, misfit)
             rebuild = await self._rebuilding(spec, generation, begin)
             await rebuild.run()
@@ -242,10 +246,14 @@ class Indexing:
 
     async def _rebuilding(self, spec: IndexSpec, generation: Generation, begin: Begin) -> Rebuild:
         return Rebuild(
-            spec, generation.id, self._organizations,
+            spec,
+            generation.id,
+            self._organizations,
             lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id}))),
-            self._ledger, self._app.embedder, begin(generation, await self._lacking(spec, generation)),
-        )  # fmt: skip
+            self._ledger,
+            self._app.embedder,
+            begin(generation, await self._lacking(spec, generation)),
+        )
 
     async def _switched_when_complete(self, spec: IndexSpec, generation: Generation, rebuild: Rebuild) -> Generation:
         """The generation, active unless a source could not be built."""

@@ -35,9 +35,7 @@ SURFACE = replace(
     options={**LEXYBRAIN.options, "security": security(_PEOPLE)},
     handlers=[],
 )
-STATS, FEEDBACK, CONFIGS = (
-    f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs")
-)  # fmt: skip
+STATS, FEEDBACK, CONFIGS = (f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs"))
 NOTHING_TO_CHANGE = "The body must have `active`, or `weight`, or both"
 REFUSED = Forbidden("only an administrator may do this, signed in as a person")
 Since = Annotated[

@@ -64,9 +64,7 @@ def refers_back(text: str) -> bool:
     return _REFERS.search(text) is not None
 
 
-async def rewritten(
-    model: Chats, prompt: Prompt, text: str, history: Sequence[Message], max_tokens: int
-) -> str | None:  # fmt: skip
+async def rewritten(model: Chats, prompt: Prompt, text: str, history: Sequence[Message], max_tokens: int) -> str | None:
     """The message as a query that stands on its own, by a model: `prompt` takes `history` and `question`.
 
     The model reads at most `max_tokens` of history. None where there is none, or the model does not give a query:

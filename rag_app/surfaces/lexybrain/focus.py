@@ -16,9 +16,16 @@ _QUOTED = re.compile(r"“([^“”\n]{1,100})”|\"([^\"\n]{1,100})\"|«([^«»
 
 
 def question_for(
-    capability: Capability, said: Said, *, searched: str, named: tuple[UUID, ...],
-    retrieval_scope: tuple[str, ...] | None, at_most: Mapping[str, int], instructions: Instructions, now: datetime,
-) -> Question:  # fmt: skip
+    capability: Capability,
+    said: Said,
+    *,
+    searched: str,
+    named: tuple[UUID, ...],
+    retrieval_scope: tuple[str, ...] | None,
+    at_most: Mapping[str, int],
+    instructions: Instructions,
+    now: datetime,
+) -> Question:
     """The question that a message is, for a capability.
 
     What the client names are filters: marketplaces and a time range, which sources without a market or a date pass.

@@ -32,9 +32,11 @@ _TIMED = ", ".join(f"(stages -> '{stage}')::int AS {stage}" for stage in _STAGES
 _FLAGS = ", ".join(
     f"(flags ->> '{flag}' = 'true')::int AS {name}"
     for flag, name in (
-        ("insufficientContext", "insufficient"), ("fallbackToGeneric", "fallback"), ("interrupted", "interrupted")
+        ("insufficientContext", "insufficient"),
+        ("fallbackToGeneric", "fallback"),
+        ("interrupted", "interrupted"),
     )
-)  # fmt: skip
+)
 
 
 def _latency(values: str) -> str:

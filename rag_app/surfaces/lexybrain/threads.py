@@ -170,9 +170,15 @@ class Threads:
         return [_message(row) for row in reversed(await self._database.read(scope, statement))]
 
     async def list(
-        self, principal: Principal, *, limit: int, after: str | None, archived: bool | None, user: UUID | None,
+        self,
+        principal: Principal,
+        *,
+        limit: int,
+        after: str | None,
+        archived: bool | None,
+        user: UUID | None,
         everybody: bool,
-    ) -> Page:  # fmt: skip
+    ) -> Page:
         """Threads by their last message, the newest first; archived ones, others, or (None) both.
 
         `after` is a page's cursor. A thread that gets a message between two pages moves to the front, and is on none of

@@ -73,9 +73,13 @@ async def opening_of(application: Application, capability: Capability, question:
 
 
 async def target_of(
-    application: Application, org: str, site: str | None, owner: str | None, visibility: str | None,
+    application: Application,
+    org: str,
+    site: str | None,
+    owner: str | None,
+    visibility: str | None,
     metadata: Mapping[str, object],
-) -> Target:  # fmt: skip
+) -> Target:
     """Where documents go, by names. Raises NotFound and InvalidInput."""
     organization = await application.people.organization(org)
     owner_id = (await application.people.user(owner)).id if owner else None

@@ -59,9 +59,13 @@ class ContextBlock:
 
 
 def build_context_blocks(
-    chunks: Iterable[Chunk], max_context_tokens: int = 4000, max_context_characters: int | None = None,
-    max_chunks_per_source: int = 3, max_sources: int = 5, merge_strategy: MergeStrategy = "concatenate",
-) -> list[ContextBlock]:  # fmt: skip
+    chunks: Iterable[Chunk],
+    max_context_tokens: int = 4000,
+    max_context_characters: int | None = None,
+    max_chunks_per_source: int = 3,
+    max_sources: int = 5,
+    merge_strategy: MergeStrategy = "concatenate",
+) -> list[ContextBlock]:
     """Blocks numbered from 1: the source of the most similar chunk first, no chunk twice.
 
     A source (type and id) gives its `max_chunks_per_source` most similar chunks: in one block, in the order they have

@@ -63,9 +63,11 @@ def sanitize_source_types(source_types: Iterable[str], allowed: Iterable[str] = 
 
 
 def validate_retrieval_request(
-    tenant_id: str | UUID, site_id: str | UUID, allowed_source_types: Iterable[str] | None = None,
+    tenant_id: str | UUID,
+    site_id: str | UUID,
+    allowed_source_types: Iterable[str] | None = None,
     policy: RetrievalPolicy = DEFAULT_POLICY,
-) -> tuple[str, ...] | None:  # fmt: skip
+) -> tuple[str, ...] | None:
     """The source types to retrieve; None for all that the index has.
 
     Raises InvalidInput for a tenant, a site or a list of types that is empty or none, and Forbidden for a type that the

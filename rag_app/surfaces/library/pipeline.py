@@ -56,13 +56,25 @@ class PipelineResult:
 
 
 async def run_rag_pipeline(
-    *, tenant_id: str | UUID, site_id: str | UUID, query_text: str, top_k: int = 10, similarity_threshold: float = 0.7,
-    allowed_source_types: Iterable[str] | None = None, max_context_tokens: int = 4000,
-    max_context_characters: int | None = None, max_chunks_per_source: int = 3, max_sources: int = 5,
-    merge_strategy: MergeStrategy = "concatenate", system_template: str | None = None,
-    policy: RetrievalPolicy = DEFAULT_POLICY, model: str | None = None, mode: str = "dense",
-    index: str = "store_catalogue", rag: Rag | None = None,
-) -> PipelineResult:  # fmt: skip
+    *,
+    tenant_id: str | UUID,
+    site_id: str | UUID,
+    query_text: str,
+    top_k: int = 10,
+    similarity_threshold: float = 0.7,
+    allowed_source_types: Iterable[str] | None = None,
+    max_context_tokens: int = 4000,
+    max_context_characters: int | None = None,
+    max_chunks_per_source: int = 3,
+    max_sources: int = 5,
+    merge_strategy: MergeStrategy = "concatenate",
+    system_template: str | None = None,
+    policy: RetrievalPolicy = DEFAULT_POLICY,
+    model: str | None = None,
+    mode: str = "dense",
+    index: str = "store_catalogue",
+    rag: Rag | None = None,
+) -> PipelineResult:
     """Validate, retrieve, build the context and its evidence, assemble the prompts. No answering model is called.
 
     The options are those of `retrieve_chunks`, `build_context_blocks` and `assemble_prompt`. The default
@@ -83,9 +95,17 @@ async def run_rag_pipeline(
     """
     source_types = validate_retrieval_request(tenant_id, site_id, allowed_source_types, policy)
     chunks = await retrieve_chunks(
-        tenant_id, site_id, query_text, top_k, similarity_threshold, source_types, model,
-        mode=mode, index=index, rag=rag,
-    )  # fmt: skip
+        tenant_id,
+        site_id,
+        query_text,
+        top_k,
+        similarity_threshold,
+        source_types,
+        model,
+        mode=mode,
+        index=index,
+        rag=rag,
+    )
     blocks = build_context_blocks(
         chunks, max_context_tokens, max_context_characters, max_chunks_per_source, max_sources, merge_strategy
     )
@@ -117,9 +137,13 @@ test_rag_pipeline.__test__ = False  # type: ignore[attr-defined]  # pytest would
 
 
 async def quick_test(
-    tenant_id: str | UUID, site_id: str | UUID, query_text: str, *, index: str = "store_catalogue",
+    tenant_id: str | UUID,
+    site_id: str | UUID,
+    query_text: str,
+    *,
+    index: str = "store_catalogue",
     rag: Rag | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Print what `run_rag_pipeline` finds with its defaults, and return the same text.
 
     Chunks with their similarities, context blocks with their sources, the evidence, the beginning of the prompt.
@@ -130,9 +154,13 @@ async def quick_test(
         assert "[Source 1]" in report
     """
     result = await run_rag_pipeline(
-        tenant_id=tenant_id, site_id=site_id, query_text=query_text,
-        policy=create_permissive_policy(), index=index, rag=rag,
-    )  # fmt: skip
+        tenant_id=tenant_id,
+        site_id=site_id,
+        query_text=query_text,
+        policy=create_permissive_policy(),
+        index=index,
+        rag=rag,
+    )
     text = report(query_text, result)
     print(text)  # noqa: T201
     return text

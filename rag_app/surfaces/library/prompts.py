@@ -54,9 +54,12 @@ def assemble_chat_prompt(
 
 
 def assemble_conversation_prompt(
-    context_blocks: Iterable[ContextBlock], user_message: str, history: Iterable[Mapping[str, object]], *,
+    context_blocks: Iterable[ContextBlock],
+    user_message: str,
+    history: Iterable[Mapping[str, object]],
+    *,
     system_template: str | None = None,
-) -> list[Message]:  # fmt: skip
+) -> list[Message]:
     """As `assemble_chat_prompt`, with the earlier turns between, oldest first, as `{"role": ..., "content": ...}`.
 
     Only the new message has a context; `[Source 1]` in an earlier answer, which meant another one, becomes

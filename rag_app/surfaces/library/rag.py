@@ -67,9 +67,17 @@ class Rag:
         self.application = application
 
     async def search(
-        self, question: str, *, index: str, organization: str, user: str | None = None, site: str | None = None,
-        filters: Sequence[str] = (), top_k: int = 8, mode: str = "hybrid",
-    ) -> tuple[Hit, ...]:  # fmt: skip
+        self,
+        question: str,
+        *,
+        index: str,
+        organization: str,
+        user: str | None = None,
+        site: str | None = None,
+        filters: Sequence[str] = (),
+        top_k: int = 8,
+        mode: str = "hybrid",
+    ) -> tuple[Hit, ...]:
         """Hits, best first. `mode`: hybrid, dense or text.
 
         Example:
@@ -82,9 +90,18 @@ class Rag:
         return await self.application.pipeline.search(index, question_of(question, top_k, mode, filters), scope)
 
     async def ask(
-        self, question: str, *, index: str, organization: str, user: str | None = None, site: str | None = None,
-        filters: Sequence[str] = (), top_k: int | None = None, mode: str = "hybrid", capability: str | None = None,
-    ) -> Answer:  # fmt: skip
+        self,
+        question: str,
+        *,
+        index: str,
+        organization: str,
+        user: str | None = None,
+        site: str | None = None,
+        filters: Sequence[str] = (),
+        top_k: int | None = None,
+        mode: str = "hybrid",
+        capability: str | None = None,
+    ) -> Answer:
         """An answer with verified citations, or a refusal (`answer.refused`).
 
         `capability` is one of those that answer from the index, by default its first. One of a conversation answers as
@@ -106,9 +123,16 @@ class Rag:
         return await self.application.pipeline.answer(chosen.name, opening, scope)
 
     async def engine(
-        self, *, index: str, organization: str, user: str | None = None, site: str | None = None,
-        filters: Sequence[str] = (), top_k: int | None = None, mode: str = "hybrid",
-    ) -> CapabilityEngine:  # fmt: skip
+        self,
+        *,
+        index: str,
+        organization: str,
+        user: str | None = None,
+        site: str | None = None,
+        filters: Sequence[str] = (),
+        top_k: int | None = None,
+        mode: str = "hybrid",
+    ) -> CapabilityEngine:
         """The index's LlamaIndex query engine.
 
         Example:
@@ -124,9 +148,16 @@ class Rag:
         return await self.application.pipeline.engine(capability.name, asked, scope)
 
     async def retriever(
-        self, *, index: str, organization: str, user: str | None = None, site: str | None = None,
-        filters: Sequence[str] = (), top_k: int = 8, mode: str = "hybrid",
-    ) -> ChunkRetriever:  # fmt: skip
+        self,
+        *,
+        index: str,
+        organization: str,
+        user: str | None = None,
+        site: str | None = None,
+        filters: Sequence[str] = (),
+        top_k: int = 8,
+        mode: str = "hybrid",
+    ) -> ChunkRetriever:
         """The LlamaIndex retriever.
 
         Example:
@@ -140,9 +171,16 @@ class Rag:
         return await self.application.pipeline.retriever(index, question_of("?", top_k, mode, filters), scope)
 
     async def ingest(
-        self, *paths: Path | str, index: str, organization: str, base: Path | str = ".", site: str | None = None,
-        owner: str | None = None, visibility: str | None = None, **metadata: object,
-    ) -> Summary:  # fmt: skip
+        self,
+        *paths: Path | str,
+        index: str,
+        organization: str,
+        base: Path | str = ".",
+        site: str | None = None,
+        owner: str | None = None,
+        visibility: str | None = None,
+        **metadata: object,
+    ) -> Summary:
         """Read files and folders into an index; what could not be read is in the summary, with reasons.
 
         Example:

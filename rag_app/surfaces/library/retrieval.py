@@ -20,10 +20,18 @@ MAX_TOP_K = 1000
 
 
 async def retrieve_chunks(
-    tenant_id: str | UUID, site_id: str | UUID, query_text: str, top_k: int = 10, similarity_threshold: float = 0.7,
-    allowed_source_types: Iterable[str] | None = None, model: str | None = None, *, mode: str = "dense",
-    index: str = "store_catalogue", rag: Rag | None = None,
-) -> list[Chunk]:  # fmt: skip
+    tenant_id: str | UUID,
+    site_id: str | UUID,
+    query_text: str,
+    top_k: int = 10,
+    similarity_threshold: float = 0.7,
+    allowed_source_types: Iterable[str] | None = None,
+    model: str | None = None,
+    *,
+    mode: str = "dense",
+    index: str = "store_catalogue",
+    rag: Rag | None = None,
+) -> list[Chunk]:
     """At most `top_k` (1..1000) chunks of a tenant's site, the best first, each at least as similar as the threshold.
 
     Similarity is 1 - distance / 2, 0..1: a threshold of 0.7 is a cosine of 0.40. Tenant and site are names or ids, and

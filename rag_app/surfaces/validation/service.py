@@ -233,9 +233,7 @@ def _comparison(run: ValidationResponse, other: ValidationResponse) -> Compariso
     before: dict[str, list[ValidatedQuery]] = {}
     for each in other.results:
         before.setdefault(each.query_text, []).append(each)
-    asked_in_both = [
-        (each, before[each.query_text].pop(0)) for each in run.results if before.get(each.query_text)
-    ]  # fmt: skip
+    asked_in_both = [(each, before[each.query_text].pop(0)) for each in run.results if before.get(each.query_text)]
     return Comparison(
         against=other.validation_id,
         aggregate_metrics=_differences(run.aggregate_metrics, other.aggregate_metrics),
