@@ -281,6 +281,11 @@ class Accounts:
                 return await _welcome(session, principal)
             return _account((await session.execute(_ACCOUNTS.where(UserRow.id == principal.user))).one_or_none())
 
+    async def usage(self, account: Account, now: datetime | None = None) -> MonthlyUse:
+        """What the account's user has used this month; a message whose reservation has run out does not count."""
+        async with self._database.scoped(Scope.alone(account.user)) as session:
+            return await usage(session, account, now)
+
     async def used(self, users: Iterable[UUID]) -> dict[UUID, int]:
         """Messages of this month, for the operator: one user after the other, as each of them may see it."""
         found = {}
