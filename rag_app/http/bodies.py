@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from litestar.connection import Request
@@ -59,16 +59,27 @@ def decode(of: type[T], body: bytes) -> T:
 def _decode_again(of: type[T], body: bytes) -> T:
     """With whole numbers for floats that are whole. msgspec's errors are text: what is refused is looked for here."""
     try:
-        sent = _whole(json.loads(body.decode()))
+        # Python's decoder: a number that is too large for a float is refused by its field, not as bad JSON
+        sent = json.loads(body.decode(), parse_constant=_refuse_constant)
+        written = msgspec.json.encode(sent)  # refuses half of a surrogate pair, as the first decoder does
+        whole = _whole(sent)
     except UnicodeDecodeError:
         raise InvalidInput("", None, "The body is not valid UTF-8") from None
     except (ValueError, RecursionError):
         raise _refusal_before_the_end(of, body) from None
     try:
-        return msgspec.convert(sent, of)
+        accepted = msgspec.convert(whole, of)
     except msgspec.ValidationError:
-        refusal = _find_refusal(of, sent, "") if isinstance(sent, dict) else None
+        refusal = _find_refusal(of, whole, "") if isinstance(whole, dict) else None
         raise refusal or InvalidInput("", None, "The body must be a JSON object") from None
+    if msgspec.json.encode(whole) == written:  # refused before, and no float was to blame
+        raise InvalidInput("", None, "The body names a field twice, once with a value that is not accepted")
+    return accepted
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    """JSON has no NaN and no Infinity, though Python reads them."""
+    raise ValueError(name)
 
 
 def _whole(sent: Any) -> Any:
@@ -85,18 +96,47 @@ def _whole(sent: Any) -> Any:
 
 def _find_refusal(annotation: Any, sent: Any, path: str) -> InvalidInput | None:
     """Where the annotation refuses what was sent: the first such field or item; None where it accepts it."""
-    kind = _unwrap(annotation)[0]
-    if isinstance(sent, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return _find_in_struct(kind, sent, f"{path}." if path else "")
-    if isinstance(sent, list) and get_origin(kind) is list:
-        found = (_find_refusal(get_args(kind)[0], item, f"{path}[{place}]") for place, item in enumerate(sent))
-        if refusal := next(filter(None, found), None):
-            return refusal
+    kind, said = _unwrap(annotation)
+    whole = sent
+    if isinstance(sent, list):  # of one that is too long, no more is looked at than it takes to say so
+        most = min((meta.max_length for meta in said if meta.max_length is not None), default=len(sent))
+        sent = sent[: most + 1]
     try:
         msgspec.convert(sent, annotation)
     except msgspec.ValidationError as error:
-        return _refusal(annotation, sent, path, str(error))
-    return None
+        problem = str(error)
+    else:
+        return None
+    if isinstance(sent, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _find_in_struct(kind, sent, f"{path}." if path else "")
+    if isinstance(sent, list) and get_origin(kind) is list:
+        item = get_args(kind)[0]
+        place = _place_of_refused(item, sent)
+        if place is not None:
+            return _find_refusal(item, sent[place], f"{path}[{place}]")
+    return _refusal(annotation, whole, path, problem)
+
+
+def _place_of_refused(item: Any, sent: list[Any]) -> int | None:
+    """Of the first item that is refused. Halves are tried, so that a long list costs little more than one conversion."""
+    start, end = 0, len(sent)
+    if _accepts(item, sent):
+        return None
+    while end - start > 1:
+        middle = (start + end) // 2
+        if _accepts(item, sent[start:middle]):
+            start = middle
+        else:
+            end = middle
+    return start
+
+
+def _accepts(item: Any, sent: list[Any]) -> bool:
+    try:
+        msgspec.convert(sent, list[item])
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _find_in_struct(of: type[msgspec.Struct], sent: dict[str, Any], prefix: str) -> InvalidInput | None:

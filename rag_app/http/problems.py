@@ -164,8 +164,8 @@ def _shown(value: object) -> object:
     """
     try:
         written = json.encode(value).decode()
-    except (MsgspecError, TypeError, RecursionError):
-        written = value = str(value)
+    except (MsgspecError, TypeError, ValueError, RecursionError):  # half of a surrogate pair, too
+        written = value = str(value).encode("utf-8", "replace").decode()
     if len(written) <= LONGEST_VALUE:
         return value
     return (value if isinstance(value, str) else written)[:LONGEST_VALUE] + "..."

@@ -136,3 +136,27 @@ def test_blanks_take_no_time(blanks: str, end: str) -> None:
     else:
         with pytest.raises(InvalidInput):
             decode(RetrievalRequest, body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        r'{"query_text": "a\ud800b", "top_k": 5.0}',
+        r'{"query_text": "x", "colour": "\ud800"}',
+        '{"query_text": "x", "top_k": NaN}',
+        '{"query_text": 5, "query_text": "x"}',
+    ],
+    ids=["half a pair beside a float", "half a pair in an unknown field", "no number", "a field twice"],
+)
+def test_a_second_look_accepts_no_more_than_the_first(body: str) -> None:
+    with pytest.raises(InvalidInput):
+        decode(RetrievalRequest, body.encode())
+
+
+def test_of_a_long_list_the_first_item_that_is_refused_is_named() -> None:
+    for place in 0, 1, 499, 998, 999:
+        numbers: list[object] = [*range(1000)]
+        numbers[place] = "x"
+        with pytest.raises(InvalidInput) as refused:
+            decode(Outer, json.dumps({"numbers": numbers}).encode())
+        assert refused.value.field == f"numbers[{place}]"
