@@ -7,9 +7,11 @@ Each module declares its commands and says what they do. It imports what takes l
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import typer
 
@@ -17,6 +19,8 @@ from rag_app.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rag_app.application import Application as Application  # noqa: PLC0414 - for the modules of commands
+    from rag_app.application import DatabaseUrls
+    from rag_app.settings import Settings
 else:
     Application = Any  # takes seconds to import
 
@@ -43,48 +47,61 @@ def group(help_text: str | None = None) -> typer.Typer:
     return typer.Typer(help=help_text, rich_markup_mode=None)
 
 
-Work = Callable[Concatenate[Application, P], Coroutine[Any, Any, None]]
+Opened = TypeVar("Opened")
+Work = Callable[Concatenate[Opened, P], Coroutine[Any, Any, None]]
+Opening = Callable[["Settings", "DatabaseUrls"], AbstractAsyncContextManager[Opened]]
+"""What a command works on, open for as long as the context lasts."""
 
 
-def on_application(work: Work[P]) -> Callable[P, None]:
-    """A command that does this work on the started application. It takes the parameters of `work` but the first."""
-    return _command(work, lambda application: application.start())
+@asynccontextmanager
+async def _open(
+    settings: "Settings", urls: "DatabaseUrls", prepare: Callable[[Application], Awaitable[None]]
+) -> AsyncIterator[Application]:
+    from rag_app.application import Application
+
+    application = Application(settings, urls)
+    try:
+        await prepare(application)
+        yield application
+    finally:
+        await application.close()
 
 
-def on_unchecked_application(work: Work[P]) -> Callable[P, None]:
-    """As `on_application`, but indexes need not fit the settings, and nothing is prepared: for what puts that right."""
-    return _command(work, lambda application: application.database.check())
+def command_on(opening: Opening[Opened]) -> Callable[[Work[Opened, P]], Callable[P, None]]:
+    """Decorates what a command does with what `opening` opens. The command takes its parameters but the first."""
+
+    def decorate(work: Work[Opened, P]) -> Callable[P, None]:
+        def command(*args: P.args, **kwargs: P.kwargs) -> None:
+            from rag_app.application import database_urls
+            from rag_app.settings import Settings
+
+            settings = Settings()
+
+            async def run() -> None:
+                async with opening(settings, urls) as opened:
+                    await work(opened, *args, **kwargs)
+
+            with database_urls(settings) as urls:
+                asyncio.run(run())
+
+        signature = inspect.signature(work)
+        parameters = list(signature.parameters.values())[1:]
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        command.__name__, command.__doc__ = work.__name__, work.__doc__
+        return command
+
+    return decorate
 
 
-def on_closed_application(work: Work[P]) -> Callable[P, None]:
-    """As `on_application`, but nothing has been asked of the database yet."""
-    return _command(work, lambda application: asyncio.sleep(0))
+on_application = command_on(partial(_open, prepare=lambda application: application.start()))
+"""A command's work on the started application."""
 
+on_unchecked_application = command_on(partial(_open, prepare=lambda application: application.database.check()))
+"""As `on_application`, but indexes need not fit the settings, and nothing is prepared: for what puts that right."""
 
-def _command(work: Work[P], prepare: Callable[[Application], Awaitable[None]]) -> Callable[P, None]:
-    def command(*args: P.args, **kwargs: P.kwargs) -> None:
-        from rag_app.application import Application, database_urls
-        from rag_app.settings import Settings
-
-        settings = Settings()
-
-        async def run() -> None:
-            application = Application(settings, urls)
-            try:
-                await prepare(application)
-                await work(application, *args, **kwargs)
-            finally:
-                await application.close()
-
-        with database_urls(settings) as urls:
-            asyncio.run(run())
-
-    signature = inspect.signature(work)
-    parameters = list(signature.parameters.values())[1:]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    command.__name__, command.__doc__ = work.__name__, work.__doc__
-    return command
+on_closed_application = command_on(partial(_open, prepare=lambda application: asyncio.sleep(0)))
+"""As `on_application`, but nothing has been asked of the database yet."""
 
 
 def fail(problem: str, status: int) -> NoReturn:
