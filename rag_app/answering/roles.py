@@ -140,6 +140,14 @@ def constraints_of(config: PromptConfig, accepted: Sequence[str] = _KEYS) -> Con
     )
 
 
+def kept_constraints(config: PromptConfig) -> Constraints:
+    """`constraints_of` a version that is in use. Raises Misconfigured: it was written past the commands."""
+    try:
+        return constraints_of(config)
+    except InvalidInput as error:
+        raise Misconfigured(f"prompt {config.name}: {error}") from error
+
+
 def template_types() -> tuple[str, ...]:
     """The prompts of capabilities that are no conversation's."""
     return tuple(dict.fromkeys(each.prompt for each in CAPABILITIES if each.group is None))
@@ -217,13 +225,21 @@ def load_configs(folder: Path) -> list[PromptConfig]:
 
 
 def released(folder: Path) -> list[PromptConfig]:
-    """The versions of all capabilities that came with this copy, of conversations first; `folder` holds the manifest."""
+    """The versions of all capabilities that came with this copy, of conversations first; `folder` holds the manifest.
+
+    Raises Misconfigured with the folder, the version and what is wrong with it.
+    """
     templates = [
         PromptConfig(f"{name}_{version}", name, text.strip(), active=version == files.active)
         for name, files in read_files(folder).items()
         if name in template_types()
         for version, text in files.texts.items()
     ]
+    for template in templates:
+        try:
+            check(template)
+        except InvalidInput as error:
+            raise Misconfigured(f"{folder / template.type}: {template.name}: {error}") from error
     return load_configs(folder / "lexybrain") + templates
 
 

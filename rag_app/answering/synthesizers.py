@@ -13,7 +13,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from rag_app.answering.context import Context, plain_context
 from rag_app.answering.models import ChatModel, Draft, WithFallback
 from rag_app.answering.prompts import Prompt
-from rag_app.answering.roles import PromptConfig, template_of
+from rag_app.answering.roles import PromptConfig, kept_constraints, template_of
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import Misconfigured
 
@@ -86,12 +86,12 @@ class ModelSynthesizer(Synthesizer):
     async def _asked(self, question: Question, context: Context) -> tuple[list[ChatMessage], dict[str, Any]]:
         drawn = await self._draw(self._prompt.name) if self._draw else None
         prompt = self._prompt if drawn is None else template_of(drawn)
-        limits = {} if drawn is None else dict(drawn.constraints)
         asked = question.instructions
-        if asked.max_tokens is not None:
-            limits["max_tokens"] = asked.max_tokens
-        if asked.temperature is not None:
-            limits["temperature"] = asked.temperature
+        wanted = [asked] if drawn is None else [asked, kept_constraints(drawn)]
+        limits = {
+            name: next((limit for each in wanted if (limit := getattr(each, name)) is not None), None)
+            for name in ("max_tokens", "temperature")
+        }
         return messages_of(prompt, question, context.text), limits
 
     def _get_prompts(self) -> PromptDictType:

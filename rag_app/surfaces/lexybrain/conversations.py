@@ -26,14 +26,13 @@ from rag_app.answering.context import count_tokens
 from rag_app.answering.extractive import MODEL as EXTRACTIVE
 from rag_app.answering.models import ChatModel, Draft, WithFallback, estimated
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.roles import Constraints, PromptConfig, choose, constraints_of
+from rag_app.answering.roles import PromptConfig, choose, kept_constraints
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Instructions, Refusal, Usage
 from rag_app.domain.errors import (
     EmbeddingFailed,
     FeatureDisabled,
     Forbidden,
-    InvalidInput,
     Misconfigured,
     ModelFailed,
     NotFound,
@@ -176,7 +175,7 @@ class Turn:
         chosen = capability_named(self.capability)
         with Stage("prompts"):
             system, role = await self._choose_prompts()
-        rules = [_rules(each) for each in (role, system) if each is not None]
+        rules = [kept_constraints(each) for each in (role, system) if each is not None]
         tokens = next((each.max_tokens for each in rules if each.max_tokens is not None), MAX_TOKENS)
         temperature = next((each.temperature for each in rules if each.temperature is not None), TEMPERATURE)
         focus, named_sources = said.focus, list[UUID]()
@@ -476,10 +475,3 @@ def _worth_it(answer: Answer) -> bool:
     """Whether a user is charged: not for a fallback, for half an answer, nor where nothing could be looked up."""
     looked_up = not any(isinstance(each, EmbeddingFailed | StoreFailed) for each in answer.failures)
     return looked_up and answer.complete and answer.refusal is not Refusal.FAILED
-
-
-def _rules(config: PromptConfig) -> Constraints:
-    try:
-        return constraints_of(config)
-    except InvalidInput as error:  # written past the commands; it is not the user's
-        raise Misconfigured(f"prompt {config.name}: {error}") from error
