@@ -12,8 +12,9 @@ for one transaction:
 widens nothing across organizations, and no request of a principal sets it.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -121,6 +122,12 @@ def _store_failed(context: ExceptionContext) -> BaseException | None:
     return None
 
 
+async def _close(connection: asyncpg.Connection) -> None:
+    """`close` waits until PostgreSQL has been asked to cancel what runs. One that cannot be closed is dropped."""
+    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        await connection.close(timeout=_SECONDS_TO_CONNECT)
+
+
 def _failure(error: BaseException) -> StoreFailed:
     return StoreFailed(f"PostgreSQL failed: {str(error) or type(error).__name__}")
 
@@ -156,6 +163,7 @@ class Database:
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._dedicated = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
+        self._leaving: set[asyncio.Task[None]] = set()
 
     def prepared(self, prepare: Prepare) -> "Database":
         """The same database over a pool of its own, whose connections begin with `prepare`.
@@ -215,15 +223,31 @@ class Database:
             with _pool_has_room():
                 pooled = await self._engine.raw_connection()
             yield pooled.driver_connection
+        except asyncio.CancelledError:
+            if pooled is not None:
+                self._leave(pooled)
+                pooled = None
+            raise
         except BaseException as error:
             if pooled is not None and (not isinstance(error, asyncpg.PostgresError) or _is_out_of_order(error)):
-                pooled.invalidate()  # cancelled, too: nobody knows what is still to come on it
+                pooled.invalidate()  # nobody knows what is still to come on it
             if isinstance(error, _FAILURES):
                 raise _failure(error) from error
             raise
         finally:
             if pooled is not None:
                 pooled.close()
+
+    def _leave(self, pooled: Any) -> None:
+        """Close a connection whose statement was cancelled, and let PostgreSQL know; its place in the pool is free.
+
+        Invalidating it would cut the connection without a word, and PostgreSQL would go on to the statement's end.
+        """
+        connection = pooled.driver_connection
+        pooled.detach()
+        task = asyncio.create_task(_close(connection))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
 
     async def fetch(self, statement: str, *values: object) -> list[asyncpg.Record]:
         """The rows of one statement that is a transaction of its own, for what every request asks.
@@ -232,7 +256,7 @@ class Database:
         and a fifth of what SQLAlchemy's layers take to get there.
         """
         async with self.driver() as connection:
-            rows: list[asyncpg.Record] = await connection.fetch(statement, *values)
+            rows: list[asyncpg.Record] = await connection.fetch(statement, *values, timeout=_SECONDS_TO_ANSWER)
             return rows
 
     async def fetch_scoped(self, scope: Scope, query: str, *values: object) -> list[asyncpg.Record]:
@@ -298,6 +322,7 @@ class Database:
         return in_use, in_use + pool.checkedin()
 
     async def close(self) -> None:
+        await asyncio.gather(*self._leaving)
         await self._engine.dispose()
         await self._dedicated.dispose()
 

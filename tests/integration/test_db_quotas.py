@@ -676,3 +676,16 @@ async def test_an_administrator_reads_and_changes_nothing(
             assert (await session.execute(text(f"DELETE FROM {table} RETURNING 1"))).all() == []
         async with acting(database, admin) as session:
             assert await session.scalar(of_owner) == 0, "as long as they do not say so"
+
+
+async def test_a_plan_that_is_changed_meanwhile_is_the_one_that_counts(database: Database) -> None:
+    user = await People(database).create_user(f"name-{uuid4().hex}")
+    account = await Accounts(database).of(Principal(str(user.id), user.id))
+    waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
+    async with database.session() as changing:
+        await changing.execute(text("UPDATE users SET plan_code = 'growth' WHERE id = :id"), {"id": user.id})
+        asking = asyncio.create_task(admit(database, account))
+        async with asyncio.timeout(60):
+            while not await changing.scalar(waits):
+                await asyncio.sleep(0.01)
+    assert (await asking).plan == "growth"

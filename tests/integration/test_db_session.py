@@ -277,3 +277,25 @@ def test_a_url_that_is_none_is_not_shown(url: str) -> None:
     with pytest.raises(Misconfigured, match="must look like postgresql://") as refusal:
         Database(url)
     assert "secret" not in str(refusal.value)
+
+
+async def test_a_statement_that_is_cancelled_ends_in_postgresql_too(database: Database) -> None:
+    running = text("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(599)%'")
+
+    async def count() -> int:
+        async with database.session() as session:
+            others = await session.scalar(running)
+        return int(others or 0) - 1  # without the one that asks
+
+    async def until(wanted: int) -> None:
+        async with asyncio.timeout(60):
+            while await count() != wanted:
+                await asyncio.sleep(0.01)
+
+    scope = Scope(frozenset({uuid4()}))
+    asking = asyncio.create_task(database.fetch_scoped(scope, "SELECT 1 FROM pg_sleep(599)"))
+    await until(1)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await until(0)

@@ -336,7 +336,9 @@ async def admitted(
         .where(UserRow.id == scope.user)
         .with_for_update(read=True, of=UserRow)
     )
-    async with database.scoped_reading(scope, this) as (session, found):
+    async with database.scoped_reading(scope, this) as (session, rows):
+        # a plan that was changed while this waited for the user's row leaves none: a new statement sees it
+        found = rows or (await session.execute(this)).all()
         *mine, spent, over = found[0] if found else (None, None, None)
         account = _account(mine if found else None)
         if plan is not None:
