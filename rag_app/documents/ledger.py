@@ -283,7 +283,8 @@ class SourceLedger:
         Whatever a vector store returns, a hit is shown only if its source is in here.
         """
         standing = select(SourceRow.id, SourceBuildRow.version).join(SourceBuildRow, _build_in(generation_id))
-        return dict(await self._rows(scope, standing.where(_in(SourceRow.id, source_ids), *_seen_by(scope))))
+        found = standing.where(_in(SourceRow.id, source_ids), *_seen_by(scope))
+        return {source: version for source, version in await self._database.read(scope, found)}  # noqa: C416 - rows
 
     async def named(self, scope: Scope, index: str, names: Collection[str], uri: str | None = None) -> list[UUID]:
         """The sources of an index that are called this, by id or external id, or are found at that http(s) URI.
