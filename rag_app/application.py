@@ -229,14 +229,22 @@ class Application:
             await self._check_index(spec)
 
     async def build_missing(self) -> list[str]:
-        """Make a first generation of each index that has none; the names of those made."""
+        """Make a first generation of each index that has none; the names of those made.
+
+        Safe in several processes at once: one of them builds, the others wait for it and find the work done.
+        """
         made = []
         for spec in self.indexes.values():
-            if await self.generations.active(spec.name, self.backends.kind(spec)) is None:
+            store = self.backends.kind(spec)
+            if await self.generations.active(spec.name, store) is not None:
+                continue
+            async with self.ledger.switching(spec.name):
+                if await self.generations.active(spec.name, store) is not None:
+                    continue
                 generation = await self.backends.begin(spec, self.embedder.model_name, self.dimension)
                 await self.backends.create(spec, generation)
-                await self.generations.activate(generation.id)
-                made.append(spec.name)
+                await self.generations.activate(generation.id, retire=False)
+            made.append(spec.name)
         return made
 
     async def seed_prompts(self) -> list[str]:

@@ -9,12 +9,12 @@ from math import inf
 from typing import Any
 
 from msgspec import convert
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import GenerationRow
-from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 
 
 class GenerationState(StrEnum):
@@ -92,24 +92,33 @@ class Generations:
             )
             return _generation(made.one())
 
-    async def activate(self, generation_id: int) -> Generation:
+    async def activate(self, generation_id: int, *, retire: bool = True) -> Generation:
         """Let this one answer, and retire the one that did: at once for every reader. A retired one rolls back.
 
-        Raises NotFound, and InvalidInput for a dropped one.
+        With `retire=False` it answers only if none does: an empty first generation never takes the place of one that
+        may hold sources. Raises NotFound, InvalidInput for a dropped one, and Misconfigured where another one answers
+        and must not be retired.
         """
         async with self._database.session() as session:
             row = await _locked(session, generation_id)
             if row.state == "dropped":
                 raise InvalidInput("", row.number, f"generation {row.number} of {row.index} has been dropped")
-            await session.execute(
-                update(GenerationRow)
-                .where(
+            answering = await session.scalar(
+                select(GenerationRow).where(
                     GenerationRow.index == row.index,
                     GenerationRow.store == row.store,
                     GenerationRow.state == "active",
+                    GenerationRow.id != row.id,
                 )
-                .values(state="retired")
             )
+            if answering is not None:
+                if not retire:
+                    raise Misconfigured(
+                        f"generation {answering.number} of {row.index} answers already: generation {row.number} was "
+                        "meant to be the first one. Run the command again"
+                    )
+                answering.state = "retired"
+                await session.flush()  # before the other: one of an index may be active
             row.state = "active"
             return _generation(row)
 

@@ -5,7 +5,7 @@ import pytest
 
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generation, Generations, GenerationState
-from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 
 
 @pytest.fixture
@@ -100,3 +100,14 @@ async def test_many_at_once_get_a_number_each_and_one_is_active_at_all_times(dat
     assert looked > 1
     for database in databases:
         await database.close()
+
+
+async def test_a_first_generation_does_not_retire_the_one_that_answers(generations: Generations) -> None:
+    index = fresh()
+    empty, answering = await build(generations, index), await build(generations, index)
+    await generations.activate(answering.id, retire=False)
+    with pytest.raises(Misconfigured, match=r"generation 2 of .* answers already"):
+        await generations.activate(empty.id, retire=False)
+    await generations.activate(answering.id, retire=False)  # which it is already
+    states = {each.number: each.state for each in await generations.list() if each.index == index}
+    assert states == {1: GenerationState.BUILDING, 2: GenerationState.ACTIVE}
