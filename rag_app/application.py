@@ -41,9 +41,8 @@ from rag_app.settings import Settings
 from rag_app.stores.registry import STORES, store_named
 from rag_app.surfaces.lexybrain.conversations import INDEX as CONVERSATIONS
 from rag_app.surfaces.lexybrain.conversations import Conversations
-from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger, Reviews
 from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
-from rag_app.surfaces.lexybrain.reviews import Reviews
 from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training

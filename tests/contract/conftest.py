@@ -45,13 +45,8 @@ from rag_app.http.gate import Access
 from rag_app.http.server import api
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces import registry
-from rag_app.surfaces.lexybrain.figures import (
-    FeedbackFilter,
-    FeedbackResponse,
-    FeedbackReview,
-    LexyBrainStats,
-    Period,
-)
+from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackResponse, FeedbackReview
+from rag_app.surfaces.lexybrain.statistics import LexyBrainStats, Period
 from rag_app.surfaces.lexybrain.types import (
     Consent,
     Flags,

@@ -21,9 +21,9 @@ from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, surface_of
 from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin_bodies
-from rag_app.surfaces.lexybrain import wire
-from rag_app.surfaces.lexybrain.figures import FeedbackFilter, FeedbackReview, Period, ReviewedSource, StageLatencies
-from rag_app.surfaces.lexybrain.statistics import stats_of
+from rag_app.surfaces.lexybrain import types as wire
+from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackReview, ReviewedSource
+from rag_app.surfaces.lexybrain.statistics import Period, StageLatencies, stats_of
 from rag_app.surfaces.lexybrain.types import Rating
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage

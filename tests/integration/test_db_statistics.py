@@ -19,9 +19,8 @@ from rag_app.database.session import Database
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 from rag_app.surfaces.lexybrain import statistics
-from rag_app.surfaces.lexybrain.figures import FeedbackFilter, FeedbackReview, Period
-from rag_app.surfaces.lexybrain.reviews import Reviews
-from rag_app.surfaces.lexybrain.statistics import Statistics
+from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackReview, Reviews
+from rag_app.surfaces.lexybrain.statistics import Period, Statistics
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import Rating
 from tests.conftest import NewOrganization

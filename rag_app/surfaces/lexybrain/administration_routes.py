@@ -17,13 +17,21 @@ from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.http.bodies import WORD
 from rag_app.http.docs import example, security
 from rag_app.http.surface import Credential, Injected
-from rag_app.surfaces.lexybrain.figures import VERSION, FeedbackFilter, FeedbackResponse, LexyBrainStats
-from rag_app.surfaces.lexybrain.reviews import Reviews
+from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackResponse, Reviews
 from rag_app.surfaces.lexybrain.rules import SURFACE as LEXYBRAIN
 from rag_app.surfaces.lexybrain.rules import Caller, Cursor, Limit
-from rag_app.surfaces.lexybrain.statistics import Statistics
-from rag_app.surfaces.lexybrain.types import Rating
-from rag_app.surfaces.lexybrain.wire import Capability, Count, Kind, Moment, RatingName, Share, SourceScope, as_wire
+from rag_app.surfaces.lexybrain.statistics import VERSION, LexyBrainStats, Statistics
+from rag_app.surfaces.lexybrain.types import (
+    Capability,
+    Count,
+    Kind,
+    Moment,
+    Rating,
+    RatingName,
+    Share,
+    SourceScope,
+    as_wire,
+)
 
 _PEOPLE = frozenset({Credential.JWT, Credential.COOKIE})
 SURFACE = replace(

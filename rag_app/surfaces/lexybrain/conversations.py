@@ -42,10 +42,19 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import Principal
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.detection import classify, detect, follow_up
-from rag_app.surfaces.lexybrain.dialogue import history_text, rewritten, searched_text
-from rag_app.surfaces.lexybrain.focus import question_for
-from rag_app.surfaces.lexybrain.replies import flags_of, mentioned, retrieved, sources_of
+from rag_app.surfaces.lexybrain.messages import (
+    classify,
+    detect,
+    flags_of,
+    follow_up,
+    history_text,
+    mentioned,
+    question_for,
+    retrieved,
+    rewritten,
+    searched_text,
+    sources_of,
+)
 from rag_app.surfaces.lexybrain.threads import Threads, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
 from rag_app.surfaces.lexybrain.turns import Turns

@@ -1,17 +1,23 @@
-"""What users think of answers: of each, one thing, which may be changed and withdrawn.
+"""What users think of answers: of each, one thing, which may be changed and withdrawn; administrators read all of it.
 
 Whatever changes feedback holds the row of its message first: of two changes at once one waits, and none comes to a
 message that is gone.
 """
 
 from collections.abc import Collection
+from datetime import date, timedelta
+from typing import Annotated
 from uuid import UUID
 
-from sqlalchemy import Delete, any_, delete, insert, literal, select, tuple_
+from msgspec import Meta, Struct, field, to_builtins
+from sqlalchemy import ColumnElement, Delete, any_, case, delete, func, insert, literal, select, text, true, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 from sqlalchemy.types import Uuid
 
+from rag_app.access.audit import EVERYBODY, Act, administering
+from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.tables import SourceRow
@@ -19,8 +25,9 @@ from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.domain.text import storable
 from rag_app.evaluation.records import judge
+from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
-from rag_app.surfaces.lexybrain.types import KeptFeedback, Rating, Role
+from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptFeedback, Moment, Rated, Rating, Role
 
 
 class FeedbackLedger:
@@ -139,3 +146,130 @@ async def _asked(session: AsyncSession, answer: MessageRow) -> str | None:
         .limit(1)
     )
     return said
+
+
+# -- what administrators read
+
+
+class FeedbackFilter(Struct, frozen=True, omit_defaults=True):
+    """None is all. `prompt` is the name of a version; `since` and `until` whole days in UTC, both included."""
+
+    rating: Rating | None = None
+    capability: str | None = None
+    prompt: str | None = None
+    since: date | None = field(default=None, name="from")
+    until: date | None = field(default=None, name="to")
+
+
+class ReviewedSource(Struct, frozen=True):
+    label: str
+    cited: bool
+
+
+class FeedbackReview(Struct, frozen=True, rename="camel"):
+    id: UUID
+    user_id: UUID
+    thread_id: Annotated[UUID, Meta(examples=[THREAD])]
+    message_id: Annotated[UUID, Meta(description="the answer's", examples=[MESSAGE])]
+    rating: Rated
+    comment: str | None
+    expected_source_id: Annotated[UUID | None, Meta(description="what should have been among the sources")]
+    created_at: Moment
+    updated_at: Moment
+    question: Annotated[str | None, Meta(description="the user's last message before; null where it was deleted")]
+    answer: str
+    answered_at: Moment
+    capability: str | None
+    model: str | None
+    prompts: Annotated[dict[str, str], Meta(description="names of versions, by type", examples=[{"global": VERSION}])]
+    sources: list[ReviewedSource]
+
+
+class FeedbackResponse(Struct, frozen=True, rename="camel"):
+    feedback: Annotated[list[FeedbackReview], Meta(description="the newest first")]
+    next_cursor: Annotated[str | None, Meta(description="`cursor` of the next page; null where this is the last")]
+
+
+_ANSWER, _ASKED = MessageRow, aliased(MessageRow)
+# the last message of the user before the answer, and nothing where that one was deleted
+_QUESTION = (
+    select(case((_ASKED.deleted_at.is_(None), _ASKED.content)).label("question"))
+    .where(
+        _ASKED.thread_id == _ANSWER.thread_id,
+        _ASKED.role == Role.USER.value,
+        tuple_(_ASKED.created_at, _ASKED.id) < tuple_(_ANSWER.created_at, _ANSWER.id),
+    )
+    .order_by(_ASKED.created_at.desc(), _ASKED.id.desc())
+    .limit(1)
+    .correlate(_ANSWER)
+    .lateral("question")
+)
+# its columns are the fields of a FeedbackReview
+_REVIEWS = (
+    select(
+        FeedbackRow.id,
+        FeedbackRow.user_id,
+        _ANSWER.thread_id,
+        FeedbackRow.message_id,
+        FeedbackRow.rating,
+        FeedbackRow.feedback_text.label("comment"),
+        FeedbackRow.expected_source_id,
+        FeedbackRow.created_at,
+        FeedbackRow.updated_at,
+        _QUESTION.c.question,
+        _ANSWER.content.label("answer"),
+        _ANSWER.created_at.label("answered_at"),
+        _ANSWER.capability,
+        _ANSWER.model_id.label("model"),
+        func.coalesce(_ANSWER.generation_metadata["prompts"], text("'{}'::jsonb")).label("prompts"),
+        _ANSWER.retrieved_source_ids.label("sources"),
+    )
+    .join(_ANSWER, _ANSWER.id == FeedbackRow.message_id)
+    .outerjoin(_QUESTION, true())
+    .where(_ANSWER.deleted_at.is_(None))
+    .order_by(FeedbackRow.created_at.desc(), FeedbackRow.id.desc())
+)
+
+
+class Reviews:
+    """For administrators; each reading is written down with it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(
+        self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None
+    ) -> FeedbackResponse:
+        """The newest first; `after` is a page's cursor. What is rated anew keeps its place.
+
+        Raises Forbidden, and InvalidInput for a cursor that is none.
+        """
+        statement = _REVIEWS.where(*_conditions(wanted)).limit(limit + 1)
+        if after is not None:
+            statement = statement.where(pages.before(after, FeedbackRow.created_at, FeedbackRow.id))
+        act = Act("feedback.read", EVERYBODY, to_builtins(wanted))
+        async with administering(self._database, principal, act) as session:
+            rows = (await session.execute(statement)).mappings().all()
+        page = [
+            FeedbackReview(
+                **{**row, "sources": [ReviewedSource(s["label"], s["cited"] is not None) for s in row["sources"] or ()]}
+            )
+            for row in rows[:limit]
+        ]
+        return FeedbackResponse(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)
+
+
+def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if wanted.rating is not None:
+        found.append(FeedbackRow.rating == wanted.rating.value)
+    if wanted.capability is not None:
+        found.append(_ANSWER.capability == wanted.capability)
+    if wanted.prompt is not None:
+        versions = func.jsonb_each_text(_ANSWER.generation_metadata["prompts"]).table_valued("value")
+        found.append(select(versions).where(versions.c.value == wanted.prompt).exists())
+    if wanted.since is not None:
+        found.append(FeedbackRow.created_at >= midnight(wanted.since))
+    if wanted.until is not None and wanted.until < date.max:  # there is no day after that one
+        found.append(FeedbackRow.created_at < midnight(wanted.until) + timedelta(days=1))
+    return found

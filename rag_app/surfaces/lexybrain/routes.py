@@ -35,11 +35,10 @@ from rag_app.http.docs import example
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.conversations import Conversations
-from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
+from rag_app.surfaces.lexybrain.messages import REFERENCE_TYPES
 from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, LexyBrainOperation
 from rag_app.surfaces.lexybrain.thread_routes import RagModel, RagSource
-from rag_app.surfaces.lexybrain.types import Focus, Reply, RetrievedSource, Said
-from rag_app.surfaces.lexybrain.wire import THREAD, Capability, as_wire
+from rag_app.surfaces.lexybrain.types import THREAD, Capability, Focus, Reply, RetrievedSource, Said, as_wire
 
 __all__ = ["SURFACE"]
 

@@ -14,12 +14,11 @@ from rag_app.domain.errors import Forbidden, InvalidInput, NotFound, UnknownFiel
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.replies import REFERENCE_TYPES
+from rag_app.surfaces.lexybrain.messages import REFERENCE_TYPES
 from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, Cursor, Limit
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
-from rag_app.surfaces.lexybrain.types import Message, Rating, Role, Thread
-from rag_app.surfaces.lexybrain.wire import MESSAGE, THREAD, Moment, Rated, as_wire
+from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, Message, Moment, Rated, Rating, Role, Thread, as_wire
 
 PATH = "/api/lexybrain/threads"
 ONE = f"{PATH}/{{thread_id:str}}"

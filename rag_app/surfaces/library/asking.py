@@ -13,7 +13,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Visibility
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.retrieval.index import find_index
-from rag_app.surfaces.lexybrain.focus import question_for
+from rag_app.surfaces.lexybrain.messages import question_for
 from rag_app.surfaces.lexybrain.types import Said
 
 

@@ -13,7 +13,7 @@ from rag_app.answering.prompts import load_prompts
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.settings import Settings
-from rag_app.surfaces.lexybrain.detection import detect
+from rag_app.surfaces.lexybrain.messages import detect
 from tests.unit.test_pipeline import SCOPE, Library
 
 MODULE = """

@@ -12,7 +12,7 @@ from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.answering.models import ChatModel
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
-from rag_app.surfaces.lexybrain.detection import classify, contracted, detect
+from rag_app.surfaces.lexybrain.messages import classify, contracted, detect
 from tests.scripted_model import Reply, ScriptedModel
 
 ROOT = Path(__file__).parents[3]

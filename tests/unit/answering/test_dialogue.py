@@ -13,7 +13,7 @@ from rag_app.answering.context import count_tokens, neutralise
 from rag_app.answering.models import ChatModel
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
-from rag_app.surfaces.lexybrain.dialogue import history_text, rewritten, searched_text
+from rag_app.surfaces.lexybrain.messages import history_text, rewritten, searched_text
 from rag_app.surfaces.lexybrain.types import Message, Role
 from tests.scripted_model import Reply, ScriptedModel
 

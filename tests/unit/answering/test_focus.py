@@ -12,7 +12,7 @@ from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.index import load_indexes
-from rag_app.surfaces.lexybrain.focus import MAX_TERMS, question_for, quoted
+from rag_app.surfaces.lexybrain.messages import MAX_TERMS, question_for, quoted
 from rag_app.surfaces.lexybrain.types import Focus, Said
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)

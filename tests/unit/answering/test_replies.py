@@ -8,7 +8,7 @@ import pytest
 
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.replies import flags_of, mentioned, retrieved, sources_of
+from rag_app.surfaces.lexybrain.messages import flags_of, mentioned, retrieved, sources_of
 from rag_app.surfaces.lexybrain.types import Flags
 from tests.unit.answering.hits import hit
 

@@ -1,0 +1,334 @@
+"""A message on its way: what it wants, what was said before it, what it asks of retrieval, and what its sender is told."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, Capability
+from rag_app.answering.context import count_tokens, neutralise
+from rag_app.answering.models import Chats
+from rag_app.answering.prompts import Prompt
+from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Instructions, Question, Refusal
+from rag_app.domain.errors import ModelFailed
+from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.retrieval.filters import epoch_seconds
+from rag_app.retrieval.index import IndexSpec
+from rag_app.surfaces.lexybrain.types import Flags, Message, RetrievedSource, Role, Said
+
+# -- what it wants: which of the five capabilities answers it best
+_NAME_TOKENS = 32
+_PLAIN = re.compile(r"[\s-]+")
+
+
+def detect(text: str) -> str:
+    """By words alone: the rules of the contract in their order, then a vocabulary of our own.
+
+    >>> detect("Why is this keyword rising?"), detect("How do we look beside our rivals?"), detect("Hello!")
+    ('keyword_explanation', 'competitor_intel', 'general_chat')
+    """
+    found = contracted(text)
+    if found != "general_chat":
+        return found
+    vocabulary = sorted((place, words, each.name) for each in CAPABILITIES for place, words in each.words)
+    said = (name for _, words, name in vocabulary if re.search(rf"(?<!\w)(?:{words})", text, re.IGNORECASE))
+    return next(said, "general_chat")
+
+
+def follow_up(text: str, history: Sequence[Message]) -> str | None:
+    """The capability of the turn before, for a question that refers back to it and says nothing of its own kind.
+
+    "And how did it change?" is about what "it" is about. None where the rules of the contract find something, and
+    where nothing is referred to.
+    """
+    previous = next((each.capability for each in reversed(history) if each.role is Role.USER), None)
+    refers = text.rstrip().endswith("?") and refers_back(text)
+    return previous if refers and contracted(text) == "general_chat" else None
+
+
+def contracted(text: str) -> str:
+    """The rules of the contract, and nothing else. They look for letters, not for words: "brisk" is a risk.
+
+    >>> contracted("Which listing is best?"), contracted("How do we look beside our rivals?")
+    ('competitor_intel', 'general_chat')
+    """
+    keywords = text.lower()
+    if "competitor" in keywords or "listing" in keywords:
+        return "competitor_intel"
+    if "alert" in keywords or "risk" in keywords:
+        return "alert_explanation"
+    if "keyword" in keywords and "why" in keywords:
+        return "keyword_explanation"
+    if "market" in keywords or "niche" in keywords or "brief" in keywords:
+        return "market_brief"
+    return "general_chat"
+
+
+async def classify(model: Chats, prompt: Prompt, text: str, default: Callable[[str], str] = detect) -> str:
+    """By a model: `prompt` takes `question` and `capabilities`. What it says is one of the five, or `default` decides."""
+    known = "\n".join(f"- {name}: {description}" for name, description in DESCRIPTIONS.items())
+    try:
+        draft = await model.chat(
+            prompt.messages(question=text, capabilities=known), max_tokens=_NAME_TOKENS, temperature=0.0
+        )
+    except ModelFailed:
+        return default(text)
+    said = _PLAIN.sub("_", draft.text.strip(" \t\r\n\"'`*.“”‘’").lower())
+    return said if said in DESCRIPTIONS else default(text)
+
+
+# -- what has been said before, as a prompt shows it and as a search takes it in
+_SPEAKERS = {Role.USER: "User", Role.ASSISTANT: "Assistant"}
+_WORTH_CUTTING = 24  # tokens: less of an older message than this says nothing
+_PREVIOUS = 400  # characters
+_FOLLOW_UPS = 3
+_REFERS = re.compile(r"\b(?:it|its|they|them|their|these|those|this one|that one|the same)\b", re.IGNORECASE)
+_QUERY = 400  # characters of a rewritten query; a model was asked for 40 words
+_QUERY_TOKENS = 160
+_CUT = " …"
+
+
+def history_text(messages: Sequence[Message], max_tokens: int) -> str:
+    """The newest of these messages (oldest first) that fit into `max_tokens` of the bundled tokenizer, oldest first.
+
+    The oldest of them may be cut at its end. What was said is data: every line but the first of a message is quoted, so
+    it can be neither the title of a section nor another's turn; `[Source 3]` becomes `(Source 3)`, for that number means
+    another source by now.
+    """
+    turns: list[str] = []
+    left = max_tokens
+    for message in reversed(messages):
+        text = neutralise(message.text).strip()
+        if not text:
+            continue
+        turn = _turn(message.role, text)
+        if (cost := count_tokens(turn)) > left:
+            if not turns or left >= _WORTH_CUTTING:
+                turns += _cut(message.role, text, left)
+            break
+        turns.append(turn)
+        left -= cost
+    return "\n".join(reversed(turns))
+
+
+def searched_text(text: str, history: Sequence[Message]) -> str:
+    """What to search for: the user's previous message, and the present one whole. A follow-up by itself names nothing.
+
+    Where the previous one is a follow-up, too, the one before it comes along, and so on.
+    """
+    said: list[str] = []
+    for message in reversed(history):
+        if message.role is Role.USER and len(said) < _FOLLOW_UPS and (not said or refers_back(said[0])):
+            said.insert(0, message.text)
+    previous = _beginning(" ".join(neutralise(" ".join(said)).split()), _PREVIOUS)
+    return f"{previous}\n{text}" if previous and previous != text.strip() else text
+
+
+def refers_back(text: str) -> bool:
+    """Whether a text may speak of what was said before it.
+
+    >>> refers_back("And how did it change?"), refers_back("Which ring sells best?")
+    (True, False)
+    """
+    return _REFERS.search(text) is not None
+
+
+async def rewritten(model: Chats, prompt: Prompt, text: str, history: Sequence[Message], max_tokens: int) -> str | None:
+    """The message as a query that stands on its own, by a model: `prompt` takes `history` and `question`.
+
+    The model reads at most `max_tokens` of history. None where there is none, or the model does not give a query:
+    then `searched_text` will do.
+    """
+    shown = history_text(history, max_tokens)
+    if not shown:
+        return None
+    try:
+        draft = await model.chat(
+            prompt.messages(history=shown, question=text), max_tokens=_QUERY_TOKENS, temperature=0.0
+        )
+    except ModelFailed:
+        return None
+    query = " ".join(neutralise(draft.text).split()).strip(" \"'`“”")
+    return query if query and len(query) <= _QUERY and not draft.cut_off else None
+
+
+def _turn(role: Role, text: str) -> str:
+    first, *others = text.splitlines()
+    return "\n".join([f"{_SPEAKERS[role]}: {first}", *(f"> {line}" if line.strip() else ">" for line in others)])
+
+
+def _cut(role: Role, text: str, max_tokens: int) -> list[str]:
+    """As much of a turn's beginning as fits, if any does. Longer beginnings cost more, so halving finds the longest."""
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count_tokens(_turn(role, text[:middle] + _CUT)) <= max_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    kept = _beginning(text, low).rstrip()
+    return [_turn(role, kept + _CUT)] if kept else []
+
+
+def _beginning(text: str, length: int) -> str:
+    """At most so many characters, without half a word unless there is nothing else."""
+    if len(text) <= length:
+        return text
+    kept = text[:length]
+    if text[length].isspace():
+        return kept.rstrip()
+    words = kept.rsplit(maxsplit=1)
+    return words[0] if len(words) == 2 and len(words[1]) < 40 else kept
+
+
+# -- what it asks of retrieval: its filters, its named sources, its limits
+MAX_TERMS = 20
+_QUOTED = re.compile(r"“([^“”\n]{1,100})”|\"([^\"\n]{1,100})\"|«([^«»\n]{1,100})»|„([^„“”\n]{1,100})[“”]")
+
+
+def question_for(
+    capability: Capability,
+    said: Said,
+    *,
+    searched: str,
+    named: tuple[UUID, ...],
+    retrieval_scope: tuple[str, ...] | None,
+    at_most: Mapping[str, int],
+    instructions: Instructions,
+    now: datetime,
+) -> Question:
+    """The question that a message is, for a capability.
+
+    What the client names are filters: marketplaces and a time range, which sources without a market or a date pass.
+    What the capability prefers gives way where it leaves too little; its recent days to any time range of the client's.
+    `retrieval_scope` is what a prompt version narrows the capability's source types to; with nothing in common,
+    nothing is found. `searched` is looked for, `named` sources come first, `at_most` so many of a type are kept.
+    """
+    return Question(
+        said.text,
+        (*_types(capability, retrieval_scope), *_focused(said)),
+        capability.top_k,
+        fetch=capability.fetch,
+        searched=searched if searched != said.text else None,
+        sources=named,
+        preferred=_preferred(capability, said, now),
+        terms=quoted(said.text),
+        at_most=tuple(at_most.items()),
+        instructions=instructions,
+    )
+
+
+def quoted(text: str) -> tuple[str, ...]:
+    """The phrases in double quotes, each once, at most twenty.
+
+    >>> quoted('Is “velvet ring box” better than "linen apron"? I mean “Velvet  ring box”.')
+    ('velvet ring box', 'linen apron')
+    """
+    found: dict[str, str] = {}
+    for groups in _QUOTED.findall(text):
+        if term := " ".join("".join(groups).split()):
+            found.setdefault(term.casefold(), term)
+    return tuple(found.values())[:MAX_TERMS]
+
+
+def _types(capability: Capability, retrieval_scope: tuple[str, ...] | None) -> Filters:
+    types = capability.source_types
+    if retrieval_scope is not None:
+        types = tuple(each for each in types or retrieval_scope if each in retrieval_scope)
+    elif not types:
+        return ()
+    return (Condition("source_type", Operator.IN, types),)
+
+
+def _focused(said: Said) -> Filters:
+    focus = said.focus
+    found = []
+    if focus.marketplaces:
+        markets = tuple(dict.fromkeys(name for each in focus.marketplaces for name in (each, each.lower())))
+        found.append(Condition("market", Operator.IN, markets, or_missing=True))
+    if focus.since is not None:
+        found.append(Condition("date", Operator.GTE, epoch_seconds("timeRange", focus.since), or_missing=True))
+    if focus.until is not None:
+        found.append(Condition("date", Operator.LTE, epoch_seconds("timeRange", focus.until), or_missing=True))
+    return tuple(found)
+
+
+def _preferred(capability: Capability, said: Said, now: datetime) -> Filters:
+    found = list(capability.preferred)
+    if capability.recent_days is not None and said.focus.since is None and said.focus.until is None:
+        since = epoch_seconds("date", now - timedelta(days=capability.recent_days))
+        found.append(Condition("date", Operator.GTE, since, or_missing=True))
+    if severities := tuple(each for each in capability.severities if _is_about(each, said.text)):
+        found.append(Condition("severity", Operator.IN, severities, or_missing=True))
+    return tuple(found)
+
+
+def _is_about(severity: str, text: str) -> bool:
+    """Whether a message speaks of this severity: "high" alone is said of many things."""
+    what = r"(?:severity|alerts?|risks?|warnings?)"
+    pattern = rf"\b{severity}[ -](?:severity[ -])?{what}\b|\b{what}:? (?:is |are |of )?{severity}\b"
+    return re.search(pattern, text, re.IGNORECASE) is not None
+
+
+# -- what a client is told of an answer
+REFERENCE_TYPES = ("keyword", "listing", "alert", "doc")
+ENOUGH_SOURCES = 5
+
+_MADE_FROM_HITS = frozenset({Refusal.FAILED, Refusal.UNCITED, Refusal.ADMITTED})
+
+
+def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpec) -> tuple[RetrievedSource, ...]:
+    """A source for each of the hits' sources: the cited ones by number, then the others in the order of their hits."""
+    best: dict[UUID, Hit] = {}
+    for hit in (*(citation.hit for citation in citations), *hits):
+        if hit.source_id not in best or hit.score > best[hit.source_id].score:
+            best[hit.source_id] = hit
+    cited = {citation.hit.source_id: citation for citation in citations}
+    return tuple(
+        RetrievedSource(
+            hit.source_id,
+            spec.shown(hit.source_type),
+            hit.title,
+            hit.relevance,
+            cited[source].number if source in cited else None,
+            cited[source].quote if source in cited else None,
+        )
+        for source, hit in best.items()
+    )
+
+
+def sources_of(answer: Answer, spec: IndexSpec) -> tuple[RetrievedSource, ...]:
+    """What an answer was made from; of a refusal, what was found. Nothing where an answer makes no use of it."""
+    if not answer.refused and not _uses(answer):
+        return ()
+    return retrieved(answer.hits, () if answer.refused else answer.citations, spec)
+
+
+def flags_of(answer: Answer, sources: Sequence[RetrievedSource]) -> Flags:
+    return Flags(
+        used_rag=bool(sources) and _uses(answer),
+        fallback_to_generic=answer.refusal is Refusal.FAILED or not answer.complete,
+        insufficient_context=len(sources) < ENOUGH_SOURCES or not _uses(answer),
+        interrupted=not answer.complete,
+    )
+
+
+def mentioned(text: str, sources: Sequence[RetrievedSource], hits: Iterable[Hit]) -> Mapping[str, tuple[UUID, ...]]:
+    """Ids of the sources that a text cites by number or names by label or term, by shown type."""
+    names: dict[UUID, set[str]] = {}
+    for hit in hits:
+        names.setdefault(hit.source_id, {hit.title}).add(str(hit.metadata.get("term", hit.title)))
+    found: dict[str, tuple[UUID, ...]] = dict.fromkeys(REFERENCE_TYPES, ())
+    for source in sources:
+        if source.cited is not None or any(_says(text, name) for name in names.get(source.id, {source.label})):
+            found[source.type] = (*found.get(source.type, ()), source.id)
+    return found
+
+
+def _uses(answer: Answer) -> bool:
+    """Whether the text is made from the hits: weak ones are not shown to a model."""
+    return bool(answer.hits) and (answer.refusal in _MADE_FROM_HITS or answer.confidence is not Confidence.LOW)
+
+
+def _says(text: str, name: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
