@@ -366,22 +366,19 @@ def create_app() -> "Litestar":
     """The HTTP application, for any ASGI server: `granian --interface asgi --factory rag_app.application:create_app`."""
     from litestar import Litestar
 
-    from rag_app.http.exchange import RequestIds
     from rag_app.http.gate import Access
     from rag_app.http.metrics import metrics
     from rag_app.http.server import api
     from rag_app.surfaces import registry
-    from rag_app.surfaces.validation.catalogue import Catalogue
     from rag_app.surfaces.validation.service import RetrievalValidation
 
     settings = Settings()
     wanted = telemetry_wanted(settings)
-    configure_logging(wanted, RequestIds())
+    configure_logging(wanted)
     telemetry = Telemetry(wanted)
     resources = ExitStack()
     application = Application(settings, resources.enter_context(database_urls(settings)))
 
-    catalogue = Catalogue(application.indexes, application.backends.active, application.backends.open)
     pools = {"database": application.database.connections, "vectors": application.backends.connections}
     counted = telemetry.measure(application.models.cost_cents, pools)
     token = settings.telemetry.metrics_token
@@ -401,7 +398,13 @@ def create_app() -> "Litestar":
     return api(
         {
             "pipeline": application.pipeline,
-            "validation": RetrievalValidation(application.pipeline, catalogue, application.validations),
+            "validation": RetrievalValidation(
+                application.pipeline,
+                application.validations,
+                application.indexes,
+                application.backends.active,
+                application.backends.open,
+            ),
             "conversations": application.conversations,
             "threads": application.threads,
             "consents": application.training,

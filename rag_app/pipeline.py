@@ -144,10 +144,10 @@ def _record(capability: str, answer: Answer | None, started: float) -> None:
     """One line an exchange; without an answer where a stream failed or nobody listened to its end."""
     elapsed_ms = 1000 * (time.perf_counter() - started)
     if answer is None:
-        observing.meter.answered(capability, "none")
+        observing.meter.count("rag_answers", capability, "none")
         log.info("unanswered capability=%s ms=%d", capability, elapsed_ms)
         return
-    observing.meter.answered(capability, answer.refusal or ("answered" if answer.complete else "partial"))
+    observing.meter.count("rag_answers", capability, answer.refusal or ("answered" if answer.complete else "partial"))
     log.info(
         "answered capability=%s refused=%s confidence=%s citations=%d model=%s ms=%d",
         capability,

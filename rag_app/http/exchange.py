@@ -191,18 +191,3 @@ class Client:
         if not self._response_started and self._worker is not None:
             self._has_gone = True
             self._worker.cancel()
-
-
-class RequestIds(logging.Filter):
-    """Gives every log record, of whatever module, the ids of the request it belongs to: `%(request_id)s`, and those of
-    its user and thread, None where there are none."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        about = observing.about()
-        record.request_id = about.request_id
-        for name in ("user_id", "thread_id"):
-            if name not in record.__dict__:
-                setattr(record, name, getattr(about, name))
-        if about.trace_id is not None:
-            record.trace_id = about.trace_id
-        return True

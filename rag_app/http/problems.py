@@ -181,7 +181,7 @@ def respond(
     if kind.status >= 500 and not isinstance(error, _CHOSEN):
         logger.error("%s", kind.code, exc_info=error)
     if kind.status >= 400:
-        observing.meter.refused(kind.code)
+        observing.meter.count("rag_refused", kind.code)
     problem = problem_of(error, kind, exchange(request.scope).request_id)
     return Response(envelope(problem), status_code=problem.status, headers=dict(problem.headers))
 

@@ -150,11 +150,11 @@ class MiniLM(BaseEmbedding):
         vector = self._cache.get(key)
         if vector is not None:
             self._cache.move_to_end(key)
-            observing.meter.embedded(remembered=True)
+            observing.meter.count("rag_query_embeddings", "hit")
         return vector
 
     def _remember(self, query: str, vector: list[float]) -> list[float]:
-        observing.meter.embedded(remembered=False)
+        observing.meter.count("rag_query_embeddings", "miss")
         self._cache[asking.get(), query] = vector
         while len(self._cache) > self.cache_size:
             self._cache.popitem(last=False)

@@ -29,28 +29,19 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class Meter:
-    """Counts nothing; `rag_app.telemetry.setup` has one that counts.
+    """Counts nothing; `rag_app.telemetry.setup` has one that counts, and the names and labels there are.
 
     All labels come from small sets: no user, no thread, no path with an id in it.
     """
 
-    def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A response has ended."""
+    def count(self, name: str, *labels: str, by: float = 1) -> None:
+        """Something has happened."""
 
-    def refused(self, code: str) -> None:
-        """A response that is an error: its code."""
-
-    def stage(self, name: str, seconds: float) -> None:
-        """A stage of a request has ended."""
-
-    def answered(self, capability: str, outcome: str) -> None:
-        """`outcome`: answered, partial (a model failed in mid-answer), the reason of a refusal, or none (it failed)."""
+    def time(self, name: str, seconds: float, *labels: str) -> None:
+        """Something has ended that took so long."""
 
     def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None:
         """A model was asked, with all its repetitions; `failure` is the kind of error it ended with."""
-
-    def embedded(self, remembered: bool) -> None:
-        """The embedding of a question was computed, or remembered."""
 
 
 meter = Meter()
@@ -88,10 +79,33 @@ def identify(*, user: object = None, thread: object = None) -> None:
     known.thread_id = known.thread_id if thread is None else str(thread)
 
 
-class _Spanned:
-    """A block with a span, that is timed."""
+class Stage:
+    """A stage of a request: a span, and a time for the meter.
 
-    __slots__ = ("_span", "_started", "_token")
+        with Stage("embedding", {"gen_ai.operation.name": "embeddings"}) as span:
+            ...
+
+    `within=False` is for blocks that yield to others: what happens in them does not become part of this span.
+    """
+
+    __slots__ = ("_name", "_span", "_started", "_token")
+
+    def __init__(
+        self,
+        name: str,
+        attributes: Mapping[str, _Value] | None = None,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        within: bool = True,
+    ) -> None:
+        self._name, self._started = name, perf_counter()
+        self._span = _tracer.start_span(name, kind=kind, attributes=attributes)
+        self._token: Token[contexts.Context] | None = None
+        if within and self._span.is_recording():
+            self._token = contexts.attach(trace.set_span_in_context(self._span))
+
+    def __enter__(self) -> Span:
+        return self._span
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -104,46 +118,8 @@ class _Spanned:
             self._span.end()
         self._measure(perf_counter() - self._started, error)
 
-    def _start(self, name: str, kind: SpanKind, attributes: Mapping[str, _Value] | None, within: bool) -> None:
-        self._token: Token[contexts.Context] | None = None
-        self._started = perf_counter()
-        self._span = _tracer.start_span(name, kind=kind, attributes=attributes)
-        if within and self._span.is_recording():
-            self._token = contexts.attach(trace.set_span_in_context(self._span))
-
     def _measure(self, seconds: float, error: BaseException | None) -> None:
-        raise NotImplementedError
-
-
-class Stage(_Spanned):
-    """A stage of a request: a span, and a time for the meter.
-
-        with Stage("embedding", {"gen_ai.operation.name": "embeddings"}) as span:
-            ...
-
-    `within=False` is for blocks that yield to others: what happens in them does not become part of this span. `span`
-    is its name in a trace where that is not the stage's.
-    """
-
-    __slots__ = ("_name", "_settings")
-
-    def __init__(
-        self,
-        name: str,
-        attributes: Mapping[str, _Value] | None = None,
-        *,
-        span: str | None = None,
-        kind: SpanKind = SpanKind.INTERNAL,
-        within: bool = True,
-    ) -> None:
-        self._name, self._settings = name, (span or name, kind, attributes, within)
-
-    def __enter__(self) -> Span:
-        self._start(*self._settings)
-        return self._span
-
-    def _measure(self, seconds: float, error: BaseException | None) -> None:
-        meter.stage(self._name, seconds)
+        meter.time("rag_stage_seconds", seconds, self._name)
 
 
 class Served:
@@ -162,27 +138,29 @@ class Served:
 
     def end(self, route: str, path: str, status: int, seconds: float) -> None:
         """`route` is the path's template, empty where no route has this path."""
-        meter.request(self._method, route or "none", status, seconds)
+        meter.count("rag_http_requests", self._method, route or "none", str(status))
+        meter.time("rag_http_request_seconds", seconds, self._method, route or "none")
         if self._token is not None:
             contexts.detach(self._token)
         if not self._span.is_recording():
             return
         known = about()
-        attributes: dict[str, _Value] = {
+        attributes: dict[str, _Value | None] = {
             "http.request.method": self._method,
             "http.response.status_code": status,
             "url.scheme": self._scheme,
             "rag.request.id": known.request_id,
+            "user.id": known.user_id,
+            "rag.thread.id": known.thread_id,
+            "http.route": route or None,
+            "url.path": quote(path) if route else None,
+            "error.type": str(status) if status >= 500 else None,
         }
-        ids = {"user.id": known.user_id, "rag.thread.id": known.thread_id}
-        attributes |= {name: value for name, value in ids.items() if value is not None}
+        self._span.set_attributes({name: value for name, value in attributes.items() if value is not None})
         if route:
             self._span.update_name(f"{self._method} {route}")
-            attributes |= {"http.route": route, "url.path": quote(path)}
         if status >= 500:
-            attributes["error.type"] = str(status)
             self._span.set_status(Status(StatusCode.ERROR))
-        self._span.set_attributes(attributes)
         self._span.end()
 
 
@@ -225,20 +203,20 @@ def _told(error: BaseException) -> str:
     return " ".join(said)
 
 
-class Asked(_Spanned):
+class Asked(Stage):
     """A model that is being asked, all repetitions in one: a span as OpenTelemetry's conventions for generative AI have
     it, and tokens and time for the meter. `told` is for what the model says of its answer."""
 
     __slots__ = ("_model", "_usage")
 
     def __init__(self, model: str, provider: str, options: Mapping[str, Any]) -> None:
-        self._model = model
-        self._usage: Usage | None = None
         named = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model}
         asked = {f"gen_ai.request.{name}": options[name] for name in ("max_tokens", "temperature") if name in options}
-        self._start(f"chat {model}", SpanKind.CLIENT, {**named, **asked}, within=False)
+        super().__init__(f"chat {model}", {**named, **asked}, kind=SpanKind.CLIENT, within=False)
+        self._model = model
+        self._usage: Usage | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Self:  # type: ignore[override]
         return self
 
     def told(self, usage: Usage | None, cut_off: bool) -> None:

@@ -9,7 +9,7 @@ What people wrote is in none of it at the default level: see `observing.named` f
 import asyncio
 import logging
 import os
-import shutil
+import sys
 import tempfile
 import time
 import traceback
@@ -30,7 +30,6 @@ from rag_app.telemetry import observing
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
-    from prometheus_client import CollectorRegistry
     from sentry_sdk.types import Event, Hint
 
 Form = Literal["text", "json"]
@@ -51,12 +50,6 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
     "trace_id",
     "color_message",
 }
-_NEEDS = {
-    "RAG_METRICS": "prometheus_client",
-    "RAG_TRACES=console": "opentelemetry.sdk",
-    "RAG_TRACES=otlp": "opentelemetry.exporter.otlp.proto.http",
-    "RAG_SENTRY_DSN": "sentry_sdk",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +65,14 @@ class Wanted:
 
     def check(self) -> None:
         """Raises Misconfigured where a package is missing."""
-        asked = {
-            "RAG_METRICS": self.metrics,
-            f"RAG_TRACES={self.traces}": self.traces != "none",
-            "RAG_SENTRY_DSN": self.sentry_dsn is not None,
-        }
-        for setting, package in _NEEDS.items():
-            if asked.get(setting) and not _installed(package):
+        needs = (
+            ("RAG_METRICS", self.metrics, "prometheus_client"),
+            ("RAG_TRACES=console", self.traces == "console", "opentelemetry.sdk"),
+            ("RAG_TRACES=otlp", self.traces == "otlp", "opentelemetry.exporter.otlp.proto.http"),
+            ("RAG_SENTRY_DSN", self.sentry_dsn is not None, "sentry_sdk"),
+        )
+        for setting, asked, package in needs:
+            if asked and not _installed(package):
                 raise Misconfigured(f"{setting} needs more than is installed: pip install 'rag-app[telemetry]'")
 
 
@@ -93,13 +87,11 @@ class Telemetry:
     """What was asked for, at work in this process until `stop`. Make one of it after the last fork."""
 
     def __init__(self, wanted: Wanted) -> None:
-        wanted.check()
+        self._wanted = wanted
         self._metrics: Metrics | None = None
         self._provider: Any = _traces(wanted) if wanted.traces != "none" else None
-        self._sentry = wanted.sentry_dsn is not None
         if wanted.sentry_dsn is not None:
             logging.getLogger().addHandler(_sentry(wanted.sentry_dsn, wanted.version))
-        self._wanted = wanted
 
     def measure(
         self, cost_cents: Callable[[str, Usage | None], Decimal], pools: Mapping[str, Connections]
@@ -121,7 +113,7 @@ class Telemetry:
             observing.meter = observing.Meter()
         if self._provider is not None:
             self._provider.shutdown()
-        if self._sentry:
+        if self._wanted.sentry_dsn is not None:
             import sentry_sdk
 
             sentry_sdk.flush(timeout=2)
@@ -155,9 +147,8 @@ class _TextLine(_Line):
         given = {name: value for name, value in vars(record).items() if name not in _STANDARD}
         if not given:
             return line
-        for name in ("user_id", "thread_id"):
-            given.setdefault(name, getattr(record, name, None))
-        return f"{line} {' '.join(f'{name}={value}' for name, value in given.items() if value is not None)}"
+        fields = {**given, "user_id": getattr(record, "user_id", None), "thread_id": getattr(record, "thread_id", None)}
+        return f"{line} {' '.join(f'{name}={value}' for name, value in fields.items() if value is not None)}"
 
 
 class _JsonLine(_Line, MsgspecFormatter):
@@ -188,9 +179,7 @@ def without_messages(error: BaseException | None) -> str:
     if error is None:
         return ""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    lines = []
-    if before is not None:
-        lines = [without_messages(before), "which led to:"]
+    lines = [without_messages(before), "which led to:"] if before is not None else []
     frames = "".join(traceback.format_tb(error.__traceback__)).rstrip("\n")
     lines += ["Traceback (most recent call last):", frames, observing.named(error)]
     if isinstance(error, BaseExceptionGroup):
@@ -198,11 +187,25 @@ def without_messages(error: BaseException | None) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def configure_logging(wanted: Wanted, ids: logging.Filter) -> None:
-    """One line an event, on stderr, with the request it belongs to; `ids` puts that into records."""
+class RequestIds(logging.Filter):
+    """Gives every log record, of whatever module, the ids of the request it belongs to: `%(request_id)s`, and those of
+    its user and thread, None where there are none."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        about = observing.about()
+        record.request_id = about.request_id
+        for name in ("user_id", "thread_id"):
+            vars(record).setdefault(name, getattr(about, name))
+        if about.trace_id is not None:
+            record.trace_id = about.trace_id
+        return True
+
+
+def configure_logging(wanted: Wanted) -> None:
+    """One line an event, on stderr, with the request it belongs to."""
     handler = logging.StreamHandler()
     handler.setFormatter(formatter(wanted.form, wanted.level))
-    handler.addFilter(ids)
+    handler.addFilter(RequestIds())
     logging.basicConfig(level=wanted.level.upper(), handlers=[handler])
     logging.captureWarnings(True)  # they may show values, and are for those who look for something
     logging.getLogger("py.warnings").setLevel(logging.ERROR if wanted.level != "DEBUG" else logging.WARNING)
@@ -226,6 +229,7 @@ def granian_logging(form: Form, level: str) -> dict[str, Any]:
 _COUNTERS = {
     "rag_http_requests": ("requests answered; status 499: the client left", ["method", "route", "status"]),
     "rag_refused": ("responses that are errors, by their code", ["code"]),
+    # answered, partial (a model failed in mid-answer), the reason of a refusal, or none (it failed)
     "rag_answers": ("questions asked of a capability, by what became of them", ["capability", "outcome"]),
     "rag_model_failures": ("models that did not answer, by the kind of error", ["model", "kind"]),
     "rag_model_tokens": ("tokens as models count them", ["model", "direction"]),
@@ -261,33 +265,20 @@ class Metrics(observing.Meter):
             registry=registry,
         )
 
-    def _count(self, name: str, *labels: str, by: float = 1) -> None:
+    def count(self, name: str, *labels: str, by: float = 1) -> None:
         self._counters[name].labels(*labels).inc(by)
 
-    def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._count("rag_http_requests", method, route, str(status))
-        self._times["rag_http_request_seconds"].labels(method, route).observe(seconds)
-
-    def refused(self, code: str) -> None:
-        self._count("rag_refused", code)
-
-    def stage(self, name: str, seconds: float) -> None:
-        self._times["rag_stage_seconds"].labels(name).observe(seconds)
-
-    def answered(self, capability: str, outcome: str) -> None:
-        self._count("rag_answers", capability, outcome)
+    def time(self, name: str, seconds: float, *labels: str) -> None:
+        self._times[name].labels(*labels).observe(seconds)
 
     def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None:
-        self._times["rag_model_seconds"].labels(name).observe(seconds)
+        self.time("rag_model_seconds", seconds, name)
         if failure is not None:
-            self._count("rag_model_failures", name, failure)
+            self.count("rag_model_failures", name, failure)
         if usage is not None:
-            self._count("rag_model_tokens", name, "input", by=usage.input_tokens)
-            self._count("rag_model_tokens", name, "output", by=usage.output_tokens)
-            self._count("rag_model_cost_cents", name, by=float(self._cost_cents(name, usage)))
-
-    def embedded(self, remembered: bool) -> None:
-        self._count("rag_query_embeddings", "hit" if remembered else "miss")
+            self.count("rag_model_tokens", name, "input", by=usage.input_tokens)
+            self.count("rag_model_tokens", name, "output", by=usage.output_tokens)
+            self.count("rag_model_cost_cents", name, by=float(self._cost_cents(name, usage)))
 
     def look(self) -> None:
         """At what is a state and not an event."""
@@ -297,9 +288,13 @@ class Metrics(observing.Meter):
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
         """What `/metrics` answers: its content type, and all numbers. Reads files: not for an event loop."""
-        from prometheus_client import exposition
+        from prometheus_client import CollectorRegistry, exposition
+        from prometheus_client.multiprocess import MultiProcessCollector
 
-        registry = _of_all_processes() if os.environ.get(_FOLDER) else self._registry
+        registry = self._registry
+        if os.environ.get(_FOLDER):
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         try:
             encode, content_type = exposition.choose_encoder(accept)
         except (TypeError, ValueError):  # a version that is no number
@@ -311,15 +306,6 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 """Seconds; the tenth to the last are those that the targets of conversations are about."""
 
 
-def _of_all_processes() -> "CollectorRegistry":
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.multiprocess import MultiProcessCollector
-
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return registry
-
-
 @contextmanager
 def counted_together(home: Path, metrics: bool, workers: int) -> Iterator[None]:
     """For as long as this lasts, workers that are started count into one folder, which is private, and gone afterwards."""
@@ -327,13 +313,12 @@ def counted_together(home: Path, metrics: bool, workers: int) -> Iterator[None]:
         yield
         return
     home.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix="metrics-", dir=home.absolute())
-    os.environ[_FOLDER] = folder
-    try:
-        yield
-    finally:
-        del os.environ[_FOLDER]
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="metrics-", dir=home.absolute(), ignore_cleanup_errors=True) as folder:
+        os.environ[_FOLDER] = folder
+        try:
+            yield
+        finally:
+            del os.environ[_FOLDER]
 
 
 def _bury(folder: Path) -> None:
@@ -353,7 +338,7 @@ def _traces(wanted: Wanted) -> Any:
     """
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
     # What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say goes before these.
@@ -363,21 +348,16 @@ def _traces(wanted: Wanted) -> Any:
 
     sampler = None if "OTEL_TRACES_SAMPLER" in os.environ else ParentBasedTraceIdRatio(_SAMPLED)
     provider = TracerProvider(sampler, Resource.create(named), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(_exporter(wanted.traces)))
+    exporter: SpanExporter = ConsoleSpanExporter(
+        out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n"
+    )
+    if wanted.traces == "otlp":
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        exporter = OTLPSpanExporter()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     return provider
-
-
-def _exporter(kind: Traces) -> "SpanExporter":
-    if kind == "console":
-        import sys
-
-        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
-
-        return ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n")
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return OTLPSpanExporter()
 
 
 def _sentry(dsn: str, version: str) -> logging.Handler:
@@ -411,9 +391,8 @@ class _SentryHandler(logging.Handler):
             tags = {"feature": "rag", "request_id": about.request_id, "logger": record.name}
             capability = getattr(record, "capability", None)
             scope.set_tags(tags if capability is None else {**tags, "capability": capability})
-            user, thread = getattr(record, "user_id", about.user_id), getattr(record, "thread_id", about.thread_id)
-            ids = {"userId": user, "threadId": thread, "messageId": getattr(record, "message_id", None)}
-            for name, value in ids.items():
+            for name, attribute in (("userId", "user_id"), ("threadId", "thread_id"), ("messageId", "message_id")):
+                value = getattr(record, attribute, getattr(about, attribute, None))
                 if value is not None:
                     scope.set_extra(name, str(value))
             if record.exc_info and record.exc_info[1] is not None:

@@ -60,7 +60,6 @@ from rag_app.surfaces.lexybrain.types import (
     Said,
     Thread,
 )
-from rag_app.surfaces.validation.catalogue import Catalogue
 from rag_app.surfaces.validation.service import RetrievalValidation
 from tests.conftest import MIGRATIONS
 
@@ -398,14 +397,14 @@ class Shelf:
         self.known.clear()
         self.specs.clear()
 
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> tuple[Any, Any, Any]:
         async def active(spec: IndexSpec) -> Generation:
             return self.known[spec.name][1]
 
         async def open_store(spec: IndexSpec, scope: Scope) -> Any:
             return self.known[spec.name][2]
 
-        return Catalogue(self.specs, active, open_store)
+        return self.specs, active, open_store
 
 
 @dataclass
@@ -779,8 +778,8 @@ class Backstage:
             "pipeline": self.pipeline,
             "validation": RetrievalValidation(
                 self.pipeline,  # type: ignore[arg-type]
-                self.shelf.catalogue(),
                 self.validations,  # type: ignore[arg-type]
+                *self.shelf.catalogue(),
             ),
             "conversations": self.conversations,
             "threads": self.threads,

@@ -12,10 +12,9 @@ import pytest
 
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import InvalidInput, Misconfigured, ModelFailed, StoreFailed
-from rag_app.http.exchange import RequestIds
 from rag_app.telemetry import observing
 from rag_app.telemetry import setup as telemetry
-from rag_app.telemetry.setup import Wanted, formatter, without_messages
+from rag_app.telemetry.setup import RequestIds, Wanted, formatter, without_messages
 
 SECRET = "who is the father of my child"
 FORMS = pytest.mark.parametrize("form", ["text", "json"])
@@ -153,7 +152,7 @@ def test_a_dsn_that_is_none_is_refused_and_not_shown() -> None:
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
 def test_whatever_is_accepted_numbers_are_shown(kind: str, version: str) -> None:
     metrics = telemetry.Metrics(lambda model, usage: Decimal(0), {})
-    metrics.refused("forbidden")
+    metrics.count("rag_refused", "forbidden")
     content_type, said = metrics.scrape(f"{kind}; version={version}")
     assert content_type.startswith(("text/plain", "application/openmetrics-text"))
     assert 'rag_refused_total{code="forbidden"} 1.0' in said.decode().splitlines()

@@ -2,24 +2,27 @@
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
 from time import perf_counter
 from typing import Any
 from uuid import UUID, uuid4
 
+from llama_index.core.schema import NodeWithScore
 from msgspec import convert, to_builtins
 from msgspec.structs import asdict, replace
 
+from rag_app.documents.generations import Generation
 from rag_app.domain.answer import Hit, Question
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Principal
 from rag_app.evaluation.passages import Span, locate
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.validation import DEPTH, Figures, ask_all, canonical, expected, judged, measure, scored
-from rag_app.pipeline import Pipeline
-from rag_app.surfaces.validation.catalogue import Catalogue, Collection, names_of
+from rag_app.pipeline import OpenStore, Pipeline
+from rag_app.retrieval.hits import to_hit
+from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.validation.types import (
     DEFAULT_COLLECTION,
     MOST_EXPECTED,
@@ -50,27 +53,39 @@ _CHUNK_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class RetrievalValidation:
-    """Searches an index without answering, measures what is found, and keeps the runs that were measured."""
+    """Searches an index without answering, measures what is found, and keeps the runs that were measured.
 
-    def __init__(self, pipeline: Pipeline, catalogue: Catalogue, validations: Validations) -> None:
-        self._pipeline, self._catalogue, self._validations = pipeline, catalogue, validations
+    `active` gives the generation of an index that answers, `open_store` its chunks.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        validations: Validations,
+        indexes: Mapping[str, IndexSpec],
+        active: Callable[[IndexSpec], Awaitable[Generation]],
+        open_store: OpenStore,
+    ) -> None:
+        self._pipeline, self._validations = pipeline, validations
+        self._indexes, self._active, self._open_store = indexes, active, open_store
 
     async def query(self, user: Principal, asked: RetrievalQuery) -> QueryResponse:
         """Raises NoCollection, StoreFailed, EmbeddingFailed."""
-        collection = await self._collection(asked.collection_name, user)
+        spec = self._collection(asked.collection_name, user)
+        generation = await self._active(spec)
         started = perf_counter()
-        hits = await self._pipeline.search(collection.spec.name, asked.question(), user.scope())
+        hits = await self._pipeline.search(spec.name, asked.question(), user.scope())
         elapsed = perf_counter() - started
         shown = hits[: asked.wanted]
         return QueryResponse(
-            query_id=_query_id(),
+            query_id=f"query_{uuid4().hex[:12]}",
             query_text=asked.query,
             results=[
                 RetrievalResult(hit.chunk_id, hit.text, hit.uri or "", hit.section, hit.page, hit.relevance, rank)
                 for rank, hit in enumerate(shown, 1)
             ],
-            validation_metrics=await self._measured(asked, hits, collection, user) if asked.validate else None,
-            search_metadata=SearchMetadata(len(shown), round(1000 * elapsed), collection.generation.dimension),
+            validation_metrics=await self._measured(asked, hits, spec, user) if asked.validate else None,
+            search_metadata=SearchMetadata(len(shown), round(1000 * elapsed), generation.dimension),
         )
 
     async def validate(self, user: Principal, asked: ValidationRequest) -> ValidationResponse:
@@ -80,18 +95,19 @@ class RetrievalValidation:
         """
         if sum(len(each.expected_chunks) for each in asked.queries) > MOST_EXPECTED:
             raise InvalidInput("queries", None, f"must not expect more than {MOST_EXPECTED} chunks in all")
-        collection, scope = await self._collection(asked.collection_name, user), user.scope()
+        spec = self._collection(asked.collection_name, user)
+        generation = await self._active(spec)
 
         async def search(text: str) -> Sequence[Hit]:
             question = Question(text.strip(), top_k=max(asked.wanted, DEPTH))
-            return await self._pipeline.search(collection.spec.name, question, scope)
+            return await self._pipeline.search(spec.name, question, user.scope())
 
         found = await ask_all([each.query for each in asked.queries], search)
         run = uuid4()
         report = _report(run, asked.queries, found, asked.wanted)
-        judgments = await self._judgments(asked.queries, found, collection, user)
+        judgments = await self._judgments(asked.queries, found, spec, user)
         await self._validations.record(
-            user, run, collection.spec.name, collection.generation.id, asked.wanted, to_builtins(report), judgments
+            user, run, spec.name, generation.id, asked.wanted, to_builtins(report), judgments
         )
         return report
 
@@ -115,20 +131,29 @@ class RetrievalValidation:
 
     async def collections(self, user: Principal) -> CollectionsResponse:
         """One for each name of each index that the user may search."""
+        specs = self._allowed(user)
+        generations = [await self._active(spec) for spec in specs]
+        stores = [await self._open_store(spec, user.scope()) for spec in specs]
+        counts = await asyncio.gather(*(store.count() for store in stores))
         return CollectionsResponse(
             [
                 CollectionInfo(name, built.dimension, "Cosine", chunks, built.created_at.replace(microsecond=0))
-                for (spec, built), chunks in await self._catalogue.collections(user)
-                for name in names_of(spec)
+                for spec, built, chunks in zip(specs, generations, counts, strict=True)
+                for name in _names(spec)
             ]
         )
 
-    async def _collection(self, name: str | None, user: Principal) -> Collection:
+    def _allowed(self, user: Principal) -> list[IndexSpec]:
+        return [spec for spec in self._indexes.values() if user.indexes is None or spec.name in user.indexes]
+
+    def _collection(self, name: str | None, user: Principal) -> IndexSpec:
+        """By name or alias. Raises NoCollection with the names there are, also for one that the key is not bound to."""
         name = DEFAULT_COLLECTION if name is None else name
-        try:
-            return await self._catalogue.collection(name[: LONGEST_NAME + 1], user)  # the message holds it
-        except NotFound as error:
-            raise NoCollection("collection_name", name, str(error)) from None
+        named = {each: spec for spec in self._allowed(user) for each in _names(spec)}
+        if name not in named:
+            unknown = NotFound("collection", name[: LONGEST_NAME + 1], named)
+            raise NoCollection("collection_name", name, str(unknown))
+        return named[name]
 
     async def _stored(self, validation_id: str, user: Principal) -> StoredValidation:
         report = await self._validations.report(user, _run_id(validation_id))
@@ -137,36 +162,32 @@ class RetrievalValidation:
         return convert(report, StoredValidation)
 
     async def _measured(
-        self, asked: RetrievalQuery, hits: Sequence[Hit], collection: Collection, user: Principal
+        self, asked: RetrievalQuery, hits: Sequence[Hit], spec: IndexSpec, user: Principal
     ) -> ValidationMetrics:
         sources = {hit.source_id for hit in hits}
-        passages, contents = await self._validations.judgments(user, collection.spec.name, asked.query, sources)
-        relevance = (
-            judged(hits, passages, contents) if passages else scored(hits, collection.spec.confidence.answer_from)
-        )
+        passages, contents = await self._validations.judgments(user, spec.name, asked.query, sources)
+        relevance = judged(hits, passages, contents) if passages else scored(hits, spec.confidence.answer_from)
         figures, shown = measure(relevance, asked.wanted), hits[: asked.wanted]
         return ValidationMetrics(
             **asdict(_metrics(figures)),
             avg_similarity_score=_rounded(fmean(hit.relevance for hit in shown)) if shown else 0.0,
             total_results=len(shown),
             relevant_results=figures.relevant,
-            calculated_at=_now(),
+            calculated_at=datetime.now(UTC).replace(microsecond=0),
             basis="judgments" if passages else "threshold",
         )
 
     async def _judgments(
-        self,
-        queries: Sequence[ExpectedQuery],
-        found: Sequence[Sequence[Hit]],
-        collection: Collection,
-        user: Principal,
+        self, queries: Sequence[ExpectedQuery], found: Sequence[Sequence[Hit]], spec: IndexSpec, user: Principal
     ) -> list[tuple[str, UUID, Span | None]]:
         """Where the chunks that were expected stand in their sources: chunks come and go, passages stay."""
         chunks = {str(hit.chunk_id): hit for hits in found for hit in hits}
         wanted = {(each.query, canonical(chunk)) for each in queries for chunk in each.expected_chunks}
         others = [UUID(chunk) for _, chunk in wanted if chunk not in chunks and _CHUNK_ID.fullmatch(chunk)]
-        fetched = await self._catalogue.chunks(collection, others, user)
-        chunks |= {str(chunk): hit for chunk, hit in fetched.items()}
+        if others:
+            store = await self._open_store(spec, user.scope())
+            fetched = await store.fetch(others)
+            chunks |= {str(chunk): to_hit(NodeWithScore(node=node)) for chunk, node in fetched.items()}
         known = [(text, chunks[chunk]) for text, chunk in wanted if chunk in chunks]
         contents = await self._validations.contents(user, {chunk.source_id for _, chunk in known})
         there = {chunk.chunk_id: chunk for _, chunk in known if chunk.source_id in contents}
@@ -176,12 +197,9 @@ class RetrievalValidation:
         return [(text, chunk.source_id, places[chunk.chunk_id]) for text, chunk in known if chunk.chunk_id in places]
 
 
-def _query_id() -> str:
-    return f"query_{uuid4().hex[:12]}"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)
+def _names(spec: IndexSpec) -> tuple[str, ...]:
+    """The aliases first: they are there because clients use them."""
+    return *spec.aliases, spec.name
 
 
 def _run_id(validation_id: str) -> UUID:
@@ -199,7 +217,7 @@ def _report(
         total_queries=len(queries),
         results=[
             ValidatedQuery(
-                query_id=_query_id(),
+                query_id=f"query_{uuid4().hex[:12]}",
                 query_text=each.query,
                 retrieved_chunks=[hit.chunk_id for hit in hits[:top_k]],
                 relevant_retrieved=figures.relevant,
@@ -209,7 +227,7 @@ def _report(
             for each, hits, figures in zip(queries, found, measured, strict=True)
         ],
         aggregate_metrics=_aggregates(measured),
-        completed_at=_now(),
+        completed_at=datetime.now(UTC).replace(microsecond=0),
     )
 
 

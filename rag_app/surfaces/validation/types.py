@@ -10,6 +10,7 @@ from rag_app.domain.answer import Question
 from rag_app.domain.errors import InvalidInput
 from rag_app.evaluation.validation import DEPTH
 from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.problems import ErrorInfo
 
 DEFAULT_COLLECTION = "rag_embedding"
 FETCHED = 100
@@ -229,9 +230,7 @@ class CollectionsResponse(Struct, frozen=True):
     collections: Annotated[list[CollectionInfo], Meta(description="one for each name that a collection has")]
 
 
-class RetrievalErrorInfo(Struct, frozen=True, omit_defaults=True):
-    code: Annotated[str, Meta(description="for programs; stable")]
-    message: Annotated[str, Meta(description="for people")]
+class RetrievalErrorInfo(ErrorInfo, frozen=True, omit_defaults=True):
     details: Annotated[
         dict[str, Any] | None,
         Meta(
