@@ -139,9 +139,11 @@ class Backends:
         return generation
 
     async def begin(self, spec: IndexSpec, embedding_model: str, dimension: int) -> Generation:
-        """The index's next generation, on record only."""
+        """The index's next generation, empty."""
         self.owner()  # refuses before there is one
-        return await self._generations.create(spec.name, self.kind(spec), embedding_model, dimension, _built_with(spec))
+        made = await self._generations.create(spec.name, self.kind(spec), embedding_model, dimension, _built_with(spec))
+        await self.create(spec, made)
+        return made
 
     async def create(self, spec: IndexSpec, generation: Generation) -> None:
         """What the generation is stored in, empty."""
@@ -241,7 +243,6 @@ class Application:
                 if await self.generations.active(spec.name, store) is not None:
                     continue
                 generation = await self.backends.begin(spec, self.embedder.model_name, self.dimension)
-                await self.backends.create(spec, generation)
                 await self.generations.activate(generation.id, retire=False)
             made.append(spec.name)
         return made

@@ -239,10 +239,7 @@ class Indexing:
         return mine[-1]
 
     async def _begun(self, spec: IndexSpec) -> Generation:
-        backends = self._app.backends
-        generation = await backends.begin(spec, self._app.embedder.model_name, self._app.dimension)
-        await backends.create(spec, generation)
-        return generation
+        return await self._app.backends.begin(spec, self._app.embedder.model_name, self._app.dimension)
 
     async def _rebuilding(self, spec: IndexSpec, generation: Generation, begin: Begin) -> Rebuild:
         return Rebuild(
