@@ -1,10 +1,11 @@
 """JSON bodies, decoded strictly: what is refused is named, with what would be accepted."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from litestar.connection import Request
@@ -13,7 +14,6 @@ from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Reference, Schema
 from litestar.status_codes import HTTP_415_UNSUPPORTED_MEDIA_TYPE
 from litestar.typing import FieldDefinition
-from msgspec import inspect
 
 from rag_app.domain.errors import InvalidInput, UnknownField
 
@@ -26,6 +26,7 @@ NOT_BLANK = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85\ufeff][^\x00]*$"
 """A pattern: at least one character that is not white space, no NUL."""
 
 _LONGEST_NAME = 100
+_MOST_DIGITS = 4000  # Python refuses to read more than 4300
 
 
 @cache
@@ -47,96 +48,75 @@ def decode(of: type[T], body: bytes) -> T:
     rag_app.domain.errors.InvalidInput: size: must be a whole number up to 50
     """
     try:
-        return cast(T, _decoder(of).decode(body))
-    except msgspec.ValidationError:
-        return _decode_again(of, body)
+        try:
+            return cast(T, _decoder(of).decode(body))
+        except msgspec.ValidationError:
+            return _decode_again(of, body)
     except UnicodeDecodeError:
         raise InvalidInput("", None, "The body is not valid UTF-8") from None
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         raise InvalidInput("", None, "The body is not valid JSON") from None
 
 
 def _decode_again(of: type[T], body: bytes) -> T:
-    """With whole numbers for floats that are whole. msgspec's errors are text: what is refused is looked for here."""
+    """With whole numbers for floats that are whole. msgspec's errors are text: what is refused is looked for here.
+
+    Raises ValueError or RecursionError for what is no JSON.
+    """
+    whole_floats: list[str] = []
+
+    def number(written: str) -> int | float:
+        value = float(written)
+        if not value.is_integer():
+            return value
+        whole_floats.append(written)
+        return int(value)
+
+    # Python's decoder: a number that is too large is refused by its field, not as bad JSON. NaN is no int
+    sent = json.loads(body.decode(), parse_float=number, parse_int=_integer, parse_constant=int)
+    msgspec.json.encode(sent)  # refuses half of a surrogate pair, as the first decoder does
     try:
-        # Python's decoder: a number that is too large for a float is refused by its field, not as bad JSON
-        sent = json.loads(body.decode(), parse_constant=_refuse_constant)
-        written = msgspec.json.encode(sent)  # refuses half of a surrogate pair, as the first decoder does
-        whole = _whole(sent)
-    except UnicodeDecodeError:
-        raise InvalidInput("", None, "The body is not valid UTF-8") from None
-    except (ValueError, RecursionError):
-        raise _refusal_before_the_end(of, body) from None
-    try:
-        accepted = msgspec.convert(whole, of)
+        accepted = msgspec.convert(sent, of)
     except msgspec.ValidationError:
-        refusal = _find_refusal(of, whole, "") if isinstance(whole, dict) else None
+        refusal = _find_refusal(of, sent, "") if isinstance(sent, dict) else None
         raise refusal or InvalidInput("", None, "The body must be a JSON object") from None
-    if msgspec.json.encode(whole) == written:  # refused before, and no float was to blame
+    if not whole_floats:  # refused before, and no float was to blame
         raise InvalidInput("", None, "The body names a field twice, once with a value that is not accepted")
     return accepted
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    """JSON has no NaN and no Infinity, though Python reads them."""
-    raise ValueError(name)
-
-
-def _whole(sent: Any) -> Any:
-    """With integers for floats that are whole numbers."""
-    match sent:
-        case dict():
-            return {name: _whole(value) for name, value in sent.items()}
-        case list():
-            return [_whole(value) for value in sent]
-        case float() if sent.is_integer():
-            return int(sent)
-    return sent
+def _integer(digits: str) -> int | float:
+    """Infinite where Python would refuse to read it."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def _find_refusal(annotation: Any, sent: Any, path: str) -> InvalidInput | None:
     """Where the annotation refuses what was sent: the first such field or item; None where it accepts it."""
     kind, said = _unwrap(annotation)
-    whole = sent
+    seen = sent
     if isinstance(sent, list):  # of one that is too long, no more is looked at than it takes to say so
         most = min((meta.max_length for meta in said if meta.max_length is not None), default=len(sent))
-        sent = sent[: most + 1]
-    try:
-        msgspec.convert(sent, annotation)
-    except msgspec.ValidationError as error:
-        problem = str(error)
-    else:
+        seen = sent[: most + 1]
+    problem = _problem(annotation, seen)
+    if problem is None:
         return None
     if isinstance(sent, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _find_in_struct(kind, sent, f"{path}." if path else "")
     if isinstance(sent, list) and get_origin(kind) is list:
-        item = get_args(kind)[0]
-        place = _place_of_refused(item, sent)
-        if place is not None:
+        item: Any = get_args(kind)[0]
+        place = bisect_left(range(len(seen)), True, key=lambda last: _problem(list[item], seen[: last + 1]) is not None)
+        if place < len(seen):
             return _find_refusal(item, sent[place], f"{path}[{place}]")
-    return _refusal(annotation, whole, path, problem)
+    return _refusal(annotation, sent, path, problem)
 
 
-def _place_of_refused(item: Any, sent: list[Any]) -> int | None:
-    """Of the first item that is refused. Halves are tried, so that a long list costs little more than one conversion."""
-    start, end = 0, len(sent)
-    if _accepts(item, sent):
-        return None
-    while end - start > 1:
-        middle = (start + end) // 2
-        if _accepts(item, sent[start:middle]):
-            start = middle
-        else:
-            end = middle
-    return start
-
-
-def _accepts(item: Any, sent: list[Any]) -> bool:
+def _problem(annotation: Any, sent: Any) -> str | None:
+    """What msgspec says, for people; None where it accepts what was sent."""
     try:
-        msgspec.convert(sent, list[item])
-    except msgspec.ValidationError:
-        return False
-    return True
+        msgspec.convert(sent, annotation)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
 
 
 def _find_in_struct(of: type[msgspec.Struct], sent: dict[str, Any], prefix: str) -> InvalidInput | None:
@@ -151,21 +131,6 @@ def _find_in_struct(of: type[msgspec.Struct], sent: dict[str, Any], prefix: str)
             return unknown
     missing = (field for name, field in fields.items() if field.required and name not in sent)
     return next((_refusal(each.type, None, prefix + each.encode_name, "is required") for each in missing), None)
-
-
-def _refusal_before_the_end(of: type[msgspec.Struct], body: bytes) -> InvalidInput:
-    """Of a body that was refused before it turned out to be no JSON: the field that was."""
-    if not body.lstrip().startswith(b"{"):
-        return InvalidInput("", None, "The body must be a JSON object")
-    for field in msgspec.structs.fields(of):
-        alone = msgspec.defstruct("Alone", [(field.encode_name, field.type, None)])
-        try:
-            msgspec.json.decode(body, type=alone)
-        except msgspec.ValidationError as error:
-            return _refusal(field.type, None, field.encode_name, str(error))
-        except (msgspec.DecodeError, RecursionError):
-            pass  # it breaks off before this field, or in the middle of it
-    return InvalidInput("", None, "The body is not valid JSON")
 
 
 def _refusal(annotation: Any, sent: Any, path: str, problem: str) -> InvalidInput:
@@ -193,25 +158,22 @@ def _unwrap(annotation: Any) -> tuple[Any, list[msgspec.Meta]]:
     return annotation, said
 
 
-def _structs(of: type) -> Iterator[inspect.StructType]:
+def _structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
     """Those that a body consists of."""
-    inner: list[inspect.Type] = [inspect.type_info(of)]
-    for each in inner:
-        match each:
-            case inspect.StructType(fields=fields):
-                inner += [field.type for field in fields]
-                yield each
-            case inspect.UnionType(types=types):
-                inner += types
-            case inspect.Metadata(type=kind) | inspect.ListType(item_type=kind):
-                inner.append(kind)
+    kind, _ = _unwrap(annotation)
+    if get_origin(kind) is list:
+        yield from _structs(get_args(kind)[0])
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+        for field in msgspec.structs.fields(kind):
+            yield from _structs(field.type)
 
 
-def _complete(schema: Schema, struct: inspect.StructType) -> None:
+def _complete(schema: Schema, struct: type[msgspec.Struct]) -> None:
     """What Litestar does not say of a struct: that it is closed, and a least value of 0 where null is accepted."""
-    if struct.forbid_unknown_fields:
+    if struct.__struct_config__.forbid_unknown_fields:
         schema.additional_properties = False
-    for field in msgspec.structs.fields(struct.cls):
+    for field in msgspec.structs.fields(struct):
         documented = (schema.properties or {}).get(field.encode_name)
         if isinstance(documented, Schema) and any(each.ge == 0 for each in _unwrap(field.type)[1]):
             documented.minimum = 0
@@ -233,9 +195,7 @@ class JsonBody(AbstractDTO[Any]):
         cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any
     ) -> Reference | Schema:
         schema: Reference | Schema = schema_creator.for_field_definition(field_definition)
-        structs = {
-            f"{each.cls.__module__}.{each.cls.__qualname__}": each for each in _structs(field_definition.annotation)
-        }
+        structs = {f"{each.__module__}.{each.__qualname__}": each for each in _structs(field_definition.annotation)}
         for registered in schema_creator.schema_registry:
             if struct := structs.get(".".join(registered.key)):
                 _complete(registered.schema, struct)
