@@ -367,8 +367,8 @@ def create_app() -> "Litestar":
     """The HTTP application, for any ASGI server: `granian --interface asgi --factory rag_app.application:create_app`."""
     from litestar import Litestar
 
-    from rag_app.http.gate import Access
-    from rag_app.http.metrics import metrics
+    from rag_app.http.entrance import Access
+    from rag_app.http.health import metrics
     from rag_app.http.server import api
     from rag_app.surfaces import registry
     from rag_app.surfaces.validation.service import RetrievalValidation

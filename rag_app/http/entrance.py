@@ -1,19 +1,29 @@
-"""Who a caller is, by what a surface lets them show."""
+"""Who may enter a surface: who a caller is, by what the surface lets them show, how often, and how many requests at once."""
 
+import asyncio
+import logging
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+from litestar.types import Guard
 
 from rag_app.access.keys import Keys
+from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import People
 from rag_app.access.tokens import EXTENSION, Tokens, bearer_token
-from rag_app.domain.errors import Misconfigured, NotFound, Unauthenticated
+from rag_app.domain.errors import Misconfigured, NotFound, RateLimited, StoreFailed, TooManyAtOnce, Unauthenticated
 from rag_app.domain.scope import Principal
+from rag_app.http.exchange import exchange
+from rag_app.http.surface import Credential, Surface
+from rag_app.telemetry.observing import Stage, identify
+
+logger = logging.getLogger("rag_app.http")
 
 KEY_PREFIX = "rag_"
 """What API keys begin with, and tokens never do."""
@@ -25,14 +35,14 @@ _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IGNORECASE)
 
 
-class Credential(StrEnum):
-    """What a caller may show."""
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who callers are and what they have used: what every surface asks before a request is handled."""
 
-    JWT = "jwt"  # a person's token: `Authorization: Bearer`
-    COOKIE = "cookie"  # the same token in the session cookie, sent from a configured origin
-    EXTENSION = "extension"  # a token issued to a browser extension, with the header `x-ext-client`
-    API_KEY = "api_key"  # a key: `Authorization: Bearer` or `x-api-key`
-    NONE = "none"  # nothing at all: a member of the default organization, where the settings name one
+    people: People
+    keys: Keys
+    limiter: RateLimiter
+    leases: Leases
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +62,7 @@ class Entrance:
         self,
         connection: ASGIConnection[Any, Any, Any, Any],
         accepted: Collection[Credential],
-        people: People,
-        keys: Keys,
+        access: Access,
     ) -> Principal:
         """Raises Unauthenticated where the request shows nothing that is accepted, or something that does not hold.
 
@@ -70,18 +79,18 @@ class Entrance:
             raise Unauthenticated(f"Send one credential: either `Authorization` or `{API_KEY_HEADER}`, once")
         if API_KEY_HEADER in shown:
             self._needs(Credential.API_KEY, accepted)
-            return await keys.principal(shown[API_KEY_HEADER][0].strip())
+            return await access.keys.principal(shown[API_KEY_HEADER][0].strip())
         if "authorization" in shown:
             token = bearer_token(shown["authorization"][0])
             if token is None:
                 raise self._refusal(accepted)
             if token.startswith(KEY_PREFIX):
                 self._needs(Credential.API_KEY, accepted)
-                return await keys.principal(token)
-            return await people.principal(await self._bearer(token, connection, accepted))
+                return await access.keys.principal(token)
+            return await access.people.principal(await self._bearer(token, connection, accepted))
         if self.cookie in connection.cookies and Credential.COOKIE in accepted:
             self._needs(Credential.COOKIE, accepted)
-            return await people.principal(await self._session(connection))
+            return await access.people.principal(await self._session(connection))
         if Credential.NONE not in accepted or self.default_organization is None:
             raise self._refusal(accepted)
         origin = connection.headers.get("origin")
@@ -92,7 +101,7 @@ class Entrance:
         ):
             raise Unauthenticated("Without a credential, pages of other origins are not answered")
         try:
-            return await people.member_of(self.default_organization)
+            return await access.people.member_of(self.default_organization)
         except NotFound as error:
             raise Misconfigured(f"the default organization: {error}") from error
 
@@ -179,3 +188,74 @@ def origins(text: str) -> frozenset[str]:
             raise Misconfigured(f"{each!r} is no origin: write it as https://app.example, without a path")
         found.add(origin)
     return frozenset(found)
+
+
+def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
+    """A guard that authenticates the caller, then counts the request against the caller's rate limit of the surface.
+
+    From then on every response carries the state of that limit. Where the surface limits concurrent requests, the
+    request also holds a lease until its response is finished or its client has gone; a request that gets none still
+    counts.
+    """
+
+    # A function and not an object with attributes: Litestar makes deep copies of guards, and of a database's pool.
+    async def enter(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+        if connection.scope.get("method") == "OPTIONS":  # by definition without credentials
+            return
+        with Stage("entrance"):
+            principal = connection.scope["user"] = await entrance.principal(connection, surface.credentials, access)
+            who = f"{surface.name}:{principal.user or principal.subject}"
+            window = await access.limiter.hit(who, surface.limit)
+        identify(user=principal.user)
+        current = exchange(connection.scope)
+        current.headers |= {
+            "X-RateLimit-Limit": str(window.limit),
+            "X-RateLimit-Remaining": str(window.remaining),
+            "X-RateLimit-Reset": str(window.resets_at),
+        }
+        if not window.allowed:
+            raise RateLimited(window.limit, window.resets_at)
+        if surface.concurrent is not None:
+            place = _Place(access.leases)
+            current.closing.append(place.leave)
+            await place.enter(who, surface.concurrent)
+
+    return enter
+
+
+class _Place:
+    """A place of one request among those under way."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._taking: asyncio.Task[UUID | None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def enter(self, who: str, limit: int) -> None:
+        """Raises TooManyAtOnce."""
+        # a task: a request that is cancelled in the meantime must learn whether it has a place to give back
+        self._taking = asyncio.create_task(self._leases.take(who, limit))
+        lease = await asyncio.shield(self._taking)
+        if lease is None:
+            raise TooManyAtOnce(limit)
+        self._keeping = asyncio.create_task(self._keep(lease))
+
+    async def leave(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+        if self._taking is None:
+            return
+        try:
+            lease = await self._taking
+            if lease is not None:
+                await self._leases.give_back(lease)
+        except StoreFailed as error:  # it runs out by itself
+            logger.warning("a place could not be given back: %s", error)
+
+    async def _keep(self, lease: UUID) -> None:
+        while True:
+            await asyncio.sleep(self._leases.extend_every)
+            try:
+                await self._leases.extend(lease)
+            except StoreFailed as error:  # there is time for another attempt
+                logger.warning("a place could not be kept: %s", error)

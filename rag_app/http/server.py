@@ -3,24 +3,29 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from importlib.resources import files
 from time import perf_counter
 from typing import Any
 
-from litestar import Litestar, Request, Response, Router
+from litestar import Litestar, Request, Response, Router, get, route
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers, MutableScopeHeaders
 from litestar.di import Provide
 from litestar.enums import ScopeType
 from litestar.handlers import HTTPRouteHandler
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import SwaggerRenderPlugin
+from litestar.openapi.spec import Components, Reference, SecurityScheme
+from litestar.response import Redirect
+from litestar.static_files import create_static_files_router
 from litestar.types import BeforeMessageSendHookHandler, Message, Receive, Scope, Send
 from msgspec import Struct
 
-from rag_app.http import docs, health
-from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Entrance
+from rag_app.http import health
+from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, KEY_PREFIX, Access, Entrance, gate
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
-from rag_app.http.gate import Access, gate
 from rag_app.http.problems import KINDS, plain_envelope, respond
-from rag_app.http.surface import Surface, surface_of, with_options
+from rag_app.http.surface import Surface, security, surface_of
 from rag_app.telemetry.observing import Served
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
@@ -32,6 +37,10 @@ _GONE = 499
 
 LARGEST_BODY = 1_000_000
 """Bytes. The longest question is 2 kB in the widest script."""
+
+PAGE = "/docs"
+ASSETS = "/docs/assets"
+"""What the page loads, as it lies in the wheel of litestar-offline-docs: nothing from other hosts."""
 
 CORS = CORSConfig(
     allow_origins=["*"],  # and so never with credentials: see `_with_credentials`
@@ -102,7 +111,7 @@ def api(
         return respond(request, error, kinds, envelope)
 
     routers = [
-        Router("/", route_handlers=with_options(surface.handlers), guards=[gate(surface, entrance, access)])
+        Router("/", route_handlers=_with_options(surface.handlers), guards=[gate(surface, entrance, access)])
         for surface in surfaces
     ]
     return _Api(
@@ -110,21 +119,16 @@ def api(
             *routers,
             health.live,
             health.ready,
-            docs.home,
-            docs.schema,
-            docs.assets(),
+            home,
+            schema,
+            create_static_files_router(ASSETS, [str(files("litestar_offline_docs") / "static")], name="docs_assets"),
             *([metrics] if metrics else []),
         ],
         dependencies={name: _provide(service) for name, service in services.items()},
         exception_handlers={Exception: on_error},
         before_send=[finish, *([_with_credentials(entrance.origins)] if entrance.origins else [])],
         cors_config=CORS,
-        openapi_config=docs.openapi(
-            version,
-            [surface.tag for surface in surfaces] + [health.TAG],
-            {credential for surface in surfaces for credential in surface.credentials},
-            entrance.cookie,
-        ),
+        openapi_config=_openapi(version, surfaces, entrance.cookie),
         request_max_body_size=LARGEST_BODY,
         lifespan=list(lifespan),
         logging_config=None,  # logging is the application's, not the library's
@@ -151,3 +155,72 @@ def _with_credentials(origins: Collection[str]) -> BeforeMessageSendHookHandler:
 
 def _provide(service: object) -> Provide:
     return Provide(lambda: service, sync_to_thread=False)
+
+
+def _openapi(version: str, surfaces: Sequence[Surface], cookie: str) -> OpenAPIConfig:
+    """The OpenAPI document, and a page to read and try it. `cookie`: the name of the session cookie."""
+    schemes: dict[str, SecurityScheme | Reference] = {
+        "bearer": SecurityScheme(type="http", scheme="bearer", bearer_format="JWT"),
+        "cookie": SecurityScheme(
+            type="apiKey",
+            security_scheme_in="cookie",
+            name=cookie,
+            description="The same token; accepted from pages of configured origins.",
+        ),
+        "extension": SecurityScheme(
+            type="apiKey",
+            security_scheme_in="header",
+            name=EXTENSION_HEADER,
+            description="Any text, with a token issued to a browser extension.",
+        ),
+        "api_key": SecurityScheme(type="apiKey", security_scheme_in="header", name=API_KEY_HEADER),
+        "api_key_as_bearer": SecurityScheme(
+            type="http", scheme="bearer", bearer_format=f"{KEY_PREFIX}...", description="The same key."
+        ),
+    }
+    used = {name for surface in surfaces for way in security(surface.credentials) for name in way}
+    return OpenAPIConfig(
+        title="rag_app",
+        version=version,
+        description="Questions over content that only some people may see, answered with verified citations.",
+        path=PAGE,
+        tags=[*(surface.tag for surface in surfaces), health.TAG],
+        components=Components(security_schemes={name: scheme for name, scheme in schemes.items() if name in used}),
+        use_handler_docstrings=True,
+        render_plugins=[
+            SwaggerRenderPlugin(
+                path="/",
+                js_url=f"{ASSETS}/swagger-ui-bundle.js",
+                css_url=f"{ASSETS}/swagger-ui.css",
+                standalone_preset_js_url=f"{ASSETS}/swagger-ui-standalone-preset.js",
+                favicon='<link rel="icon" href="data:,">',
+            )
+        ],
+    )
+
+
+@get("/openapi.json", include_in_schema=False)
+async def schema(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    return request.app.openapi_schema.to_schema()
+
+
+@get("/", include_in_schema=False)
+async def home() -> Redirect:
+    return Redirect(PAGE)
+
+
+def _with_options(handlers: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
+    """These, and before them OPTIONS of each path with several methods: Litestar's own names the first handler's only."""
+    allowed: dict[str, set[str]] = {}
+    for handler in handlers:
+        for path in handler.paths:
+            allowed.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
+    return [*(_options(path, methods) for path, methods in allowed.items() if len(methods) > 2), *handlers]
+
+
+def _options(path: str, allowed: set[str]) -> HTTPRouteHandler:
+    @route(path, http_method="OPTIONS", status_code=204, include_in_schema=False)
+    async def methods() -> Response[None]:
+        return Response(None, headers={"Allow": ", ".join(sorted(allowed))})
+
+    return methods

@@ -1,24 +1,24 @@
 """A contract as data: its routes, who may enter, its limits, its errors."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.resources import files
 from typing import Annotated, Any, TypeVar
 
-from litestar import Response, delete, get, patch, post, put, route
+from litestar import delete, get, patch, post, put
+from litestar.datastructures import ResponseHeader
 from litestar.di import Dependency
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi.spec import Tag
+from litestar.openapi.spec import Example, SecurityRequirement, Tag
 from litestar.params import SkipValidationMarker
 from litestar.types import AnyCallable
 
 from rag_app.domain.errors import RateLimited
 from rag_app.http.bodies import JsonBody
-from rag_app.http.docs import rate_limit_headers, security
-from rag_app.http.entrance import Credential
 from rag_app.http.problems import KINDS, Envelope, Kind, documented, plain_envelope
-
-__all__ = ["Credential", "Injected", "Surface", "surface_of", "with_options"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,41 @@ request."""
 Route = Callable[[AnyCallable], HTTPRouteHandler]
 
 _BODY_ERRORS = (HTTPException(status_code=413), HTTPException(status_code=415))
+_DECODING = {"dto": JsonBody, "return_dto": None}
+
+
+class Credential(StrEnum):
+    """What a caller may show."""
+
+    JWT = "jwt"  # a person's token: `Authorization: Bearer`
+    COOKIE = "cookie"  # the same token in the session cookie, sent from a configured origin
+    EXTENSION = "extension"  # a token issued to a browser extension, with the header `x-ext-client`
+    API_KEY = "api_key"  # a key: `Authorization: Bearer` or `x-api-key`
+    NONE = "none"  # nothing at all: a member of the default organization, where the settings name one
+
+
+def security(accepted: Collection[Credential]) -> list[SecurityRequirement]:
+    """The security of an operation of a surface that accepts these: one of them is enough.
+
+    >>> security({Credential.API_KEY, Credential.NONE})
+    [{'api_key': []}, {'api_key_as_bearer': []}, {}]
+    """
+    return [{name: [] for name in scheme} for each in Credential if each in accepted for scheme in _SCHEMES[each]]
+
+
+_SCHEMES: Mapping[Credential, Sequence[Sequence[str]]] = {
+    Credential.JWT: [["bearer"]],
+    Credential.COOKIE: [["cookie"]],
+    Credential.EXTENSION: [["bearer", "extension"]],
+    Credential.API_KEY: [["api_key"], ["api_key_as_bearer"]],
+    Credential.NONE: [[]],
+}
+"""Of each credential: the ways to show it, and of each way the schemes it needs at once."""
+
+
+def example(room: str, name: str) -> Example:
+    """`examples/NAME.json` in a surface's package; the contract tests send the same."""
+    return Example(value=json.loads((files(room) / "examples" / f"{name}.json").read_text("utf-8")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +104,13 @@ class Surface:
 
     def post(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
         """Answered with 200, where `status_code` says nothing else."""
-        return self._with_body(post, path, errors, {"status_code": 200, **options})
+        return self._route(post, path, (*errors, *_BODY_ERRORS), {"status_code": 200, **_DECODING, **options})
 
     def put(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
-        return self._with_body(put, path, errors, options)
+        return self._route(put, path, (*errors, *_BODY_ERRORS), {**_DECODING, **options})
 
     def patch(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
-        return self._with_body(patch, path, errors, options)
-
-    def _with_body(self, method: Callable[..., Route], path: Any, errors: Any, options: Mapping[str, Any]) -> Route:
-        decoding = {"dto": JsonBody, "return_dto": None}
-        return self._route(method, path, (*errors, *_BODY_ERRORS), {**decoding, **options})
+        return self._route(patch, path, (*errors, *_BODY_ERRORS), {**_DECODING, **options})
 
     def _route(
         self,
@@ -93,7 +124,11 @@ class Surface:
             "tags": [self.tag.name],
             "security": security(self.credentials),
             "responses": documented(*samples, kinds=self.kinds, envelope=self.envelope),
-            "response_headers": rate_limit_headers(self.limit),
+            "response_headers": [
+                ResponseHeader("X-RateLimit-Limit", True, str(self.limit), "requests a minute"),
+                ResponseHeader("X-RateLimit-Remaining", True, str(self.limit - 1), "how many of them are left"),
+                ResponseHeader("X-RateLimit-Reset", True, "1704067200", "when the minute ends: Unix time, seconds"),
+            ],
         }
         decorate = method(path, **{**shared, **self.options, **options})
 
@@ -108,20 +143,3 @@ class Surface:
 def surface_of(path: str, surfaces: Sequence[Surface]) -> Surface | None:
     """The surface that a path belongs to, if any."""
     return next((surface for surface in surfaces if path.startswith(surface.paths)), None)
-
-
-def with_options(handlers: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
-    """These, and before them OPTIONS of each path with several methods: Litestar's own names the first handler's only."""
-    allowed: dict[str, set[str]] = {}
-    for handler in handlers:
-        for path in handler.paths:
-            allowed.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
-    return [*(_options(path, methods) for path, methods in allowed.items() if len(methods) > 2), *handlers]
-
-
-def _options(path: str, allowed: set[str]) -> HTTPRouteHandler:
-    @route(path, http_method="OPTIONS", status_code=204, include_in_schema=False)
-    async def methods() -> Response[None]:
-        return Response(None, headers={"Allow": ", ".join(sorted(allowed))})
-
-    return methods

@@ -40,8 +40,7 @@ from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, 
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.passages import Judged, Passages, Span
-from rag_app.http.entrance import Entrance
-from rag_app.http.gate import Access
+from rag_app.http.entrance import Access, Entrance
 from rag_app.http.server import api
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces import registry

@@ -13,10 +13,9 @@ from litestar.openapi.spec import Tag
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.domain.errors import Misconfigured
 from rag_app.domain.scope import Principal
-from rag_app.http.docs import security
 from rag_app.http.entrance import Entrance, origin_of, origins
 from rag_app.http.server import api
-from rag_app.http.surface import Credential, Surface
+from rag_app.http.surface import Credential, Surface, security
 from rag_app.surfaces import registry
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import problem

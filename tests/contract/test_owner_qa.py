@@ -27,9 +27,9 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
-from rag_app.http.docs import example
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
+from rag_app.http.surface import example
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import problem

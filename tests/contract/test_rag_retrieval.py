@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
-from rag_app.http.docs import example
+from rag_app.http.surface import example
 from tests.contract.conftest import Backstage
 
 SEARCH = ["/api/rag/search", "/functions/v1/rag-search"]

@@ -17,7 +17,7 @@ from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, StoreFailed
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
-from rag_app.http.docs import example
+from rag_app.http.surface import example
 from rag_app.retrieval.index import load_indexes
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, ScriptedStore
 

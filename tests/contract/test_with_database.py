@@ -14,8 +14,7 @@ from rag_app.access.people import People
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.database.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
-from rag_app.http.entrance import Entrance
-from rag_app.http.gate import Access
+from rag_app.http.entrance import Access, Entrance
 from rag_app.http.server import api
 from rag_app.surfaces.registry import SURFACES
 from tests.conftest import NewOrganization

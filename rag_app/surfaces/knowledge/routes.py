@@ -29,10 +29,9 @@ from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import MetadataValue
 from rag_app.http.bodies import NOT_BLANK, WORD
-from rag_app.http.docs import example
 from rag_app.http.exchange import exchange
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Injected, Surface
+from rag_app.http.surface import Injected, Surface, example
 from rag_app.pipeline import Pipeline
 
 INDEX = "org_knowledge"

@@ -15,8 +15,7 @@ from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import PromptConfig, PromptVersion
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.http.bodies import WORD
-from rag_app.http.docs import example, security
-from rag_app.http.surface import Credential, Injected
+from rag_app.http.surface import Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackResponse, Reviews
 from rag_app.surfaces.lexybrain.rules import SURFACE as LEXYBRAIN
 from rag_app.surfaces.lexybrain.rules import Caller, Cursor, Limit

@@ -31,9 +31,8 @@ from rag_app.domain.errors import (
     UnknownField,
 )
 from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.docs import example
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Injected
+from rag_app.http.surface import Injected, example
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.messages import REFERENCE_TYPES
 from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, LexyBrainOperation

@@ -27,10 +27,9 @@ from rag_app.domain.errors import (
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.scope import Principal
 from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.docs import example
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Credential, Injected, Surface
+from rag_app.http.surface import Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 
 INDEX = "salon_calls"

@@ -22,9 +22,8 @@ from rag_app.domain.errors import (
     UnknownField,
 )
 from rag_app.domain.scope import Principal
-from rag_app.http.docs import example
 from rag_app.http.problems import Kind, Problem
-from rag_app.http.surface import Credential, Injected, Surface
+from rag_app.http.surface import Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation
 from rag_app.surfaces.validation.types import (
     DEFAULT_COLLECTION,
