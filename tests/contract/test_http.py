@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope
-from rag_app.http.exchange import RequestIds
 from rag_app.surfaces.registry import SURFACES
+from rag_app.telemetry.setup import RequestIds
 from tests.contract.conftest import Backstage
 from tests.contract.test_errors import ASK, PATHS
 
