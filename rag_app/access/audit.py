@@ -51,8 +51,9 @@ async def administering(database: Database, principal: Principal, *acts: Act) ->
 async def write_down(session: AsyncSession, actor: UUID | None, *acts: Act) -> None:
     """In the transaction of what is done."""
     for act in acts:
-        row = {"actor_id": actor, "action": act.name, "subject": act.subject, "details": dict(act.details)}
-        await session.execute(_WRITE_DOWN.values(row))
+        await session.execute(
+            _WRITE_DOWN.values(actor_id=actor, action=act.name, subject=act.subject, details=dict(act.details))
+        )
 
 
 async def may_administer(session: AsyncSession) -> bool:

@@ -17,13 +17,12 @@ from rag_app.database.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound, Unauthenticated
 from rag_app.domain.scope import Principal
 
-_PREFIX = "rag_"
-"""Lets scanners for leaked secrets know one."""
+PREFIX = "rag_"
+"""What API keys begin with, and tokens never do. Lets scanners for leaked secrets know one."""
 _BYTES = 32
 _BEGINNING = 12  # characters
-_KEY = re.compile(_PREFIX + "[A-Za-z0-9_-]{43}")
-_A_BEGINNING = re.compile(_PREFIX + "[A-Za-z0-9_-]{1,8}")  # of no characters it would be that of any key
-_NOT_VALID = "The API key is not valid"
+_KEY = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
+_A_BEGINNING = re.compile(PREFIX + "[A-Za-z0-9_-]{1,8}")  # of no characters it would be that of any key
 
 _PRINCIPAL = """
     WITH used AS (
@@ -74,7 +73,7 @@ class Keys:
         """
         if not name.strip() or not name.isprintable():
             raise InvalidInput("name", name, "must be a printable text, not empty")
-        secret = _PREFIX + secrets.token_urlsafe(_BYTES)
+        secret = PREFIX + secrets.token_urlsafe(_BYTES)
         key_id, user_id = uuid4(), uuid4()
         async with self._database.session() as session:
             await session.execute(insert(UserRow).values(id=user_id, name=f"key:{key_id}"))
@@ -124,14 +123,11 @@ class Keys:
         Asks the database each time, once: what is revoked is refused at once. When a key was last used is written down
         at most once a minute.
         """
-        if not _KEY.fullmatch(key):
-            raise Unauthenticated(_NOT_VALID)
-        rows = await self._database.fetch(_PRINCIPAL, _digest(key))
+        rows = await self._database.fetch(_PRINCIPAL, _digest(key)) if _KEY.fullmatch(key) else []
         if not rows:
-            raise Unauthenticated(_NOT_VALID)
+            raise Unauthenticated("The API key is not valid")
         key_id, user_id, org_id, indexes = rows[0]
-        bound = None if indexes is None else frozenset(indexes)
-        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound)
+        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), None if indexes is None else frozenset(indexes))
 
 
 def _named(key: str) -> ColumnElement[bool]:

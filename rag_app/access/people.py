@@ -68,8 +68,8 @@ class People:
     async def organizations(self) -> list[Organization]:
         """All of them, the public one included, by slug."""
         async with self._database.session() as session:
-            rows = await session.scalars(select(OrganizationRow).order_by(OrganizationRow.slug))
-            return [_to(Organization, row) for row in rows]
+            ordered = select(OrganizationRow).order_by(OrganizationRow.slug)
+            return [_to(Organization, row) for row in await session.scalars(ordered)]
 
     async def organization(self, slug: str | UUID) -> Organization:
         """For the operator: NotFound names the slugs there are."""
@@ -86,8 +86,9 @@ class People:
         if tokens is not None and not 0 <= tokens <= _MOST_TOKENS:
             raise InvalidInput("tokens", tokens, f"must be a number between 0 and {_MOST_TOKENS}, or none")
         async with self._database.session() as session:
-            this = OrganizationRow.id == organization.id
-            await session.execute(update(OrganizationRow).where(this).values(monthly_token_budget=tokens))
+            await session.execute(
+                update(OrganizationRow).where(OrganizationRow.id == organization.id).values(monthly_token_budget=tokens)
+            )
 
     async def create_user(self, name: str, plan: str = "free", role: str = "user", subject: str | None = None) -> User:
         """With what an identity provider calls the user, if anything (see `know_as`); all of it, or nothing.
@@ -96,8 +97,7 @@ class People:
         """
         async with self._database.session() as session:
             await _check_plan(session, plan)
-            values = {"name": _name("name", name), "plan_code": plan, "role": _role(role)}
-            made = await _insert(session, UserRow, User, **values)
+            made = await _insert(session, UserRow, User, name=_name("name", name), plan_code=plan, role=_role(role))
             if subject is not None:
                 await _know_as(session, made.id, subject)
         return made
@@ -174,21 +174,19 @@ class People:
 def called(subject: str) -> ColumnElement[bool]:
     """The user of a token's `sub`: at most one, `know_as` sees to that."""
     user_id = uuid_in(subject)
-    known = UserRow.subject == subject
-    return known if user_id is None else or_(known, UserRow.id == user_id)
+    return or_(UserRow.subject == subject, *([] if user_id is None else [UserRow.id == user_id]))
 
 
 async def _know_as(session: AsyncSession, user: UUID, subject: str) -> None:
     if not subject.strip() or not subject.isprintable():
         raise InvalidInput("subject", subject, "must be the `sub` of the user's tokens")
-    others = select(UserRow.id).where(called(subject), UserRow.id != user)
-    if (await session.scalars(others)).first() is not None:
+    if await session.scalar(select(UserRow.id).where(called(subject), UserRow.id != user)) is not None:
         raise InvalidInput("subject", subject, f"{subject!r} is another user")
     await session.execute(update(UserRow).where(UserRow.id == user).values(subject=subject))
 
 
 async def _check_plan(session: AsyncSession, plan: str) -> None:
-    known = set(await session.scalars(select(PlanRow.plan_code)))
+    known = [*await session.scalars(select(PlanRow.plan_code))]
     if plan not in known:
         raise NotFound("plan", plan, known)
 
@@ -225,13 +223,11 @@ async def _find(
 ) -> Kind:
     """By slug, if it has one, or name, or by id. Raises NotFound; with `known`, which names there are."""
     columns = table.__table__.c
-    named = columns["slug"] if "slug" in columns else columns["name"]
     found = name if isinstance(name, UUID) else uuid_in(name)
-    this = named == name if found is None else columns["id"] == found
+    this = columns["slug" if "slug" in columns else "name"] == name if found is None else columns["id"] == found
     row: Base | None = await session.scalar(select(table).where(this, *where))
     if row is None:
-        others = () if known is None else await session.scalars(select(known))
-        raise NotFound(kind.__name__.lower(), str(name), others)
+        raise NotFound(kind.__name__.lower(), str(name), () if known is None else await session.scalars(select(known)))
     return _to(kind, row)
 
 

@@ -25,24 +25,16 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from rag_app.domain.errors import Misconfigured, RagError, Unauthenticated
 
-ALGORITHM = "HS256"
-"""Of tokens signed with the secret."""
+ALGORITHM = "HS256"  # of tokens signed with the secret
 PUBLIC_KEY_ALGORITHMS = ("RS256", "ES256")
-SHORTEST_SECRET = 32
-"""Bytes: HS256 is as strong as its key up to the length of its hash (RFC 7518, 3.2)."""
-LONGEST_SUBJECT = 255
-"""Characters: what OpenID Connect allows."""
-LEEWAY = timedelta(seconds=10)
-"""How far the clocks of issuer and server may be apart."""
-LIFESPAN = 300.0
-"""Seconds after which an identity provider's keys are fetched again: so long may a withdrawn key live on."""
-COOLDOWN = 10.0
-"""Seconds between two fetches at least, so that tokens with made up key ids cannot make us a nuisance."""
+SHORTEST_SECRET = 32  # bytes: HS256 is as strong as its key up to the length of its hash (RFC 7518, 3.2)
+LONGEST_SUBJECT = 255  # characters: what OpenID Connect allows
+LEEWAY = timedelta(seconds=10)  # how far the clocks of issuer and server may be apart
+LIFESPAN = 300.0  # seconds after which a provider's keys are fetched again: so long may a withdrawn key live on
+COOLDOWN = 10.0  # seconds between two fetches at least, so that tokens with made up key ids cannot make us a nuisance
 FETCH_SECONDS = 5.0
-PATIENCE = 2.0
-"""Seconds for which somebody with a known key waits for newer ones."""
-FILE_SECONDS = 2.0
-"""LIFESPAN and COOLDOWN of a file: reading it costs next to nothing."""
+PATIENCE = 2.0  # seconds for which somebody with a known key waits for newer ones
+FILE_SECONDS = 2.0  # LIFESPAN and COOLDOWN of a file: reading it costs next to nothing
 
 EXTENSION = "extension"
 """The claim `client` of tokens issued to a browser extension."""
@@ -87,8 +79,12 @@ class PublicKeys:
         """
         if not _is_trustworthy(url):
             raise Misconfigured(f"keys come by https://, or by http:// from this machine, not from {url!r}")
-        headers = {"User-Agent": "rag-app"}  # some providers' gateways refuse urllib's own
-        client = jwt.PyJWKClient(url, cache_jwk_set=False, headers=headers, timeout=FETCH_SECONDS)
+        client = jwt.PyJWKClient(
+            url,
+            cache_jwk_set=False,
+            headers={"User-Agent": "rag-app"},  # some providers' gateways refuse urllib's own
+            timeout=FETCH_SECONDS,
+        )
         return cls(url, lambda: _verifying(client.get_jwk_set()), lifespan, cooldown)
 
     @classmethod
@@ -139,11 +135,8 @@ def _is_trustworthy(url: str) -> bool:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-    except ValueError:
-        return False
-    if parts.scheme == "https":
-        return bool(host)
-    try:
+        if parts.scheme == "https":
+            return bool(host)
         return parts.scheme == "http" and (host == "localhost" or ip_address(host).is_loopback)
     except ValueError:
         return False
@@ -157,10 +150,11 @@ def _in_text(text: str) -> list[jwt.PyJWK]:
 
 def _from_pem(block: str) -> jwt.PyJWK:
     key = load_pem_public_key(block.encode())
-    if isinstance(key, RSAPublicKey):
-        return jwt.PyJWK(RSAAlgorithm.to_jwk(key, as_dict=True))
-    if isinstance(key, EllipticCurvePublicKey):
-        return jwt.PyJWK(ECAlgorithm.to_jwk(key, as_dict=True))
+    match key:
+        case RSAPublicKey():
+            return jwt.PyJWK(RSAAlgorithm.to_jwk(key, as_dict=True))
+        case EllipticCurvePublicKey():
+            return jwt.PyJWK(ECAlgorithm.to_jwk(key, as_dict=True))
     raise ValueError(f"{type(key).__name__} is neither an RSA nor an EC key")
 
 
@@ -213,7 +207,7 @@ class Tokens:
         if known is not None and time() < expires:
             return known
         try:
-            claims = self._decoded(token, await self._signers(token))
+            claims = await self._decoded(token)
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("The token has expired") from None
         except jwt.PyJWTError:
@@ -230,16 +224,15 @@ class Tokens:
             self._verified[token] = found, int(claims["exp"]) + LEEWAY.total_seconds()
         return found
 
-    async def _signers(self, token: str) -> list[tuple[str | jwt.PyJWK, str]]:
-        """What may have signed the token, each with the one algorithm it is for."""
+    async def _decoded(self, token: str) -> dict[str, Any]:
+        """By whatever may have signed the token, each key with the one algorithm it is for."""
+        signers: list[tuple[str | jwt.PyJWK, str]] = []
         if isinstance(self.key, str):
-            return [(self.key, ALGORITHM)]
-        header = jwt.get_unverified_header(token)
-        if header.get("alg") not in PUBLIC_KEY_ALGORITHMS:  # before anything is fetched for it
-            raise jwt.InvalidAlgorithmError
-        return [(key, key.algorithm_name) for key in await self.key.named(header.get("kid"))]
-
-    def _decoded(self, token: str, signers: list[tuple[str | jwt.PyJWK, str]]) -> dict[str, Any]:
+            signers = [(self.key, ALGORITHM)]
+        else:
+            header = jwt.get_unverified_header(token)
+            if header.get("alg") in PUBLIC_KEY_ALGORITHMS:  # else nothing is fetched for it
+                signers = [(key, key.algorithm_name) for key in await self.key.named(header.get("kid"))]
         for key, algorithm in signers:
             try:
                 return jwt.decode(

@@ -35,7 +35,7 @@ GRANT EXECUTE ON FUNCTION {functions} TO {role};
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role};
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE, SELECT ON SEQUENCES TO {role};
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT EXECUTE ON FUNCTIONS TO {role}"""
-"""No TRUNCATE: it passes row-level security by."""
+# No TRUNCATE: it passes row-level security by
 
 _GATEWAY_GRANTS = """\
 REVOKE ALL ON {tables} FROM {role};
@@ -44,10 +44,8 @@ GRANT SELECT (index_name, store, number, embedding_model, dimension, state) ON g
 GRANT EXECUTE ON FUNCTION rag_organizations, rag_user, rag_operator, rag_application, rag_subject, rag_claimed_user TO {role};
 GRANT EXECUTE ON FUNCTION rag_claimed_organizations, rag_generation TO {role};
 GRANT EXECUTE ON FUNCTION rag_match, match_embeddings, search_rag_context TO {role}"""
-"""What the functions of migration 0004 need, which run with their caller's rights; `_SEARCHED` comes to it.
-
-Taken back first: a platform may give such a role everything on each new table, as Supabase does.
-"""
+# What the functions of migration 0004 need, which run with their caller's rights; `_SEARCHED` comes to it. Taken back
+# first: a platform may give such a role everything on each new table, as Supabase does
 _FUNCTIONS = text(
     "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
     " AND pg_get_userbyid(proowner) = current_user AND proname LIKE 'rag\\_%'"
@@ -146,7 +144,7 @@ _SEES_TOO_MUCH = text(
     " AND pg_get_userbyid(defaclrole) = current_user AND grantee IN (0, pg_roles.oid))"
     " FROM pg_roles WHERE rolname = :role"
 )
-"""Who may write memberships is believed to be the application (migration 0004)."""
+# Who may write memberships is believed to be the application (migration 0004)
 
 
 def _execute(connection: Connection, statements: str, role: str, **names: str) -> None:

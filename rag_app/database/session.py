@@ -48,14 +48,14 @@ _SECONDS_TO_CONNECT = 5
 _SECONDS_IN_LINE = 30  # a request waits no longer than this for one of the pool: transactions are short, lines move on
 _SECONDS_TO_ANSWER = 60  # a search that takes longer has failed
 _OUT_OF_ORDER = frozenset({"08", "53", "57", "58"})
-"""SQLSTATE classes: connection exception, insufficient resources, operator intervention, system error."""
+# SQLSTATE classes: connection exception, insufficient resources, operator intervention, system error
 _BROKEN = OSError | asyncpg.InternalClientError
-"""What asyncpg says of a connection that went; the second where that was between two statements."""
+# What asyncpg says of a connection that went; the second where that was between two statements
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, _BROKEN)
 
 _TENANT = """set_config('rag.organizations', {}, true) || set_config('rag.user', {}, true)
     || set_config('rag.operator', {}, true) || set_config('rag.administrator', {}, true)"""
-"""Tells row-level security the tenant, until the transaction ends. Everything that does so is made of this."""
+# Tells row-level security the tenant, until the transaction ends. Everything that does so is made of this
 _SET_TENANT = text(f"SELECT {_TENANT.format(':organizations', ':user', ':operator', ':administrator')} AS told")
 
 Prepare = Callable[[asyncpg.Connection], Awaitable[None]]

@@ -13,6 +13,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 
+from rag_app.access.keys import PREFIX as KEY_PREFIX
 from rag_app.access.keys import Keys
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import People
@@ -25,8 +26,6 @@ from rag_app.telemetry.observing import Stage, identify
 
 logger = logging.getLogger("rag_app.http")
 
-KEY_PREFIX = "rag_"
-"""What API keys begin with, and tokens never do."""
 API_KEY_HEADER = "x-api-key"
 EXTENSION_HEADER = "x-ext-client"
 SESSION_COOKIE = "rag_session"
@@ -133,12 +132,8 @@ class Entrance:
 
     def _taken(self, accepted: Collection[Credential]) -> set[Credential]:
         """Of what a surface accepts, what this deployment is configured for."""
-        missing = set()
-        if not self.origins:
-            missing.add(Credential.COOKIE)
-        if self.default_organization is None:
-            missing.add(Credential.NONE)
-        return set(accepted) - missing
+        configured = {Credential.COOKIE: bool(self.origins), Credential.NONE: self.default_organization is not None}
+        return {each for each in accepted if configured.get(each, True)}
 
     def _needs(self, credential: Credential, accepted: Collection[Credential]) -> None:
         if credential not in self._taken(accepted):
@@ -153,9 +148,8 @@ class Entrance:
             Credential.NONE: "no credential at all",
         }
         taken = self._taken(accepted)
-        if not taken:
-            return Unauthenticated("Nobody is let in here: no way of signing in is configured")
-        return Unauthenticated(f"Send {', or '.join(words[each] for each in Credential if each in taken)}")
+        ways = ", or ".join(words[each] for each in Credential if each in taken)
+        return Unauthenticated(f"Send {ways}" if ways else "Nobody is let in here: no way of signing in is configured")
 
 
 def origin_of(url: str) -> str | None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, cast
@@ -48,11 +49,10 @@ class Exchange:
 
     async def close(self) -> None:
         """Run `closing`, once. Whoever is cancelled while waiting for it does not stop it."""
-        if self._closed is None:
-            if not self.closing:
-                return
+        if self.closing and self._closed is None:
             self._closed = asyncio.create_task(self._run_closing())
-        await asyncio.shield(self._closed)
+        if self._closed is not None:
+            await asyncio.shield(self._closed)
 
     async def _run_closing(self) -> None:
         for callback in reversed(self.closing):
@@ -81,8 +81,10 @@ async def finish(message: Message, scope: Scope) -> None:
         return
     current = exchange(scope)
     current.status = message["status"]
-    added = ((name.lower().encode(), value.encode()) for name, value in current.headers.items())
-    message["headers"] = [*message.get("headers", ()), *added]
+    message["headers"] = [
+        *message.get("headers", ()),
+        *((name.lower().encode(), value.encode()) for name, value in current.headers.items()),
+    ]
     path = quote(scope["path"])  # a line break in it would be a line of the log
     logger.info("%s %s %d in %d ms", scope["method"], path, message["status"], current.elapsed_ms)
 
@@ -111,8 +113,8 @@ class Client:
         except asyncio.CancelledError:
             if not self._has_gone or self._worker is None or self._worker.uncancel() > 0:
                 raise  # the server stops
-            path, after = quote(self._scope["path"]), self._exchange.elapsed_ms
-            logger.info("%s %s given up after %d ms: the client has gone", self._scope["method"], path, after)
+            method, path = self._scope["method"], quote(self._scope["path"])
+            logger.info("%s %s given up after %d ms: the client has gone", method, path, self._exchange.elapsed_ms)
         finally:
             patience.cancel()
             if self._leaving is not None:
@@ -152,19 +154,15 @@ class Client:
         its next request.
         """
         left = _LARGEST_REST
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_SECONDS_FOR_REST):
-                while left > 0:
+                while left > 0 and not self._is_read:
                     message = cast(HTTPReceiveMessage, await self._receive())
                     if message["type"] == "http.disconnect":
-                        return False
+                        break
                     left -= len(message.get("body", b""))
-                    if not message.get("more_body"):
-                        self._is_read = True
-                        return True
-        except TimeoutError:
-            pass
-        return False
+                    self._is_read = not message.get("more_body")
+        return self._is_read
 
     def _watch(self) -> None:
         self._takes_long = True
@@ -175,17 +173,13 @@ class Client:
         """The one wait for it."""
         if self._leaving is None:
             self._leaving = asyncio.create_task(self._receive_disconnect())
-            self._leaving.add_done_callback(self._left)
         return self._leaving
 
     async def _receive_disconnect(self) -> HTTPReceiveMessage:
         while (message := cast(HTTPReceiveMessage, await self._receive()))["type"] != "http.disconnect":
             pass  # a body that nobody asked for
+        self._give_up()
         return message
-
-    def _left(self, leaving: asyncio.Task[HTTPReceiveMessage]) -> None:
-        if not leaving.cancelled() and leaving.exception() is None:
-            self._give_up()
 
     def _give_up(self) -> None:
         if not self._response_started and self._worker is not None:

@@ -37,9 +37,6 @@ from rag_app.telemetry import observing
 
 logger = logging.getLogger("rag_app.http")
 
-_CHOSEN = (FeatureDisabled, CostCapReached)
-"""What the operator has set up to happen: the access log has it, and nothing is wrong."""
-
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -76,8 +73,7 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
 }
 """Unless a surface says otherwise. Whatever is not here is INTERNAL, or what the surface has for `Exception`."""
 
-LONGEST_VALUE = 200
-"""Characters of a value, as JSON, that is shown to whoever sent it."""
+LONGEST_VALUE = 200  # characters of a value, as JSON, that is shown to whoever sent it
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +108,8 @@ class ErrorBody(Struct, frozen=True):
 
 
 def plain_envelope(problem: Problem) -> ErrorBody:
-    details = {name: value for name, value in problem.details.items() if name != "value"} or None
-    return ErrorBody("error", ErrorInfo(problem.code, problem.message, details), problem.request_id)
+    told = {name: value for name, value in problem.details.items() if name != "value"}
+    return ErrorBody("error", ErrorInfo(problem.code, problem.message, told or None), problem.request_id)
 
 
 def kind_of(error: Exception, kinds: Mapping[type[Exception] | int, Kind] = KINDS) -> Kind:
@@ -123,8 +119,8 @@ def kind_of(error: Exception, kinds: Mapping[type[Exception] | int, Kind] = KIND
     400
     """
     if isinstance(error, HTTPException):
-        internal = kinds.get(Exception, INTERNAL)
-        return kinds.get(error.status_code) or (kinds[400] if error.status_code < 500 else internal)
+        others = kinds[400] if error.status_code < 500 else kinds.get(Exception, INTERNAL)
+        return kinds.get(error.status_code, others)
     return next((kinds[cls] for cls in type(error).__mro__ if cls in kinds), INTERNAL)
 
 
@@ -138,11 +134,10 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
             details = {"field": name, "value": _shown(value), "problem": what}
             if isinstance(error, UnknownField):
                 details["accepted"] = error.accepted
-        case RateLimited(resets_at=resets_at):
-            headers["Retry-After"] = _seconds_until(resets_at)
-        case QuotaExceeded(resets_at=resets_at):
-            headers["Retry-After"] = _seconds_until(resets_at)
-            message += f"; the count begins again on {datetime.fromtimestamp(resets_at, UTC):%Y-%m-%d at %H:%M} UTC"
+        case RateLimited(resets_at=resets_at) | QuotaExceeded(resets_at=resets_at):
+            headers["Retry-After"] = str(max(1, ceil(resets_at - time())))
+            if isinstance(error, QuotaExceeded):
+                message += f"; the count begins again on {datetime.fromtimestamp(resets_at, UTC):%Y-%m-%d at %H:%M} UTC"
         case TooManyAtOnce():
             headers["Retry-After"] = "1"
         case Unauthenticated():
@@ -150,10 +145,6 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
         case MethodNotAllowedException():
             headers |= error.headers or {}
     return Problem(kind.status, kind.code, message, request_id, details, headers)
-
-
-def _seconds_until(moment: int) -> str:
-    return str(max(1, ceil(moment - time())))
 
 
 def _shown(value: object) -> object:
@@ -178,7 +169,7 @@ def respond(
     if isinstance(error, ValidationException):
         error = _refused_parameter(request, error)
     kind = kind_of(error, kinds)
-    if kind.status >= 500 and not isinstance(error, _CHOSEN):
+    if kind.status >= 500 and not isinstance(error, FeatureDisabled):  # which the operator has chosen: nothing is wrong
         logger.error("%s", kind.code, exc_info=error)
     if kind.status >= 400:
         observing.meter.count("rag_refused", kind.code)
@@ -207,9 +198,9 @@ def documented(
         body = envelope(problem_of(error, kind, "5b1f0c9e"))
         spec = specs.setdefault(
             kind.status,
-            ResponseSpec(type(body), description="", examples=[], generate_examples=False),
+            ResponseSpec(type(body), description=f"`{kind.code}`", examples=[], generate_examples=False),
         )
         if f"`{kind.code}`" not in spec.description:
-            spec.description += f", `{kind.code}`" if spec.description else f"`{kind.code}`"
+            spec.description += f", `{kind.code}`"
         spec.examples = [*(spec.examples or ()), Example(summary=kind.message or str(error), value=body)]
     return specs

@@ -21,8 +21,9 @@ from litestar.static_files import create_static_files_router
 from litestar.types import BeforeMessageSendHookHandler, Message, Receive, Scope, Send
 from msgspec import Struct
 
+from rag_app.access.keys import PREFIX as KEY_PREFIX
 from rag_app.http import health
-from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, KEY_PREFIX, Access, Entrance, gate
+from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
 from rag_app.http.problems import KINDS, plain_envelope, respond
 from rag_app.http.surface import Surface, security, surface_of
@@ -32,15 +33,13 @@ Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
 
 logger = logging.getLogger("rag_app.http")
 
-_GONE = 499
-"""For what has no status: its client has gone before there was one. nginx's number."""
+_GONE = 499  # for what has no status: its client has gone before there was one. nginx's number
 
-LARGEST_BODY = 1_000_000
-"""Bytes. The longest question is 2 kB in the widest script."""
+LARGEST_BODY = 1_000_000  # bytes. The longest question is 2 kB in the widest script
 
 PAGE = "/docs"
 ASSETS = "/docs/assets"
-"""What the page loads, as it lies in the wheel of litestar-offline-docs: nothing from other hosts."""
+# What the page loads, as it lies in the wheel of litestar-offline-docs: nothing from other hosts
 
 CORS = CORSConfig(
     allow_origins=["*"],  # and so never with credentials: see `_with_credentials`
@@ -85,8 +84,8 @@ class _Api(Litestar):
             raise RuntimeError(f"{type(error).__name__} in a response") from None
         finally:
             await current.close()
-            seconds = perf_counter() - current.started
-            served.end(scope.get("path_template", ""), scope["path"], current.status or _GONE, seconds)
+            route = scope.get("path_template", "")
+            served.end(route, scope["path"], current.status or _GONE, perf_counter() - current.started)
 
 
 def api(
@@ -110,13 +109,12 @@ def api(
         kinds, envelope = (surface.kinds, surface.envelope) if surface else (KINDS, plain_envelope)
         return respond(request, error, kinds, envelope)
 
-    routers = [
-        Router("/", route_handlers=_with_options(surface.handlers), guards=[gate(surface, entrance, access)])
-        for surface in surfaces
-    ]
     return _Api(
         route_handlers=[
-            *routers,
+            *(
+                Router("/", route_handlers=_with_options(surface.handlers), guards=[gate(surface, entrance, access)])
+                for surface in surfaces
+            ),
             health.live,
             health.ready,
             home,

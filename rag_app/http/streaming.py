@@ -9,6 +9,7 @@ error      the plain error's body; nothing follows it
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -17,9 +18,8 @@ from typing import Any
 from litestar import Request, Response
 from litestar.openapi.spec import Example, OpenAPIMediaType, Operation, Schema
 from litestar.openapi.spec.enums import OpenAPIType
-from litestar.response.base import ASGIResponse
 from litestar.serialization import encode_json
-from litestar.types import Receive, Scope, Send
+from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
 from rag_app.domain.answer import Answer, Delta, Event, Found, Hit
@@ -29,7 +29,12 @@ MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE = 15.0
 """Seconds between two comments: proxies close connections on which nothing is said for a minute."""
 
-_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the latter for nginx, which collects a response
+_HEADERS = {
+    "Content-Type": f"{MEDIA_TYPE}; charset=utf-8",
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",  # for nginx, which collects a response
+}
+_QUALITY = re.compile(r";\s*q\s*=\s*(\d*\.?\d+|\d+\.|)")  # empty where it is no number: not wanted
 _SAMPLE = """\
 event: meta
 data: {"request_id":"5b1f0c9e"}
@@ -110,32 +115,25 @@ class StreamedOperation(Operation):
 
 
 class _EventStream(Response[Any]):
+    """Litestar's own streaming response leaves its generator to the garbage collector when the client leaves."""
+
     def __init__(self, frames: AsyncGenerator[bytes, None], events: AsyncGenerator[Event, None]) -> None:
-        super().__init__(None, media_type=MEDIA_TYPE, headers=_HEADERS)
+        super().__init__(None, headers=_HEADERS)
         self._frames, self._events = frames, events
 
     def to_asgi_response(  # type: ignore[override]
         self, app: None, request: Request[Any, Any, Any], *, headers: dict[str, str] | None = None, **_: Any
-    ) -> ASGIResponse:
-        return _Sending(self._frames, self._events, {**(headers or {}), **self.headers})
-
-
-class _Sending(ASGIResponse):
-    """Litestar's own streaming response leaves its generator to the garbage collector when the client leaves."""
-
-    _should_set_content_length = False
-
-    def __init__(
-        self, frames: AsyncGenerator[bytes, None], events: AsyncGenerator[Event, None], headers: dict[str, str]
-    ) -> None:
-        super().__init__(headers=headers, media_type=MEDIA_TYPE, status_code=200)
-        self._frames, self._events = frames, events
+    ) -> ASGIApp:
+        self.headers = {**(headers or {}), **self.headers}
+        return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
         async with aclosing(self._events), aclosing(self._frames):
-            await super().__call__(scope, receive, send)
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._send_body(send, receive)
 
-    async def send_body(self, send: Send, receive: Receive) -> None:
+    async def _send_body(self, send: Send, receive: Receive) -> None:
         writing, leaving = asyncio.create_task(self._write(send)), asyncio.create_task(_left(receive))
         tasks = {writing, leaving}
         try:
@@ -178,21 +176,11 @@ def _preference(accepted: str, media_type: str) -> tuple[float, int]:
     ((0.5, 1), (0.0, 0))
     """
     best = (0.0, 0)
-    ranges = [media_type.partition("/")[0] + "/*", media_type]
-    for each in accepted.split(","):
-        name, *parameters = (part.strip().lower() for part in each.split(";"))
-        specific = ranges.index(name) + 1 if name in ranges else 0
-        if (specific or name == "*/*") and specific >= best[1]:
-            best = (_quality(parameters), specific)
+    ranges = ["*/*", media_type.partition("/")[0] + "/*", media_type]
+    for each in accepted.lower().split(","):
+        name = each.partition(";")[0].strip()
+        if name in ranges and ranges.index(name) >= best[1]:
+            given = _QUALITY.search(each)
+            quality = 1.0 if given is None else min(1.0, float(given[1] or 0))
+            best = (quality, ranges.index(name))
     return best
-
-
-def _quality(parameters: list[str]) -> float:
-    for each in parameters:
-        name, _, value = each.partition("=")
-        if name.strip() == "q":
-            try:
-                return min(1.0, max(0.0, float(value)))
-            except ValueError:
-                return 0.0
-    return 1.0

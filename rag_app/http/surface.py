@@ -58,7 +58,7 @@ _SCHEMES: Mapping[Credential, Sequence[Sequence[str]]] = {
     Credential.API_KEY: [["api_key"], ["api_key_as_bearer"]],
     Credential.NONE: [[]],
 }
-"""Of each credential: the ways to show it, and of each way the schemes it needs at once."""
+# Of each credential: the ways to show it, and of each way the schemes it needs at once
 
 
 def example(room: str, name: str) -> Example:
@@ -119,21 +119,21 @@ class Surface:
         errors: Sequence[Exception],
         options: Mapping[str, Any],
     ) -> Route:
-        samples = (*errors, RateLimited(self.limit, 1704067200), *self.errors)
         shared = {
             "tags": [self.tag.name],
             "security": security(self.credentials),
-            "responses": documented(*samples, kinds=self.kinds, envelope=self.envelope),
+            "responses": documented(
+                *errors, RateLimited(self.limit, 1704067200), *self.errors, kinds=self.kinds, envelope=self.envelope
+            ),
             "response_headers": [
                 ResponseHeader("X-RateLimit-Limit", True, str(self.limit), "requests a minute"),
                 ResponseHeader("X-RateLimit-Remaining", True, str(self.limit - 1), "how many of them are left"),
                 ResponseHeader("X-RateLimit-Reset", True, "1704067200", "when the minute ends: Unix time, seconds"),
             ],
         }
-        decorate = method(path, **{**shared, **self.options, **options})
 
         def keep(function: AnyCallable) -> HTTPRouteHandler:
-            handler = decorate(function)
+            handler = method(path, **{**shared, **self.options, **options})(function)
             self.handlers.append(handler)
             return handler
 

@@ -303,7 +303,7 @@ class Metrics(observing.Meter):
 
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Seconds; the tenth to the last are those that the targets of conversations are about."""
+# Seconds; the tenth to the last are those that the targets of conversations are about
 
 
 @contextmanager

@@ -46,8 +46,7 @@ from rag_app.surfaces.validation.types import (
     ValidationSummary,
 )
 
-LONGEST_NAME = 100
-"""Characters: no collection has a longer name."""
+LONGEST_NAME = 100  # characters: no collection has a longer name
 _VALIDATION_ID = re.compile("validation_[0-9a-f]{32}")
 _CHUNK_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

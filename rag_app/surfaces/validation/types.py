@@ -14,7 +14,7 @@ from rag_app.http.problems import ErrorInfo
 
 DEFAULT_COLLECTION = "rag_embedding"
 FETCHED = 100
-"""Chunks that are retrieved where a threshold cuts: the fused order may put some that reach it behind many that do not."""
+# Chunks that are retrieved where a threshold cuts: the fused order may put some that reach it behind many that do not
 MOST_EXPECTED = 1000
 """Chunks that the queries of one validation may expect: each becomes a judgment."""
 
