@@ -7,11 +7,13 @@ RAG_VECTOR_STORE says with which store the tests run that neither name one nor r
 """
 
 import asyncio
+import gc
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -45,6 +47,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("default_store")
 
 
+def pytest_collection_finish() -> None:
+    """What is imported stays: the garbage collector need not look at it again after every few tests."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_model() -> Iterator[None]:
+    """Loaded once a process: an application of its own for each of a thousand tests would load 80 MB each time."""
+    from rag_app.retrieval import embedding
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedding, "_session", cache(embedding._session))
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _unsaid() -> Iterator[None]:
     """Whoever opens the application says with which store, or fails: no test depends on it and lacks the mark."""
@@ -62,6 +80,15 @@ def default_store() -> str:
 def qdrant_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The one local Qdrant beside `database_urls`, whose generations it holds."""
     return tmp_path_factory.mktemp("qdrant")
+
+
+@pytest.fixture(scope="session")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What tests/remembered.py keeps: one folder for all workers of a run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "vectors"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

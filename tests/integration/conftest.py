@@ -1,9 +1,14 @@
 """The whole application on a real PostgreSQL, with either vector store as the default."""
 
+import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from uuid import UUID
 
 import pytest
@@ -15,6 +20,7 @@ from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.settings import Settings
 from tests.conftest import DEFAULT_STORE, MIGRATIONS, NewOrganization
+from tests.remembered import remember
 
 INDEX = "org_knowledge"
 ON_DEFAULT = pytest.mark.parametrize(
@@ -49,14 +55,62 @@ async def application(environment: str, database_urls: tuple[str, str]) -> Async
         yield opened
 
 
+@pytest.fixture(scope="package", autouse=True)
+def _remembered(vectors: Path) -> Iterator[None]:
+    with remember(vectors):
+        yield
+
+
+@dataclass(frozen=True)
+class Running:
+    """A command in a process of its own, which `wait` gives the exit status of."""
+
+    pid: int
+    folder: Path
+    statuses: IO[str]
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        return int(self.statuses.readline())
+
+    @property
+    def out(self) -> str:
+        return (self.folder / "out").read_text("utf-8")
+
+    @property
+    def err(self) -> str:
+        return (self.folder / "err").read_text("utf-8")
+
+
+@dataclass(frozen=True)
+class Forking:
+    """Runs commands in processes whose imports are done, one after the other: tests/integration/forking.py."""
+
+    process: subprocess.Popen[str]
+    folders: Callable[[str], Path]
+
+    def start(self, arguments: Sequence[object], folder: Path, **variables: str) -> Running:
+        said = self.folders("said")
+        for name in ("out", "err"):
+            (said / name).touch()
+        command = {
+            "arguments": [str(each) for each in arguments], "folder": str(folder), "out": str(said / "out"),
+            "err": str(said / "err"), "environment": {**os.environ, **variables},
+        }  # fmt: skip
+        assert self.process.stdin and self.process.stdout
+        print(json.dumps(command), file=self.process.stdin, flush=True)
+        return Running(int(self.process.stdout.readline()), said, self.process.stdout)
+
+
 @pytest.fixture(scope="session")
-def forking() -> Iterator[subprocess.Popen[str]]:
-    """Runs commands: tests/integration/forking.py."""
-    command = [sys.executable, "-m", "tests.integration.forking"]
+def forking(vectors: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forking]:
+    command = [sys.executable, "-m", "tests.integration.forking", str(vectors)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=MIGRATIONS.parent
     ) as it:
-        yield it
+        yield Forking(it, tmp_path_factory.mktemp)
         assert it.stdin
         it.stdin.close()
 

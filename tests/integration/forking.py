@@ -1,15 +1,18 @@
-"""Runs `rag-app` in processes whose imports are done: `python -m tests.integration.forking`.
+"""Runs `rag-app` in processes whose imports are done: `python -m tests.integration.forking FOLDER`.
 
 Importing LlamaIndex takes the command three seconds. Here one process imports, and forks itself for each command: a
-JSON line on stdin has its arguments, folder, environment and the files for its output. Its exit status is printed.
+JSON line on stdin has its arguments, folder, environment and the files for its output. Its process id is printed and,
+when it has ended, its exit status. Vectors of chunks are remembered in FOLDER.
 """
 
 import json
 import os
 import sys
+from pathlib import Path
 
 import rag_app.application  # noqa: F401  what most commands need
 from rag_app.console import cli
+from tests.remembered import remember
 
 
 def become(arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str) -> None:
@@ -28,9 +31,11 @@ def main() -> None:
         if child == 0:
             become(**json.loads(line))
             return
+        print(child, flush=True)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    with remember(Path(sys.argv[1])):
+        main()

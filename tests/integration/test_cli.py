@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +23,7 @@ from qdrant_client import QdrantClient
 
 from rag_app.console import cli
 from tests.conftest import NewPostgres
-from tests.integration.conftest import ON_DEFAULT
+from tests.integration.conftest import ON_DEFAULT, Forking
 
 COMMAND = Path(sys.executable).with_name("rag-app")
 INDEX = "org_knowledge"
@@ -54,26 +53,15 @@ def run(*arguments: object, folder: Path, **variables: str) -> Result:
 
 
 Run = Callable[..., Result]
-ONE_AT_A_TIME = threading.Lock()
 
 
 @pytest.fixture
-def rag(forking: subprocess.Popen[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def rag(forking: Forking, tmp_path: Path) -> Run:
     """The command in a folder and a process of its own; it fails the test unless it ends with `status`."""
 
     def rag(*arguments: object, status: int = 0, **variables: str) -> Result:
-        said = tmp_path_factory.mktemp("said")
-        for name in ("out", "err"):
-            (said / name).touch()
-        command = {
-            "arguments": [str(each) for each in arguments], "folder": str(tmp_path), "out": str(said / "out"),
-            "err": str(said / "err"), "environment": {**os.environ, **variables},
-        }  # fmt: skip
-        assert forking.stdin and forking.stdout
-        with ONE_AT_A_TIME:
-            print(json.dumps(command), file=forking.stdin, flush=True)
-            ended = int(forking.stdout.readline())
-        done = Result(ended, (said / "out").read_text("utf-8"), (said / "err").read_text("utf-8"))
+        running = forking.start(arguments, tmp_path, **variables)
+        done = Result(running.wait(), running.out, running.err)
         assert done.status == status, f"{arguments}: {done}"
         return done
 
@@ -236,8 +224,7 @@ def test_a_day_with_the_command(
     (tmp_path / "qrels.txt").write_text("q1 0 opening.md 1\n", "utf-8")
     evaluate = ("evaluate", *at, "--queries", tmp_path / "queries.jsonl", "--qrels", tmp_path / "qrels.txt")
     calls = [("search", question, *at, "--top-k", 1, "--mode", "dense"), ("ask", question, *at), ("doctor",)]
-    with ThreadPoolExecutor(2) as pool:
-        search, ask, doctor = pool.map(lambda call: rag(*call), calls)
+    search, ask, doctor = [rag(*call) for call in calls]
     line = r"Opening hours \(faq, 2026-02-03\), relevance 0\.\d\d\n"
     assert re.match(rf"  1\. {line}     The observatory opens", search.out) and search.err == ""
     assert ask.out.startswith("The observatory opens at nine in the evening [Source 1].")
@@ -341,14 +328,12 @@ def test_every_failure_is_one_clear_line(
             assert "hidden" not in result.err  # a password
 
     # and where it is a process: whatever a library writes at its end would be seen here
-    real: list[tuple[tuple[object, ...], dict[str, str], str]] = [
+    real: list[tuple[tuple[object, ...], Mapping[str, str], str]] = [
         (("search", "x", *at, "-f", "colour=red"), {}, "colour: unknown field"),
         (("search", "x", *at), {"RAG_VECTORSTORE": "qdrant"}, "there is no setting RAG_VECTORSTORE; did you mean RAG_VECT"),
     ]  # fmt: skip
-    with ThreadPoolExecutor(2) as pool:
-        results = pool.map(lambda call: rag(*call[0], status=1, **call[1]), real)
-    for result, (_, _, message) in zip(results, real, strict=True):
-        assert_fails(result, message)
+    for arguments, variables, message in real:
+        assert_fails(rag(*arguments, status=1, **variables), message)
 
 
 @ON_DEFAULT

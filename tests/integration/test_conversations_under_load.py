@@ -67,7 +67,7 @@ def test_fifty_messages_left_and_three_hundred_requests(chat: Chat) -> None:
 
 
 @contextmanager
-def four_workers(folder: Path) -> Iterator[str]:
+def two_workers(folder: Path) -> Iterator[str]:
     """Processes of their own, so that only the database can count; their limit of requests a minute is lifted."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -80,7 +80,7 @@ def four_workers(folder: Path) -> Iterator[str]:
         "asgi",
         "--factory",
         "--workers",
-        "4",
+        "2",
         "--port",
         str(port),
     ]
@@ -95,7 +95,7 @@ def four_workers(folder: Path) -> Iterator[str]:
         try:
             url = f"http://127.0.0.1:{port}"
             deadline = time.monotonic() + 180
-            while (folder / "granian.log").read_text().count("Started worker-") < 4 or not is_ready(url):
+            while (folder / "granian.log").read_text().count("Started worker-") < 2 or not is_ready(url):
                 assert server.poll() is None and time.monotonic() < deadline, (folder / "granian.log").read_text()
                 time.sleep(0.1)
             yield url
@@ -109,9 +109,9 @@ def four_workers(folder: Path) -> Iterator[str]:
 
 
 @SEVERAL
-def test_the_same_with_four_workers(chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_with_two_workers(chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_DATABASE_POOL_SIZE", "5")
-    with four_workers(tmp_path) as url:
+    with two_workers(tmp_path) as url:
         check_exactly_fifty(chat, url)
 
 

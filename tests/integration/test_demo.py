@@ -16,7 +16,9 @@ import httpx
 import pytest
 
 from rag_app.database.private import private_postgres
+from tests.conftest import MIGRATIONS
 from tests.contract import test_owner_qa as owner_qa
+from tests.integration.conftest import Forking
 
 COMMAND = Path(sys.executable).with_name("rag-app")
 INDEXES = ("book", "marketplace", "org_knowledge", "salon_calls", "store_catalogue")
@@ -73,12 +75,13 @@ def assert_asked(printed: str) -> None:
         assert len(nearest) <= 3 and nearest == sorted(nearest, reverse=True), index
 
 
-@pytest.mark.timeout(700)  # embeds some 500 chunks: half a minute on two idle cores
-def test_demo_survives_being_killed(folder: Path, taken_port: int) -> None:
-    environment = {**os.environ, "RAG_PORT": str(taken_port)}
+@pytest.mark.timeout(700)
+def test_demo_survives_being_killed(folder: Path, taken_port: int, vectors: Path, forking: Forking) -> None:
+    environment = {**os.environ, "RAG_PORT": str(taken_port), "PYTHONPATH": str(MIGRATIONS.parent)}
     printed = folder / "printed.txt"
     with printed.open("w") as out, (folder / "errors.txt").open("w") as errors:
-        first = subprocess.Popen([COMMAND, "demo"], cwd=folder, env=environment, stdout=out, stderr=errors)
+        remembering = [sys.executable, "-m", "tests.remembered", str(vectors), "demo"]
+        first = subprocess.Popen(remembering, cwd=folder, env=environment, stdout=out, stderr=errors)
     try:
         deadline = time.monotonic() + 300
         while "Started worker-1" not in (folder / "errors.txt").read_text():
@@ -134,8 +137,7 @@ def test_demo_survives_being_killed(folder: Path, taken_port: int) -> None:
         line for line in again.stderr.splitlines() if not re.match(r"rag-app on http://|\w+: \d+/\d+ files", line)
     ] == []
 
-    measured = subprocess.run(  # with nothing but an index and an organization: the index's own judgments
-        [COMMAND, "evaluate", "--index", "book", "--org", "aurora", "--json"],
-        check=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
-    assert json.loads(measured.stdout)["R@10"] > 0.9
+    # with nothing but an index and an organization: the index's own judgments
+    measured = forking.start(["evaluate", "--index", "book", "--org", "aurora", "--json"], folder)
+    assert measured.wait() == 0, measured.err
+    assert json.loads(measured.out)["R@10"] > 0.9

@@ -3,10 +3,6 @@
 import asyncio
 import json
 import re
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,6 +29,8 @@ from rag_app.retrieval.index import Chunking, IndexSpec, load_index
 from rag_app.settings import Settings
 from rag_app.surfaces.administration.indexing import Indexing
 from tests.conftest import MIGRATIONS, NewPostgres
+from tests.integration.conftest import Forking
+from tests.integration.stopping import stopped, until_blocked
 from tests.integration.test_ingestion import contents, write_corpus
 
 INDEX = "org_knowledge"
@@ -166,14 +164,16 @@ async def test_a_rebuild_with_another_chunking_goes_on_beside_the_live_generatio
 
 
 @pytest.mark.parametrize("urls", ["postgres", pytest.param("qdrant", marks=pytest.mark.thorough)], indirect=True)
-async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: DatabaseUrls, tmp_path: Path) -> None:
-    write_corpus(tmp_path / "docs", 100)
+async def test_killed_anywhere_the_same_command_goes_on_where_it_was(
+    urls: DatabaseUrls, forking: Forking, tmp_path: Path
+) -> None:
+    write_corpus(tmp_path / "docs", 40)
     async with open_application(Settings(), urls) as application:
         org = await new_org(application)
         await ingest(application, org, tmp_path / "docs")
         before = await contents(application, org)
 
-    line = [sys.executable, "-m", "rag_app", "indexes", "rebuild", INDEX, "--json"]
+    line = ["indexes", "rebuild", INDEX, "--json"]
 
     async def ready(database: Any) -> dict[UUID, object]:
         async with database.scoped(Scope(frozenset({org})), operator=True) as session:
@@ -186,27 +186,24 @@ async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: Datab
             return {row[0]: row[1] for row in rows}
 
     async with unchecked(urls) as watcher:
-        for moment in (1, 33):  # while the first batch is written, and within a later one
-            process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            deadline = time.monotonic() + 300
-            while (
-                len(await ready(watcher.database)) < moment and time.monotonic() < deadline and process.poll() is None
-            ):
-                await asyncio.sleep(0.001)
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-        done = await ready(watcher.database)
-        assert 0 < len(done) < 100
-        last = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, timeout=300)
-        told = json.loads(last.stdout)
+        for moment in (0, 32):  # within the first batch, and within the second
+            process = forking.start(line, tmp_path)
+            async with stopped(urls.owner or "", org, "ready", moment, process.kill):
+                pass
+            process.wait()
+            done = await ready(watcher.database)
+            assert len(done) == moment
+        last = forking.start(line, tmp_path)
+        assert await asyncio.to_thread(last.wait) == 0, last.err
+        told = json.loads(last.out)
         assert (told["generation"], told["state"], told["lacking"], told["failed"]) == (2, "building", 0, [])
-        assert told["built"] == 100 - len(done)
+        assert told["built"] == 40 - len(done)
         after = await ready(watcher.database)
-        assert {key: after[key] for key in done} == done and len(after) == 100
+        assert {key: after[key] for key in done} == done and len(after) == 40
     async with open_application(Settings(), urls) as application:
         await Indexing(application).switch(INDEX, 2)
         await reread(application)
-        assert await contents(application, org) == before and len(before) == 100
+        assert await contents(application, org) == before and len(before) == 40
 
 
 class Gated(MiniLM):
@@ -289,7 +286,8 @@ async def test_a_switch_waits_for_whoever_writes_and_refuses_what_is_not_complet
         (tmp_path / "docs" / "doc-000.md").write_text("# New\n\nThe submarine dives.", "utf-8")
         async with application.ledger.writing(org, INDEX):
             switching = asyncio.create_task(indexing.switch(INDEX, 2))
-            assert not (await asyncio.wait({switching}, timeout=0.3))[0]
+            await until_blocked(application.database)
+            assert not switching.done()
             source = await application.ledger.get(Scope(frozenset({org})), source_id(org, INDEX, "doc-001.md"))
             await application.ledger.mark_deleting(org, [source.id])
             await application.ledger.forget(org, [source.id])

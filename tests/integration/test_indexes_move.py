@@ -3,10 +3,8 @@
 import asyncio
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,6 +36,8 @@ from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
 from rag_app.surfaces.administration.indexing import Indexing, Moved
 from tests.conftest import MIGRATIONS, NewPostgres
+from tests.integration.conftest import Forking
+from tests.integration.stopping import stopped
 from tests.integration.test_indexes import FINE, INDEX, SPEC, deployed, holdings, ingest, new_org, quietly
 from tests.integration.test_ingestion import write_corpus
 
@@ -309,13 +309,15 @@ async def test_ingests_and_deletions_during_a_move_reach_both_stores(
 
 
 @pytest.mark.parametrize("urls", ["postgres", pytest.param("qdrant", marks=pytest.mark.thorough)], indirect=True)
-async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: DatabaseUrls, tmp_path: Path) -> None:
-    write_lines(tmp_path / "docs" / "lines.jsonl", 300)
+async def test_killed_anywhere_the_same_command_goes_on_where_it_was(
+    urls: DatabaseUrls, forking: Forking, tmp_path: Path
+) -> None:
+    write_lines(tmp_path / "docs" / "lines.jsonl", 140)
     async with opened(urls) as application:
         first, second = store_of(application), OTHER[store_of(application)]
         org = await new_org(application)
         await ingest(application, org, tmp_path / "docs")
-    line = [sys.executable, "-m", "rag_app", "indexes", "move", INDEX, "--to", second, "--json"]
+    line = ["indexes", "move", INDEX, "--to", second, "--json"]
 
     async def ready(application: Application) -> dict[UUID, object]:
         async with application.database.scoped(Scope(frozenset({org})), operator=True) as session:
@@ -329,21 +331,20 @@ async def test_killed_anywhere_the_same_command_goes_on_where_it_was(urls: Datab
             return {row[0]: row[1] for row in rows}
 
     watcher = Application(Settings(), urls)  # reads the ledger alone: no store is opened
-    for moment in (1, 130):
-        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 300
-        while len(await ready(watcher)) < moment and time.monotonic() < deadline and process.poll() is None:
-            await asyncio.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    done = await ready(watcher)
-    assert 0 < len(done) < 300
-    last = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, timeout=300)
-    told = json.loads(last.stdout)
+    for moment in (0, 128):  # within the first batch, and within the second
+        process = forking.start(line, tmp_path)
+        async with stopped(urls.owner or "", org, "ready", moment, process.kill):
+            pass
+        process.wait()
+        done = await ready(watcher)
+        assert len(done) == moment
+    last = forking.start(line, tmp_path)
+    assert await asyncio.to_thread(last.wait) == 0, last.err
+    told = json.loads(last.out)
     assert (told["generation"], told["state"], told["lacking"], told["failed"]) == (1, "active", 0, [])
-    assert (told["built"], told["differing"]) == (300 - len(done), 0)
+    assert (told["built"], told["differing"]) == (140 - len(done), 0)
     after = await ready(watcher)
-    assert {key: after[key] for key in done} == done and len(after) == 300
+    assert {key: after[key] for key in done} == done and len(after) == 140
     await watcher.close()
     async with opened(urls, second) as application:
         assert (await exported(application, first, org)).keys() == (await exported(application, second, org)).keys()

@@ -5,21 +5,21 @@ import gzip
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from sqlalchemy import text
+
 from rag_app.access.people import People
 from rag_app.application import Application, DatabaseUrls, open_application
+from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
 from rag_app.settings import Settings
 from tests.conftest import NewOrganization
-from tests.integration.conftest import INDEX, Ingest, Search
+from tests.integration.conftest import INDEX, Forking, Ingest, Search
+from tests.integration.stopping import stopped
 
 TOPICS = ["lighthouse", "bakery", "orchard", "violin", "glacier", "harbour", "printing press", "beehive"]
 
@@ -137,9 +137,9 @@ async def test_owner_visibility_and_public_content(
 ) -> None:
     ann = (await People(application.database).create_user(f"ann-{uuid4()}")).id
     folder, mine = tmp_path / "docs", tmp_path / "mine"
-    for each, text in ((folder, "The team eats lunch at noon."), (mine, "Ann keeps her lunch in the attic.")):
+    for each, said in ((folder, "The team eats lunch at noon."), (mine, "Ann keeps her lunch in the attic.")):
         each.mkdir()
-        (each / "note.txt").write_text(text, "utf-8")
+        (each / "note.txt").write_text(said, "utf-8")
     (mine / "note.txt").rename(mine / "private.txt")
     await ingest(folder)
     await ingest(mine, owner_id=ann, visibility=Visibility.USER)
@@ -168,8 +168,9 @@ async def test_two_ingests_at_once_do_not_duplicate(
 
 
 async def test_killed_anywhere_the_same_command_ends_the_same(
-    environment: str, database_urls: tuple[str, str], database: object, organization: NewOrganization, tmp_path: Path
-) -> None:
+    environment: str, database_urls: tuple[str, str], database: Database, organization: NewOrganization,
+    forking: Forking, tmp_path: Path,
+) -> None:  # fmt: skip
     killed, undisturbed = await organization(), await organization()
     docs = tmp_path / "docs"
     write_corpus(docs, 40)
@@ -177,43 +178,28 @@ async def test_killed_anywhere_the_same_command_ends_the_same(
     async with open_application(Settings(), urls):
         pass  # the indexes are built
 
-    def command(slug: str) -> subprocess.Popen[bytes]:
-        line = [
-            sys.executable,
-            "-m",
-            "rag_app",
-            "ingest",
-            str(docs),
-            "--index",
-            INDEX,
-            "--org",
-            slug,
-            "--base",
-            str(docs),
-        ]
-        return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    def command(slug: str) -> list[object]:
+        return ["ingest", docs, "--index", INDEX, "--org", slug, "--base", docs]
 
-    def complete(slug: str) -> None:
-        process = command(slug)
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said.decode()
+    async def written() -> dict[str, int]:
+        """How many sources are in which state."""
+        async with database.scoped(Scope(frozenset({killed.id})), operator=True) as session:
+            counted = await session.execute(text("SELECT state, count(*) FROM source_builds GROUP BY state"))
+            return {str(state): number for state, number in counted.tuples()}
 
-    async def written() -> int:
-        async with database.scoped(Scope(frozenset({killed.id})), operator=True) as session:  # type: ignore[attr-defined]
-            from sqlalchemy import text
-
-            return int((await session.execute(text("SELECT count(*) FROM source_builds"))).scalar_one())
-
-    for moment in (1, 33):  # once while the first batch is written, once within a later one
-        process = command(killed.slug)
-        deadline = time.monotonic() + 300
-        while await written() < moment and time.monotonic() < deadline and process.poll() is None:
-            await asyncio.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    assert 0 < await written() <= 40
-    await asyncio.to_thread(complete, killed.slug)
-    await asyncio.to_thread(complete, undisturbed.slug)
+    for state, ready, left in (
+        ("ready", 0, {"writing": 1}),  # the first file is in the store, and not known to be
+        ("writing", 20, {"ready": 20}),  # it is, and the next one is not begun
+        ("ready", 30, {"ready": 30, "writing": 1}),
+    ):
+        process = forking.start(command(killed.slug), tmp_path)
+        async with stopped(database_urls[0], killed.id, state, ready, process.kill):
+            pass
+        process.wait()
+        assert await written() == left
+    for slug in (killed.slug, undisturbed.slug):
+        process = forking.start(command(slug), tmp_path)
+        assert await asyncio.to_thread(process.wait) == 0, process.err
     async with open_application(Settings(), urls) as application:
         found = await contents(application, killed.id)
         assert found == await contents(application, undisturbed.id)

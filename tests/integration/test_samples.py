@@ -12,27 +12,12 @@ from rag_app.domain.resources import resource_folder
 from rag_app.evaluation.judgments import Query, read_judgments
 from rag_app.evaluation.report import make_report
 from rag_app.evaluation.run import run_retrieval, source_names
-from rag_app.retrieval.embedding import MiniLM
 from rag_app.settings import Settings
 from rag_app.surfaces.library.asking import question_of, scope_of
 
-_known: dict[str, list[float]] = {}
-
-
-class Remembering(MiniLM):
-    """Embeds each text once a run: the second store gets the vectors that the first one got."""
-
-    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        new = [text for text in dict.fromkeys(texts) if text not in _known]
-        _known.update(zip(new, await super()._aget_text_embeddings(new), strict=True))
-        return [_known[text] for text in texts]
-
 
 @pytest.fixture
-async def loaded(
-    environment: str, database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Application]:
-    monkeypatch.setattr("rag_app.retrieval.embedding.MiniLM", Remembering)
+async def loaded(environment: str, database_urls: tuple[str, str]) -> AsyncIterator[Application]:
     urls = DatabaseUrls(database_urls[1], database_urls[0], private=True)
     async with open_application(Settings(), urls) as application:
         assert await load_samples(application) == []

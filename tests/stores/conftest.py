@@ -1,7 +1,7 @@
 """Both vector stores behind one fixture, with chunks whose vectors are easy to reason about."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -17,6 +17,7 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 from rag_app.stores.postgres import PostgresBackend
 from rag_app.stores.qdrant import QdrantBackend
+from tests.remembered import remember
 
 DIMENSION = 8
 
@@ -85,6 +86,12 @@ async def opened(
     finally:
         await backend.close()
         await database.close()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _remembered(vectors: Path) -> Iterator[None]:
+    with remember(vectors):
+        yield
 
 
 @pytest.fixture(params=STORES)

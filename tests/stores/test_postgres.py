@@ -112,8 +112,15 @@ async def test_a_search_is_planned_once_a_connection(opened: Opened) -> None:
     assert [tuple(row) for row in prepared] == [(6, 0)] * 3
 
 
-@pytest.mark.parametrize("way", ["by sign", "by the graph"])
-@pytest.mark.parametrize("topic", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("topic", "way"),
+    [
+        (0.0, "by the graph"),
+        (0.5, "by sign"),
+        pytest.param(0.0, "by sign", marks=pytest.mark.thorough),
+        pytest.param(0.5, "by the graph", marks=pytest.mark.thorough),
+    ],
+)
 async def test_what_is_not_exact_is_nearly_so(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, topic: float, way: str
 ) -> None:
