@@ -25,9 +25,9 @@ USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 class Reply:
     """What the server does with one request. `cut`: the connection is dropped half-way through the answer.
 
-    It waits `delay_s` before the answer, and `pace_s` before each word of a streamed one; the second half of a streamed
-    one waits for `go_on`. `body`: exactly this is sent,
-    whatever was asked for, as `content_type` and with `status`.
+    It waits `delay_s` before the answer, and `pace_s` before each word of a streamed one. The answer waits for `go_on`; of
+    a streamed one the second half. `body`: exactly this is sent, whatever was asked for, as `content_type` and with
+    `status`.
     """
 
     text: str = ""
@@ -101,6 +101,8 @@ class ScriptedModel:
                 reply = server._next(Request(self.path, dict(self.headers), body, time.monotonic()))
                 try:
                     self._wait(reply.delay_s)
+                    if reply.status != 200 or not body.get("stream"):
+                        self._wait_for(reply.go_on)
                     if reply.body is not None:
                         self._json(reply, reply.body)
                     elif reply.status != 200:
@@ -117,6 +119,10 @@ class ScriptedModel:
                 """A client that has said all it has to say is heard only when it leaves."""
                 if seconds and select.select([self.connection], [], [], seconds)[0]:
                     raise ConnectionResetError
+
+            def _wait_for(self, go_on: threading.Event | None) -> None:
+                while go_on is not None and not go_on.is_set():
+                    self._wait(0.01)
 
             def _json(self, reply: Reply, text: str | bytes) -> None:
                 content = text if isinstance(text, bytes) else text.encode()
@@ -140,8 +146,8 @@ class ScriptedModel:
                     events = ['data: {"choices": [{\n\n']
                 half = len(events) // 2
                 for number, event in enumerate(events[:half] if reply.cut else [*events, "data: [DONE]\n\n"]):
-                    while number == half and reply.go_on is not None and not reply.go_on.is_set():
-                        self._wait(0.01)
+                    if number == half:
+                        self._wait_for(reply.go_on)
                     self._wait(reply.pace_s)
                     self._chunk(event.encode())
                 if not reply.cut:

@@ -435,10 +435,15 @@ def test_a_place_is_kept_as_long_as_the_request_runs(client: httpx.Client, stage
         sent = pool.submit(client.post, "/attended/search", content=BODY)
         assert soon(lambda: len(stage.leases.extended) >= 3)
         stage.pipeline.held = False
-    assert sent.result().status_code == 200 and len(set(stage.leases.extended)) == 1
-    extended = len(stage.leases.extended)
-    time.sleep(0.3)
-    assert len(stage.leases.extended) == extended
+    assert sent.result().status_code == 200 and soon(lambda: stage.leases.given_back == 1)
+    first = list(stage.leases.extended)
+    assert len(set(first)) == 1
+    stage.pipeline.held = True
+    with ThreadPoolExecutor() as pool:  # it is not kept for as long as another one is
+        sent = pool.submit(client.post, "/attended/search", content=BODY)
+        assert soon(lambda: len(set(stage.leases.extended)) == 2 and len(stage.leases.extended) >= len(first) + 3)
+        stage.pipeline.held = False
+    assert sent.result().status_code == 200 and stage.leases.extended.count(first[0]) == len(first)
 
 
 def test_a_database_that_fails_later_spoils_no_answer(

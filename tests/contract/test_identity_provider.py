@@ -30,6 +30,7 @@ from rag_app.http.server import api
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import ASK, problem
+from tests.contract.test_streaming import soon
 
 CLAIMS = {"sub": "ada", "aud": AUDIENCE, "iss": ISSUER, "exp": 4102444800}
 NEVER = 1000.0
@@ -145,6 +146,20 @@ def provider() -> Iterator[Provider]:
         provider.released.set()
 
 
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The fetches that somebody waited for, or waits for, once for each of them."""
+    waited: list[object] = []
+    wait = asyncio.wait
+
+    async def counted(tasks: Any, **options: Any) -> Any:
+        waited.extend(task for task in tasks if "PublicKeys" in str(task.get_coro()))
+        return await wait(tasks, **options)
+
+    monkeypatch.setattr(asyncio, "wait", counted)
+    return waited
+
+
 Send = Callable[[str], httpx.Response]
 
 
@@ -174,13 +189,17 @@ def test_the_providers_tokens_are_accepted_and_its_keys_are_fetched_once(
     assert provider.fetched == 1
 
 
-def test_many_first_requests_at_once_fetch_once(provider: Provider, ec_key: ec.EllipticCurvePrivateKey) -> None:
+def test_many_first_requests_at_once_fetch_once(
+    provider: Provider, ec_key: ec.EllipticCurvePrivateKey, waited: list[object]
+) -> None:
     provider.keys = [jwk(ec_key, "e")]
     provider.released.clear()
     with an_api(PublicKeys.at(provider.url)) as send, ThreadPoolExecutor(8) as pool:
         sent = [pool.submit(send, signed(ec_key, "e")) for _ in range(8)]
-        time.sleep(0.3)  # most of them wait by now
-        provider.released.set()
+        try:
+            assert soon(lambda: len(waited) == 8)
+        finally:
+            provider.released.set()
         assert {each.result().status_code for each in sent} == {200}
     assert provider.fetched == 1
 
@@ -333,22 +352,17 @@ def test_a_provider_that_nobody_answers_for_and_that_comes_back(ec_key: ec.Ellip
 
 
 def test_nobody_with_a_known_key_waits_twice_for_a_provider_that_hangs(
-    provider: Provider, ec_key: ec.EllipticCurvePrivateKey, monkeypatch: pytest.MonkeyPatch
+    provider: Provider, ec_key: ec.EllipticCurvePrivateKey, monkeypatch: pytest.MonkeyPatch, waited: list[object]
 ) -> None:
-    monkeypatch.setattr(auth, "FETCH_SECONDS", 1.0)
+    monkeypatch.setattr(auth, "FETCH_SECONDS", 3.0)
     provider.keys = [jwk(ec_key, "e")]
-    with an_api(PublicKeys.at(provider.url, lifespan=AT_ONCE, cooldown=AT_ONCE)) as send:
+    keys = PublicKeys.at(provider.url, lifespan=AT_ONCE, cooldown=AT_ONCE)
+    with an_api(keys) as send:
         assert send(signed(ec_key, "e")).status_code == 200
         provider.released.clear()
         assert send(signed(ec_key, "e")).status_code == 200
-        waited: list[object] = []
-        waiting = asyncio.wait
-
-        async def wait(tasks: Any, **options: Any) -> Any:
-            waited.extend(task for task in tasks if "PublicKeys" in str(task.get_coro()))
-            return await waiting(tasks, **options)
-
-        monkeypatch.setattr(asyncio, "wait", wait)
+        assert soon(lambda: bool(keys._problem))
+        waited.clear()
         assert [send(signed(ec_key, "e")).status_code for _ in range(5)] == [200] * 5
         assert not waited
 

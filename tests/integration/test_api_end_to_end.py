@@ -385,7 +385,7 @@ def test_the_contracts_fixed_thresholds(service: Service) -> None:
 
 @only_postgres
 def test_a_model_behind_a_gateway(service: Service) -> None:
-    slow = Reply("too late", delay_s=1.2)
+    slow = Reply("too late", delay_s=300)
     script = [
         Reply("It costs 480 euros a year, as Plans and prices says [Source 2]. Ada likes it [Source 99]."),
         Reply("It is surely very cheap."),  # cites nothing
@@ -397,7 +397,7 @@ def test_a_model_behind_a_gateway(service: Service) -> None:
     ]
     with ScriptedModel(*script) as model:
         gateway = {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": model.url, "RAG_LLM_API_KEY": "key of the gateway"}
-        patience = {"RAG_LLM_TIMEOUT": "0.8", "RAG_LLM_BACKOFF": "0"}
+        patience = {"RAG_LLM_TIMEOUT": "3", "RAG_LLM_BACKOFF": "0"}
         with configured({**gateway, **patience}), served() as client:
             ada = bearer(service.ada)
             answers = [client.post(ANSWER[0], json={"query_text": PLANS}, headers=ada) for _ in range(6)]

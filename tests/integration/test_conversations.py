@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_who_leaves_half_way_keeps_what_was_said(chat: Chat) -> None:
     long = (
         "The demand index is 58 {}. " + "It goes on with one more sentence of the same kind {}. ".replace("{}", "") * 30
     )
-    chat.model.script[:] = [citing(KEYWORD, long, pace_s=0.05)]
+    chat.model.script[:] = [citing(KEYWORD, long, go_on=threading.Event())]
     user, shown, thread = chat.newcomer(), "", ""
     headers = {**bearer(user), "Accept": "text/event-stream"}
     with chat.client.stream("POST", RAG, json={"message": BOX}, headers=headers) as response:

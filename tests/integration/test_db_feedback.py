@@ -25,6 +25,7 @@ from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import Feedback, KeptFeedback, Rating
 from tests.conftest import MIGRATIONS, NewOrganization, NewPostgres
+from tests.integration.stopping import until_blocked
 from tests.integration.test_db_threads import Talk, affected, audited, count, somebody, source, talk
 
 __all__ = ["talk"]
@@ -193,7 +194,7 @@ async def test_a_message_that_is_deleted_meanwhile_gets_none(desk: Desk) -> None
             update(MessageRow).where(MessageRow.id == desk.answer).values(deleted_at=datetime.now(UTC))
         )
         giving = asyncio.create_task(desk.give())
-        await asyncio.sleep(0.3)
+        await until_blocked(desk.talk.database)
         assert not giving.done(), "it waits for what becomes of the message"
     with pytest.raises(NotFound, match="no message named"):
         await giving

@@ -28,6 +28,7 @@ from rag_app.surfaces.lexybrain.quotas import Accounts, MonthlyUse, Plan, Plans
 from rag_app.surfaces.lexybrain.tables import DailyCostRow, FailureRow, ReservationRow, UsageCounterRow, UsageEventRow
 from rag_app.surfaces.lexybrain.types import Account, Flags, Outcome
 from tests.conftest import NewOrganization
+from tests.integration.stopping import until_blocked
 
 NewAccount = Callable[..., Awaitable[Account]]
 JANUARY, FEBRUARY = datetime(2031, 1, 31, 23, 59, 30, tzinfo=UTC), datetime(2031, 2, 1, tzinfo=UTC)
@@ -252,7 +253,8 @@ async def test_who_comes_while_another_gives_back_waits_for_it(account: NewAccou
     async with acting(database, who) as session:
         await session.execute(select(ReservationRow.id).with_for_update())
         coming = asyncio.create_task(reserve(database, who))
-        assert not (await asyncio.wait([coming], timeout=0.3))[0], "refused for what has expired"
+        await until_blocked(database)
+        assert not coming.done(), "refused for what has expired"
     assert isinstance(await coming, UUID)
 
 

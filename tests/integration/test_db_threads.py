@@ -30,6 +30,7 @@ from rag_app.surfaces.lexybrain.tables import MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.threads import Threads, title_of
 from rag_app.surfaces.lexybrain.types import Flags, Message, Outcome, Page, RetrievedSource, Role, Thread
 from tests.conftest import MIGRATIONS, NewOrganization, NewPostgres
+from tests.integration.stopping import until_blocked
 
 
 async def somebody(database: Database, organization: Organization | None = None, role: str = "user") -> Principal:
@@ -273,8 +274,8 @@ async def test_of_two_messages_at_once_the_second_waits_until_the_first_is_kept(
     async with talk.database.scoped(ann.scope()) as session:
         await threads.add_user_message(session, begun.user, begun.id, uuid4(), "First", None, None)
         second = asyncio.create_task(talk.say(ann, "Second", begun.id))
-        done, _ = await asyncio.wait([second], timeout=0.2)
-        assert not done
+        await until_blocked(talk.database)
+        assert not second.done()
     await second
     assert [message.text for message in await talk.read(ann, begun.id)] == ["What sells?", "First", "Second"]
 
@@ -298,8 +299,8 @@ async def test_an_answer_to_a_thread_that_is_being_deleted_is_not_written(talk: 
         await session.execute(text("DELETE FROM rag_threads WHERE id = :id"), {"id": begun.id})
         late = asyncio.create_task(talk.answer(ann, begun.id))
         next_message = asyncio.create_task(talk.say(ann, "And?", begun.id))
-        done, _ = await asyncio.wait([late, next_message], timeout=0.2)
-        assert not done
+        await until_blocked(talk.database, 2)
+        assert not late.done() and not next_message.done()
     assert await late is None
     with pytest.raises(NotFound):
         await next_message
@@ -759,7 +760,7 @@ async def test_a_role_is_not_taken_away_in_the_middle_of_what_it_allows(database
     act = Act("test", "nobody")
     async with administering(database, admin, act) as session:
         taking = asyncio.create_task(take_away())
-        await asyncio.wait([taking], timeout=0.3)
+        await until_blocked(database)
         assert not taking.done()
         assert await session.scalar(select(func.rag_administrator()))
     await asyncio.wait_for(taking, 60)

@@ -27,7 +27,7 @@ def running(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Chat]:  # fmt: skip
     folder = tmp_path_factory.mktemp("degradation")
-    settings = {"RAG_LLM_TIMEOUT": "2"}
+    settings = {"RAG_LLM_TIMEOUT": "3"}
     with chatting(database_urls, default_store, qdrant_folder, folder, settings=settings, kind=request.param) as chat:
         chat.post(BOX)  # what is loaded with the first request takes time, too
         yield chat
@@ -41,8 +41,8 @@ def chat(running: Chat) -> Chat:
 
 
 FAILURES: list[tuple[str, Sequence[Reply], int, str]] = [
-    ("timeout, then an answer", [Reply("late", delay_s=5)], 2, ""),
-    ("two timeouts", [Reply("late", delay_s=5)] * 2, 2, "ModelTimeout"),
+    ("timeout, then an answer", [Reply("late", delay_s=300)], 2, ""),
+    ("two timeouts", [Reply("late", delay_s=300)] * 2, 2, "ModelTimeout"),
     ("503, then an answer", [Reply(status=503)], 2, ""),
     ("503 twice", [Reply(status=503)] * 2, 2, "ModelFailed"),
     ("429", [Reply(status=429)], 1, "ModelLimited"),

@@ -373,7 +373,8 @@ def test_what_is_nobodys_any_more_is_what_an_ingest_without_an_owner_makes(world
 
 def test_a_turn_under_way_leaves_nothing_behind(world: World, caplog: pytest.LogCaptureFixture) -> None:
     who = world.people["busy"]
-    world.model.script[:] = [Reply("The drawer code is 4711 [Source 1].", delay_s=3)]
+    answers = threading.Event()
+    world.model.script[:] = [Reply("The drawer code is 4711 [Source 1].", go_on=answers)]
     told: list[dict[str, Any]] = []
     asking = threading.Thread(
         target=lambda: told.append(world.say(who, f"What is the drawer code of {who.word}?", capability="general_chat"))
@@ -381,6 +382,7 @@ def test_a_turn_under_way_leaves_nothing_behind(world: World, caplog: pytest.Log
     asking.start()
     wait_for_model(world)
     assert erase_user(who.name)
+    answers.set()
     asking.join()
     assert told[0]["answer"] == "The drawer code is 4711 [Source 1].", "who waits for it gets it"
     assert everywhere(world.found(who.needles)) <= {"audit_events"}
@@ -390,7 +392,8 @@ def test_a_turn_under_way_leaves_nothing_behind(world: World, caplog: pytest.Log
 
 def test_a_turn_that_fails_under_way_leaves_nothing_behind(world: World, caplog: pytest.LogCaptureFixture) -> None:
     who = world.people["failing"]
-    world.model.script[:] = [Reply(status=500, delay_s=3)]
+    answers = threading.Event()
+    world.model.script[:] = [Reply(status=500, go_on=answers)]
     asking = threading.Thread(
         target=lambda: world.client.post(
             RAG, json={"message": "What is the market like?", "capability": "general_chat"}, headers=bearer(who.subject)
@@ -399,6 +402,7 @@ def test_a_turn_that_fails_under_way_leaves_nothing_behind(world: World, caplog:
     asking.start()
     wait_for_model(world)
     assert erase_user(who.name)
+    answers.set()
     asking.join()
     assert everywhere(world.found(who.needles)) <= {"audit_events"}
     assert not [record for record in caplog.records if "could not be given back" in record.getMessage()]

@@ -25,6 +25,7 @@ from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.types import Lesson
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Chat, chatting, citing
 from tests.integration.service import bearer
+from tests.integration.stopping import until_blocked
 from tests.scripted_model import Reply
 
 CONSENT = "/api/lexybrain/consent"
@@ -80,7 +81,11 @@ def eligible(chat: Chat, who: UUID) -> list[bool]:
 
 
 def nothing_comes(chat: Chat, who: UUID) -> None:
-    time.sleep(0.3)
+    """What somebody says after them has come, and nothing of theirs."""
+    later = consenting(chat)
+    chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.")]
+    chat.post(BOX, later)
+    assert len(collected(chat, later, 1)) == 1
     assert collected(chat, who) == []
 
 
@@ -223,11 +228,13 @@ def test_what_is_no_answer_is_not_collected(chat: Chat) -> None:
 def test_consent_does_not_reach_back(chat: Chat) -> None:
     user = chat.newcomer()
     first = chat.post(BOX, user)
-    chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.", delay_s=1.0)]
+    answers = threading.Event()
+    chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.", go_on=answers)]
     asking = threading.Thread(target=chat.post, args=(BOX, user))
     asking.start()
     wait_for_model(chat, 2)
     decide(chat, user, True)
+    answers.set()
     asking.join()
     nothing_comes(chat, user)
     assert eligible(chat, user) == [False, False], "what was under way was asked without"
@@ -244,11 +251,13 @@ def test_consent_does_not_reach_back(chat: Chat) -> None:
 
 def test_a_withdrawal_in_the_middle_of_a_turn_wins(chat: Chat) -> None:
     user = consenting(chat)
-    chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.", delay_s=1.0)]
+    answers = threading.Event()
+    chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.", go_on=answers)]
     asking = threading.Thread(target=chat.post, args=(BOX, user))
     asking.start()
     wait_for_model(chat, 1)
     decide(chat, user, False)
+    answers.set()
     asking.join()
     nothing_comes(chat, user)
     assert eligible(chat, user) == [False]
@@ -316,12 +325,14 @@ def test_nobody_waits_for_it_and_its_failure_is_nobodys_business(
 def test_a_message_deleted_meanwhile_is_in_no_lesson(chat: Chat) -> None:
     user = consenting(chat)
     asked = chat.post(BOX, user)
-    chat.model.script[:] = [citing(HISTORY, "It grew from 33 to 58 {}.", delay_s=1.0)]
+    answers = threading.Event()
+    chat.model.script[:] = [citing(HISTORY, "It grew from 33 to 58 {}.", go_on=answers)]
     asking = threading.Thread(target=chat.post, args=(FOLLOW_UP, user), kwargs={"threadId": asked["threadId"]})
     asking.start()
     wait_for_model(chat, 2)
     first = chat.get(f"{THREADS}/{asked['threadId']}", user)["messages"][0]["id"]
     chat.client.delete(f"{THREADS}/{asked['threadId']}/messages/{first}", headers=bearer(user))
+    answers.set()
     asking.join()
     nothing_comes(chat, user)
 
@@ -349,7 +360,7 @@ async def test_who_deletes_waits_for_a_withdrawal_before_it_holds_anything(chat:
     async with database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION}), user)) as withdrawing:
         await withdrawing.execute(text("SELECT FROM users WHERE id = :user FOR UPDATE"), {"user": user})
         deleting = asyncio.create_task(threads.delete_message(principal, thread, message))
-        await asyncio.sleep(0.3)
+        await until_blocked(database)
         assert not deleting.done()
         await withdrawing.execute(text("SET LOCAL lock_timeout = '2s'"))
         await withdrawing.execute(text("UPDATE rag_messages SET training_eligible = false"))
