@@ -15,11 +15,9 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Final
 
 from rag_app.documents.documents import Document
-from rag_app.documents.readers.formats import READERS, SIDECAR, read_stream
-from rag_app.documents.readers.text import clean_mapping, written
+from rag_app.documents.readers.formats import READERS, SIDECAR, clean_mapping, read_stream, written
 from rag_app.domain.errors import UnreadableDocument
 
 __all__ = ["READERS", "SIDECAR", "SUFFIXES", "documents_below", "read", "read_stream"]
@@ -99,5 +97,5 @@ def _with_sidecar(document: Document, beside: Mapping[str, object], shown: str) 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-SUFFIXES: Final = (*READERS, *(f"{suffix}.gz" for suffix in READERS))
+SUFFIXES = (*READERS, *(f"{suffix}.gz" for suffix in READERS))
 """Of all files that can be read."""

@@ -17,18 +17,17 @@ from email.parser import BytesParser
 from functools import partial
 from io import BytesIO
 from pathlib import PurePath
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, cast
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import read_stream, reads
+from rag_app.documents.readers.formats import attempt, clean, decode, read_stream, reads
 from rag_app.documents.readers.markup import html_document
 from rag_app.documents.readers.shaping import known
-from rag_app.documents.readers.text import attempt, clean, decode
 from rag_app.domain.errors import UnreadableDocument
 
-_HEADERS: Final = {"from", "to", "subject", "date", "received", "message-id", "mime-version", "content-type"}
-_SEALED: Final = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
-_SIGNATURES: Final = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
+_HEADERS = {"from", "to", "subject", "date", "received", "message-id", "mime-version", "content-type"}
+_SEALED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
+_SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
 
 
 @reads(".eml", becomes="the message; each attachment is a source of its own, `mail.eml#file.csv`")

@@ -8,7 +8,7 @@ and the like vanish, `<placeholders>` that are no HTML stay. Both may begin with
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from bs4 import BeautifulSoup, Tag
 from bs4.dammit import EncodingDetector
@@ -17,28 +17,27 @@ from markdown_it import MarkdownIt
 from markdown_it.common.html_blocks import block_names
 
 from rag_app.documents.documents import Document
-from rag_app.documents.readers.formats import reads
+from rag_app.documents.readers.formats import decode, front_matter, reads, written
 from rag_app.documents.readers.shaping import Sections, iso_date, known, language, sensible
-from rag_app.documents.readers.text import decode, front_matter, written
 from rag_app.domain.errors import UnreadableDocument
 
-_DROPPED: Final = (
+_DROPPED = (
     *("script", "style", "nav", "footer", "template", "noscript", "svg", "iframe", "object"),
     *("button", "select", "textarea", "dialog", "rt", "rp"),
 )
-_INVISIBLE: Final = re.compile(
+_INVISIBLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|(?:font-size|opacity)\s*:\s*0(?![.\d])", re.IGNORECASE
 )
-_HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
-_LINES: Final = {"dt", "dd", "tr", "summary", "figcaption"}
-_BLOCKS: Final = {*block_names, "pre"} - _LINES - {"li"}
-_INLINE: Final = {
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_LINES = {"dt", "dd", "tr", "summary", "figcaption"}
+_BLOCKS = {*block_names, "pre"} - _LINES - {"li"}
+_INLINE = {
     *("a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img", "ins"),
     *("kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt"),
     *("li", "u", "var", "wbr", "picture", "video", "audio", "input", *_DROPPED),
 }
-_TAG: Final = re.compile(r"<(/?([a-zA-Z][\w-]*)[^<>]*)>")
-_ITEM: Final = re.compile(r"\s*\n(-|\d+\.)\t\s*")  # the tab is ours: all other white space has become a space
+_TAG = re.compile(r"<(/?([a-zA-Z][\w-]*)[^<>]*)>")
+_ITEM = re.compile(r"\s*\n(-|\d+\.)\t\s*")  # the tab is ours: all other white space has become a space
 
 
 @reads(

@@ -13,7 +13,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import docx
 import openpyxl
@@ -25,7 +25,7 @@ from lxml import etree  # type: ignore[import-untyped]
 from pptx.enum.shapes import PP_PLACEHOLDER
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import reads
+from rag_app.documents.readers.formats import LIMIT, attempt, reads
 from rag_app.documents.readers.shaping import (
     ROWS_BECOME,
     Sections,
@@ -36,17 +36,16 @@ from rag_app.documents.readers.shaping import (
     sensible,
     table_lines,
 )
-from rag_app.documents.readers.text import LIMIT, attempt
 from rag_app.domain.errors import UnreadableDocument
 
-_OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-_NOT_SHOWN: Final = {qn("w:del"), qn("w:moveFrom"), qn("w:instrText"), qn("w:pPr"), _FALLBACK}
-_HIDDEN: Final = f"{qn('w:rPr')}/{qn('w:vanish')}"
-_NUMBERED: Final = f"{qn('w:pPr')}/{qn('w:numPr')}"
-_SPACES: Final = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
-_FURNITURE: Final = {PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.HEADER}
-_ERRORS: Final = {"#N/A", "#REF!", "#DIV/0!", "#VALUE!", "#NAME?", "#NULL!", "#NUM!"}
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_NOT_SHOWN = {qn("w:del"), qn("w:moveFrom"), qn("w:instrText"), qn("w:pPr"), _FALLBACK}
+_HIDDEN = f"{qn('w:rPr')}/{qn('w:vanish')}"
+_NUMBERED = f"{qn('w:pPr')}/{qn('w:numPr')}"
+_SPACES = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
+_FURNITURE = {PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.HEADER}
+_ERRORS = {"#N/A", "#REF!", "#DIV/0!", "#VALUE!", "#NAME?", "#NULL!", "#NUM!"}
 
 
 def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, object]]:

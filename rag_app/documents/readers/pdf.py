@@ -12,23 +12,22 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
 from statistics import median
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 from pypdf import PageObject, PdfReader
 from pypdf.errors import PdfReadError
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import reads
+from rag_app.documents.readers.formats import attempt, reads
 from rag_app.documents.readers.shaping import known, language, sensible
-from rag_app.documents.readers.text import attempt
 from rag_app.domain.errors import UnreadableDocument
 
-_GAP: Final = re.compile(r"(?<=\S) {3,}(?=\S)")
-_MARK: Final = r"(?:[-•◦▪●○*–]|\(?(?:\d{1,3}|[a-zA-Z])[.)])"
-_BULLET: Final = re.compile(rf"{_MARK}\s")
-_BULLET_GAP: Final = re.compile(rf"^(\s*{_MARK}) +", re.MULTILINE)
-_LIGATURES: Final = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"})
-_COLUMN_CHARS: Final = 25  # characters: cells as long as this on both sides of a gap are columns of prose, not a table
+_GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
+_MARK = r"(?:[-•◦▪●○*–]|\(?(?:\d{1,3}|[a-zA-Z])[.)])"
+_BULLET = re.compile(rf"{_MARK}\s")
+_BULLET_GAP = re.compile(rf"^(\s*{_MARK}) +", re.MULTILINE)
+_LIGATURES = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"})
+_COLUMN_CHARS = 25  # characters: cells as long as this on both sides of a gap are columns of prose, not a table
 
 
 @reads(".pdf", becomes="pages, with their numbers; a scan without text is refused")

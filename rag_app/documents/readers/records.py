@@ -7,15 +7,14 @@ JSON Lines file, are many. Any other JSON is one document: its own text, indente
 import codecs
 import json
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import reads
-from rag_app.documents.readers.text import clean, decode, written
+from rag_app.documents.readers.formats import clean, decode, reads, written
 from rag_app.domain.errors import UnreadableDocument
 
-_BECOME: Final = "each record a source: `id`, `title`, `text`, and everything else metadata"
-LINE_BYTES: Final = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
+_BECOME = "each record a source: `id`, `title`, `text`, and everything else metadata"
+LINE_BYTES = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 
 
 @reads(".jsonl", ".ndjson", becomes=_BECOME, streamed=True)

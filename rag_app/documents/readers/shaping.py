@@ -1,22 +1,31 @@
-"""The shapes that formats share: text under headings, and tables as lines.
+"""The shapes that formats share: text under headings, and tables as lines; and CSV, which is nothing but a table.
 
 A row of a table becomes "Header: value; Header: value", without its empty cells, so that it can be understood alone; a
 table without a header row keeps its cells in order: "a | b | c". Rows are gathered in passages of up to 150 words.
+
+The delimiter of CSV is the one of comma, semicolon, tab and pipe that gives the most even rows; a leading `sep=;` line
+is obeyed. Rows may be longer or shorter than the header. Nothing is dropped but empty rows, columns and cells.
 """
 
+import csv
+import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from itertools import islice
+from typing import BinaryIO
 
-from rag_app.documents.documents import Passage
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.readers.formats import decode, reads
+from rag_app.domain.errors import UnreadableDocument
 
-ROWS_BECOME: Final = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
-GROUP_WORDS: Final = 150  # words: a group of rows that fits in one chunk
+ROWS_BECOME = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
+GROUP_WORDS = 150  # words: a group of rows that fits in one chunk
 
-_NUMBER: Final = re.compile(r"[-+(]?[$€£¥]?\s?\d[\d.,:/\s-]*[%€]?\)?")
-_YEAR: Final = re.compile(r"(?:19|20)\d\d")
-_NO_TITLE: Final = re.compile(
+_NUMBER = re.compile(r"[-+(]?[$€£¥]?\s?\d[\d.,:/\s-]*[%€]?\)?")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_NO_TITLE = re.compile(
     r"\W*(?:untitled|anonymous|unspecified|unknown|none|title|user|author|admin|administrator|(?:word )?document|slide"
     r"|(?:powerpoint[- ])?presentation|(?:work)?book|microsoft \w+|python-\w+|openpyxl|xlsxwriter)?[\W\d]*"
     r"|.*\.(?:docx?|pptx?|xlsx?|pdf|txt|html?|tex|dvi|e?ps|indd|rtf|od[tps]|md)|microsoft \w+ - .*",
@@ -158,3 +167,32 @@ class Sections:
             *above, (_, title) = self._path
             self._passages.append(Passage(title, " > ".join(name for _, name in above) or None))
             self._bare = False
+
+
+@reads(".csv", ".tsv", becomes=ROWS_BECOME)
+def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:
+    text = decode(stream.read(), shown)
+    first, _, rest = text.partition("\n")
+    if first.lower().startswith("sep=") and len(first) == 5:
+        text, delimiter = rest, first[4]
+    else:
+        delimiter = max(",;\t|", key=lambda candidate: _evenness(text, candidate))
+    try:
+        rows = list(_rows(text, delimiter))
+    except csv.Error as error:
+        raise UnreadableDocument(shown, f"not a table: {error}; is a quote left open?") from error
+    yield Document("", tuple(grouped(table_lines(rows))))
+
+
+def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+
+
+def _evenness(text: str, delimiter: str) -> float:
+    """The share of the first rows that have the usual number of columns, and more for more columns."""
+    try:
+        widths = Counter(len(row) for row in islice(_rows(text, delimiter), 100) if row)
+    except csv.Error:
+        return 0.0
+    (width, count), *_ = widths.most_common(1) or [(1, 1)]
+    return count / widths.total() + width / 1000 if width > 1 else 0.0

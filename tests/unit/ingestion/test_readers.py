@@ -25,8 +25,7 @@ from pypdf import PageObject, PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from rag_app.documents.documents import Document
-from rag_app.documents.readers import READERS, SUFFIXES, documents_below, read, read_stream
-from rag_app.documents.readers import text as text_module
+from rag_app.documents.readers import READERS, SUFFIXES, documents_below, formats, read, read_stream
 from rag_app.domain.errors import UnreadableDocument
 
 SHARED = Path(os.environ.get("RAG_SHARED") or Path(__file__).parents[3].parent / "shared")
@@ -780,7 +779,7 @@ WHOLE = {
 
 def test_every_suffix_has_a_reader() -> None:
     assert set(SUFFIXES) == set(READERS) | {f"{suffix}.gz" for suffix in READERS}
-    assert text_module.LIMIT == 512 * 2**20
+    assert formats.LIMIT == 512 * 2**20
 
 
 def test_the_manual_lists_the_formats() -> None:
