@@ -200,10 +200,10 @@ class Database:
         async with self.session() as session:
             yield session, (await session.execute(_within(scope, query))).all()
 
-    async def read(self, scope: Scope, query: SelectBase) -> Sequence[Row[Any]]:
+    async def read(self, scope: Scope, query: SelectBase, operator: bool = False) -> Sequence[Row[Any]]:
         """The rows of one query of `scoped`, which is a transaction of its own: one round trip."""
         async with self.autocommit() as connection:
-            return (await connection.execute(_within(scope, query))).all()
+            return (await connection.execute(_within(scope, query, operator))).all()
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[AsyncConnection]:
@@ -327,13 +327,13 @@ class Database:
         await self._dedicated.dispose()
 
 
-def _within(scope: Scope, query: SelectBase) -> Select[Any]:
+def _within(scope: Scope, query: SelectBase, operator: bool = False) -> Select[Any]:
     """The query as the scope sees it; the tenant stays set until the transaction ends.
 
     A CTE sets the tenant. `query` is joined laterally to it, so PostgreSQL cannot read a row before the tenant is set.
     The CTE has one row, so rows keep the order of `query`.
     """
-    tenant = set_tenant(scope).columns(told=Text()).cte("tenant").prefix_with("MATERIALIZED")
+    tenant = set_tenant(scope, operator).columns(told=Text()).cte("tenant").prefix_with("MATERIALIZED")
     seen = select(query.subquery("seen")).where(tenant.c.told.is_not(None)).offset(literal_column("0")).lateral("found")
     return select(seen).select_from(tenant.join(seen, true()))
 

@@ -14,34 +14,17 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-import msgspec
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    Table,
-    and_,
-    any_,
-    bindparam,
-    delete,
-    exists,
-    false,
-    func,
-    literal,
-    or_,
-    select,
-    text,
-    tuple_,
-    update,
-)
+from msgspec import convert
+from sqlalchemy import ColumnElement, Row, Select, and_, any_, exists, false, func, literal, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import InstrumentedAttribute, undefer
-from sqlalchemy.sql.base import ExecutableOption
+from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.sql.elements import TextClause
 from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
@@ -49,8 +32,6 @@ from rag_app.documents.tables import SourceBuildRow, SourceRow
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, Visibility
-
-Selected = TypeVar("Selected", bound=tuple[Any, ...])
 
 Passages = Sequence[Mapping[str, Any]]
 """A source's normalised content as JSON: what an index can be rebuilt from without the file."""
@@ -84,14 +65,14 @@ class SourceLedger:
         """A transaction for these organizations as a whole, private sources included."""
         return self._database.scoped(Scope(frozenset(organizations)), operator=True)
 
-    async def _rows(self, scope: Scope, statement: Select[Selected], operator: bool = False) -> Sequence[Selected]:
-        async with self._database.scoped(scope, operator) as session:
-            rows: Sequence[Selected] = (await session.execute(statement)).tuples().all()
-        return rows
+    async def _execute(self, organizations: Iterable[UUID], *statements: TextClause, **values: Any) -> None:
+        async with self._acting_for(*organizations) as session:
+            for statement in statements:
+                await session.execute(statement, values)
 
-    async def _rows_of(self, organizations: Iterable[UUID], statement: Select[Selected]) -> Sequence[Selected]:
+    async def _rows_of(self, organizations: Iterable[UUID], statement: Select[Any]) -> Sequence[Row[Any]]:
         """Those of these organizations, private sources included."""
-        return await self._rows(Scope(frozenset(organizations)), statement, operator=True)
+        return await self._database.read(Scope(frozenset(organizations)), statement, operator=True)
 
     async def _ids(self, org_id: UUID, *conditions: ColumnElement[bool]) -> list[UUID]:
         found = select(SourceRow.id).where(SourceRow.org_id == org_id, *conditions).order_by(SourceRow.id)
@@ -147,7 +128,7 @@ class SourceLedger:
                 if gone is not None:
                     raise Misconfigured(f"index {gone} has been switched to another generation: run the command again")
                 await session.execute(_UPSERT_SOURCE, [_values(source, content) for source, content in batch])
-                await session.execute(_UPSERT_BUILD, [_begun(source, generation_id) for source in sources])
+                await _claim(session, sources, generation_id)
         except DBAPIError as error:
             raise _refused(error) from error
 
@@ -156,51 +137,30 @@ class SourceLedger:
 
         A build that another version was begun on meanwhile stays unfinished.
         """
-        if not batch:
-            return
-        async with self._acting_for(*{source.org_id for source, _ in batch}) as session:
-            connection = await session.connection()
-            await connection.execute(
-                _FINISH,
-                [
-                    {"generation": generation_id, "source": source.id, "expected": source.version, "written": chunks}
-                    for source, chunks in batch
-                ],
-            )
+        await self._execute(
+            {source.org_id for source, _ in batch},
+            _FINISH,
+            generation=generation_id,
+            ids=[source.id for source, _ in batch],
+            versions=[source.version for source, _ in batch],
+            chunks=[chunks for _, chunks in batch],
+        )
 
     async def claim(self, batch: Sequence[Source], generation_id: int) -> set[UUID]:
         """Write down that these sources, one organization's, are about to be written from the content kept here.
 
         Those that have changed or gone since they were read are left out of what is returned.
         """
-        if not batch:
-            return set()
         async with self._acting_for(*{source.org_id for source in batch}) as session:
-            read = {"ids": [source.id for source in batch], "versions": [source.version for source in batch]}
-            return {*await session.scalars(_CLAIM, {"generation": generation_id, **read})}
+            return await _claim(session, batch, generation_id)
 
     async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
         """From here on nobody sees these sources, and no build of them counts as complete."""
-        async with self._acting_for(org_id) as session:
-            await session.execute(
-                update(SourceRow)
-                .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids))
-                .values(deleted_at=func.coalesce(SourceRow.deleted_at, func.now()))
-            )
-            await session.execute(
-                update(SourceBuildRow)
-                .where(SourceBuildRow.org_id == org_id, _in(SourceBuildRow.source_id, source_ids))
-                .values(state="writing", updated_at=func.now())
-            )
+        await self._execute({org_id}, _HIDE, _REOPEN, org=org_id, ids=[*source_ids])
 
     async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
         """Drop the rows of sources that were marked, now that no store holds a chunk of them. Others stay."""
-        async with self._acting_for(org_id) as session:
-            await session.execute(
-                delete(SourceRow).where(
-                    SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_not(None)
-                )
-            )
+        await self._execute({org_id}, _FORGET, org=org_id, ids=[*source_ids])
 
     # -- what ingestion asks
 
@@ -218,7 +178,7 @@ class SourceLedger:
         """Sources whose deletion was begun and not finished: their chunks may stand in any generation."""
         return await self._ids(org_id, SourceRow.index == index, SourceRow.deleted_at.is_not(None))
 
-    async def interrupted(self, organizations: Collection[UUID]) -> Sequence[tuple[UUID, str]]:
+    async def interrupted(self, organizations: Collection[UUID]) -> Sequence[Row[tuple[UUID, str]]]:
         """The (organization, index) pairs in which a deletion was begun and not ended."""
         pairs = select(SourceRow.org_id, SourceRow.index).where(SourceRow.deleted_at.is_not(None))
         return await self._rows_of(organizations, pairs.distinct())
@@ -240,15 +200,15 @@ class SourceLedger:
     async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
         """How many sources of each organization the generation does not hold as they are now; none: no entry."""
         counted = _lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(SourceRow.org_id)
-        return dict(await self._rows_of(organizations, counted))
+        return {org_id: sources for org_id, sources in await self._rows_of(organizations, counted)}  # noqa: C416 - rows
 
     async def next_lacking(
         self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
     ) -> Sequence[tuple[Source, Passages]]:
         """The first of those sources by id, from `after` on, with their content."""
-        page = _lacking(select(SourceRow), index, generation_id).where(SourceRow.org_id == org_id, SourceRow.id > after)
-        page = page.options(undefer(SourceRow.content)).order_by(SourceRow.id).limit(limit)
-        return [(source_of(row), row.content) for (row,) in await self._rows_of({org_id}, page)]
+        page = _lacking(select(*SOURCE, SourceRow.content), index, generation_id).where(SourceRow.org_id == org_id)
+        page = page.where(SourceRow.id > after).order_by(SourceRow.id).limit(limit)
+        return [(source_of(row), row.content) for row in await self._rows_of({org_id}, page)]
 
     async def outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
         """Sources of which another version than the present one may stand in the generation."""
@@ -258,11 +218,8 @@ class SourceLedger:
         self, organizations: Collection[UUID], generation_id: int, source_ids: Collection[UUID] | None = None
     ) -> None:
         """These sources, or none at all, stand in the generation any longer."""
-        gone = delete(SourceBuildRow).where(SourceBuildRow.generation_id == generation_id)
-        if source_ids is not None:
-            gone = gone.where(_in(SourceBuildRow.source_id, source_ids))
-        async with self._acting_for(*organizations) as session:
-            await session.execute(gone)
+        ids = None if source_ids is None else [*source_ids]
+        await self._execute(organizations, _FORGET_BUILDS, generation=generation_id, ids=ids)
 
     async def totals(self, organizations: Collection[UUID]) -> dict[int, tuple[int, int, int]]:
         """Of each generation: sources that stand in it, their chunks, and sources that are being written."""
@@ -273,7 +230,7 @@ class SourceLedger:
             func.coalesce(func.sum(SourceBuildRow.chunks).filter(ready), 0),
             func.count().filter(~ready),
         ).group_by(SourceBuildRow.generation_id)
-        return {row[0]: (row[1], row[2], row[3]) for row in await self._rows_of(organizations, counted)}
+        return {generation: tuple(counts) for generation, *counts in await self._rows_of(organizations, counted)}
 
     # -- reading
 
@@ -305,33 +262,35 @@ class SourceLedger:
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
         """Raises NotFound, also for what exists out of scope."""
-        return source_of(await self._one(scope, source_id, operator))
+        return source_of(await self._one(scope, source_id, operator, *SOURCE))
 
     async def content(self, scope: Scope, source_id: UUID, operator: bool = False) -> list[dict[str, Any]]:
         """The passages given to `begin`. Raises NotFound as `get` does."""
-        return (await self._one(scope, source_id, operator, undefer(SourceRow.content))).content
+        (passages,) = await self._one(scope, source_id, operator, SourceRow.content)
+        return [*passages]
 
-    async def _one(self, scope: Scope, source_id: UUID, operator: bool, *options: ExecutableOption) -> SourceRow:
-        wanted = select(SourceRow).where(SourceRow.id == source_id, *_seen_by(scope, operator)).options(*options)
-        for (row,) in await self._rows(scope, wanted, operator):
+    async def _one(self, scope: Scope, source_id: UUID, operator: bool, *columns: Any) -> Row[Any]:
+        wanted = select(*columns).where(SourceRow.id == source_id, *_seen_by(scope, operator))
+        for row in await self._database.read(scope, wanted, operator):
             return row
         raise NotFound("source", str(source_id))
 
     async def list(self, scope: Scope, index: str, operator: bool = False) -> AsyncIterator[Source]:
-        """All sources of an index that the scope may see, by organization and external id.
+        """All sources of an index that the scope may see, by organization and external id."""
+        async for page in self.pages(scope, index, _PAGE, operator):
+            for source in page:
+                yield source
 
-        Read page by page: no transaction is open while the caller is at work on one.
-        """
+    async def pages(
+        self, scope: Scope, index: str, size: int, operator: bool = False
+    ) -> AsyncIterator[Sequence[Source]]:
+        """The same, at most `size` at a time: no transaction is open while the caller is at work on them."""
         key = tuple_(SourceRow.org_id, SourceRow.external_id)
-        page = select(SourceRow).where(SourceRow.index == index, *_seen_by(scope, operator))
-        rest = page = page.order_by(key).limit(_PAGE)
-        while True:
-            rows = [row for (row,) in await self._rows(scope, rest, operator)]
-            for row in rows:
-                yield source_of(row)
-            if len(rows) < _PAGE:
-                return
-            rest = page.where(key > tuple_(literal(row.org_id), literal(row.external_id)))
+        page = select(*SOURCE).where(SourceRow.index == index, *_seen_by(scope, operator)).order_by(key).limit(size)
+        rest = page
+        while found := [source_of(row) for row in await self._database.read(scope, rest, operator)]:
+            yield found
+            rest = page.where(key > tuple_(literal(found[-1].org_id), literal(found[-1].external_id)))
 
 
 _PAGE = 500
@@ -349,6 +308,24 @@ _CLAIM = text(
     " ON CONFLICT (generation_id, source_id) DO UPDATE"
     " SET version = excluded.version, state = excluded.state, updated_at = now() RETURNING source_id"
 )
+_FINISH = text(
+    "UPDATE source_builds b SET state = 'ready', chunks = written.chunks, updated_at = now()"
+    " FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS text[]), CAST(:chunks AS integer[]))"
+    " AS written (source_id, version, chunks)"
+    " WHERE b.generation_id = :generation AND b.source_id = written.source_id AND b.version = written.version"
+)
+_HIDE = text(
+    "UPDATE sources SET deleted_at = coalesce(deleted_at, now()) WHERE org_id = :org AND id = ANY(CAST(:ids AS uuid[]))"
+)
+_REOPEN = text(
+    "UPDATE source_builds SET state = 'writing', updated_at = now()"
+    " WHERE org_id = :org AND source_id = ANY(CAST(:ids AS uuid[]))"
+)
+_FORGET = text("DELETE FROM sources WHERE org_id = :org AND id = ANY(CAST(:ids AS uuid[])) AND deleted_at IS NOT NULL")
+_FORGET_BUILDS = text(
+    "DELETE FROM source_builds WHERE generation_id = :generation"
+    " AND (CAST(:ids AS uuid[]) IS NULL OR source_id = ANY(CAST(:ids AS uuid[])))"
+)
 _NOT_CURRENT = or_(SourceBuildRow.state != "ready", SourceBuildRow.version != SourceRow.version)
 
 _KEPT = {"id", "created_at", "updated_at", "deleted_at"}
@@ -358,25 +335,6 @@ _UPSERT_SOURCE = _new_source.on_conflict_do_update(
     set_={column.name: column for column in _new_source.excluded if column.name not in _KEPT}
     | {"updated_at": func.now(), "deleted_at": None},
 )
-_new_build = insert(SourceBuildRow)
-_UPSERT_BUILD = _new_build.on_conflict_do_update(
-    index_elements=[SourceBuildRow.generation_id, SourceBuildRow.source_id],
-    set_={
-        "version": _new_build.excluded.version,
-        "state": _new_build.excluded.state,
-        "updated_at": func.now(),
-    },
-)
-_FINISH = (
-    update(cast(Table, SourceBuildRow.__table__))  # Core: the ORM's bulk update goes by primary key alone
-    .where(
-        SourceBuildRow.generation_id == bindparam("generation"),
-        SourceBuildRow.source_id == bindparam("source"),
-        SourceBuildRow.version == bindparam("expected"),
-    )
-    .values(state="ready", chunks=bindparam("written"), updated_at=func.now())
-)
-
 
 _REFUSALS = {
     "fk_sources_org_id": ("organization", "there is none of this id"),
@@ -424,7 +382,7 @@ def _build_in(generation_id: int) -> ColumnElement[bool]:
     return and_(SourceBuildRow.source_id == SourceRow.id, SourceBuildRow.generation_id == generation_id)
 
 
-def _lacking(statement: Select[Selected], index: str, generation_id: int) -> Select[Selected]:
+def _lacking(statement: Select[Any], index: str, generation_id: int) -> Select[Any]:
     return statement.outerjoin(SourceBuildRow, _build_in(generation_id)).where(
         SourceRow.index == index,
         SourceRow.deleted_at.is_(None),
@@ -447,16 +405,20 @@ _COLUMNS = {each.name: each.name for each in fields(Source)} | {"metadata": "met
 """Where a row has the fields of a source: SQLAlchemy takes `metadata` for itself."""
 
 
+SOURCE = [getattr(SourceRow, column).label(name) for name, column in _COLUMNS.items()]
+"""What is read of a row for `source_of`."""
+
+
 def _values(source: Source, content: Passages) -> dict[str, Any]:
     kept = {column: getattr(source, name) for name, column in _COLUMNS.items()}
     return {**kept, "id": source.id, "content": [*content]}
 
 
-def _begun(source: Source, generation_id: int) -> dict[str, Any]:
-    build = {"generation_id": generation_id, "source_id": source.id, "org_id": source.org_id}
-    return {**build, "version": source.version, "state": BuildState.WRITING.value}
-
-
-def source_of(row: SourceRow) -> Source:
+def source_of(row: Row[Any]) -> Source:
     """As the domain has it."""
-    return msgspec.convert({name: getattr(row, column) for name, column in _COLUMNS.items()}, Source)
+    return convert(row._mapping, Source)
+
+
+async def _claim(session: AsyncSession, sources: Sequence[Source], generation_id: int) -> set[UUID]:
+    read = {"ids": [source.id for source in sources], "versions": [source.version for source in sources]}
+    return {*await session.scalars(_CLAIM, {"generation": generation_id, **read})}

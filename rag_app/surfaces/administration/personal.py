@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.tables import UserRow
 from rag_app.database.session import Database
-from rag_app.documents.ledger import source_of
+from rag_app.documents.ledger import SOURCE, source_of
 from rag_app.documents.tables import SourceBuildRow, SourceRow
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
@@ -47,9 +47,9 @@ class Personal:
 
     async def owned(self, organizations: Collection[UUID], user: UUID) -> list[tuple[Source, bool]]:
         """The user's sources, and whether each goes with the user: it is private, or its deletion has been begun."""
-        mine = select(SourceRow).where(SourceRow.owner_id == user).order_by(SourceRow.org_id, SourceRow.id)
-        async with self._database.scoped(Scope(frozenset(organizations), user), operator=True) as session:
-            rows = (await session.scalars(mine)).all()
+        mine = select(*SOURCE, SourceRow.deleted_at).where(SourceRow.owner_id == user)
+        ordered = mine.order_by(SourceRow.org_id, SourceRow.id)
+        rows = await self._database.read(Scope(frozenset(organizations), user), ordered, operator=True)
         return [(source_of(row), row.visibility == "user" or row.deleted_at is not None) for row in rows]
 
     async def disown(self, source: Source, written: Mapping[int, int]) -> None:
