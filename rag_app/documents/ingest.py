@@ -2,16 +2,26 @@
 
 Read, compare by content hash, split, embed, and then write under a lock: the ledger says what is about to be
 written, the store replaces the source's chunks, the ledger says it is done. Killed anywhere, the same command
-again ends where an undisturbed one does.
+again ends where an undisturbed one does. Rebuilding and moving write the same way, with the functions at the end.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -22,13 +32,22 @@ from rag_app.documents.documents import Document, Passage
 from rag_app.documents.ledger import Build, SourceLedger
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.readers import documents_below, read
-from rag_app.documents.writing import embed_nodes, overlap, write_sources
 from rag_app.domain.errors import InvalidInput, UnreadableDocument
 from rag_app.domain.source import Source
+from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import ScopedStore, searchable_text
 
 _BATCH = 32  # sources written together
+
+Batch = TypeVar("Batch")
+Prepared = TypeVar("Prepared")
+
+Work = Sequence[tuple[Source, Sequence[TextNode]]]
+"""Sources of one organization with their chunks, embedded."""
+
+Erase = Callable[[Collection[UUID]], Awaitable[None]]
+"""Takes the chunks of these sources out of every generation that holds some."""
 
 
 @dataclass(slots=True)
@@ -42,9 +61,6 @@ class Summary:
     chunks: int = 0
     failed: list[UnreadableDocument] = field(default_factory=list)
 
-
-Erase = Callable[[Collection[UUID]], Awaitable[None]]
-"""Takes the chunks of these sources out of every generation that holds some."""
 
 Progress = Callable[[Path, Summary], None]
 """Called after each batch that is written, and after each file."""
@@ -78,8 +94,8 @@ class Ingestor:
         """
         summary, seen = Summary(), set[UUID]()
         await self.finish_deletions()
-        for path in (file for each in paths for file in documents_below(each)):
-            await self._ingest_file(path, _shown(path, base), summary, seen, progress)
+        for path, shown, origin in _files(paths, base):
+            await self._ingest_file(path, shown, origin, summary, seen, progress)
             progress(path, summary)
         return summary
 
@@ -95,23 +111,25 @@ class Ingestor:
         """Complete what an interrupted deletion left."""
         await self.delete(await self._ledger.deleting(self._target.org_id, self._spec.name))
 
-    async def _ingest_file(self, path: Path, shown: str, summary: Summary, seen: set[UUID], progress: Progress) -> None:
+    async def _ingest_file(
+        self, path: Path, shown: str, origin: str, summary: Summary, seen: set[UUID], progress: Progress
+    ) -> None:
         here, failures = set[UUID](), len(summary.failed)
 
         async def write(work: _Work) -> None:
             await self._write(work, summary)
             progress(path, summary)
 
-        documents = self._sources(path, shown, summary, seen, here)
+        documents = self._sources(path, shown, origin, summary, seen, here)
         await overlap(_in_batches(documents), partial(self._prepare, summary), write)
         if len(summary.failed) == failures:
-            before = await self._ledger.of_origin(self._target.org_id, self._spec.name, _origin(path))
+            before = await self._ledger.of_origin(self._target.org_id, self._spec.name, origin)
             gone = set(before) - here
             await self.delete(gone)
             summary.removed += len(gone)
 
     def _sources(
-        self, path: Path, shown: str, summary: Summary, seen: set[UUID], here: set[UUID]
+        self, path: Path, shown: str, origin: str, summary: Summary, seen: set[UUID], here: set[UUID]
     ) -> Iterator[tuple[Source, Document]]:
         """What a file holds; what is wrong with it or a part of it goes into the summary."""
         try:
@@ -121,7 +139,7 @@ class Ingestor:
                     continue
                 part = document.external_id or document.name
                 try:
-                    source = to_source(document, shown, _origin(path), self._spec, self._target)
+                    source = to_source(document, shown, origin, self._spec, self._target)
                     if source.id in seen:
                         raise InvalidInput("id", source.external_id, f"{source.external_id!r} is there more than once")
                 except InvalidInput as error:
@@ -170,16 +188,50 @@ def _is_current(source: Source, builds: Mapping[UUID, Build]) -> bool:
     return build is not None and build.holds(source)
 
 
-def _shown(path: Path, base: Path) -> str:
-    absolute, base = path.resolve(), base.resolve()
-    return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else absolute.as_posix()
-
-
-def _origin(path: Path) -> str:
-    return path.resolve().as_posix()
+def _files(paths: Iterable[Path], base: Path) -> Iterator[tuple[Path, str, str]]:
+    """Each with what errors call it, and where it is."""
+    root = base.resolve()
+    for path in (file for each in paths for file in documents_below(each)):
+        origin = path.resolve()
+        shown = origin.relative_to(root) if origin.is_relative_to(root) else origin
+        yield path, shown.as_posix(), origin.as_posix()
 
 
 async def _in_batches(items: Iterator[Any]) -> AsyncIterator[list[Any]]:
     """Reading is not for the event loop's thread."""
     while batch := await asyncio.to_thread(lambda: list(islice(items, _BATCH))):
         yield batch
+
+
+async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode]) -> None:
+    """Give each chunk its vector. Raises EmbeddingFailed."""
+    vectors = await embed_texts(embedder, [searchable_text(node) for node in nodes])
+    for node, vector in zip(nodes, vectors, strict=True):
+        node.embedding = vector
+
+
+async def write_sources(ledger: SourceLedger, store: ScopedStore, generation_id: int, work: Work) -> int:
+    """Replace what the store holds of these sources with the chunks given. Returns how many chunks those are."""
+    nodes = [node for _, chunks in work for node in chunks]
+    if work:
+        await store.write(nodes, replacing=[source.id for source, _ in work])
+        await ledger.finish([(source, len(chunks)) for source, chunks in work], generation_id)
+    return len(nodes)
+
+
+async def overlap(
+    batches: AsyncIterable[Batch],
+    prepare: Callable[[Batch], Awaitable[Prepared]],
+    write: Callable[[Prepared], Awaitable[None]],
+) -> None:
+    """Prepare each batch while the one before it is written; both are done when this returns or raises."""
+    writing: asyncio.Future[None] | None = None
+    try:
+        async for batch in batches:
+            prepared = await prepare(batch)
+            if writing is not None:
+                await writing
+            writing = asyncio.ensure_future(write(prepared))
+    finally:
+        if writing is not None:
+            await writing

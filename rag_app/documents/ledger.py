@@ -137,6 +137,8 @@ class SourceLedger:
 
         A build that another version was begun on meanwhile stays unfinished.
         """
+        if not batch:
+            return
         await self._execute(
             {source.org_id for source, _ in batch},
             _FINISH,
@@ -151,6 +153,8 @@ class SourceLedger:
 
         Those that have changed or gone since they were read are left out of what is returned.
         """
+        if not batch:
+            return set()
         async with self._acting_for(*{source.org_id for source in batch}) as session:
             return await _claim(session, batch, generation_id)
 

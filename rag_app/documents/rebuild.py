@@ -1,31 +1,42 @@
-"""Brings a generation of an index up to what the ledger says, from the content that is kept there: no files needed.
+"""Brings a generation of an index up to what the ledger says, from what is kept already: no files needed.
 
-What is written is decided under the ledger's lock, source by source: one that changed or went while it was embedded
-is left for the next pass, or for good. Killed anywhere, another run goes on where this one was.
+A rebuild splits and embeds the content that the ledger keeps. A move copies what another vector store holds: no text is
+embedded again. What is written is decided under the ledger's lock, source by source: one that changed or went
+meanwhile is left for the next pass, or for good. Killed anywhere, another run goes on where this one was.
+
+After a move both sides are read back and compared. Embeddings come back as the same directions, not as the same bytes:
+Qdrant brings cosine vectors to unit length. So ids, texts and metadata are compared by checksum, embeddings one by one.
 """
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import MetadataMode, TextNode
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Passage
-from rag_app.documents.ledger import Passages, SourceLedger
+from rag_app.documents.ingest import Work, embed_nodes, overlap, write_sources
+from rag_app.documents.ledger import Build, Passages, SourceLedger
 from rag_app.documents.metadata import under
-from rag_app.documents.writing import Work, embed_nodes, overlap, write_sources
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput
+from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 
 _REFUSED = 5  # sources in a row that an embedding model refuses before it is taken to be out of order
-
+_DEVIATION = 1e-6
+# By how much a component of a unit vector may differ. Single precision leaves 1e-8; 1e-6 moves no cosine visibly.
 
 Batch = Sequence[tuple[Source, Passages]]
 """Sources with the content that the ledger keeps."""
@@ -52,93 +63,72 @@ class Built:
     failed: list[Unbuilt] = field(default_factory=list)
 
 
-Progress = Callable[[Built], None]
-"""Called after each batch."""
-
-
+@dataclass
 class Filling(ABC):
     """Writes the sources of all organizations into one generation of an index; where from, a subclass knows.
 
     `organizations` gives those there are; it is asked again, for there may be more. `open_store` gives the
-    generation as one of them sees it.
+    generation as one of them sees it. `progress` is called after each batch.
     """
+
+    spec: IndexSpec
+    generation_id: int
+    organizations: Callable[[], Awaitable[Collection[UUID]]]
+    open_store: Callable[[UUID], ScopedStore]
+    ledger: SourceLedger
+    progress: Callable[[Built], None]
+    built: Built = field(default_factory=Built, init=False)
 
     batch = 32
     """Sources written together."""
 
-    def __init__(
-        self,
-        spec: IndexSpec,
-        generation_id: int,
-        organizations: Callable[[], Awaitable[Collection[UUID]]],
-        open_store: Callable[[UUID], ScopedStore],
-        ledger: SourceLedger,
-        progress: Progress,
-    ) -> None:
-        self._spec, self._generation, self._organizations = spec, generation_id, organizations
-        self._open_store, self._ledger, self._progress = open_store, ledger, progress
-        self.built = Built()
-
     async def lacking(self) -> dict[UUID, int]:
         """How many sources of each organization are still to be built."""
-        return await self._ledger.lacking(await self._organizations(), self._spec.name, self._generation)
+        return await self.ledger.lacking(await self.organizations(), self.spec.name, self.generation_id)
 
     async def run(self) -> None:
         """Write what is lacking, until only what cannot be written is. Raises StoreFailed."""
         lacking = await self.lacking()
         while sum(lacking.values()) > len(self.built.failed):
-            await self._pass(lacking, locked=True)
-            lacking = await self.lacking()
+            lacking = await self._pass(lacking, locked=True)
 
     async def complete(self) -> bool:
         """Whether nothing is lacking, for a caller who keeps all writers out; the last few sources are written here."""
         lacking = await self.lacking()
         if 0 < sum(lacking.values()) <= self.batch:
-            await self._pass(lacking, locked=False)
-            lacking = await self.lacking()
+            lacking = await self._pass(lacking, locked=False)
         return not lacking
 
-    async def _pass(self, organizations: Collection[UUID], *, locked: bool) -> None:
+    async def _pass(self, organizations: Collection[UUID], *, locked: bool) -> dict[UUID, int]:
         self.built.failed.clear()
         for org_id in organizations:
             await self._build(org_id, locked)
+        return await self.lacking()
 
     @abstractmethod
     async def _build(self, org_id: UUID, locked: bool) -> None:
         """One organization's; the ledger's lock is taken where `locked`, and is the caller's otherwise."""
 
     async def _next(self, org_id: UUID, after: UUID) -> Batch:
-        """The first sources that are lacking, by id, from `after` on."""
-        return await self._ledger.next_lacking(org_id, self._spec.name, self._generation, after, self.batch)
+        return await self.ledger.next_lacking(org_id, self.spec.name, self.generation_id, after, self.batch)
 
     async def _write(self, org_id: UUID, work: Work, locked: bool) -> None:
-        async with self._ledger.writing(org_id, self._spec.name) if locked else nullcontext():
-            claimed = await self._ledger.claim([source for source, _ in work], self._generation)
+        async with self.ledger.writing(org_id, self.spec.name) if locked else nullcontext():
+            claimed = await self.ledger.claim([source for source, _ in work], self.generation_id)
             todo = [(source, nodes) for source, nodes in work if source.id in claimed]
-            chunks = await write_sources(self._ledger, self._open_store(org_id), self._generation, todo)
+            self.built.chunks += await write_sources(self.ledger, self.open_store(org_id), self.generation_id, todo)
         self.built.sources += len(todo)
-        self.built.chunks += chunks
-        self._progress(self.built)
+        self.progress(self.built)
 
 
+@dataclass
 class Rebuild(Filling):
     """Splits and embeds the content that the ledger keeps.
 
     `run` raises EmbeddingFailed where the model is out of order.
     """
 
-    def __init__(
-        self,
-        spec: IndexSpec,
-        generation_id: int,
-        organizations: Callable[[], Awaitable[Collection[UUID]]],
-        open_store: Callable[[UUID], ScopedStore],
-        ledger: SourceLedger,
-        embedder: BaseEmbedding,
-        progress: Progress = lambda built: None,
-    ) -> None:
-        super().__init__(spec, generation_id, organizations, open_store, ledger, progress)
-        self._embedder, self._chunker = embedder, Chunker(spec.chunking)
+    embedder: BaseEmbedding
 
     async def _build(self, org_id: UUID, locked: bool) -> None:
         await overlap(self._batches(org_id), self._prepare, lambda work: self._write(org_id, work, locked))
@@ -151,15 +141,15 @@ class Rebuild(Filling):
 
     async def _prepare(self, batch: Batch) -> Work:
         """The sources of a batch, split and embedded."""
-        work: list[tuple[Source, list[TextNode]]] = []
+        chunker, work = Chunker(self.spec.chunking), list[tuple[Source, list[TextNode]]]()
         for source, content in batch:
             passages = [Passage(**passage) for passage in content]
             try:
-                work.append((source, await asyncio.to_thread(self._chunker.split, under(source, self._spec), passages)))
+                work.append((source, await asyncio.to_thread(chunker.split, under(source, self.spec), passages)))
             except InvalidInput as error:
                 self.built.failed.append(Unbuilt(source, str(error)))
         try:
-            await embed_nodes(self._embedder, [node for _, nodes in work for node in nodes])
+            await embed_nodes(self.embedder, [node for _, nodes in work for node in nodes])
         except EmbeddingFailed:
             return await self._embed_one_by_one(work)
         return work
@@ -170,7 +160,7 @@ class Rebuild(Filling):
         refused: list[Unbuilt] = []
         for source, nodes in work:
             try:
-                await embed_nodes(self._embedder, nodes)
+                await embed_nodes(self.embedder, nodes)
                 taken.append((source, nodes))
             except EmbeddingFailed as error:
                 refused.append(Unbuilt(source, str(error)))
@@ -178,3 +168,153 @@ class Rebuild(Filling):
                     raise
         self.built.failed.extend(refused)
         return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """So many chunks, and the sum of their digests: the same in whatever order they come.
+
+    >>> one, other = TextNode(id_="1", text="a", metadata={"price": 5.0}), TextNode(id_="2", text="b")
+    >>> Tally.of([one, other]) == Tally.of([other, one]) != Tally.of([one])
+    True
+    >>> Tally.of([one]) == Tally.of([TextNode(id_="1", text="a", metadata={"price": 5})])  # JSON has one kind of number
+    True
+    """
+
+    chunks: int = 0
+    checksum: int = 0
+
+    @classmethod
+    def of(cls, nodes: Sequence[TextNode]) -> "Tally":
+        return cls(len(nodes), sum(map(_digest, nodes)) % 2**128)
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.chunks + other.chunks, (self.checksum + other.checksum) % 2**128)
+
+
+@dataclass(slots=True)
+class Comparison:
+    """An organization's sources on both sides; `differing` of them are not the same, `deviation` is that of embeddings."""
+
+    org_id: UUID
+    sources: int = 0
+    original: Tally = field(default_factory=Tally)
+    copy: Tally = field(default_factory=Tally)
+    differing: int = 0
+    deviation: float = 0.0
+
+
+@dataclass
+class Move(Filling):
+    """Writes into a generation of one store what stands in that of another, `origin_id`, opened by `open_origin`."""
+
+    origin_id: int
+    open_origin: Callable[[UUID], ScopedStore]
+
+    batch = 128
+
+    async def _build(self, org_id: UUID, locked: bool) -> None:
+        """Nobody writes between reading and writing: no ingest is in between."""
+        after = UUID(int=0)
+        while True:
+            async with self.ledger.writing(org_id, self.spec.name) if locked else nullcontext():
+                batch = [source for source, _ in await self._next(org_id, after)]
+                if not batch:
+                    return
+                after = batch[-1].id
+                await self._write(org_id, await self._read(org_id, batch), locked=False)
+
+    async def _read(self, org_id: UUID, batch: Sequence[Source]) -> Work:
+        """The chunks of those sources that stand in the other store as they are now."""
+        held = await self._held(org_id, batch)
+        nodes = _by_source(await self.open_origin(org_id).export([*held])) if held else {}
+        work: list[tuple[Source, list[TextNode]]] = []
+        for source in batch:
+            found, build = nodes.get(source.id, []), held.get(source.id)
+            if build is None:
+                reason = "does not stand in the other store as it is now: ingest it again"
+            elif len(found) != build.chunks:
+                known = f"has {len(found)} chunks in the other store, not {build.chunks}"
+                reason = f"{known}: delete it, then ingest it again"
+            else:
+                work.append((source, found))
+                continue
+            self.built.failed.append(Unbuilt(source, reason))
+        return work
+
+    async def compare(self) -> list[Comparison]:
+        """Every source that stands in both stores as it is now, for a caller who keeps all writers out.
+
+        What differs is written down as incomplete: the next run copies it anew. Chunks of sources that there are no
+        longer are taken out.
+        """
+        return [await self._compare(org_id) for org_id in await self.organizations()]
+
+    async def _compare(self, org_id: UUID) -> Comparison:
+        origin, copy = self.open_origin(org_id), self.open_store(org_id)
+        found, forgotten = Comparison(org_id), await copy.sources()
+        ours = Scope(frozenset({org_id}))
+        async for batch in self.ledger.pages(ours, self.spec.name, self.batch, operator=True):
+            forgotten.difference_update(source.id for source in batch)
+            if held := await self._held(org_id, batch):
+                sides = await asyncio.gather(origin.export([*held]), copy.export([*held]))
+                differing = _differing(found, held, *map(_by_source, sides))
+                await self.ledger.claim([source for source in batch if source.id in differing], self.generation_id)
+                self.built.compared += len(held)
+                self.progress(self.built)
+        if forgotten:
+            await copy.write([], replacing=[*forgotten])
+        return found
+
+    async def _held(self, org_id: UUID, batch: Sequence[Source]) -> dict[UUID, Build]:
+        """Those of these sources that stand in the other store as they are now."""
+        builds = await self.ledger.builds(org_id, self.origin_id, [source.id for source in batch])
+        return {source.id: build for source in batch if (build := builds.get(source.id)) and build.holds(source)}
+
+
+def _differing(
+    found: Comparison,
+    sources: Collection[UUID],
+    originals: Mapping[UUID, list[TextNode]],
+    copies: Mapping[UUID, list[TextNode]],
+) -> set[UUID]:
+    """Those that are not the same on both sides; what was seen goes into `found`."""
+    differing = set()
+    for source in sources:
+        original, copy = originals.get(source, []), copies.get(source, [])
+        there, here = Tally.of(original), Tally.of(copy)
+        deviation = (
+            float(np.abs(_directions(original) - _directions(copy)).max()) if original and there == here else 0.0
+        )
+        if there != here or deviation > _DEVIATION:
+            differing.add(source)
+        found.deviation = max(found.deviation, deviation)
+        found.original, found.copy = found.original + there, found.copy + here
+    found.sources += len(sources)
+    found.differing += len(differing)
+    return differing
+
+
+def _by_source(nodes: Sequence[TextNode]) -> dict[UUID, list[TextNode]]:
+    found = defaultdict[UUID, list[TextNode]](list)
+    for node in nodes:
+        found[UUID(node.ref_doc_id)].append(node)
+    return found
+
+
+def _digest(node: TextNode) -> int:
+    metadata = json.loads(json.dumps(node.metadata), parse_float=_plain)
+    said = json.dumps([node.node_id, node.get_content(MetadataMode.NONE), metadata], sort_keys=True)
+    return int.from_bytes(blake2b(said.encode(), digest_size=16).digest())
+
+
+def _plain(number: str) -> float:
+    """As JSON means it: PostgreSQL gives the number 1e16 back without its point."""
+    return int(float(number)) if float(number).is_integer() else float(number)
+
+
+def _directions(nodes: Sequence[TextNode]) -> npt.NDArray[np.float64]:
+    """Unit vectors, by chunk id; shape (chunks, dimension)."""
+    vectors = np.array([node.embedding for node in sorted(nodes, key=lambda node: node.node_id)])
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)

@@ -23,7 +23,7 @@ from rag_app.database.private import PrivatePostgres
 from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.metadata import Target
-from rag_app.documents.move import Comparison, Move
+from rag_app.documents.rebuild import Comparison, Move
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.domain.resources import resource_folder

@@ -9,8 +9,7 @@ from uuid import UUID
 
 from rag_app.application import Application
 from rag_app.documents.generations import Generation, GenerationState
-from rag_app.documents.move import Comparison, Move
-from rag_app.documents.rebuild import Built, Rebuild
+from rag_app.documents.rebuild import Built, Comparison, Move, Rebuild
 from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.index import IndexSpec, find_index
@@ -211,7 +210,7 @@ class Indexing:
         def of(generation: Generation) -> Callable[[UUID], ScopedStore]:
             return lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
 
-        return Move(spec, target.id, origin.id, self._organizations, of(target), of(origin), self._ledger, progress)
+        return Move(spec, target.id, self._organizations, of(target), self._ledger, progress, origin.id, of(origin))
 
     async def _to_be_set(self, spec: IndexSpec, to: str) -> tuple[str | None, list[str]]:
         """What makes servers look for an index in `to`, and the other indexes that this is true of and that lack sources."""
@@ -248,8 +247,8 @@ class Indexing:
             self._organizations,
             lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id}))),
             self._ledger,
-            self._app.embedder,
             begin(generation, await self._lacking(spec, generation)),
+            self._app.embedder,
         )
 
     async def _switched_when_complete(self, spec: IndexSpec, generation: Generation, rebuild: Rebuild) -> Generation:
