@@ -35,8 +35,7 @@ async def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure retrieval: nDCG@10, P@k, R@k, MRR, hit rate."""
-    from rag_app.evaluation.report import make_report, report_json, report_text
-    from rag_app.evaluation.run import run_retrieval, source_names
+    from rag_app.evaluation.report import make_report, report_json, report_text, run_retrieval, source_names
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.asking import question_of, scope_of
 

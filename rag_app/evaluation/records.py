@@ -3,13 +3,14 @@
 Both belong to one organization: a caller who is of several has none here.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
     Integer,
+    Row,
     Select,
     Text,
     Uuid,
@@ -27,11 +28,12 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
+from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import SourceRow
 from rag_app.domain.errors import Forbidden
 from rag_app.domain.scope import Principal
-from rag_app.evaluation.passages import Judged, Passages, Span
 from rag_app.evaluation.tables import JudgmentRow, ValidationRow
+from rag_app.evaluation.validation import Judged, Span
 
 _LONGEST_QUERY = 2000  # bytes: an entry of an index in PostgreSQL holds 2,700
 _DIGEST = "sha256:"  # what is kept of longer ones begins with it
@@ -86,29 +88,23 @@ class Validations:
 
     async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None:
         """What `record` was given; None for a run that there is not, as far as the principal may know."""
-        async with self._database.scoped(principal.scope()) as session:
-            report: dict[str, Any] | None = await session.scalar(
-                _seen_by(principal, select(ValidationRow.report)).where(ValidationRow.id == run)
-            )
-        return report
+        wanted = _seen_by(principal, select(ValidationRow.report)).where(ValidationRow.id == run)
+        for (report,) in await self._database.read(principal.scope(), wanted):
+            return {**report}
+        return None
 
     async def newest(
         self, principal: Principal, limit: int, before: UUID | None = None
-    ) -> list[tuple[UUID, str, int, Mapping[str, Any]]]:
+    ) -> Sequence[Row[tuple[UUID, str, int, Mapping[str, Any]]]]:
         """Run, index, top_k and report without its "results", of at most `limit` runs made before that one."""
         made = tuple_(ValidationRow.created_at, ValidationRow.id)
-        statement = select(
-            ValidationRow.id,
-            ValidationRow.index_name,
-            ValidationRow.top_k,
-            ValidationRow.report.op("-", return_type=ValidationRow.report.type)(literal("results", Text)),
-        )
-        statement = _seen_by(principal, statement).order_by(made.desc()).limit(limit)
+        report = ValidationRow.report.op("-", return_type=ValidationRow.report.type)(literal("results", Text))
+        wanted = select(ValidationRow.id, ValidationRow.index_name, ValidationRow.top_k, report)
+        statement = _seen_by(principal, wanted).order_by(made.desc()).limit(limit)
         if before is not None:
             then = select(ValidationRow.created_at).where(ValidationRow.id == before).scalar_subquery()
             statement = statement.where(made < tuple_(then, literal(before)))
-        async with self._database.scoped(principal.scope()) as session:
-            return [(run, index, top_k, report) for run, index, top_k, report in await session.execute(statement)]
+        return await self._database.read(principal.scope(), statement)
 
     async def judgments(
         self, principal: Principal, index: str, query: str, hits: Collection[UUID]
@@ -121,21 +117,11 @@ class Validations:
         """
         first = func.row_number().over(partition_by=JudgmentRow.source_id) == 1
         content = case((first, SourceRow.content))  # once, however many of its passages are judged
-        statement = (
-            select(JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end, JudgmentRow.text_, content)
-            .join(SourceRow, SourceRow.id == JudgmentRow.source_id)
-            .where(
-                JudgmentRow.org_id == _organization(principal),
-                JudgmentRow.index_name == index,
-                JudgmentRow.query == _key(query),
-                JudgmentRow.grade > 0,
-                SourceRow.deleted_at.is_(None),
-            )
-        )
-        async with self._database.scoped(principal.scope()) as session:
-            rows = (await session.execute(statement)).all()
+        found = (JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end, JudgmentRow.text_, content)
+        statement = _judged(principal, index, *found).where(JudgmentRow.query == _key(query))
+        rows = await self._database.read(principal.scope(), statement)
         contents = {source: content for source, *_, content in rows if content is not None}
-        texts = {source: _joined(content) for source, content in contents.items()}
+        texts = {source: "\n\n".join(str(each["text"]) for each in content) for source, content in contents.items()}
         passages = [
             (source, None if start is None else _now((start, end), judged, texts[source]))
             for source, start, end, judged, _ in rows
@@ -147,23 +133,12 @@ class Validations:
 
         Queries are as they are compared, in lower case; those that are too long to be kept are left out.
         """
-        statement = (
-            select(JudgmentRow.query, SourceRow.external_id, func.max(JudgmentRow.grade))
-            .join(SourceRow, SourceRow.id == JudgmentRow.source_id)
-            .where(
-                JudgmentRow.org_id == _organization(principal),
-                JudgmentRow.index_name == index,
-                JudgmentRow.query.not_like(f"{_DIGEST}%"),
-                JudgmentRow.grade > 0,
-                SourceRow.deleted_at.is_(None),
-            )
-            .group_by(JudgmentRow.query, SourceRow.external_id)
-            .order_by(JudgmentRow.query, SourceRow.external_id)
-        )
+        of = JudgmentRow.query, SourceRow.external_id
+        statement = _judged(principal, index, *of, func.max(JudgmentRow.grade)).group_by(*of).order_by(*of)
+        kept = statement.where(JudgmentRow.query.not_like(f"{_DIGEST}%"))
         found: dict[str, dict[str, int]] = {}
-        async with self._database.scoped(principal.scope()) as session:
-            for query, source, grade in await session.execute(statement):
-                found.setdefault(query, {})[source] = grade
+        for query, source, grade in await self._database.read(principal.scope(), kept):
+            found.setdefault(query, {})[source] = grade
         return found
 
     async def contents(self, principal: Principal, sources: Collection[UUID]) -> dict[UUID, Passages]:
@@ -171,13 +146,10 @@ class Validations:
         _organization(principal)
         if not sources:
             return {}
-        async with self._database.scoped(principal.scope()) as session:
-            rows = await session.execute(
-                select(SourceRow.id, SourceRow.content).where(
-                    SourceRow.id == any_(literal([*sources], ARRAY(Uuid))), SourceRow.deleted_at.is_(None)
-                )
-            )
-            return dict(rows.tuples().all())
+        wanted = SourceRow.id == any_(literal([*sources], ARRAY(Uuid)))
+        statement = select(SourceRow.id, SourceRow.content).where(wanted, SourceRow.deleted_at.is_(None))
+        rows = await self._database.read(principal.scope(), statement)
+        return {source: content for source, content in rows}  # noqa: C416 - rows
 
 
 async def judge(session: AsyncSession, org_id: UUID, index: str, query: str, source: UUID, feedback: UUID) -> None:
@@ -234,8 +206,18 @@ def _seen_by(principal: Principal, statement: Select[Any]) -> Select[Any]:
     return statement.where(ValidationRow.index_name == any_(literal(sorted(principal.indexes), ARRAY(Text))))
 
 
-def _joined(content: Passages) -> str:
-    return "\n\n".join(str(passage["text"]) for passage in content)
+def _judged(principal: Principal, index: str, *columns: Any) -> Select[Any]:
+    """What is judged to answer queries, of sources that there are."""
+    return (
+        select(*columns)
+        .join(SourceRow, SourceRow.id == JudgmentRow.source_id)
+        .where(
+            JudgmentRow.org_id == _organization(principal),
+            JudgmentRow.index_name == index,
+            JudgmentRow.grade > 0,
+            SourceRow.deleted_at.is_(None),
+        )
+    )
 
 
 def _now(judged: Span, text: str | None, content: str) -> Span:

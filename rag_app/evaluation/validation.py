@@ -1,7 +1,8 @@
 """How good the results of single queries are: which of them are relevant, and what that comes to.
 
 Results are relevant because they are the chunks that were expected, because they overlap passages that are judged to
-answer the query, or, where nothing is known, because their score is as high as that of an answer.
+answer the query, or, where nothing is known, because their score is as high as that of an answer. A passage is judged
+once, and found again after its source is cut into other chunks.
 """
 
 import asyncio
@@ -10,12 +11,18 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
+from rag_app.documents.ledger import Passages
 from rag_app.domain.answer import Hit
 from rag_app.evaluation.metrics import hit_rate, precision, reciprocal_rank
-from rag_app.evaluation.passages import Judged, Passages, locate, overlap
 
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
+
+Span = tuple[int, int]
+"""`start <= character < end` in a source's content: its passages' texts, joined by a blank line."""
+Judged = tuple[UUID, Span | None]
+"""A source, and what of it answers; None: all of it."""
+_BETWEEN = len("\n\n")
 
 CUTS = (5, 10)
 """The k of precision and recall that are always given."""
@@ -141,3 +148,34 @@ def canonical(chunk: str) -> str:
         return str(UUID(chunk))
     except ValueError:
         return chunk
+
+
+def locate(chunk: Hit, content: Passages) -> Span | None:
+    """Where the chunk stands in its source's content; None where it does not (any more).
+
+    Chunks are cut out of one passage each, white space at their ends aside. Of equal texts in one section the first
+    is taken.
+
+    >>> chunk = Hit(UUID(int=1), UUID(int=2), UUID(int=3), "We open at nine.", 0.5, "Hours", "doc", "en", 0)
+    >>> locate(chunk, [{"text": "Hours."}, {"text": "Hello. We open at nine."}])
+    (15, 31)
+    """
+    start = 0
+    for passage in content:
+        text = str(passage["text"])
+        if (passage.get("section"), passage.get("page")) == (chunk.section, chunk.page):
+            at = text.find(chunk.text)
+            if at >= 0:
+                return start + at, start + at + len(chunk.text)
+        start += len(text) + _BETWEEN
+    return None
+
+
+def overlap(one: Span, other: Span) -> bool:
+    """Whether they share at least half of the shorter one.
+
+    >>> overlap((0, 100), (90, 110)), overlap((0, 100), (91, 111))
+    (True, False)
+    """
+    shared = min(one[1], other[1]) - max(one[0], other[0])
+    return 2 * shared >= min(one[1] - one[0], other[1] - other[0])

@@ -36,10 +36,11 @@ from rag_app.answering.roles import PromptConfig, PromptVersion
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generation
+from rag_app.documents.ledger import Passages
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound
 from rag_app.domain.scope import Principal, Scope
-from rag_app.evaluation.passages import Judged, Passages, Span
+from rag_app.evaluation.validation import Judged, Span
 from rag_app.http.entrance import Access, Entrance
 from rag_app.http.server import api
 from rag_app.retrieval.index import IndexSpec

@@ -17,9 +17,19 @@ from rag_app.documents.generations import Generation
 from rag_app.domain.answer import Hit, Question
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Principal
-from rag_app.evaluation.passages import Span, locate
 from rag_app.evaluation.records import Validations
-from rag_app.evaluation.validation import DEPTH, Figures, ask_all, canonical, expected, judged, measure, scored
+from rag_app.evaluation.validation import (
+    DEPTH,
+    Figures,
+    Span,
+    ask_all,
+    canonical,
+    expected,
+    judged,
+    locate,
+    measure,
+    scored,
+)
 from rag_app.pipeline import OpenStore, Pipeline
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec

@@ -15,8 +15,7 @@ from rag_app.documents.readers import documents_below, read
 from rag_app.domain.answer import Hit
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.source import Source
-from rag_app.evaluation.passages import locate, overlap
-from rag_app.evaluation.validation import judged, measure
+from rag_app.evaluation.validation import judged, locate, measure, overlap
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import Chunking
 

@@ -4,8 +4,7 @@ import json
 
 from rag_app.domain.answer import Mode
 from rag_app.evaluation.judgments import Judgments, Query
-from rag_app.evaluation.report import make_report, report_json, report_text
-from rag_app.evaluation.run import Run
+from rag_app.evaluation.report import Run, make_report, report_json, report_text
 from rag_app.retrieval.index import ConfidenceRule
 
 ASKED = (Query(id="a", text="?"), Query(id="b", text="?"), Query(id="c", text="?", answerable=False))
