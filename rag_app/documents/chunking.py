@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import TextNode
 
 from rag_app.documents.documents import Passage
 from rag_app.domain.source import Source, chunk_id
 from rag_app.retrieval.index import Chunking
-from rag_app.retrieval.store import heading
+from rag_app.retrieval.store import chunk_node, heading
 from rag_app.retrieval.text import sentence_pieces, tokens
 
 _HEADING_SHARE = 3  # of a chunk's tokens, at most one in three goes to title and section
@@ -35,12 +35,7 @@ class Chunker:
     def split(self, source: Source, passages: Sequence[Passage]) -> list[TextNode]:
         """Nodes in document order, with the metadata that stores and citations read; no embeddings yet."""
         return [
-            TextNode(
-                id_=str(chunk_id(source.id, source.version, position)),
-                text=text,
-                metadata=_metadata(source, passage, position),
-                relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=str(source.id))},
-            )
+            chunk_node(chunk_id(source.id, source.version, position), text, _metadata(source, passage, position))
             for position, (text, passage) in enumerate(self._pieces(source, passages))
         ]
 

@@ -146,8 +146,8 @@ _ACTIVE = """
     FROM generations
     WHERE index_name = $1 AND store = $2 AND state = 'active'
     """
+# Readers go on; who would take the same number or retire the same generation waits.
 _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")
-"""Readers go on; who would take the same number or retire the same generation waits."""
 
 
 async def _locked(session: AsyncSession, generation_id: int) -> GenerationRow:

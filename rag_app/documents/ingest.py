@@ -120,11 +120,11 @@ class Ingestor:
             await self._write(work, summary)
             progress(path, summary)
 
-        documents = self._sources(path, shown, origin, summary, seen, here)
-        await overlap(_in_batches(documents), partial(self._prepare, summary), write)
+        await overlap(
+            _in_batches(self._sources(path, shown, origin, summary, seen, here)), partial(self._prepare, summary), write
+        )
         if len(summary.failed) == failures:
-            before = await self._ledger.of_origin(self._target.org_id, self._spec.name, origin)
-            gone = set(before) - here
+            gone = set(await self._ledger.of_origin(self._target.org_id, self._spec.name, origin)) - here
             await self.delete(gone)
             summary.removed += len(gone)
 
@@ -170,10 +170,12 @@ class Ingestor:
             # another ingest of the same files may have written them while this one embedded
             builds = await self._builds([source for source, *_ in work])
             todo = [each for each in work if not _is_current(each[0], builds)]
-            contents = [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo]
-            await self._ledger.begin(contents, self._generation)
-            chunks = [(source, nodes) for source, _, nodes in todo]
-            summary.chunks += await write_sources(self._ledger, self._store, self._generation, chunks)
+            await self._ledger.begin(
+                [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo], self._generation
+            )
+            summary.chunks += await write_sources(
+                self._ledger, self._store, self._generation, [(source, nodes) for source, _, nodes in todo]
+            )
         known = sum(source.id in builds for source, *_ in todo)
         summary.added += len(todo) - known
         summary.updated += known
@@ -205,8 +207,9 @@ async def _in_batches(items: Iterator[Any]) -> AsyncIterator[list[Any]]:
 
 async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode]) -> None:
     """Give each chunk its vector. Raises EmbeddingFailed."""
-    vectors = await embed_texts(embedder, [searchable_text(node) for node in nodes])
-    for node, vector in zip(nodes, vectors, strict=True):
+    for node, vector in zip(
+        nodes, (await embed_texts(embedder, [searchable_text(node) for node in nodes])), strict=True
+    ):
         node.embedding = vector
 
 

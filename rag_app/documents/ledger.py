@@ -88,8 +88,9 @@ class SourceLedger:
         when the process dies. Behind a connection pooler it needs session pooling.
         """
         async with self._database.dedicated() as connection:
-            names = {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"}
-            await connection.execute(_LOCK_TO_WRITE, names)
+            await connection.execute(
+                _LOCK_TO_WRITE, {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"}
+            )
             yield
 
     @asynccontextmanager
@@ -127,7 +128,14 @@ class SourceLedger:
                 gone = await session.scalar(_NO_LONGER, {"generation": generation_id})
                 if gone is not None:
                     raise Misconfigured(f"index {gone} has been switched to another generation: run the command again")
-                await session.execute(_UPSERT_SOURCE, [_values(source, content) for source, content in batch])
+                await session.execute(
+                    _UPSERT_SOURCE,
+                    [
+                        {column: getattr(source, name) for name, column in _COLUMNS.items()}
+                        | {"id": source.id, "content": [*content]}
+                        for source, content in batch
+                    ],
+                )
                 await _claim(session, sources, generation_id)
         except DBAPIError as error:
             raise _refused(error) from error
@@ -175,8 +183,10 @@ class SourceLedger:
             .join(SourceBuildRow, _build_in(generation_id))
             .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None))
         )
-        rows = await self._rows_of({org_id}, standing)
-        return {source: Build(version, BuildState(state), chunks) for source, version, state, chunks in rows}
+        return {
+            source: Build(version, BuildState(state), chunks)
+            for source, version, state, chunks in await self._rows_of({org_id}, standing)
+        }
 
     async def deleting(self, org_id: UUID, index: str) -> list[UUID]:
         """Sources whose deletion was begun and not finished: their chunks may stand in any generation."""
@@ -184,8 +194,8 @@ class SourceLedger:
 
     async def interrupted(self, organizations: Collection[UUID]) -> Sequence[Row[tuple[UUID, str]]]:
         """The (organization, index) pairs in which a deletion was begun and not ended."""
-        pairs = select(SourceRow.org_id, SourceRow.index).where(SourceRow.deleted_at.is_not(None))
-        return await self._rows_of(organizations, pairs.distinct())
+        begun = SourceRow.deleted_at.is_not(None)
+        return await self._rows_of(organizations, select(SourceRow.org_id, SourceRow.index).where(begun).distinct())
 
     async def holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
         """The generations in whose stores chunks of these sources may stand."""
@@ -196,8 +206,9 @@ class SourceLedger:
 
     async def of_origin(self, org_id: UUID, index: str, origin: str) -> list[UUID]:
         """The sources that were read from this file."""
-        read = SourceRow.index == index, SourceRow.origin == origin, SourceRow.deleted_at.is_(None)
-        return await self._ids(org_id, *read)
+        return await self._ids(
+            org_id, SourceRow.index == index, SourceRow.origin == origin, SourceRow.deleted_at.is_(None)
+        )
 
     # -- what a rebuild asks
 
@@ -222,8 +233,9 @@ class SourceLedger:
         self, organizations: Collection[UUID], generation_id: int, source_ids: Collection[UUID] | None = None
     ) -> None:
         """These sources, or none at all, stand in the generation any longer."""
-        ids = None if source_ids is None else [*source_ids]
-        await self._execute(organizations, _FORGET_BUILDS, generation=generation_id, ids=ids)
+        await self._execute(
+            organizations, _FORGET_BUILDS, generation=generation_id, ids=None if source_ids is None else [*source_ids]
+        )
 
     async def totals(self, organizations: Collection[UUID]) -> dict[int, tuple[int, int, int]]:
         """Of each generation: sources that stand in it, their chunks, and sources that are being written."""
@@ -243,17 +255,22 @@ class SourceLedger:
 
         Whatever a vector store returns, a hit is shown only if its source is in here.
         """
-        standing = select(SourceRow.id, SourceBuildRow.version).join(SourceBuildRow, _build_in(generation_id))
-        found = standing.where(_in(SourceRow.id, source_ids), *_seen_by(scope))
-        return {source: version for source, version in await self._database.read(scope, found)}  # noqa: C416 - rows
+        standing = (
+            select(SourceRow.id, SourceBuildRow.version)
+            .join(SourceBuildRow, _build_in(generation_id))
+            .where(_in(SourceRow.id, source_ids), *_seen_by(scope))
+        )
+        return {source: version for source, version in await self._database.read(scope, standing)}  # noqa: C416 - rows
 
     async def named(self, scope: Scope, index: str, names: Collection[str], uri: str | None = None) -> list[UUID]:
         """The sources of an index that are called this, by id or external id, or are found at that http(s) URI.
 
         Names that nothing has in the scope are passed over.
         """
-        ids = [found for name in names if (found := _uuid(name)) is not None]
-        called = [SourceRow.id.in_(ids), SourceRow.external_id.in_(names)]
+        called = [
+            SourceRow.id.in_([found for name in names if (found := _uuid(name))]),
+            SourceRow.external_id.in_(names),
+        ]
         if uri is not None:
             called.append(SourceRow.uri.in_(_addresses(uri)))
         known = select(SourceRow.id).where(SourceRow.index == index, or_(*called), *_seen_by(scope))
@@ -397,25 +414,21 @@ def _lacking(statement: Select[Any], index: str, generation_id: int) -> Select[A
 def _seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
     """What row-level security holds, once more; and what it leaves to the query: the site, what is on its way out."""
     # IS TRUE keeps it a filter: counted twice as an index condition, it would outbid the ids on a fresh table
-    ours = (SourceRow.org_id == any_(literal(sorted(scope.organizations), ARRAY(Uuid)))).is_(True)
-    seen: list[ColumnElement[bool]] = [ours, SourceRow.deleted_at.is_(None)]
+    seen: list[ColumnElement[bool]] = [
+        _in(SourceRow.org_id, sorted(scope.organizations)).is_(True),
+        SourceRow.deleted_at.is_(None),
+    ]
     if not operator:
         own = SourceRow.owner_id == scope.user if scope.user else false()
         seen.append(or_(SourceRow.visibility != Visibility.USER.value, own))
     return [*seen, SourceRow.site_id == scope.site] if scope.site else seen
 
 
+# Where a row has the fields of a source: SQLAlchemy takes `metadata` for itself.
 _COLUMNS = {each.name: each.name for each in fields(Source)} | {"metadata": "metadata_"}
-"""Where a row has the fields of a source: SQLAlchemy takes `metadata` for itself."""
 
 
-SOURCE = [getattr(SourceRow, column).label(name) for name, column in _COLUMNS.items()]
-"""What is read of a row for `source_of`."""
-
-
-def _values(source: Source, content: Passages) -> dict[str, Any]:
-    kept = {column: getattr(source, name) for name, column in _COLUMNS.items()}
-    return {**kept, "id": source.id, "content": [*content]}
+SOURCE = [getattr(SourceRow, column).label(name) for name, column in _COLUMNS.items()]  # what `source_of` reads
 
 
 def source_of(row: Row[Any]) -> Source:
@@ -424,5 +437,5 @@ def source_of(row: Row[Any]) -> Source:
 
 
 async def _claim(session: AsyncSession, sources: Sequence[Source], generation_id: int) -> set[UUID]:
-    read = {"ids": [source.id for source in sources], "versions": [source.version for source in sources]}
-    return {*await session.scalars(_CLAIM, {"generation": generation_id, **read})}
+    ids, versions = [source.id for source in sources], [source.version for source in sources]
+    return {*await session.scalars(_CLAIM, {"generation": generation_id, "ids": ids, "versions": versions})}

@@ -4,12 +4,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
 from rag_app.documents.documents import Document
-from rag_app.documents.language import detect_language
 from rag_app.domain.errors import InvalidInput, UnknownField
 from rag_app.domain.filters import FieldType
 from rag_app.domain.source import MetadataValue, Source, Visibility
@@ -18,6 +20,9 @@ from rag_app.retrieval.index import IndexSpec
 
 OWN_KEYS = ("title", "date", "source_type", "lang", "uri")
 """Metadata that every source has, whatever its index declares."""
+
+_SAMPLE = 2000  # characters of a text: more does not make its language surer
+_ENOUGH = 20  # characters below which a guess is no better than the default
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +42,27 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
     Raises UnknownField for metadata the index does not declare, InvalidInput for a value that is not of its type.
     """
     accepted = {*OWN_KEYS, *spec.fields}
-    derived = {key: value for key, value in document.derived.items() if key in accepted}
-    said = {**derived, **document.metadata, **target.metadata}
+    said = {
+        **{key: value for key, value in document.derived.items() if key in accepted},
+        **document.metadata,
+        **target.metadata,
+    }
     said = {key: value for key, value in said.items() if value is not None and value != ""}
     if unknown := sorted(set(said) - accepted):
         raise UnknownField(unknown[0], accepted)
     source_type = str(said.get("source_type", spec.default_source_type))
     if source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
-    external_id = document.external_id or (f"{path}#{document.name}" if document.name else path)
-    title = str(said.get("title") or document.title or PurePath(document.name or path).name)
     body = checked_text("text", "\n".join(passage.text for passage in document.passages))
     source = Source(
         org_id=target.org_id,
         index=spec.name,
-        external_id=checked_text("id", external_id),
-        title=checked_text("title", title)[:300],
+        external_id=checked_text(
+            "id", (document.external_id or (f"{path}#{document.name}" if document.name else path))
+        ),
+        title=checked_text("title", str(said.get("title") or document.title or PurePath(document.name or path).name))[
+            :300
+        ],
         source_type=source_type,
         lang=language_code(checked_text("lang", str(said.get("lang") or detect_language(body, spec.languages[0])))),
         uri=checked_text("uri", str(said["uri"])) if "uri" in said else None,
@@ -69,8 +79,10 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
 
 def under(source: Source, spec: IndexSpec) -> Source:
     """The source with the metadata that `spec` declares now, in its types. Raises InvalidInput for a value that is not."""
-    said = {key: source.metadata[key] for key in spec.fields if key in source.metadata}
-    return replace(source, metadata={key: _value(key, spec.fields[key], value) for key, value in said.items()})
+    said = source.metadata
+    return replace(
+        source, metadata={key: _value(key, spec.fields[key], said[key]) for key in spec.fields if key in said}
+    )
 
 
 def _value(name: str, kind: FieldType, value: object) -> MetadataValue:
@@ -86,5 +98,29 @@ def versioned(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
     """With its version: the hash of everything that a reader of the source could see; where the file lies is no part of
     it. `content` are its passages, as the ledger keeps them."""
     values = asdict(source) | {"origin": "", "version": ""}
-    said = json.dumps([values, [*content]], sort_keys=True, default=str, ensure_ascii=True)
-    return replace(source, version=hashlib.sha256(said.encode()).hexdigest())
+    return replace(
+        source,
+        version=hashlib.sha256(
+            json.dumps([values, [*content]], sort_keys=True, default=str, ensure_ascii=True).encode()
+        ).hexdigest(),
+    )
+
+
+@cache
+def _identifier() -> LanguageIdentifier:
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def detect_language(text: str, default: str) -> str:
+    """Two letters (ISO 639-1); `default` where the text is too short or says too little.
+
+    >>> detect_language("Les horaires d'ouverture du magasin sont affichés à l'entrée.", "en")
+    'fr'
+    >>> detect_language("ok", "en")
+    'en'
+    """
+    sample = text[:_SAMPLE].strip()
+    if len(sample) < _ENOUGH:
+        return default
+    found, sureness = _identifier().classify(sample)
+    return str(found) if sureness >= 0.8 else default

@@ -253,12 +253,12 @@ class Move(Filling):
     async def _compare(self, org_id: UUID) -> Comparison:
         origin, copy = self.open_origin(org_id), self.open_store(org_id)
         found, forgotten = Comparison(org_id), await copy.sources()
-        ours = Scope(frozenset({org_id}))
-        async for batch in self.ledger.pages(ours, self.spec.name, self.batch, operator=True):
+        async for batch in self.ledger.pages(Scope(frozenset({org_id})), self.spec.name, self.batch, operator=True):
             forgotten.difference_update(source.id for source in batch)
             if held := await self._held(org_id, batch):
-                sides = await asyncio.gather(origin.export([*held]), copy.export([*held]))
-                differing = _differing(found, held, *map(_by_source, sides))
+                differing = _differing(
+                    found, held, *map(_by_source, (await asyncio.gather(origin.export([*held]), copy.export([*held]))))
+                )
                 await self.ledger.claim([source for source in batch if source.id in differing], self.generation_id)
                 self.built.compared += len(held)
                 self.progress(self.built)
@@ -303,8 +303,10 @@ def _by_source(nodes: Sequence[TextNode]) -> dict[UUID, list[TextNode]]:
 
 
 def _digest(node: TextNode) -> int:
-    metadata = json.loads(json.dumps(node.metadata), parse_float=_plain)
-    said = json.dumps([node.node_id, node.get_content(MetadataMode.NONE), metadata], sort_keys=True)
+    said = json.dumps(
+        [node.node_id, node.get_content(MetadataMode.NONE), json.loads(json.dumps(node.metadata), parse_float=_plain)],
+        sort_keys=True,
+    )
     return int.from_bytes(blake2b(said.encode(), digest_size=16).digest())
 
 

@@ -103,7 +103,6 @@ def evaluate_run(run: Mapping[str, Sequence[str]], qrels: Mapping[str, Grades], 
     def mean(metric: Callable[[Sequence[str], Grades, int], float], k: int) -> float:
         return math.fsum(metric(run.get(query, ()), grades, k) for query, grades in judged.items()) / len(judged)
 
-    uncut = math.fsum(reciprocal_rank(run.get(query, ()), grades) for query, grades in judged.items())
     return Scores(
         queries=len(judged),
         ndcg={k: mean(ndcg, k) for k in ks},
@@ -111,5 +110,6 @@ def evaluate_run(run: Mapping[str, Sequence[str]], qrels: Mapping[str, Grades], 
         recall={k: mean(recall, k) for k in ks},
         hit_rate={k: mean(hit_rate, k) for k in ks},
         mrr={k: mean(reciprocal_rank, k) for k in ks},
-        mrr_uncut=uncut / len(judged),
+        mrr_uncut=math.fsum(reciprocal_rank(run.get(query, ()), grades) for query, grades in judged.items())
+        / len(judged),
     )

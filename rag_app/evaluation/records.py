@@ -88,8 +88,9 @@ class Validations:
 
     async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None:
         """What `record` was given; None for a run that there is not, as far as the principal may know."""
-        wanted = _seen_by(principal, select(ValidationRow.report)).where(ValidationRow.id == run)
-        for (report,) in await self._database.read(principal.scope(), wanted):
+        for (report,) in await self._database.read(
+            principal.scope(), _seen_by(principal, select(ValidationRow.report)).where(ValidationRow.id == run)
+        ):
             return {**report}
         return None
 
@@ -99,11 +100,19 @@ class Validations:
         """Run, index, top_k and report without its "results", of at most `limit` runs made before that one."""
         made = tuple_(ValidationRow.created_at, ValidationRow.id)
         report = ValidationRow.report.op("-", return_type=ValidationRow.report.type)(literal("results", Text))
-        wanted = select(ValidationRow.id, ValidationRow.index_name, ValidationRow.top_k, report)
-        statement = _seen_by(principal, wanted).order_by(made.desc()).limit(limit)
+        statement = (
+            _seen_by(principal, select(ValidationRow.id, ValidationRow.index_name, ValidationRow.top_k, report))
+            .order_by(made.desc())
+            .limit(limit)
+        )
         if before is not None:
-            then = select(ValidationRow.created_at).where(ValidationRow.id == before).scalar_subquery()
-            statement = statement.where(made < tuple_(then, literal(before)))
+            statement = statement.where(
+                made
+                < tuple_(
+                    select(ValidationRow.created_at).where(ValidationRow.id == before).scalar_subquery(),
+                    literal(before),
+                )
+            )
         return await self._database.read(principal.scope(), statement)
 
     async def judgments(
@@ -115,11 +124,13 @@ class Validations:
         A passage is where its text stands now; where it was judged, if that text is not there any more. White space
         and case make no other query.
         """
-        first = func.row_number().over(partition_by=JudgmentRow.source_id) == 1
-        content = case((first, SourceRow.content))  # once, however many of its passages are judged
+        content = case(
+            ((func.row_number().over(partition_by=JudgmentRow.source_id) == 1), SourceRow.content)
+        )  # once, however many of its passages are judged
         found = (JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end, JudgmentRow.text_, content)
-        statement = _judged(principal, index, *found).where(JudgmentRow.query == _key(query))
-        rows = await self._database.read(principal.scope(), statement)
+        rows = await self._database.read(
+            principal.scope(), _judged(principal, index, *found).where(JudgmentRow.query == _key(query))
+        )
         contents = {source: content for source, *_, content in rows if content is not None}
         texts = {source: "\n\n".join(str(each["text"]) for each in content) for source, content in contents.items()}
         passages = [
@@ -134,8 +145,12 @@ class Validations:
         Queries are as they are compared, in lower case; those that are too long to be kept are left out.
         """
         of = JudgmentRow.query, SourceRow.external_id
-        statement = _judged(principal, index, *of, func.max(JudgmentRow.grade)).group_by(*of).order_by(*of)
-        kept = statement.where(JudgmentRow.query.not_like(f"{_DIGEST}%"))
+        kept = (
+            _judged(principal, index, *of, func.max(JudgmentRow.grade))
+            .group_by(*of)
+            .order_by(*of)
+            .where(JudgmentRow.query.not_like(f"{_DIGEST}%"))
+        )
         found: dict[str, dict[str, int]] = {}
         for query, source, grade in await self._database.read(principal.scope(), kept):
             found.setdefault(query, {})[source] = grade
@@ -148,8 +163,7 @@ class Validations:
             return {}
         wanted = SourceRow.id == any_(literal([*sources], ARRAY(Uuid)))
         statement = select(SourceRow.id, SourceRow.content).where(wanted, SourceRow.deleted_at.is_(None))
-        rows = await self._database.read(principal.scope(), statement)
-        return {source: content for source, content in rows}  # noqa: C416 - rows
+        return {source: content for source, content in (await self._database.read(principal.scope(), statement))}  # noqa: C416 - rows
 
 
 async def judge(session: AsyncSession, org_id: UUID, index: str, query: str, source: UUID, feedback: UUID) -> None:

@@ -103,14 +103,20 @@ def make_report(index: str, mode: Mode, run: Run, judgments: Judgments, rule: Co
 
     Raises InvalidInput where no query is judged.
     """
-    scores = evaluate_run(run.rankings, judgments.qrels)
     with_answer = [run.signals[query] for query in judgments.answerable]
     without = [run.signals[query] for query in judgments.unanswerable]
     configured = calibrated = None
     if with_answer and without:
         configured = answerability(with_answer, without, rule)
         calibrated = answerability(with_answer, without, calibrate(with_answer, without, rule.signal))
-    return Report(index, mode, scores, {each: run.latency(each) for each in (50, 95)}, configured, calibrated)
+    return Report(
+        index,
+        mode,
+        evaluate_run(run.rankings, judgments.qrels),
+        {each: run.latency(each) for each in (50, 95)},
+        configured,
+        calibrated,
+    )
 
 
 def _metrics(scores: Scores) -> dict[str, float]:

@@ -177,5 +177,4 @@ def overlap(one: Span, other: Span) -> bool:
     >>> overlap((0, 100), (90, 110)), overlap((0, 100), (91, 111))
     (True, False)
     """
-    shared = min(one[1], other[1]) - max(one[0], other[0])
-    return 2 * shared >= min(one[1] - one[0], other[1] - other[0])
+    return 2 * (min(one[1], other[1]) - max(one[0], other[0])) >= min(one[1] - one[0], other[1] - other[0])

@@ -10,7 +10,14 @@ from typing import Any, Self
 from uuid import UUID
 
 from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, TextNode
+from llama_index.core.schema import (
+    BaseNode,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
     MetadataFilters,
@@ -205,6 +212,17 @@ class ScopedStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         raise NotImplementedError("use `await store.adelete(...)`: rag_app's stores are async")
+
+
+def chunk_node(id_: object, text: str, metadata: dict[str, Any], embedding: Sequence[float] | None = None) -> TextNode:
+    """A chunk as LlamaIndex has it, of the source that its metadata name."""
+    return TextNode(
+        id_=str(id_),
+        text=text,
+        metadata=metadata,
+        embedding=embedding,
+        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=metadata["source_id"])},
+    )
 
 
 def heading(node: BaseNode) -> str:

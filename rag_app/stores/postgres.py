@@ -1,10 +1,10 @@
 """Vectors, texts and postings in PostgreSQL with pgvector.
 
-Of a generation's tables (`postgres_schema`) `vectors` is narrow - what a filter needs and the vector itself,
+Of a generation's tables (`postgres_tables`) `vectors` is narrow - what a filter needs and the vector itself,
 uncompressed and in the row - because an exact scan of one tenant's rows is then both complete and faster than an
 index that is filtered afterwards (docs/adr/0003-postgres-layout.md). `signs` is narrower: a bit a dimension, which
 say what is worth comparing where an organization has many; `sizes` says where that is. A graph on `vectors` is for
-organizations with a large part of the index. What is asked of all these is in `postgres_query`. `postings` gives exact BM25
+organizations with a large part of the index. `postings` gives exact BM25
 by (term, organization). `terms` and `totals` count over the whole index; they order hits and are never shown.
 Row-level security is forced on everything that belongs to a tenant.
 """
@@ -18,7 +18,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from pgvector.asyncpg import register_vector
 
 from rag_app.database.session import Database
@@ -27,24 +27,23 @@ from rag_app.domain.filters import FieldType, Filters
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.store import Backend, ScopedStore, heading
-from rag_app.stores.postgres_query import Query
-from rag_app.stores.postgres_schema import column, create_statements, drop_statements
+from rag_app.retrieval.store import Backend, ScopedStore, chunk_node, heading
+from rag_app.stores.postgres_tables import Query, column, create_statements, drop_statements
 
+# Chunks that a walk through the graph looks at before it asks whether it has found enough (docs/adr/0003 has the
+# recall), and after how many it gives up: some 60 ms.
 _WALKED, _FARTHEST = 600, 6_000
-"""Chunks that a walk through the graph looks at before it asks whether it has found enough (docs/adr/0003 has the
-recall), and after how many it gives up: some 60 ms."""
+# For searches, whose plans are good for every tenant: planned once a connection.
 _PLANS = (
     "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off; "
     "SET max_parallel_workers_per_gather = 0; SET jit = off; "
     f"SET hnsw.ef_search = {_WALKED}; SET hnsw.iterative_scan = relaxed_order; SET hnsw.max_scan_tuples = {_FARTHEST}"
 )
-"""For searches, whose plans are good for every tenant: planned once a connection."""
+# For what is written, a hundred rows at once.
 _USUAL_PLANS = (
     "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on; "
     "SET LOCAL max_parallel_workers_per_gather = 2"
 )
-"""For what is written, a hundred rows at once."""
 
 
 class PostgresBackend(Backend):
@@ -102,73 +101,103 @@ class PostgresStore(ScopedStore):
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
     ) -> list[Candidate]:
         query = Query(self)
-        sql = query.candidates(vector, text, filters, mode, depth)
-        rows = await self._backend.database.fetch_scoped(self.scope, sql, *query.values)
-        return [_to_candidate(row) for row in rows]
+        return [
+            Candidate(row["id"], row["cosine"], row["bm25"])
+            for row in (
+                await self._backend.database.fetch_scoped(
+                    self.scope, query.candidates(vector, text, filters, mode, depth), *query.values
+                )
+            )
+        ]
 
     async def best(
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int
     ) -> list[tuple[Candidate, TextNode]]:
         query = Query(self)
-        sql = query.best(vector, text, filters, mode, depth, top_k)
-        rows = await self._backend.database.fetch_scoped(self.scope, sql, *query.values)
-        return [(_to_candidate(row), _to_node(row)) for row in rows]
+        return [
+            (Candidate(row["id"], row["cosine"], row["bm25"]), _to_node(row))
+            for row in (
+                await self._backend.database.fetch_scoped(
+                    self.scope, query.best(vector, text, filters, mode, depth, top_k), *query.values
+                )
+            )
+        ]
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
         query = Query(self)
-        rows = await self._backend.database.fetch_scoped(self.scope, query.texts(ids, filters), *query.values)
-        return {row["id"]: _to_node(row) for row in rows}
+        return {
+            row["id"]: _to_node(row)
+            for row in (await self._backend.database.fetch_scoped(self.scope, query.texts(ids, filters), *query.values))
+        }
 
     async def count(self) -> int:
         query = Query(self)
-        sql = f"SELECT count(*) FROM {self.generation}_vectors v WHERE {query.where(())}"
-        ((count,),) = await self._backend.database.fetch_scoped(self.scope, sql, *query.values)
+        ((count,),) = await self._backend.database.fetch_scoped(
+            self.scope, f"SELECT count(*) FROM {self.generation}_vectors v WHERE {query.where(())}", *query.values
+        )
         return int(count)
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
-        table = self.generation
+        table, ids, organizations = (
+            self.generation,
+            [UUID(node.node_id) for node in nodes],
+            list(self.scope.organizations),
+        )
         async with self._backend.transaction(self.scope) as connection:
             # One writer a generation at a time: the counts in `terms` are rows that all of them touch.
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext($1))", table)
-            ids = [UUID(node.node_id) for node in nodes]
-            gone = await connection.fetchval(
-                _DELETE.format(t=table), list(replacing), ids, list(self.scope.organizations)
-            )
+            gone = await connection.fetchval(_DELETE.format(t=table), list(replacing), ids, organizations)
             await connection.execute(f"UPDATE {table}_totals SET chunks = chunks + $1", len(nodes) - gone)
             if not nodes:
                 return
-            numbers = await connection.fetch(_INSERT_CHUNKS.format(t=table), *_columns(self, nodes))
-            number = {row["id"]: row["no"] for row in numbers}
-            names = ["no", "id", "site_id", "private_to", *_filter_columns(self.spec), "embedding"]
-            rows = [_vector_row(self.spec, number[UUID(node.node_id)], node) for node in nodes]
+            chunks = zip(*(self._chunk_row(node) for node in nodes), strict=True)
+            number = dict(await connection.fetch(_INSERT_CHUNKS.format(t=table), *chunks))
+            columns = [column(field) for field in self.spec.all_fields]
             await connection.executemany(
-                f"INSERT INTO {table}_vectors ({', '.join(names)}) VALUES "
-                f"({', '.join(f'${position}' for position in range(1, len(names) + 1))})",
-                rows,
+                f"INSERT INTO {table}_vectors (no, id, site_id, private_to, {', '.join(columns)}, embedding) VALUES "
+                f"({', '.join(f'${position}' for position in range(1, len(columns) + 6))})",
+                [(number[UUID(node.node_id)], *self._vector_row(node)) for node in nodes],
             )
-            filters = ", ".join(["private_to", "site_id", *_filter_columns(self.spec)[1:]])
-            signs = _INSERT_SIGNS.format(t=table, dimension=len(rows[0][-1]), filters=filters)
-            await connection.execute(signs, list(number.values()))
+            signs = {
+                "filters": ", ".join(["private_to", "site_id", *columns[1:]]),
+                "dimension": len(nodes[0].get_embedding()),
+            }
+            await connection.execute(_INSERT_SIGNS.format(t=table, **signs), list(number.values()))
             await connection.execute(_INSERT_POSTINGS.format(t=table), list(number.values()))
 
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         sql = (
-            f"SELECT c.id, c.source_id, c.text, c.metadata, v.embedding FROM {self.generation}_chunks c "
+            f"SELECT c.id, c.text, c.metadata, v.embedding FROM {self.generation}_chunks c "
             f"JOIN {self.generation}_vectors v USING (no) "
             "WHERE c.source_id = ANY($1) AND c.org_id = ANY($2) ORDER BY c.no"
         )
         async with self._backend.transaction(self.scope) as connection:
             rows = await connection.fetch(sql, list(source_ids), list(self.scope.organizations))
-        nodes = [_to_node(row) for row in rows]
-        for node, row in zip(nodes, rows, strict=True):
-            node.embedding = row["embedding"].to_list()
-        return nodes
+        return [chunk_node(row["id"], row["text"], row["metadata"], row["embedding"].to_list()) for row in rows]
 
     async def sources(self) -> set[UUID]:
-        sql = f"SELECT DISTINCT source_id FROM {self.generation}_vectors WHERE org_id = ANY($1)"
         async with self._backend.transaction(self.scope) as connection:
-            return {row["source_id"] for row in await connection.fetch(sql, list(self.scope.organizations))}
+            return {
+                row["source_id"]
+                for row in await connection.fetch(
+                    f"SELECT DISTINCT source_id FROM {self.generation}_vectors WHERE org_id = ANY($1)",
+                    list(self.scope.organizations),
+                )
+            }
+
+    def _chunk_row(self, node: BaseNode) -> tuple[Any, ...]:
+        """The values of `_INSERT_CHUNKS`."""
+        meta, text = node.metadata, node.get_content(MetadataMode.NONE)
+        of = UUID(meta["org_id"]), _uuid(meta.get("private_to")), UUID(meta["source_id"])
+        return UUID(node.node_id), *of, self.language(node), heading(node), text, meta
+
+    def _vector_row(self, node: BaseNode) -> list[Any]:
+        meta = node.metadata
+        own = [UUID(node.node_id), _uuid(meta.get("site_id")), _uuid(meta.get("private_to"))]
+        kinds = self.spec.all_fields.items()
+        fields = [_uuid(meta.get(name)) if kind is FieldType.UUID else meta.get(name) for name, kind in kinds]
+        return [*own, *fields, node.embedding]
 
 
 _DELETE = """
@@ -193,7 +222,7 @@ _DELETE = """
 _INSERT_CHUNKS = """
     INSERT INTO {t}_chunks (id, org_id, private_to, source_id, lang, heading, text, metadata)
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::jsonb[])
-    RETURNING no, id"""
+    RETURNING id, no"""
 
 _INSERT_SIGNS = """
     WITH signs AS (
@@ -216,46 +245,8 @@ _INSERT_POSTINGS = """
     ON CONFLICT (term) DO UPDATE SET df = t.df + excluded.df"""
 
 
-def _filter_columns(spec: IndexSpec) -> list[str]:
-    return [column(field) for field in spec.all_fields]
-
-
-def _columns(store: PostgresStore, nodes: Sequence[BaseNode]) -> tuple[list[Any], ...]:
-    """Parallel arrays for `_INSERT_CHUNKS`."""
-    metas = [node.metadata for node in nodes]
-    return (
-        [UUID(node.node_id) for node in nodes],
-        [UUID(meta["org_id"]) for meta in metas],
-        [_uuid(meta.get("private_to")) for meta in metas],
-        [UUID(meta["source_id"]) for meta in metas],
-        [store.language(node) for node in nodes],
-        [heading(node) for node in nodes],
-        [node.get_content(MetadataMode.NONE) for node in nodes],
-        metas,
-    )
-
-
-def _vector_row(spec: IndexSpec, number: int, node: BaseNode) -> tuple[Any, ...]:
-    meta = node.metadata
-    fields = [
-        _uuid(meta.get(name)) if kind is FieldType.UUID else meta.get(name) for name, kind in spec.all_fields.items()
-    ]
-    own = (number, UUID(node.node_id), _uuid(meta.get("site_id")), _uuid(meta.get("private_to")))
-    return (*own, *fields, node.embedding)
-
-
-def _to_candidate(row: asyncpg.Record) -> Candidate:
-    return Candidate(row["id"], row["cosine"], row["bm25"])
-
-
 def _to_node(row: asyncpg.Record) -> TextNode:
-    source = RelatedNodeInfo(node_id=str(row["source_id"]))
-    return TextNode(
-        id_=str(row["id"]),
-        text=row["text"],
-        metadata=row["metadata"],
-        relationships={NodeRelationship.SOURCE: source},
-    )
+    return chunk_node(row["id"], row["text"], row["metadata"])
 
 
 def _uuid(value: str | None) -> UUID | None:

@@ -6,9 +6,8 @@ the same lexemes; a chunk's BM25 weights are a sparse vector and Qdrant multipli
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
@@ -17,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
@@ -29,7 +28,7 @@ from rag_app.domain.filters import Condition, FieldType, Filters, Operator
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.store import Backend, ScopedStore, heading
+from rag_app.retrieval.store import Backend, ScopedStore, chunk_node, heading
 from rag_app.stores.registry import Visible
 
 _DENSE, _LEXICAL = "dense", "lexical"
@@ -47,9 +46,6 @@ _INDEXES = {
     FieldType.TAGS: models.PayloadSchemaType.KEYWORD,
 }
 
-Terms = dict[int, int]
-"""Hashed lexeme (32 bits, signed) -> how often it occurs."""
-
 
 class QdrantBackend(Backend):
     """One Qdrant, local (`path`) or a server (`url`); a generation is a collection.
@@ -59,19 +55,16 @@ class QdrantBackend(Backend):
 
     def __init__(
         self,
-        *,
         database: Database,
         visible: Visible,
+        *,
         path: Path | None = None,
         url: str | None = None,
         api_key: str | None = None,
     ) -> None:
-        if (path is None) == (url is None):
-            raise Misconfigured("Qdrant needs QDRANT_URL or QDRANT_PATH, and not both")
-        self.database, self.visible = database, visible
+        self.database, self.visible, self.local = database, visible, url is None
         self._path, self._url, self._api_key = path, url, api_key
-        self._local: QdrantClient | None = None
-        self._remote: AsyncQdrantClient | None = None
+        self._client: Any = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="qdrant")
         self.writing = asyncio.Lock()
         """Replacing a source takes two calls. Between processes, the ledger's lock keeps writers apart."""
@@ -87,52 +80,50 @@ class QdrantBackend(Backend):
             vectors_config={_DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE)},
             sparse_vectors_config={_LEXICAL: models.SparseVectorParams(modifier=models.Modifier.IDF)},
         )
-        if self.local:
-            return  # local mode has no payload indexes
-        tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-        await self.call("create_payload_index", generation, "org_id", tenant)
-        for name in ("readers", "site_id"):
-            await self.call("create_payload_index", generation, name, models.PayloadSchemaType.KEYWORD)
-        for name, kind in spec.all_fields.items():
-            if name != "org_id":
-                await self.call("create_payload_index", generation, _key(name), _INDEXES[kind])
+        schemas = {
+            "org_id": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+            "readers": models.PayloadSchemaType.KEYWORD,
+            "site_id": models.PayloadSchemaType.KEYWORD,
+            **{_key(name): _INDEXES[kind] for name, kind in spec.all_fields.items() if name != "org_id"},
+        }
+        for name, schema in schemas.items():
+            if not self.local:  # local mode has no payload indexes
+                await self.call("create_payload_index", generation, name, schema)
 
     async def drop(self, owner_url: str, generation: str) -> None:
         if await self.call("collection_exists", generation):
             await self.call("delete_collection", generation)
 
-    @property
-    def local(self) -> bool:
-        return self._url is None
-
     async def close(self) -> None:
-        if self._local is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._local.close)
-            self._local = None
-        if self._remote is not None:
-            await self._remote.close()
-            self._remote = None
+        if self._client is not None:
+            if self.local:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._client.close)
+            else:
+                await self._client.close()
+            self._client = None
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        async with _failures():
-            if self._url is not None:
-                if self._remote is None:
-                    self._remote = AsyncQdrantClient(url=self._url, api_key=self._api_key, timeout=60)
-                return await getattr(self._remote, method)(*args, **kwargs)
-            return await asyncio.get_running_loop().run_in_executor(
-                self._thread, partial(self._call_local, method, *args, **kwargs)
-            )
+        try:
+            if self.local:
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._thread, partial(self._call_local, method, *args, **kwargs)
+                )
+            if self._client is None:
+                self._client = AsyncQdrantClient(url=self._url, api_key=self._api_key, timeout=60)
+            return await getattr(self._client, method)(*args, **kwargs)
+        except (ApiException, OSError, ValueError, RuntimeError) as error:
+            raise StoreFailed(f"Qdrant: {type(error).__name__}: {error}") from error
 
     def _call_local(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        if self._local is None:
+        if self._client is None:
             try:
-                self._local = QdrantClient(path=str(self._path), force_disable_check_same_thread=True)
+                self._client = QdrantClient(path=str(self._path), force_disable_check_same_thread=True)
             except RuntimeError as error:
                 raise Misconfigured(
                     f"{self._path} is in use by another process: local Qdrant belongs to one process at a time. "
                     "Stop the other one (a running server, say), or run a Qdrant server and set QDRANT_URL."
                 ) from error
-        return getattr(self._local, method)(*args, **kwargs)
+        return getattr(self._client, method)(*args, **kwargs)
 
 
 class QdrantStore(ScopedStore):
@@ -145,22 +136,21 @@ class QdrantStore(ScopedStore):
     ) -> list[Candidate]:
         lexemes = models.SparseVector(indices=[], values=[])
         if mode is not Mode.DENSE:
-            found = await analyze(self._backend.database, self.languages, [text] * len(self.languages))
-            lexemes = _sparse({term: float(tf) for terms in found for term, tf in terms.items()})
+            analyzed = await analyze(self._backend.database, self.languages, [text] * len(self.languages))
+            lexemes = _sparse({term: float(tf) for terms in analyzed for term, tf in terms.items()})
         queries: dict[str, Any] = {_DENSE: list(vector)}
         if lexemes.indices:
             queries[_LEXICAL] = lexemes
         visible = self._filter(filters)
         # A local collection scores every point in any case: ask it once, for all of them.
         at_once = self._backend.local and mode is not Mode.DENSE
-        asked = queries if at_once else {leg: queries[leg] for leg in _LEGS[mode] if leg in queries}
-        best = await self._scores(asked, visible, _ALL if at_once else depth)
-        ids = {
-            point
-            for leg in _LEGS[mode]
-            if (scores := best.get(leg))
-            for point in nlargest(depth, scores, key=scores.__getitem__)
-        }
+        best = await self._scores(
+            (queries if at_once else {leg: queries[leg] for leg in _LEGS[mode] if leg in queries}),
+            visible,
+            _ALL if at_once else depth,
+        )
+        found = [best[leg] for leg in _LEGS[mode] if leg in best]
+        ids = {point for scores in found for point in nlargest(depth, scores, key=scores.__getitem__)}
         if mode is not Mode.DENSE and not at_once:
             for leg, query in queries.items():
                 if points := sorted(ids - best.get(leg, {}).keys()):
@@ -183,54 +173,50 @@ class QdrantStore(ScopedStore):
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
         if not ids:
             return {}
-        wanted = models.HasIdCondition(has_id=[str(each) for each in ids])
-        found = models.Filter(must=[wanted, self._filter(filters)])
-        points, _ = await self._backend.call("scroll", self.generation, found, limit=len(ids))
-        sources = list({UUID(point.payload["source_id"]) for point in points})
-        allowed = await self._backend.visible(self.scope, self.generation, sources)
-        return {UUID(str(p.id)): _to_node(p) for p in points if UUID(p.payload["source_id"]) in allowed}
+        points, _ = await self._backend.call(
+            "scroll",
+            self.generation,
+            models.Filter(must=[models.HasIdCondition(has_id=_texts(ids)), self._filter(filters)]),
+            limit=len(ids),
+        )
+        sources = {point.id: UUID(point.payload["source_id"]) for point in points}
+        allowed = await self._backend.visible(self.scope, self.generation, [*{*sources.values()}])
+        return {UUID(str(point.id)): _to_node(point) for point in points if sources[point.id] in allowed}
 
     async def count(self) -> int:
         """A source that is being deleted counts until its chunks are gone: a number is not looked up in PostgreSQL."""
-        counted = await self._backend.call("count", self.generation, self._filter(()), exact=True)
-        return int(counted.count)
+        return int((await self._backend.call("count", self.generation, self._filter(()), exact=True)).count)
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
-        texts = [f"{heading(node)}\n{node.get_content(MetadataMode.NONE)}" for node in nodes]
-        terms = await analyze(self._backend.database, [self.language(node) for node in nodes], texts)
+        terms = await analyze(
+            self._backend.database,
+            [self.language(node) for node in nodes],
+            [f"{heading(node)}\n{node.get_content(MetadataMode.NONE)}" for node in nodes],
+        )
         points = [self._point(node, found) for node, found in zip(nodes, terms, strict=True)]
+        old = models.Filter(
+            must=[_any_of("org_id", self.scope.organizations), _any_of("source_id", replacing)],
+            must_not=[models.HasIdCondition(has_id=[point.id for point in points])] if points else None,
+        )
         async with self._backend.writing:
             if points:
                 await self._backend.call("upsert", self.generation, points, wait=True)
             if replacing:
-                old = models.Filter(
-                    must=[
-                        models.FieldCondition(
-                            key="org_id", match=models.MatchAny(any=_texts(self.scope.organizations))
-                        ),
-                        models.FieldCondition(key="source_id", match=models.MatchAny(any=_texts(replacing))),
-                    ],
-                    must_not=[models.HasIdCondition(has_id=[point.id for point in points])] if points else None,
-                )
                 await self._backend.call("delete", self.generation, models.FilterSelector(filter=old), wait=True)
 
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
-        wanted = models.FieldCondition(key="source_id", match=models.MatchAny(any=_texts(source_ids)))
-        nodes = []
-        async for point in self._owned([wanted], with_vectors=[_DENSE]):
-            node = _to_node(point)
-            node.embedding = point.vector[_DENSE]
-            nodes.append(node)
-        return nodes
+        return [
+            _to_node(point, point.vector[_DENSE])
+            async for point in self._owned([_any_of("source_id", source_ids)], with_vectors=[_DENSE])
+        ]
 
     async def sources(self) -> set[UUID]:
         return {UUID(point.payload["source_id"]) async for point in self._owned([], with_payload=["source_id"])}
 
     async def _owned(self, conditions: list[Any], **parts: Any) -> AsyncIterator[Any]:
         """The points of the scope's organizations, private ones too."""
-        ours = models.FieldCondition(key="org_id", match=models.MatchAny(any=_texts(self.scope.organizations)))
-        found, page = models.Filter(must=[ours, *conditions]), None
+        found, page = models.Filter(must=[_any_of("org_id", self.scope.organizations), *conditions]), None
         while True:
             points, page = await self._backend.call("scroll", self.generation, found, limit=_PAGE, offset=page, **parts)
             for point in points:
@@ -238,45 +224,51 @@ class QdrantStore(ScopedStore):
             if page is None:
                 return
 
-    def _point(self, node: BaseNode, terms: Terms) -> models.PointStruct:
+    def _point(self, node: BaseNode, terms: dict[int, int]) -> models.PointStruct:
+        """`terms`: hashed lexeme (32 bits, signed) -> how often it occurs."""
         meta, bm25 = node.metadata, self.spec.bm25
         norm = bm25.k1 * (1 - bm25.b + bm25.b * sum(terms.values()) / bm25.average_length)
-        weights = {term: tf * (bm25.k1 + 1) / (tf + norm) for term, tf in terms.items()}
-        payload = {
-            "readers": meta.get("private_to") or _EVERYBODY,
-            "site_id": meta.get("site_id"),
-            "text": node.get_content(MetadataMode.NONE),
-            "metadata": meta,
-            **{_key(name): meta[name] for name in self.spec.all_fields if meta.get(name) is not None},
-        }
         return models.PointStruct(
-            id=node.node_id, vector={_DENSE: node.embedding, _LEXICAL: _sparse(weights)}, payload=payload
+            id=node.node_id,
+            vector={
+                _DENSE: node.embedding,
+                _LEXICAL: _sparse({term: tf * (bm25.k1 + 1) / (tf + norm) for term, tf in terms.items()}),
+            },
+            payload={
+                "readers": meta.get("private_to") or _EVERYBODY,
+                "site_id": meta.get("site_id"),
+                "text": node.get_content(MetadataMode.NONE),
+                "metadata": meta,
+                **{_key(name): meta[name] for name in self.spec.all_fields if meta.get(name) is not None},
+            },
         )
 
     def _filter(self, filters: Filters) -> models.Filter:
         """The mandatory part, from the scope, and the filters."""
-        readers = [_EVERYBODY, *([str(self.scope.user)] if self.scope.user else [])]
-        must: list[Any] = [
-            models.FieldCondition(key="org_id", match=models.MatchAny(any=_texts(self.scope.organizations))),
-            models.FieldCondition(key="readers", match=models.MatchAny(any=readers)),
-            *(_condition(each, self.spec.all_fields[each.field]) for each in filters),
-        ]
-        if self.scope.site is not None:
-            must.append(models.FieldCondition(key="site_id", match=models.MatchValue(value=str(self.scope.site))))
-        return models.Filter(must=must)
+        return models.Filter(
+            must=[
+                _any_of("org_id", self.scope.organizations),
+                _any_of("readers", ([_EVERYBODY, self.scope.user] if self.scope.user else [_EVERYBODY])),
+                *(_any_of("site_id", [site]) for site in ([self.scope.site] if self.scope.site else [])),
+                *(_condition(each, self.spec.all_fields[each.field]) for each in filters),
+            ]
+        )
 
 
 def _condition(condition: Condition, kind: FieldType) -> models.FieldCondition | models.Filter:
     key, value = _key(condition.field), condition.value
     if condition.or_missing:
-        missing = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
-        return models.Filter(should=[missing, _condition(replace(condition, or_missing=False), kind)])
+        return models.Filter(
+            should=[
+                models.IsEmptyCondition(is_empty=models.PayloadField(key=key)),
+                _condition(replace(condition, or_missing=False), kind),
+            ]
+        )
     if isinstance(value, tuple):
         each = [_condition(Condition(condition.field, Operator.EQ, one), kind) for one in value]
         return models.Filter(should=each) if each else models.Filter(must=[models.HasIdCondition(has_id=[])])
-    bounds = {Operator.GT: "gt", Operator.GTE: "gte", Operator.LT: "lt", Operator.LTE: "lte"}
-    if condition.operator in bounds:
-        return models.FieldCondition(key=key, range=models.Range(**{bounds[condition.operator]: value}))
+    if condition.operator in (Operator.GT, Operator.GTE, Operator.LT, Operator.LTE):
+        return models.FieldCondition(key=key, range=models.Range(**{condition.operator.name.lower(): value}))
     if kind in (FieldType.NUMBER, FieldType.TIME):  # Qdrant matches no floats
         return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
     return models.FieldCondition(key=key, match=models.MatchValue(value=value))
@@ -287,8 +279,12 @@ def _key(field: str) -> str:
     return field if field in ("org_id", "source_id", "source_type", "lang", "date") else f"x_{field}"
 
 
-def _texts(ids: Any) -> list[str]:
+def _texts(ids: Iterable[object]) -> list[str]:
     return [str(each) for each in ids]
+
+
+def _any_of(key: str, values: Iterable[object]) -> models.FieldCondition:
+    return models.FieldCondition(key=key, match=models.MatchAny(any=_texts(values)))
 
 
 def _sparse(weights: dict[int, float]) -> models.SparseVector:
@@ -296,19 +292,5 @@ def _sparse(weights: dict[int, float]) -> models.SparseVector:
     return models.SparseVector(indices=[term & 0xFFFFFFFF for term in weights], values=list(weights.values()))
 
 
-def _to_node(point: Any) -> TextNode:
-    source = RelatedNodeInfo(node_id=point.payload["source_id"])
-    return TextNode(
-        id_=str(point.id),
-        text=point.payload["text"],
-        metadata=point.payload["metadata"],
-        relationships={NodeRelationship.SOURCE: source},
-    )
-
-
-@asynccontextmanager
-async def _failures() -> AsyncIterator[None]:
-    try:
-        yield
-    except (ApiException, OSError, ValueError, RuntimeError) as error:
-        raise StoreFailed(f"Qdrant: {type(error).__name__}: {error}") from error
+def _to_node(point: Any, embedding: list[float] | None = None) -> TextNode:
+    return chunk_node(point.id, point.payload["text"], point.payload["metadata"], embedding)

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -10,6 +9,8 @@ from rag_app.domain.errors import Misconfigured
 from rag_app.domain.scope import Scope
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rag_app.database.session import Database
     from rag_app.retrieval.store import Backend
     from rag_app.settings import Settings
@@ -51,33 +52,31 @@ def _open_postgres(settings: "Settings", database: "Database", visible: Visible)
 def _open_qdrant(settings: "Settings", database: "Database", visible: Visible) -> "Backend":
     from rag_app.stores.qdrant import QdrantBackend
 
-    key = settings.store.qdrant_api_key
+    url, key = settings.store.qdrant_url, settings.store.qdrant_api_key
     return QdrantBackend(
-        database=database,
-        visible=visible,
-        url=settings.store.qdrant_url,
-        path=None if settings.store.qdrant_url else _qdrant_path(settings),
+        database,
+        visible,
+        path=(None if url else _qdrant_folder(settings)),
+        url=url,
         api_key=key.get_secret_value() if key else None,
     )
 
 
-def _qdrant_path(settings: "Settings") -> Path:
+def _qdrant_folder(settings: "Settings") -> "Path":
     return settings.store.qdrant_path or settings.database.home / "qdrant"
 
 
 def _qdrant_place(settings: "Settings") -> str:
-    return f"Qdrant ({settings.store.qdrant_url or f'local, in {_qdrant_path(settings)}'})"
+    return f"Qdrant ({settings.store.qdrant_url or f'local, in {_qdrant_folder(settings)}'})"
 
 
 def _qdrant_unshared(settings: "Settings") -> str:
-    if settings.store.qdrant_url:
-        return ""
-    return "local Qdrant serves one process: use --workers 1, or a Qdrant server by QDRANT_URL"
+    local = "local Qdrant serves one process: use --workers 1, or a Qdrant server by QDRANT_URL"
+    return "" if settings.store.qdrant_url else local
 
 
 def _qdrant_configured(settings: "Settings") -> bool:
-    chosen = settings.store
-    return bool(chosen.qdrant_url or chosen.qdrant_path) or (settings.database.home / "qdrant").exists()
+    return bool(settings.store.qdrant_url or settings.store.qdrant_path) or _qdrant_folder(settings).exists()
 
 
 STORES: dict[str, Store] = {

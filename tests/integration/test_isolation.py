@@ -33,7 +33,7 @@ from rag_app.documents.metadata import Target
 from rag_app.domain.filters import Filters
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.stores import qdrant
-from rag_app.stores.postgres_query import Query
+from rag_app.stores.postgres_tables import Query
 from tests.conftest import NewOrganization
 from tests.integration.conftest import INDEX
 from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served, without_limits

@@ -19,7 +19,7 @@ from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.store import ScopedStore
-from rag_app.stores import postgres, postgres_query
+from rag_app.stores import postgres, postgres_tables
 from rag_app.stores.postgres import PostgresBackend
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.stores.conftest import SPEC, chunk
@@ -125,8 +125,8 @@ async def test_what_is_not_exact_is_nearly_so(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, topic: float, way: str
 ) -> None:
     """And never short: of the ten best at least 95 % here, all rows where a filter leaves few, true cosines."""
-    monkeypatch.setattr(postgres_query, "_EXACT_NUMBERS", 0)
-    monkeypatch.setattr(postgres_query, "_LARGE", 0 if way == "by the graph" else 10**9)
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(postgres_tables, "_LARGE", 0 if way == "by the graph" else 10**9)
     org = uuid4()
     store, nodes = opened.of(Scope(frozenset({org}))), random_chunks(org, 1500, topic=topic)
     await store.write(nodes)
@@ -155,7 +155,7 @@ async def test_large_organizations_are_searched_by_sign_and_small_ones_exactly(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told apart by what is taken away: without signs the one finds nothing, and the other what it did."""
-    monkeypatch.setattr(postgres_query, "_EXACT_NUMBERS", 20 * WIDE)
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 20 * WIDE)
     small, large = uuid4(), uuid4()
     source = uuid4()
     await opened.of(Scope(frozenset({small}))).write(random_chunks(small, 20))
@@ -178,8 +178,8 @@ async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_whe
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told apart by what is taken away: without signs only the graph finds anything here."""
-    monkeypatch.setattr(postgres_query, "_EXACT_NUMBERS", 0)
-    monkeypatch.setattr(postgres_query, "_LARGE", 10)
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(postgres_tables, "_LARGE", 10)
     monkeypatch.setattr(postgres, "_PLANS", f"{postgres._PLANS}; SET hnsw.ef_search = 10; SET hnsw.max_scan_tuples = 1")
     most, few = (Scope(frozenset({uuid4()})) for _ in range(2))
     (near,), (far,) = most.organizations, few.organizations
@@ -193,7 +193,7 @@ async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_whe
     ann = (Condition("author", Operator.EQ, "Ann"),)
     # the second has 50 of 250, so a walk is tried: it sees ten of the first, stops, and the scan finds all there are
     assert (await found(most), await found(few), await found(few, 50)) == (5, 5, 50)
-    monkeypatch.setattr(postgres_query, "_LARGE", 11)  # 50 * 50 is not above 11 * 250
+    monkeypatch.setattr(postgres_tables, "_LARGE", 11)  # 50 * 50 is not above 11 * 250
     assert await found(few, 50) == 50
     async with opened.backend.transaction(Scope(most.organizations | few.organizations)) as connection:
         await connection.execute(f"DELETE FROM {opened.generation}_signs")
@@ -207,7 +207,7 @@ async def test_keywords_of_any_length_are_kept_and_found(opened: Opened, monkeyp
     org, names = uuid4(), [token_hex(length // 2) for length in (400, 402, 5000)]
     await opened.of(Scope(frozenset({org}))).write([chunk(org, each, [1.0] * WIDE, author=each) for each in names])
     for exact in (10**9, 0):
-        monkeypatch.setattr(postgres_query, "_EXACT_NUMBERS", exact)
+        monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", exact)
         for filters, found in (
             *((Condition("author", Operator.EQ, each), {each}) for each in names),
             (Condition("author", Operator.IN, tuple(names)), set(names)),
@@ -229,8 +229,8 @@ async def test_any_dimension(database_urls: tuple[str, str], monkeypatch: pytest
         )
         await store.write(nodes)
         for exact, large in ((10**9, 0), (0, 10**9), (0, 0)):
-            monkeypatch.setattr(postgres_query, "_EXACT_NUMBERS", exact)
-            monkeypatch.setattr(postgres_query, "_LARGE", large)
+            monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", exact)
+            monkeypatch.setattr(postgres_tables, "_LARGE", large)
             found = await store.search(nodes[7].embedding or [], "", (), Mode.DENSE, 10)
             assert found[0].node.node_id == nodes[7].node_id and found[0].score == pytest.approx(1, abs=1e-3)
             assert len({each.node.node_id for each in found}) == 10
@@ -246,7 +246,7 @@ async def test_generations_from_before_signs_and_graphs_get_them(
     upgrade(server.owner_url, server.app_url, MIGRATIONS)
     backend, generation, org = PostgresBackend(Database(server.app_url)), "g_things_1", uuid4()
     await backend.create(server.owner_url, SPEC, generation, WIDE)
-    monkeypatch.setattr(postgres_query, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
     store, source = backend.scoped(SPEC, generation, Scope(frozenset({org}))), uuid4()
     await store.write([*random_chunks(org, 20), chunk(org, "extra", [1.0] * WIDE, source=source)])
     before = await tables(server.owner_url, generation)

@@ -41,10 +41,11 @@ def read_mail(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDoc
 def _read(message: EmailMessage, shown: str) -> Iterator[Document | UnreadableDocument]:
     if message.get_content_type() in _SEALED:
         raise UnreadableDocument(shown, "encrypted, or sealed by S/MIME")
-    subject = attempt(lambda: str(message["subject"] or "").strip()) or None
-    sent = attempt(lambda: str(message["date"].datetime.isoformat()))
     sender = attempt(lambda: message["from"].addresses[0])
-    derived = known(author=(sender.display_name or sender.addr_spec) if sender else None, date=sent)
+    derived = known(
+        author=(sender.display_name or sender.addr_spec) if sender else None,
+        date=attempt(lambda: str(message["date"].datetime.isoformat())),
+    )
     bodies: dict[str, list[str]] = {"text/plain": [], "text/html": []}
     attached: list[EmailMessage] = []
     for part in _leaves(message):
@@ -60,7 +61,7 @@ def _read(message: EmailMessage, shown: str) -> Iterator[Document | UnreadableDo
         raise UnreadableDocument(shown, "encrypted: PGP")
     page = None if plain else attempt(lambda: html_document("\n".join(bodies["text/html"]), shown))
     if passages := (Passage(plain),) if plain else page and page.passages:
-        yield Document("", passages, subject, derived=derived)
+        yield Document("", passages, (attempt(lambda: str(message["subject"] or "").strip()) or None), derived=derived)
     elif not attached:
         raise UnreadableDocument(shown, "no text: neither a body nor attachments")
     taken: Counter[str] = Counter()
@@ -84,8 +85,13 @@ def _attachment(
         name = name if taken[name] == 1 else f"{name} ({taken[name]})"
         for found in documents:
             if isinstance(found, Document):
-                place = f"{name}/{found.name}" if found.name else name
-                yield replace(found, name=place, external_id=None, metadata={}, derived={**derived, **found.derived})
+                yield replace(
+                    found,
+                    name=(f"{name}/{found.name}" if found.name else name),
+                    external_id=None,
+                    metadata={},
+                    derived={**derived, **found.derived},
+                )
             else:
                 yield found
     except UnreadableDocument as error:

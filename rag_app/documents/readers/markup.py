@@ -47,8 +47,9 @@ _ITEM = re.compile(r"\s*\n(-|\d+\.)\t\s*")  # the tab is ours: all other white s
 )
 def read_html(stream: BinaryIO, shown: str) -> Iterator[Document]:
     data = stream.read()
-    declared = EncodingDetector.find_declared_encoding(data, is_html=True)
-    metadata, html = front_matter(decode(data, shown, declared), shown)
+    metadata, html = front_matter(
+        decode(data, shown, EncodingDetector.find_declared_encoding(data, is_html=True)), shown
+    )
     yield html_document(html, shown, metadata)
 
 
@@ -71,14 +72,18 @@ def html_document(html: str, shown: str, metadata: dict[str, object] | None = No
     properties = {
         str(meta.get("name") or meta.get("property")).lower(): meta.get("content") for meta in soup.find_all("meta")
     }
-    dates = (iso_date(properties.get(name)) for name in ("date", "article:published_time", "dcterms.date"))
     canonical = soup.select_one("link[rel~=canonical][href^=http]")
     title = soup.find("title")
     page = soup.find("html")
     derived = known(
         lang=language(page.get("lang")) if page else None,
         author=sensible(properties.get("author")),
-        date=next(filter(None, dates), None),
+        date=next(
+            filter(
+                None, (iso_date(properties.get(name)) for name in ("date", "article:published_time", "dcterms.date"))
+            ),
+            None,
+        ),
         uri=canonical.get("href") if canonical else None,
     )
     named = sensible(title.get_text()) if title else None
@@ -111,8 +116,9 @@ class _Reading:
         self.line: list[str] = []
 
     def end_block(self) -> None:
-        text = re.sub(r" *\n *", "\n", _ITEM.sub(r"\n\1 ", "".join(self.line)))
-        self.sections.text(re.sub(r"\n{3,}", "\n\n", text).strip())
+        self.sections.text(
+            re.sub(r"\n{3,}", "\n\n", re.sub(r" *\n *", "\n", _ITEM.sub(r"\n\1 ", "".join(self.line)))).strip()
+        )
         self.line = []
 
     def walk(self, node: PageElement) -> None:

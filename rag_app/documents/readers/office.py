@@ -66,9 +66,11 @@ def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, obj
     if unpacked > LIMIT:
         raise UnreadableDocument(shown, f"larger than {LIMIT >> 20} MB unpacked")
     said = {etree.QName(element).localname: element.text for element in core or ()}
-    author = sensible(said.get("creator")) or sensible(said.get("lastModifiedBy"))
-    derived = known(author=author, date=iso_date(said.get("modified")), lang=language(said.get("language")))
-    return sensible(said.get("title")), derived
+    return sensible(said.get("title")), known(
+        author=(sensible(said.get("creator")) or sensible(said.get("lastModifiedBy"))),
+        date=iso_date(said.get("modified")),
+        lang=language(said.get("language")),
+    )
 
 
 @reads(".docx", becomes="sections by heading style, tables row by row")
@@ -79,8 +81,12 @@ def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     title = None
     for block in _blocks(word.element.body):
         if block.tag == qn("w:tbl"):
-            rows = Table(block, word).rows
-            sections.table([[""] * row.grid_cols_before + [_text(cell._tc) for cell in row.cells] for row in rows])
+            sections.table(
+                [
+                    [""] * row.grid_cols_before + [_text(cell._tc) for cell in row.cells]
+                    for row in Table(block, word).rows
+                ]
+            )
             continue
         style, level = _style(Paragraph(block, word))
         text = _text(block).strip()
@@ -90,8 +96,9 @@ def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
         elif level:
             sections.heading(level, text)
         elif not style.startswith("toc"):
-            listed = text and (style.startswith("list") or block.find(_NUMBERED) is not None)
-            sections.text(f"- {text}" if listed else text)
+            sections.text(
+                f"- {text}" if (text and (style.startswith("list") or block.find(_NUMBERED) is not None)) else text
+            )
     passages = [*sections.passages(), *_notes(word), *_margins(word)]
     yield Document("", tuple(passages), title or named or sections.first, derived=derived)
 
@@ -138,9 +145,10 @@ def _style(paragraph: Paragraph) -> tuple[str, int | None]:
 def _notes(word: Any) -> Iterator[Passage]:
     for relation in word.part.rels.values():
         if relation.reltype.endswith(("/footnotes", "/endnotes")):
-            notes = etree.fromstring(relation.target_part.blob)
-            texts = (" ".join(_text(note).split()) for note in notes)
-            yield from grouped(filter(None, texts), relation.reltype.rpartition("/")[2].capitalize())
+            yield from grouped(
+                filter(None, (" ".join(_text(note).split()) for note in etree.fromstring(relation.target_part.blob))),
+                relation.reltype.rpartition("/")[2].capitalize(),
+            )
 
 
 def _margins(word: Any) -> Iterator[Passage]:
@@ -156,9 +164,8 @@ def _margins(word: Any) -> Iterator[Passage]:
 @reads(".pptx", becomes="slides with tables and notes; the page is the slide's number")
 def read_pptx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
-    deck = pptx.Presentation(stream)
     passages = []
-    for number, slide in enumerate(deck.slides, start=1):
+    for number, slide in enumerate(pptx.Presentation(stream).slides, start=1):
         if slide._element.get("show") in ("0", "false"):
             continue
         heading = slide.shapes.title
@@ -169,8 +176,12 @@ def read_pptx(stream: BinaryIO, shown: str) -> Iterator[Document]:
         text = "\n\n".join(block for block in blocks if block.strip())
         if text or title:
             passages.append(Passage(text or title, title or None, page=number))
-    first = next((passage.section for passage in passages if passage.section), None)
-    yield Document("", tuple(passages), named or first, derived=derived)
+    yield Document(
+        "",
+        tuple(passages),
+        named or next((passage.section for passage in passages if passage.section), None),
+        derived=derived,
+    )
 
 
 def _shape_texts(shapes: Iterable[Any], title: Any) -> Iterator[str]:
@@ -189,13 +200,18 @@ def _shape_texts(shapes: Iterable[Any], title: Any) -> Iterator[str]:
 @reads(".xlsx", becomes=ROWS_BECOME)
 def read_xlsx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
-    book = openpyxl.load_workbook(stream, read_only=True, data_only=True)
     passages: list[Passage] = []
-    for sheet in book.worksheets:
+    for sheet in openpyxl.load_workbook(stream, read_only=True, data_only=True).worksheets:
         if sheet.sheet_state == "visible":
             sheet.reset_dimensions()  # what the file says of its size is often wrong
-            rows = ([cell_text(cell.value, cell.number_format) for cell in row] for row in sheet.iter_rows())
-            passages.extend(grouped(table_lines(rows), sheet.title))
+            passages.extend(
+                grouped(
+                    table_lines(
+                        [cell_text(cell.value, cell.number_format) for cell in row] for row in sheet.iter_rows()
+                    ),
+                    sheet.title,
+                )
+            )
     yield Document("", tuple(passages), named, derived=derived)
 
 

@@ -1,6 +1,8 @@
-"""What is asked of a generation's tables: statements that begin with the scope, and choose their way by its size.
+"""The tables of a generation in PostgreSQL, and what is asked of them: statements that begin with the scope, and choose
+their way by its size.
 
-docs/adr/0003-postgres-layout.md says why there are three ways to the nearest, and what each of them costs.
+docs/adr/0003-postgres-layout.md says why the tables are so, why there are three ways to the nearest, and what each of
+them costs.
 """
 
 from collections.abc import Sequence
@@ -10,18 +12,111 @@ from uuid import UUID
 
 from rag_app.domain.answer import Mode
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator
+from rag_app.retrieval.index import BASE_FIELDS, IndexSpec
 from rag_app.retrieval.store import ScopedStore
-from rag_app.stores.postgres_schema import LARGEST_GRAPH, LONGEST_INDEXED, SQL_TYPES, column
 
+_SQL_TYPES = {
+    FieldType.KEYWORD: "text",
+    FieldType.UUID: "uuid",
+    FieldType.INTEGER: "bigint",
+    FieldType.NUMBER: "double precision",
+    FieldType.BOOLEAN: "boolean",
+    FieldType.TIME: "double precision",
+    FieldType.TAGS: "text[]",
+}
+_LARGEST_PLAIN_VECTOR = 1900  # dimensions that fit a page together with the row
+_LARGEST_GRAPH = 4000  # dimensions up to which there is a graph: half-precise vectors of that many fit a page
+# Bytes up to which a keyword is in the index of its field: more than names and codes have, and far from the third of a
+# page that PostgreSQL takes as a key at most.
+_LONGEST_INDEXED = 400
+_ORGANIZATIONS = "org_id = ANY ((SELECT rag_organizations())::uuid[])"
+_READERS = "(private_to IS NULL OR private_to = (SELECT rag_user()) OR (SELECT rag_operator()))"
+_POLICIES = dict.fromkeys(("chunks", "vectors", "signs", "postings"), f"{_ORGANIZATIONS} AND {_READERS}") | {
+    "sizes": _ORGANIZATIONS
+}
+
+# Up to so many numbers in the vectors of a scope's organizations all of them are compared.
 _EXACT_NUMBERS = 5_000 * 384
-"""Up to so many numbers in the vectors of a scope's organizations all of them are compared."""
+# How many of the nearest by sign are compared, at most; how much farther than the best, in roots of the dimension.
 _MOST, _MARGIN = 2_000, 1.15
-"""How many of the nearest by sign are compared, at most; how much farther than the best, in roots of the dimension."""
+# From which square of a scope's chunks, in chunks of the index, a walk through the graph is shorter than a scan.
 _LARGE = 8_000
-"""From which square of a scope's chunks, in chunks of the index, a walk through the graph is shorter than a scan."""
+# Times what is asked for that a walk must find: half precision and a walk's order are only nearly right. Fewer say that
+# it met too few rows of the scope to have met the nearest, as where most of an organization is private to others.
 _AHEAD = 4
-"""Times what is asked for that a walk must find: half precision and a walk's order are only nearly right. Fewer say that
-it met too few rows of the scope to have met the nearest, as where most of an organization is private to others."""
+
+
+def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
+    """The DDL of a generation's tables.
+
+    What a scan reads of every row comes first in it: a row is taken apart from the left.
+    """
+    t = generation
+    fields = "".join(f", {column(name)} {_SQL_TYPES[kind]}" for name, kind in spec.fields.items())
+    filtered = f"site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL, date double precision{fields}"
+    storage = "PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL"
+    # 128 candidates for each chunk's neighbours and not 64: recall .98 instead of .96 (docs/adr/0003)
+    graph = f"""CREATE INDEX ON {t}_vectors USING hnsw ((embedding::halfvec({int(dimension)})) halfvec_cosine_ops)
+            WITH (ef_construction = 128);"""
+    kinds = {"site_id": FieldType.UUID} | {
+        column(name): kind for name, kind in spec.all_fields.items() if name != "org_id"
+    }
+    indexes = "".join(
+        f"CREATE INDEX ON {t}_signs (org_id, {name})"
+        f"{f' WHERE octet_length({name}) <= {_LONGEST_INDEXED}' if kind is FieldType.KEYWORD else ''};"
+        for name, kind in kinds.items()
+        if kind is not FieldType.TAGS
+    )
+    policies = "".join(
+        f"ALTER TABLE {t}_{name} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t}_{name} FORCE ROW LEVEL SECURITY;"
+        f"CREATE POLICY tenant ON {t}_{name} USING ({using});"
+        for name, using in _POLICIES.items()
+    )
+    return f"""
+        CREATE TABLE {t}_chunks (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL UNIQUE,
+            org_id uuid NOT NULL, private_to uuid, source_id uuid NOT NULL, lang text NOT NULL, heading text NOT NULL,
+            text text NOT NULL, metadata jsonb NOT NULL);
+        CREATE INDEX ON {t}_chunks (source_id);
+        CREATE TABLE {t}_vectors (no bigint PRIMARY KEY REFERENCES {t}_chunks ON DELETE CASCADE, id uuid NOT NULL,
+            org_id uuid NOT NULL, embedding vector({int(dimension)}) NOT NULL, private_to uuid, {filtered});
+        ALTER TABLE {t}_vectors ALTER embedding SET STORAGE {storage};
+        CREATE INDEX ON {t}_vectors (org_id, no);
+        {graph if dimension <= _LARGEST_GRAPH else ""}
+        CREATE TABLE {t}_signs (org_id uuid, no bigint, signs bit({int(dimension)}) NOT NULL, private_to uuid, {filtered},
+            PRIMARY KEY (org_id, no));
+        {indexes}
+        CREATE TABLE {t}_sizes (org_id uuid PRIMARY KEY, chunks bigint NOT NULL) WITH (fillfactor = 70);
+        CREATE TABLE {t}_postings (term integer, org_id uuid, no bigint, private_to uuid, tf integer NOT NULL,
+            length integer NOT NULL, PRIMARY KEY (term, org_id, no));
+        CREATE TABLE {t}_terms (term integer PRIMARY KEY, df bigint NOT NULL) WITH (fillfactor = 70);
+        CREATE TABLE {t}_totals (chunks bigint NOT NULL);
+        INSERT INTO {t}_totals VALUES (0);
+        {policies}
+        {_CALLERS.format(t=t, function=function) if (function := _FUNCTIONS.get(spec.name)) else ""}"""
+
+
+def drop_statements(generation: str) -> str:
+    """The DDL that takes a generation's tables away."""
+    return "".join(
+        f"DROP TABLE IF EXISTS {generation}_{name};"
+        for name in ("vectors", "signs", "sizes", "postings", "terms", "totals", "chunks")  # vectors refer to chunks
+    )
+
+
+def column(field: str) -> str:
+    """Where a field that may be filtered by is, in `vectors` and `signs`."""
+    return field if field in BASE_FIELDS else f"x_{field}"
+
+
+# The SQL functions of migration 0004, by the index that they search.
+_FUNCTIONS = {"org_knowledge": "rag_match", "store_catalogue": "match_embeddings", "marketplace": "search_rag_context"}
+
+_CALLERS = """
+        DO $$ DECLARE caller regrole; BEGIN  -- who may call the function needs what it reads
+            FOR caller IN SELECT grantee FROM pg_proc, aclexplode(proacl)
+                          WHERE pg_proc.oid = to_regproc('{function}') AND grantee <> 0 LOOP
+                EXECUTE format('GRANT SELECT ON {t}_chunks, {t}_vectors TO %s', caller);
+            END LOOP; END $$;"""
 
 
 class Query:
@@ -51,7 +146,7 @@ class Query:
 
     def _condition(self, condition: Condition) -> str:
         kind = self.store.spec.all_fields[condition.field]
-        name, sql_type = f"v.{column(condition.field)}", SQL_TYPES[kind]
+        name, sql_type = f"v.{column(condition.field)}", _SQL_TYPES[kind]
         if condition.or_missing:
             missing = f"coalesce(cardinality({name}), 0) = 0" if kind is FieldType.TAGS else f"{name} IS NULL"
             return f"({missing} OR {self._condition(replace(condition, or_missing=False))})"
@@ -71,7 +166,7 @@ class Query:
             Mode.TEXT: "bm25",
             Mode.HYBRID: f"{weights.dense}::float8 * {_scaled('cosine')} + {weights.lexical}::float8 * {_scaled('bm25')}",
         }[mode]
-        return f"""SELECT best.id, best.cosine, best.bm25, c.source_id, c.text, c.metadata
+        return f"""SELECT best.id, best.cosine, best.bm25, c.text, c.metadata
             FROM (SELECT *, {rank} AS rank FROM ({found}) found ORDER BY rank DESC, id LIMIT {self.bind(top_k, "bigint")}) best
             CROSS JOIN LATERAL (SELECT * FROM {self.table}_chunks c WHERE c.no = best.no OFFSET 0) c
             ORDER BY best.rank DESC, best.id"""
@@ -107,10 +202,9 @@ class Query:
 
     def texts(self, ids: Sequence[UUID], filters: Filters) -> str:
         """The chunks of these ids, as far as they are visible."""
-        wanted = self.bind(list(ids), "uuid[]")
-        return f"""SELECT c.id, c.source_id, c.text, c.metadata FROM {self.table}_chunks c CROSS JOIN LATERAL (
+        return f"""SELECT c.id, c.text, c.metadata FROM {self.table}_chunks c CROSS JOIN LATERAL (
             SELECT FROM {self.table}_vectors v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
-            WHERE c.id = ANY({wanted})"""
+            WHERE c.id = ANY({self.bind(list(ids), "uuid[]")})"""
 
     def _dense(
         self, embedding: str, dimension: int, depth: int, sure: int, limit: str, visible: str, filtered: bool
@@ -124,7 +218,7 @@ class Query:
         """
         most, last = self.bind(max(_MOST, 4 * depth), "bigint"), self.bind(max(min(sure, depth) - 1, 0), "bigint")
         margin, half = round(_MARGIN * dimension**0.5), f"halfvec({dimension})"
-        may_walk, small = not filtered and dimension <= LARGEST_GRAPH, _EXACT_NUMBERS // dimension
+        may_walk, small = not filtered and dimension <= _LARGEST_GRAPH, _EXACT_NUMBERS // dimension
         return f"""size AS MATERIALIZED (
                 SELECT p.chunks <= {small} AS small,
                     {may_walk} AND p.chunks > {small} AND p.chunks * p.chunks > {_LARGE} * n.chunks AS large
@@ -180,8 +274,8 @@ class Query:
 
 def _indexed(name: str, kind: FieldType, values: Sequence[Any]) -> str:
     """What a query must say besides, so that PostgreSQL sees that the index of such keywords holds all it looks for."""
-    short = kind is FieldType.KEYWORD and all(len(each.encode()) <= LONGEST_INDEXED for each in values)
-    return f"octet_length({name}) <= {LONGEST_INDEXED} AND " if short else ""
+    short = kind is FieldType.KEYWORD and all(len(each.encode()) <= _LONGEST_INDEXED for each in values)
+    return f"octet_length({name}) <= {_LONGEST_INDEXED} AND " if short else ""
 
 
 def _scaled(score: str) -> str:
