@@ -207,9 +207,8 @@ async def _in_batches(items: Iterator[Any]) -> AsyncIterator[list[Any]]:
 
 async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode]) -> None:
     """Give each chunk its vector. Raises EmbeddingFailed."""
-    for node, vector in zip(
-        nodes, (await embed_texts(embedder, [searchable_text(node) for node in nodes])), strict=True
-    ):
+    vectors = await embed_texts(embedder, [searchable_text(node) for node in nodes])
+    for node, vector in zip(nodes, vectors, strict=True):
         node.embedding = vector
 
 

@@ -53,16 +53,14 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
     source_type = str(said.get("source_type", spec.default_source_type))
     if source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
+    external_id = document.external_id or (f"{path}#{document.name}" if document.name else path)
+    title = str(said.get("title") or document.title or PurePath(document.name or path).name)
     body = checked_text("text", "\n".join(passage.text for passage in document.passages))
     source = Source(
         org_id=target.org_id,
         index=spec.name,
-        external_id=checked_text(
-            "id", (document.external_id or (f"{path}#{document.name}" if document.name else path))
-        ),
-        title=checked_text("title", str(said.get("title") or document.title or PurePath(document.name or path).name))[
-            :300
-        ],
+        external_id=checked_text("id", external_id),
+        title=checked_text("title", title)[:300],
         source_type=source_type,
         lang=language_code(checked_text("lang", str(said.get("lang") or detect_language(body, spec.languages[0])))),
         uri=checked_text("uri", str(said["uri"])) if "uri" in said else None,
@@ -81,7 +79,7 @@ def under(source: Source, spec: IndexSpec) -> Source:
     """The source with the metadata that `spec` declares now, in its types. Raises InvalidInput for a value that is not."""
     said = source.metadata
     return replace(
-        source, metadata={key: _value(key, spec.fields[key], said[key]) for key in spec.fields if key in said}
+        source, metadata={key: _value(key, kind, said[key]) for key, kind in spec.fields.items() if key in said}
     )
 
 
@@ -98,12 +96,8 @@ def versioned(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
     """With its version: the hash of everything that a reader of the source could see; where the file lies is no part of
     it. `content` are its passages, as the ledger keeps them."""
     values = asdict(source) | {"origin": "", "version": ""}
-    return replace(
-        source,
-        version=hashlib.sha256(
-            json.dumps([values, [*content]], sort_keys=True, default=str, ensure_ascii=True).encode()
-        ).hexdigest(),
-    )
+    said = json.dumps([values, [*content]], sort_keys=True, default=str, ensure_ascii=True)
+    return replace(source, version=hashlib.sha256(said.encode()).hexdigest())
 
 
 @cache

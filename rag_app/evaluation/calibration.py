@@ -59,11 +59,8 @@ def auroc(answerable: Sequence[float], unanswerable: Sequence[float]) -> float:
     0.875
     """
     with_answer, without = _signals(answerable, unanswerable)
-    return float(
-        (np.searchsorted(without, with_answer, "left") + np.searchsorted(without, with_answer, "right")).mean()
-        / 2
-        / without.size
-    )
+    below = np.searchsorted(without, with_answer, "left") + np.searchsorted(without, with_answer, "right")
+    return float(below.mean() / 2 / without.size)
 
 
 def calibrate(

@@ -8,10 +8,12 @@ larger than the ranking. All values are between 0 and 1.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rag_app.domain.errors import InvalidInput
 
 Grades = Mapping[str, int]
+_Cut = TypeVar("_Cut", int, None)
 
 
 def ndcg(ranked: Sequence[str], grades: Grades, k: int) -> float:
@@ -100,7 +102,7 @@ def evaluate_run(run: Mapping[str, Sequence[str]], qrels: Mapping[str, Grades], 
     if not judged:
         raise InvalidInput("judgments", None, "no query has a judged document, so there is nothing to measure against")
 
-    def mean(metric: Callable[[Sequence[str], Grades, int], float], k: int) -> float:
+    def mean(metric: Callable[[Sequence[str], Grades, _Cut], float], k: _Cut) -> float:
         return math.fsum(metric(run.get(query, ()), grades, k) for query, grades in judged.items()) / len(judged)
 
     return Scores(
@@ -110,6 +112,5 @@ def evaluate_run(run: Mapping[str, Sequence[str]], qrels: Mapping[str, Grades], 
         recall={k: mean(recall, k) for k in ks},
         hit_rate={k: mean(hit_rate, k) for k in ks},
         mrr={k: mean(reciprocal_rank, k) for k in ks},
-        mrr_uncut=math.fsum(reciprocal_rank(run.get(query, ()), grades) for query, grades in judged.items())
-        / len(judged),
+        mrr_uncut=mean(reciprocal_rank, None),
     )

@@ -106,13 +106,8 @@ class Validations:
             .limit(limit)
         )
         if before is not None:
-            statement = statement.where(
-                made
-                < tuple_(
-                    select(ValidationRow.created_at).where(ValidationRow.id == before).scalar_subquery(),
-                    literal(before),
-                )
-            )
+            then = select(ValidationRow.created_at).where(ValidationRow.id == before).scalar_subquery()
+            statement = statement.where(made < tuple_(then, literal(before)))
         return await self._database.read(principal.scope(), statement)
 
     async def judgments(
@@ -124,9 +119,8 @@ class Validations:
         A passage is where its text stands now; where it was judged, if that text is not there any more. White space
         and case make no other query.
         """
-        content = case(
-            ((func.row_number().over(partition_by=JudgmentRow.source_id) == 1), SourceRow.content)
-        )  # once, however many of its passages are judged
+        first = func.row_number().over(partition_by=JudgmentRow.source_id) == 1
+        content = case((first, SourceRow.content))  # once, however many of its passages are judged
         found = (JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end, JudgmentRow.text_, content)
         rows = await self._database.read(
             principal.scope(), _judged(principal, index, *found).where(JudgmentRow.query == _key(query))
@@ -145,12 +139,8 @@ class Validations:
         Queries are as they are compared, in lower case; those that are too long to be kept are left out.
         """
         of = JudgmentRow.query, SourceRow.external_id
-        kept = (
-            _judged(principal, index, *of, func.max(JudgmentRow.grade))
-            .group_by(*of)
-            .order_by(*of)
-            .where(JudgmentRow.query.not_like(f"{_DIGEST}%"))
-        )
+        statement = _judged(principal, index, *of, func.max(JudgmentRow.grade)).group_by(*of).order_by(*of)
+        kept = statement.where(JudgmentRow.query.not_like(f"{_DIGEST}%"))
         found: dict[str, dict[str, int]] = {}
         for query, source, grade in await self._database.read(principal.scope(), kept):
             found.setdefault(query, {})[source] = grade
@@ -163,7 +153,7 @@ class Validations:
             return {}
         wanted = SourceRow.id == any_(literal([*sources], ARRAY(Uuid)))
         statement = select(SourceRow.id, SourceRow.content).where(wanted, SourceRow.deleted_at.is_(None))
-        return {source: content for source, content in (await self._database.read(principal.scope(), statement))}  # noqa: C416 - rows
+        return {source: content for source, content in await self._database.read(principal.scope(), statement)}  # noqa: C416 - rows
 
 
 async def judge(session: AsyncSession, org_id: UUID, index: str, query: str, source: UUID, feedback: UUID) -> None:

@@ -144,11 +144,8 @@ class QdrantStore(ScopedStore):
         visible = self._filter(filters)
         # A local collection scores every point in any case: ask it once, for all of them.
         at_once = self._backend.local and mode is not Mode.DENSE
-        best = await self._scores(
-            (queries if at_once else {leg: queries[leg] for leg in _LEGS[mode] if leg in queries}),
-            visible,
-            _ALL if at_once else depth,
-        )
+        asked = queries if at_once else {leg: queries[leg] for leg in _LEGS[mode] if leg in queries}
+        best = await self._scores(asked, visible, _ALL if at_once else depth)
         found = [best[leg] for leg in _LEGS[mode] if leg in best]
         ids = {point for scores in found for point in nlargest(depth, scores, key=scores.__getitem__)}
         if mode is not Mode.DENSE and not at_once:

@@ -61,7 +61,7 @@ def _read(message: EmailMessage, shown: str) -> Iterator[Document | UnreadableDo
         raise UnreadableDocument(shown, "encrypted: PGP")
     page = None if plain else attempt(lambda: html_document("\n".join(bodies["text/html"]), shown))
     if passages := (Passage(plain),) if plain else page and page.passages:
-        yield Document("", passages, (attempt(lambda: str(message["subject"] or "").strip()) or None), derived=derived)
+        yield Document("", passages, attempt(lambda: str(message["subject"] or "").strip()) or None, derived=derived)
     elif not attached:
         raise UnreadableDocument(shown, "no text: neither a body nor attachments")
     taken: Counter[str] = Counter()
@@ -87,7 +87,7 @@ def _attachment(
             if isinstance(found, Document):
                 yield replace(
                     found,
-                    name=(f"{name}/{found.name}" if found.name else name),
+                    name=f"{name}/{found.name}" if found.name else name,
                     external_id=None,
                     metadata={},
                     derived={**derived, **found.derived},

@@ -72,18 +72,14 @@ def html_document(html: str, shown: str, metadata: dict[str, object] | None = No
     properties = {
         str(meta.get("name") or meta.get("property")).lower(): meta.get("content") for meta in soup.find_all("meta")
     }
+    dates = (iso_date(properties.get(name)) for name in ("date", "article:published_time", "dcterms.date"))
     canonical = soup.select_one("link[rel~=canonical][href^=http]")
     title = soup.find("title")
     page = soup.find("html")
     derived = known(
         lang=language(page.get("lang")) if page else None,
         author=sensible(properties.get("author")),
-        date=next(
-            filter(
-                None, (iso_date(properties.get(name)) for name in ("date", "article:published_time", "dcterms.date"))
-            ),
-            None,
-        ),
+        date=next(filter(None, dates), None),
         uri=canonical.get("href") if canonical else None,
     )
     named = sensible(title.get_text()) if title else None
@@ -116,9 +112,8 @@ class _Reading:
         self.line: list[str] = []
 
     def end_block(self) -> None:
-        self.sections.text(
-            re.sub(r"\n{3,}", "\n\n", re.sub(r" *\n *", "\n", _ITEM.sub(r"\n\1 ", "".join(self.line)))).strip()
-        )
+        text = re.sub(r" *\n *", "\n", _ITEM.sub(r"\n\1 ", "".join(self.line)))
+        self.sections.text(re.sub(r"\n{3,}", "\n\n", text).strip())
         self.line = []
 
     def walk(self, node: PageElement) -> None:

@@ -67,7 +67,7 @@ def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, obj
         raise UnreadableDocument(shown, f"larger than {LIMIT >> 20} MB unpacked")
     said = {etree.QName(element).localname: element.text for element in core or ()}
     return sensible(said.get("title")), known(
-        author=(sensible(said.get("creator")) or sensible(said.get("lastModifiedBy"))),
+        author=sensible(said.get("creator")) or sensible(said.get("lastModifiedBy")),
         date=iso_date(said.get("modified")),
         lang=language(said.get("language")),
     )
@@ -96,9 +96,8 @@ def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
         elif level:
             sections.heading(level, text)
         elif not style.startswith("toc"):
-            sections.text(
-                f"- {text}" if (text and (style.startswith("list") or block.find(_NUMBERED) is not None)) else text
-            )
+            listed = text and (style.startswith("list") or block.find(_NUMBERED) is not None)
+            sections.text(f"- {text}" if listed else text)
     passages = [*sections.passages(), *_notes(word), *_margins(word)]
     yield Document("", tuple(passages), title or named or sections.first, derived=derived)
 
@@ -204,14 +203,8 @@ def read_xlsx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     for sheet in openpyxl.load_workbook(stream, read_only=True, data_only=True).worksheets:
         if sheet.sheet_state == "visible":
             sheet.reset_dimensions()  # what the file says of its size is often wrong
-            passages.extend(
-                grouped(
-                    table_lines(
-                        [cell_text(cell.value, cell.number_format) for cell in row] for row in sheet.iter_rows()
-                    ),
-                    sheet.title,
-                )
-            )
+            rows = ([cell_text(cell.value, cell.number_format) for cell in row] for row in sheet.iter_rows())
+            passages.extend(grouped(table_lines(rows), sheet.title))
     yield Document("", tuple(passages), named, derived=derived)
 
 

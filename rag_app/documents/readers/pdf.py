@@ -68,9 +68,8 @@ def page_text(page: PageObject) -> str:
     plain = str(page.extract_text())
     laid_out = attempt(lambda: str(page.extract_text(extraction_mode="layout", layout_mode_strip_rotated=False)))
     laid_out = _BULLET_GAP.sub(r"\1 ", laid_out or "")
-    shortest = [
-        min(map(len, row)) for row in [_GAP.split(line.strip()) for line in laid_out.splitlines()] if len(row) > 1
-    ]
+    rows = [_GAP.split(line.strip()) for line in laid_out.splitlines()]
+    shortest = [min(map(len, row)) for row in rows if len(row) > 1]
     in_columns = bool(shortest) and median(shortest) > _COLUMN_CHARS
     lost = len(laid_out.split()) < 0.9 * len(plain.split())  # words that run together, or rotated away
     return _unwrapped(plain if in_columns or lost else laid_out)
@@ -78,10 +77,7 @@ def page_text(page: PageObject) -> str:
 
 def _unwrapped(text: str) -> str:
     """Lines as sentences and records: a line goes on in the next if it is as long as the page's lines are."""
-    lines = [
-        " ".join(row.split())
-        for row in (_GAP.sub(" | ", line.strip()) for line in text.translate(_LIGATURES).splitlines())
-    ]
+    lines = [" ".join(_GAP.sub(" | ", line.strip()).split()) for line in text.translate(_LIGATURES).splitlines()]
     lengths = sorted(len(line) for line in lines if line and " | " not in line)
     full = max(0.75 * lengths[int(0.9 * (len(lengths) - 1))], 40) if lengths else 0
     joined: list[str] = []
