@@ -131,7 +131,6 @@ class Ingestor:
     def _sources(
         self, path: Path, shown: str, origin: str, summary: Summary, seen: set[UUID], here: set[UUID]
     ) -> Iterator[tuple[Source, Document]]:
-        """What a file holds; what is wrong with it or a part of it goes into the summary."""
         try:
             for document in read(path, shown):
                 if isinstance(document, UnreadableDocument):
@@ -152,7 +151,6 @@ class Ingestor:
             summary.failed.append(error)
 
     async def _prepare(self, summary: Summary, batch: list[tuple[Source, Document]]) -> _Work:
-        """The sources of a batch that are new or changed, split and embedded."""
         builds = await self._builds([source for source, _ in batch])
         changed = [(source, document.passages) for source, document in batch if not _is_current(source, builds)]
         summary.unchanged += len(batch) - len(changed)

@@ -62,7 +62,6 @@ class SourceLedger:
         self._database = database
 
     def _acting_for(self, *organizations: UUID) -> AbstractAsyncContextManager[AsyncSession]:
-        """A transaction for these organizations as a whole, private sources included."""
         return self._database.scoped(Scope(frozenset(organizations)), operator=True)
 
     async def _execute(self, organizations: Iterable[UUID], *statements: TextClause, **values: Any) -> None:
@@ -71,7 +70,6 @@ class SourceLedger:
                 await session.execute(statement, values)
 
     async def _rows_of(self, organizations: Iterable[UUID], statement: Select[Any]) -> Sequence[Row[Any]]:
-        """Those of these organizations, private sources included."""
         return await self._database.read(Scope(frozenset(organizations)), statement, operator=True)
 
     async def _ids(self, org_id: UUID, *conditions: ColumnElement[bool]) -> list[UUID]:
@@ -368,7 +366,6 @@ _REFUSALS = {
 
 
 def _refused(error: DBAPIError) -> Exception:
-    """What was wrong with a source, from the constraint that refused it."""
     cause = error.orig.__cause__ if error.orig else None
     field, problem = _REFUSALS.get(getattr(cause, "constraint_name", None) or "", ("source", ""))
     if not problem and (getattr(cause, "sqlstate", None) or "")[:2] == "22":  # data exception

@@ -140,7 +140,6 @@ class Rebuild(Filling):
             after = batch[-1][0].id
 
     async def _prepare(self, batch: Batch) -> Work:
-        """The sources of a batch, split and embedded."""
         chunker, work = Chunker(self.spec.chunking), list[tuple[Source, list[TextNode]]]()
         for source, content in batch:
             passages = [Passage(**passage) for passage in content]
@@ -225,7 +224,6 @@ class Move(Filling):
                 await self._write(org_id, await self._read(org_id, batch), locked=False)
 
     async def _read(self, org_id: UUID, batch: Sequence[Source]) -> Work:
-        """The chunks of those sources that stand in the other store as they are now."""
         held = await self._held(org_id, batch)
         nodes = _by_source(await self.open_origin(org_id).export([*held])) if held else {}
         work: list[tuple[Source, list[TextNode]]] = []
@@ -278,7 +276,6 @@ def _differing(
     originals: Mapping[UUID, list[TextNode]],
     copies: Mapping[UUID, list[TextNode]],
 ) -> set[UUID]:
-    """Those that are not the same on both sides; what was seen goes into `found`."""
     differing = set()
     for source in sources:
         original, copy = originals.get(source, []), copies.get(source, [])

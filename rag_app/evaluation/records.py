@@ -211,7 +211,6 @@ def _seen_by(principal: Principal, statement: Select[Any]) -> Select[Any]:
 
 
 def _judged(principal: Principal, index: str, *columns: Any) -> Select[Any]:
-    """What is judged to answer queries, of sources that there are."""
     return (
         select(*columns)
         .join(SourceRow, SourceRow.id == JudgmentRow.source_id)

@@ -187,7 +187,6 @@ class PostgresStore(ScopedStore):
             }
 
     def _chunk_row(self, node: BaseNode) -> tuple[Any, ...]:
-        """The values of `_INSERT_CHUNKS`."""
         meta, text = node.metadata, node.get_content(MetadataMode.NONE)
         of = UUID(meta["org_id"]), _uuid(meta.get("private_to")), UUID(meta["source_id"])
         return UUID(node.node_id), *of, self.language(node), heading(node), text, meta

@@ -241,7 +241,6 @@ class QdrantStore(ScopedStore):
         )
 
     def _filter(self, filters: Filters) -> models.Filter:
-        """The mandatory part, from the scope, and the filters."""
         return models.Filter(
             must=[
                 _any_of("org_id", self.scope.organizations),

@@ -34,17 +34,11 @@ def documents_below(path: Path) -> Iterator[Path]:
         return
     root = path.resolve()
     found: list[Path] = []
-
-    def unlisted(error: OSError) -> None:
-        found.append(Path(error.filename))
-
-    for folder, folders, files in os.walk(path, onerror=unlisted):
+    for folder, folders, files in os.walk(path, onerror=lambda error: found.append(Path(error.filename))):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            file = Path(folder, name)
-            if name.startswith(".") or name.lower().endswith(SIDECAR) or name == "manifest.toml":
-                continue
-            if file.is_file() and (not file.is_symlink() or file.resolve().is_relative_to(root)):
+        for file in (Path(folder, name) for name in files):
+            aside = file.name.startswith(".") or file.name.lower().endswith(SIDECAR) or file.name == "manifest.toml"
+            if not aside and file.is_file() and (not file.is_symlink() or file.resolve().is_relative_to(root)):
                 found.append(file)
     yield from sorted(found)
 
@@ -57,9 +51,8 @@ def read(path: Path, shown: str | None = None) -> Iterator[Document | Unreadable
     """
     shown = shown or str(path)
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            if stat.S_ISDIR(mode):
+        if not stat.S_ISREG(path.stat().st_mode):
+            if path.is_dir():
                 next(path.iterdir(), None)  # a folder that may not be listed says so: that is why it was not walked
             raise UnreadableDocument(shown, "not a regular file")
         beside = _sidecar(path, shown)
@@ -85,13 +78,10 @@ def _sidecar(path: Path, shown: str) -> dict[str, object]:
 
 def _with_sidecar(document: Document, beside: Mapping[str, object], shown: str) -> Document:
     told = written(beside, (), shown + SIDECAR)
-    own = bool(document.name)
-    return replace(
-        document,
-        title=document.title if own else told.title or document.title,
-        external_id=document.external_id if own else told.external_id or document.external_id,
-        metadata={**document.metadata, **clean_mapping(told.metadata)},
-    )
+    document = replace(document, metadata={**document.metadata, **clean_mapping(told.metadata)})
+    if document.name:
+        return document
+    return replace(document, title=told.title or document.title, external_id=told.external_id or document.external_id)
 
 
 for _module in iter_modules(__path__):

@@ -28,7 +28,6 @@ from rag_app.domain.errors import UnreadableDocument
 
 T = TypeVar("T")
 Reader = Callable[[BinaryIO, str], Iterator[Document | UnreadableDocument]]
-AReader = TypeVar("AReader", bound=Reader)
 
 SIDECAR = ".meta.json"
 
@@ -46,10 +45,10 @@ READERS: dict[str, Format] = {}
 """By suffix, with its dot."""
 
 
-def reads(*suffixes: str, becomes: str, streamed: bool = False) -> Callable[[AReader], AReader]:
+def reads(*suffixes: str, becomes: str, streamed: bool = False) -> Callable[[Reader], Reader]:
     """Registers the function below as the reader of files whose names end in one of `suffixes`."""
 
-    def register(reader: AReader) -> AReader:
+    def register(reader: Reader) -> Reader:
         READERS.update(dict.fromkeys(suffixes, Format(reader, becomes, streamed)))
         return reader
 
@@ -76,7 +75,12 @@ def read_stream(stream: BinaryIO, name: str, shown: str) -> Iterator[Document | 
         if packed:
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=stream))
         if not reader.streamed:
-            stream = _held(stream, shown)
+            data = stream.read(LIMIT + 1)
+            if not data:
+                raise UnreadableDocument(shown, "empty: 0 bytes")
+            if len(data) > LIMIT:
+                raise UnreadableDocument(shown, f"larger than {LIMIT >> 20} MB unpacked")
+            stream = BytesIO(data)
         for document in reader.read(stream, shown):
             yield document if isinstance(document, UnreadableDocument) else _cleaned(document, shown)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -87,16 +91,6 @@ def read_stream(stream: BinaryIO, name: str, shown: str) -> Iterator[Document | 
         if isinstance(error, OSError) and error.errno:  # the disk, not the parser
             raise
         raise UnreadableDocument(shown, f"corrupt: {type(error).__name__}: {str(error)[:200]}") from error
-
-
-def _held(stream: BinaryIO, shown: str) -> BinaryIO:
-    """All of the stream in memory, if it is not too large for that."""
-    data = stream.read(LIMIT + 1)
-    if not data:
-        raise UnreadableDocument(shown, "empty: 0 bytes")
-    if len(data) > LIMIT:
-        raise UnreadableDocument(shown, f"larger than {LIMIT >> 20} MB unpacked")
-    return BytesIO(data)
 
 
 def _cleaned(document: Document, shown: str) -> Document:

@@ -129,7 +129,6 @@ def _text(element: Any) -> str:
 
 
 def _style(paragraph: Paragraph) -> tuple[str, int | None]:
-    """The style's name, and the level where it is a heading or made from one."""
     style = attempt(lambda: paragraph.style)
     name = (style.name or "").lower() if style is not None else ""
     for _ in range(10):  # a broken style may be based on itself

@@ -47,11 +47,9 @@ def read_json(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDoc
         value = json.loads(decode(stream.read(), shown))
     except (ValueError, RecursionError) as error:
         raise UnreadableDocument(shown, f"not JSON: {error}") from error
-    if isinstance(value, dict) and isinstance(value.get("text"), str):
+    if _has_text(value):
         yield _record(value, shown)
-    elif isinstance(value, list) and any(
-        isinstance(item, dict) and isinstance(item.get("text"), str) for item in value
-    ):
+    elif isinstance(value, list) and any(map(_has_text, value)):
         for number, item in enumerate(value, start=1):
             try:
                 yield _record(item, shown, f"item {number}")
@@ -63,8 +61,11 @@ def read_json(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDoc
         yield Document("", (Passage(json.dumps(value, ensure_ascii=False, indent=2)),))
 
 
+def _has_text(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("text"), str)
+
+
 def _record(value: object, shown: str, place: str = "") -> Document:
-    """The document of one object; `place` is its name where it has no id."""
     try:
         if not isinstance(value, dict):
             raise UnreadableDocument(shown, "not an object")
