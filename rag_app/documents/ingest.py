@@ -14,7 +14,6 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from dataclasses import asdict, dataclass, field
@@ -29,7 +28,7 @@ from llama_index.core.schema import TextNode
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.ledger import Build, SourceLedger
+from rag_app.documents.ledger import NO_BUILD, SourceLedger
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.readers import documents_below, read
 from rag_app.domain.errors import InvalidInput, UnreadableDocument
@@ -151,13 +150,14 @@ class Ingestor:
             summary.failed.append(error)
 
     async def _prepare(self, summary: Summary, batch: list[tuple[Source, Document]]) -> _Work:
-        builds = await self._builds([source for source, _ in batch])
-        changed = [(source, document.passages) for source, document in batch if not _is_current(source, builds)]
-        summary.unchanged += len(batch) - len(changed)
+        ids = [source.id for source, _ in batch]
+        builds = await self._ledger.builds(self._target.org_id, self._generation, ids)
         work = [
-            (source, passages, await asyncio.to_thread(self._chunker.split, source, passages))
-            for source, passages in changed
+            (source, document.passages, await asyncio.to_thread(self._chunker.split, source, document.passages))
+            for source, document in batch
+            if not builds.get(source.id, NO_BUILD).holds(source)
         ]
+        summary.unchanged += len(batch) - len(work)
         await embed_nodes(self._embedder, [node for *_, nodes in work for node in nodes])
         return work
 
@@ -166,8 +166,9 @@ class Ingestor:
             return
         async with self._ledger.writing(self._target.org_id, self._spec.name):
             # another ingest of the same files may have written them while this one embedded
-            builds = await self._builds([source for source, *_ in work])
-            todo = [each for each in work if not _is_current(each[0], builds)]
+            ids = [source.id for source, *_ in work]
+            builds = await self._ledger.builds(self._target.org_id, self._generation, ids)
+            todo = [each for each in work if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
             await self._ledger.begin(
                 [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo], self._generation
             )
@@ -178,14 +179,6 @@ class Ingestor:
         summary.added += len(todo) - known
         summary.updated += known
         summary.unchanged += len(work) - len(todo)
-
-    async def _builds(self, sources: Sequence[Source]) -> Mapping[UUID, Build]:
-        return await self._ledger.builds(self._target.org_id, self._generation, [source.id for source in sources])
-
-
-def _is_current(source: Source, builds: Mapping[UUID, Build]) -> bool:
-    build = builds.get(source.id)
-    return build is not None and build.holds(source)
 
 
 def _files(paths: Iterable[Path], base: Path) -> Iterator[tuple[Path, str, str]]:

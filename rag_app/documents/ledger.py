@@ -55,6 +55,9 @@ class Build:
         return self.state is BuildState.READY and self.version == source.version
 
 
+NO_BUILD = Build("", BuildState.WRITING, 0)
+
+
 class SourceLedger:
     """What stands where. All ids are those of `Source.id`; unknown ones, and those out of scope, are passed over."""
 

@@ -26,7 +26,7 @@ from llama_index.core.schema import MetadataMode, TextNode
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Passage
 from rag_app.documents.ingest import Work, embed_nodes, overlap, write_sources
-from rag_app.documents.ledger import Build, Passages, SourceLedger
+from rag_app.documents.ledger import NO_BUILD, Build, Passages, SourceLedger
 from rag_app.documents.metadata import under
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput
 from rag_app.domain.scope import Scope
@@ -267,7 +267,7 @@ class Move(Filling):
     async def _held(self, org_id: UUID, batch: Sequence[Source]) -> dict[UUID, Build]:
         """Those of these sources that stand in the other store as they are now."""
         builds = await self.ledger.builds(org_id, self.origin_id, [source.id for source in batch])
-        return {source.id: build for source in batch if (build := builds.get(source.id)) and build.holds(source)}
+        return {each.id: builds[each.id] for each in batch if builds.get(each.id, NO_BUILD).holds(each)}
 
 
 def _differing(

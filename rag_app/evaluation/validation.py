@@ -101,17 +101,13 @@ def measure(relevance: Relevance, top_k: int) -> Figures:
     cuts = sorted({*CUTS, top_k})
     return Figures(
         precision={k: precision(ranked, grades, k) for k in cuts},
-        recall={k: _recall(relevance, k) for k in cuts},
+        recall={
+            k: len(set().union(*relevance.found[:k])) / relevance.wanted if relevance.wanted else None for k in cuts
+        },
         reciprocal_rank=reciprocal_rank(ranked, grades, top_k),
         hit_rate=hit_rate(ranked, grades, top_k),
         relevant=sum(grades[place] for place in ranked[:top_k]),
     )
-
-
-def _recall(relevance: Relevance, k: int) -> float | None:
-    if relevance.wanted is None:
-        return None
-    return len(set().union(*relevance.found[:k])) / relevance.wanted
 
 
 async def ask_all(

@@ -41,6 +41,11 @@ from rag_app.domain.errors import UnreadableDocument
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _NOT_SHOWN = {qn("w:del"), qn("w:moveFrom"), qn("w:instrText"), qn("w:pPr"), _FALLBACK}
+# Paragraphs and tables in order, also those in content controls and tracked insertions.
+_BLOCKS = (
+    ".//*[self::w:p or self::w:tbl][not(ancestor::*[not(self::w:document or self::w:body or self::w:sdt or "
+    "self::w:sdtContent or self::w:ins or self::w:customXml or self::w:moveTo)])]"
+)
 _HIDDEN = f"{qn('w:rPr')}/{qn('w:vanish')}"
 _NUMBERED = f"{qn('w:pPr')}/{qn('w:numPr')}"
 _SPACES = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
@@ -79,7 +84,7 @@ def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     word = docx.Document(stream)
     sections = Sections()
     title = None
-    for block in _blocks(word.element.body):
+    for block in word.element.body.xpath(_BLOCKS):
         if block.tag == qn("w:tbl"):
             sections.table(
                 [
@@ -100,15 +105,6 @@ def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
             sections.text(f"- {text}" if listed else text)
     passages = [*sections.passages(), *_notes(word), *_margins(word)]
     yield Document("", tuple(passages), title or named or sections.first, derived=derived)
-
-
-def _blocks(parent: Any) -> Iterator[Any]:
-    """Paragraphs and tables in order, also those in content controls and tracked insertions."""
-    for child in parent:
-        if child.tag in (qn("w:p"), qn("w:tbl")):
-            yield child
-        elif child.tag in (qn("w:sdt"), qn("w:sdtContent"), qn("w:ins"), qn("w:customXml"), qn("w:moveTo")):
-            yield from _blocks(child)
 
 
 def _text(element: Any) -> str:
