@@ -391,7 +391,7 @@ async def test_a_copy_that_differs_is_told_not_switched_to_and_copied_anew(
         compare = Move.compare
 
         async def spoilt(self: Move) -> list[Comparison]:
-            copy = self._open_store(org)
+            copy = self.open_store(org)
             (node,) = await copy.export([source_id(org, INDEX, "violin.txt")])
             await spoil(copy, node)
             return await compare(self)
