@@ -84,10 +84,11 @@ class Leases:
         One short transaction: the lock comes in a statement of its own, so that the next one sees what was written by
         whoever held it before. Keys do not wait for each other.
         """
-        place = {"id": uuid4(), "key": key, "limit": limit, "seconds": self._seconds}
         async with self._database.session() as session:
             await session.execute(_ONE_AT_A_TIME, {"name": f"rag_app/lease/{key}"})
-            taken: UUID | None = await session.scalar(_TAKE, place)
+            taken: UUID | None = await session.scalar(
+                _TAKE, {"id": uuid4(), "key": key, "limit": limit, "seconds": self._seconds}
+            )
         return taken
 
     async def extend(self, lease: UUID) -> None:

@@ -210,8 +210,9 @@ def _to(kind: type[Kind], row: Base) -> Kind:
 
 async def _insert(session: AsyncSession, table: type[Base], kind: type[Kind], **values: Any) -> Kind:
     """A new row. Raises InvalidInput where the first of the values is taken."""
-    statement = insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)
-    made = (await session.scalars(statement)).one_or_none()
+    made: Base | None = await session.scalar(
+        insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)
+    )
     if made is None:
         key, taken = next(iter(values.items()))
         raise InvalidInput(key, taken, f"{taken!r} is taken")

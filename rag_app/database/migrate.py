@@ -79,7 +79,8 @@ def upgrade(
     def work(connection: Connection) -> None:
         command.upgrade(config(migrations, connection), revision)
         if app != owner and app is not None:
-            _grant(connection, app)
+            _check_exists(connection, app, "RAG_DATABASE_URL", "LOGIN PASSWORD '...'")
+            _execute(connection, _GRANTS, app, functions=", ".join(connection.scalars(_FUNCTIONS)))
         if gateway is not None:
             _grant_gateway(connection, gateway, taken={owner, app})
 
@@ -109,19 +110,13 @@ def config(migrations: Path, connection: Connection | None = None) -> Config:
     return made
 
 
-def _grant(connection: Connection, role: str) -> None:
-    if not connection.scalar(_EXISTS, {"role": role}):
-        raise Misconfigured(
-            f"there is no role {role!r}, which RAG_DATABASE_URL names: CREATE ROLE {role} LOGIN PASSWORD '...'"
-        )
-    _execute(connection, _GRANTS, role, functions=", ".join(connection.scalars(_FUNCTIONS)))
+def _check_exists(connection: Connection, role: str, setting: str, options: str) -> None:
+    if not connection.scalar(text("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = :role)"), {"role": role}):
+        raise Misconfigured(f"there is no role {role!r}, which {setting} names: CREATE ROLE {role} {options}")
 
 
 def _grant_gateway(connection: Connection, role: str, taken: Collection[str | None]) -> None:
-    if not connection.scalar(_EXISTS, {"role": role}):
-        raise Misconfigured(
-            f"there is no role {role!r}, which RAG_DATABASE_GATEWAY_ROLE names: CREATE ROLE {role} NOLOGIN"
-        )
+    _check_exists(connection, role, "RAG_DATABASE_GATEWAY_ROLE", "NOLOGIN")
     unfit = role in taken
     if not unfit:
         names = [*all_tables().tables, "alembic_version"]
@@ -137,7 +132,6 @@ def _grant_gateway(connection: Connection, role: str, taken: Collection[str | No
         )
 
 
-_EXISTS = text("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = :role)")
 _SEES_TOO_MUCH = text(
     "SELECT rolbypassrls OR has_table_privilege(oid, 'memberships', 'INSERT')"
     " OR EXISTS (SELECT FROM pg_default_acl, aclexplode(defaclacl) WHERE defaclobjtype = 'r'"

@@ -94,19 +94,17 @@ def private_postgres(folder: Path) -> Iterator[PrivatePostgres]:
     """
     folder = folder.resolve()
     entered_by = os.getpid()
-    with _explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / "start.lock"):
-            cluster = _cluster(folder)
-            using = _open(cluster.home / "users.lock")
-            fcntl.flock(using, fcntl.LOCK_SH)
+    with _locked(folder):
+        cluster = _cluster(folder)
+        using = _open(cluster.home / "users.lock")
+        fcntl.flock(using, fcntl.LOCK_SH)
     try:
-        with _explained(folder), _locked(folder / "start.lock"):
+        with _locked(folder):
             port = cluster.serve()
         yield PrivatePostgres(folder, cluster.url("rag_owner", port), cluster.url("rag_app", port))
     finally:
         if os.getpid() == entered_by:  # not in a forked child: the lock is its parent's
-            with _explained(folder), _locked(folder / "start.lock"):
+            with _locked(folder):
                 if _try_lock(using):
                     cluster.stop()
                 fcntl.flock(using, fcntl.LOCK_UN)  # closing is not enough: a forked child may have a copy
@@ -201,9 +199,8 @@ class _Cluster:
 
     def _start(self, lock: int) -> None:
         (self.home / "data" / "postmaster.pid").unlink(missing_ok=True)  # names the dead, or who has its number now
-        settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
         for attempt in range(1, 6):
-            options = f"-p {_free_port()} {settings}"
+            options = " ".join([f"-p {_free_port()}", *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
             try:
                 self._run("pg_ctl", "start", "-D", "data", "-s", "-t", str(_PATIENCE), "-o", options, keep=(lock,))
                 return
@@ -285,8 +282,7 @@ def _unprivileged() -> _Account:
         raise Misconfigured(f"user {user} is not in /etc/passwd, where initdb looks it up: add it, or {_INSTEAD}")
     for name in ("postgres", "nobody"):
         with suppress(KeyError):
-            entry = pwd.getpwnam(name)
-            return _Account(entry.pw_uid, entry.pw_gid)
+            return _Account(*pwd.getpwnam(name)[2:4])
     raise Misconfigured(f"PostgreSQL does not run as root, and there is no user 'nobody': {_INSTEAD}")
 
 
@@ -323,23 +319,20 @@ def _programs(home: Path, account: _Account) -> Path:
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
+    """While nobody else looks for, creates, starts or stops a server there. What the system refuses is explained."""
     try:
-        yield
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _open(folder / "start.lock")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # as above
+            os.close(lock)
     except OSError as error:
         advice = f"Take a folder on a local disk that this user owns, or {_INSTEAD}"
         raise Misconfigured(f"no private PostgreSQL in {folder}: {error}. {advice}") from error
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = _open(path)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        fcntl.flock(lock, fcntl.LOCK_UN)  # as above
-        os.close(lock)
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -70,14 +70,15 @@ def asyncpg_url(url: str) -> URL:
 
     Raises Misconfigured for anything else; the message does not show the URL, which may hold a password.
     """
-    try:
+    parsed = None
+    with suppress(ArgumentError):
         parsed = make_url(url)
-    except ArgumentError:
-        parsed = None
     if parsed is None or parsed.drivername.partition("+")[0] not in {"postgresql", "postgres"}:
         raise Misconfigured("a database URL must look like postgresql://role:password@host:5432/database") from None
-    query = {"ssl" if name == "sslmode" else name: value for name, value in parsed.query.items()}
-    return parsed.set(drivername="postgresql+asyncpg", query=query)
+    return parsed.set(
+        drivername="postgresql+asyncpg",
+        query={"ssl" if name == "sslmode" else name: value for name, value in parsed.query.items()},
+    )
 
 
 def create_engine(url: str, prepare: Prepare | None = None, **options: Any) -> AsyncEngine:
@@ -108,15 +109,15 @@ def _connect(dialect: Dialect, record: object, arguments: list[Any], options: di
         return dialect.connect(*arguments, **options)
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         # SQLAlchemy lets these through as they are: asyncpg raises them before there is a connection
-        raise StoreFailed(f"cannot connect to PostgreSQL: {str(error) or type(error).__name__}") from error
+        raise _failure(error, "cannot connect to PostgreSQL") from error
 
 
 def _store_failed(context: ExceptionContext) -> BaseException | None:
     original = context.original_exception
     if not isinstance(original, Exception):  # cancelled: SQLAlchemy drops the connection, the database is well
         return None
-    if isinstance(original, _BROKEN):  # no DBAPI errors to SQLAlchemy, which would keep the broken connection
-        context.is_disconnect = True
+    # no DBAPI errors to SQLAlchemy, which would keep the broken connection
+    context.is_disconnect = context.is_disconnect or isinstance(original, _BROKEN)
     if context.is_disconnect or _is_out_of_order(original):
         return _failure(original)
     return None
@@ -128,8 +129,8 @@ async def _close(connection: asyncpg.Connection) -> None:
         await connection.close(timeout=_SECONDS_TO_CONNECT)
 
 
-def _failure(error: BaseException) -> StoreFailed:
-    return StoreFailed(f"PostgreSQL failed: {str(error) or type(error).__name__}")
+def _failure(error: BaseException, what: str = "PostgreSQL failed") -> StoreFailed:
+    return StoreFailed(f"{what}: {str(error) or type(error).__name__}")
 
 
 def _is_out_of_order(error: BaseException) -> bool:
@@ -243,9 +244,8 @@ class Database:
 
         Invalidating it would cut the connection without a word, and PostgreSQL would go on to the statement's end.
         """
-        connection = pooled.driver_connection
+        task = asyncio.create_task(_close(pooled.driver_connection))
         pooled.detach()
-        task = asyncio.create_task(_close(connection))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
@@ -290,30 +290,24 @@ class Database:
     async def check(self) -> None:
         """Raises StoreFailed when PostgreSQL does not answer, Misconfigured when this role must not serve requests."""
         async with self.session() as session:
-            role = (
-                await session.execute(
-                    text("SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
-                )
-            ).one()
-            if role[1]:
+            unbound = await session.scalar(
+                text("SELECT rolname FROM pg_roles WHERE rolname = current_user AND (rolsuper OR rolbypassrls)")
+            )
+            if unbound is not None:
                 raise Misconfigured(
-                    f"RAG_DATABASE_URL connects as {role[0]!r}, which row-level security does not hold:"
+                    f"RAG_DATABASE_URL connects as {unbound!r}, which row-level security does not hold:"
                     " tenants would see each other. Give it a role of its own (CREATE ROLE rag_app LOGIN PASSWORD '...'),"
                     " put the other into RAG_DATABASE_OWNER_URL, and run `rag-app db upgrade`"
                 )
-        revision = await self._revision()
+        revision = None
+        with suppress(ProgrammingError):  # no such table, or no grant on it: never upgraded for this role
+            async with self.session() as session:
+                revision = await session.scalar(text("SELECT version_num FROM alembic_version"))
         if revision != REVISION:
             raise Misconfigured(
                 f"the database is at schema revision {revision or 'none'}, this version of rag_app needs {REVISION}:"
                 " run `rag-app db upgrade`"
             )
-
-    async def _revision(self) -> str | None:
-        try:
-            async with self.session() as session:
-                return (await session.execute(text("SELECT version_num FROM alembic_version"))).scalar()
-        except ProgrammingError:  # no such table, or no grant on it: never upgraded for this role
-            return None
 
     def connections(self) -> tuple[int, int]:
         """Of the pool: how many are in use, how many are open."""

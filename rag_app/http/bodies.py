@@ -159,7 +159,6 @@ def _unwrap(annotation: Any) -> tuple[Any, list[msgspec.Meta]]:
 
 
 def _structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
-    """Those that a body consists of."""
     kind, _ = _unwrap(annotation)
     if get_origin(kind) is list:
         yield from _structs(get_args(kind)[0])
@@ -205,5 +204,4 @@ class JsonBody(AbstractDTO[Any]):
         media_type = self.asgi_connection.content_type[0]
         if media_type not in ("", "application/json") and not media_type.endswith("+json"):
             raise HTTPException(status_code=HTTP_415_UNSUPPORTED_MEDIA_TYPE)
-        annotated = cast(FieldDefinition, self.asgi_connection.route_handler.parsed_data_field)
-        return decode(annotated.annotation, value)
+        return decode(cast(FieldDefinition, self.asgi_connection.route_handler.parsed_data_field).annotation, value)

@@ -107,7 +107,6 @@ class Entrance:
     async def _bearer(
         self, token: str, connection: ASGIConnection[Any, Any, Any, Any], accepted: Collection[Credential]
     ) -> str:
-        """The subject of a person's token, or of an extension's."""
         if not {Credential.JWT, Credential.EXTENSION} & self._taken(accepted):
             raise self._refusal(accepted)
         claims = await self.tokens.claims(token)
@@ -218,8 +217,6 @@ def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
 
 
 class _Place:
-    """A place of one request among those under way."""
-
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
         self._taking: asyncio.Task[UUID | None] | None = None

@@ -170,7 +170,6 @@ class Client:
             self._disconnect()
 
     def _disconnect(self) -> asyncio.Task[HTTPReceiveMessage]:
-        """The one wait for it."""
         if self._leaving is None:
             self._leaving = asyncio.create_task(self._receive_disconnect())
         return self._leaving

@@ -228,5 +228,4 @@ class Asked(Stage):
                 self._span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
 
     def _measure(self, seconds: float, error: BaseException | None) -> None:
-        failure = type(error).__name__ if isinstance(error, Exception) else None
-        meter.model(self._model, seconds, self._usage, failure)
+        meter.model(self._model, seconds, self._usage, type(error).__name__ if isinstance(error, Exception) else None)

@@ -65,13 +65,12 @@ class Wanted:
 
     def check(self) -> None:
         """Raises Misconfigured where a package is missing."""
-        needs = (
+        for setting, asked, package in (
             ("RAG_METRICS", self.metrics, "prometheus_client"),
             ("RAG_TRACES=console", self.traces == "console", "opentelemetry.sdk"),
             ("RAG_TRACES=otlp", self.traces == "otlp", "opentelemetry.exporter.otlp.proto.http"),
             ("RAG_SENTRY_DSN", self.sentry_dsn is not None, "sentry_sdk"),
-        )
-        for setting, asked, package in needs:
+        ):
             if asked and not _installed(package):
                 raise Misconfigured(f"{setting} needs more than is installed: pip install 'rag-app[telemetry]'")
 
@@ -139,8 +138,9 @@ class _TextLine(_Line):
     """One line a record, its fields at the end: `retrieval_count=5`."""
 
     def __init__(self) -> None:
-        line = "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"
-        super().__init__(line, defaults={"request_id": "-"})
+        super().__init__(
+            "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s", defaults={"request_id": "-"}
+        )
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         line = super().formatMessage(record)
@@ -152,8 +152,6 @@ class _TextLine(_Line):
 
 
 class _JsonLine(_Line, MsgspecFormatter):
-    """One JSON object a record."""
-
     def __init__(self) -> None:
         MsgspecFormatter.__init__(
             self,
@@ -163,8 +161,7 @@ class _JsonLine(_Line, MsgspecFormatter):
         )
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        return f"{seconds}.{int(record.msecs):03d}Z"
+        return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z"
 
 
 def without_messages(error: BaseException | None) -> str:
@@ -346,8 +343,11 @@ def _traces(wanted: Wanted) -> Any:
     if "OTEL_SERVICE_NAME" not in os.environ and "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         named["service.name"] = "rag-app"
 
-    sampler = None if "OTEL_TRACES_SAMPLER" in os.environ else ParentBasedTraceIdRatio(_SAMPLED)
-    provider = TracerProvider(sampler, Resource.create(named), shutdown_on_exit=False)
+    provider = TracerProvider(
+        None if "OTEL_TRACES_SAMPLER" in os.environ else ParentBasedTraceIdRatio(_SAMPLED),
+        Resource.create(named),
+        shutdown_on_exit=False,
+    )
     exporter: SpanExporter = ConsoleSpanExporter(
         out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n"
     )

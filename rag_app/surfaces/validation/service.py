@@ -160,8 +160,7 @@ class RetrievalValidation:
         name = DEFAULT_COLLECTION if name is None else name
         named = {each: spec for spec in self._allowed(user) for each in _names(spec)}
         if name not in named:
-            unknown = NotFound("collection", name[: LONGEST_NAME + 1], named)
-            raise NoCollection("collection_name", name, str(unknown))
+            raise NoCollection("collection_name", name, str(NotFound("collection", name[: LONGEST_NAME + 1], named)))
         return named[name]
 
     async def _stored(self, validation_id: str, user: Principal) -> StoredValidation:
@@ -173,8 +172,9 @@ class RetrievalValidation:
     async def _measured(
         self, asked: RetrievalQuery, hits: Sequence[Hit], spec: IndexSpec, user: Principal
     ) -> ValidationMetrics:
-        sources = {hit.source_id for hit in hits}
-        passages, contents = await self._validations.judgments(user, spec.name, asked.query, sources)
+        passages, contents = await self._validations.judgments(
+            user, spec.name, asked.query, {hit.source_id for hit in hits}
+        )
         relevance = judged(hits, passages, contents) if passages else scored(hits, spec.confidence.answer_from)
         figures, shown = measure(relevance, asked.wanted), hits[: asked.wanted]
         return ValidationMetrics(

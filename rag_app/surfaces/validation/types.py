@@ -73,9 +73,12 @@ class RetrievalQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     def question(self) -> Question:
         """As many hits as the figures look at, also where fewer are returned."""
-        threshold = self.threshold or None
-        fetch = FETCHED if threshold else None
-        return Question(self.query.strip(), top_k=max(self.wanted, DEPTH), threshold=threshold, fetch=fetch)
+        return Question(
+            self.query.strip(),
+            top_k=max(self.wanted, DEPTH),
+            threshold=self.threshold or None,
+            fetch=FETCHED if self.threshold else None,
+        )
 
 
 class ExpectedQuery(Struct, frozen=True, forbid_unknown_fields=True):
