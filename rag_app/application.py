@@ -13,9 +13,8 @@ from uuid import UUID
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import SecretStr
 
-from rag_app.access.keys import Keys
 from rag_app.access.limits import Leases, RateLimiter
-from rag_app.access.people import People
+from rag_app.access.people import Keys, People
 from rag_app.answering.capabilities import capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.prompt_configs import PromptConfigs

@@ -9,7 +9,7 @@ from rag_app.console.commands import Application, Json, Org, group, on_applicati
 from rag_app.console.printing import date_text, moment, print_list, print_result, record
 
 if TYPE_CHECKING:
-    from rag_app.access.keys import ApiKey
+    from rag_app.access.people import ApiKey
 
 app = group("API keys: each belongs to an organization.")
 

@@ -13,10 +13,9 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 
-from rag_app.access.keys import PREFIX as KEY_PREFIX
-from rag_app.access.keys import Keys
 from rag_app.access.limits import Leases, RateLimiter
-from rag_app.access.people import People
+from rag_app.access.people import PREFIX as KEY_PREFIX
+from rag_app.access.people import Keys, People
 from rag_app.access.tokens import EXTENSION, Tokens, bearer_token
 from rag_app.domain.errors import Misconfigured, NotFound, RateLimited, StoreFailed, TooManyAtOnce, Unauthenticated
 from rag_app.domain.scope import Principal

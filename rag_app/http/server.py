@@ -21,7 +21,7 @@ from litestar.static_files import create_static_files_router
 from litestar.types import BeforeMessageSendHookHandler, Message, Receive, Scope, Send
 from msgspec import Struct
 
-from rag_app.access.keys import PREFIX as KEY_PREFIX
+from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.http import health
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish

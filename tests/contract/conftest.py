@@ -28,9 +28,8 @@ from granian.server.embed import Server
 from litestar import Litestar
 from llama_index.core.schema import TextNode
 
-from rag_app.access.keys import Keys
 from rag_app.access.limits import Leases, RateLimiter, Window
-from rag_app.access.people import People
+from rag_app.access.people import Keys, People
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.answering.roles import PromptConfig, PromptVersion
 from rag_app.database.migrate import upgrade

@@ -8,9 +8,8 @@ from uuid import uuid4
 import httpx
 from litestar import Litestar
 
-from rag_app.access.keys import Keys
 from rag_app.access.limits import Leases, RateLimiter
-from rag_app.access.people import People
+from rag_app.access.people import Keys, People
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.database.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION

@@ -12,8 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import func, select, text, update
 
-from rag_app.access.keys import ApiKey, Keys
-from rag_app.access.people import People
+from rag_app.access.people import ApiKey, Keys, People
 from rag_app.access.tables import ApiKeyRow, MembershipRow
 from rag_app.console import cli
 from rag_app.database.session import Database

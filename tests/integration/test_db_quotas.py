@@ -16,8 +16,7 @@ from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.access.keys import Keys
-from rag_app.access.people import People
+from rag_app.access.people import Keys, People
 from rag_app.access.tables import OrganizationTokensRow, UserRow
 from rag_app.database.session import Database
 from rag_app.domain.answer import Usage

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import delete, event, insert, select, text, update
 
-from rag_app.access.keys import Keys
+from rag_app.access.people import Keys
 from rag_app.access.tables import AuditRow, UserRow
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.roles import PromptConfig, check

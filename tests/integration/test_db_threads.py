@@ -14,8 +14,7 @@ from sqlalchemy import event, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.audit import Act, administering
-from rag_app.access.keys import Keys
-from rag_app.access.people import Organization
+from rag_app.access.people import Keys, Organization
 from rag_app.access.tables import AuditRow, UserRow
 from rag_app.database import migrate, pages
 from rag_app.database.private import PrivatePostgres

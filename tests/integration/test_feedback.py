@@ -11,8 +11,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from rag_app.access.keys import Keys
-from rag_app.access.people import People
+from rag_app.access.people import Keys, People
 from rag_app.application import Application
 from rag_app.console import cli
 from rag_app.database.session import Database

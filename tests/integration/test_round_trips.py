@@ -9,9 +9,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import make_url
 
-from rag_app.access.keys import Keys
 from rag_app.access.limits import Leases, RateLimiter
-from rag_app.access.people import People
+from rag_app.access.people import Keys, People
 from rag_app.application import DatabaseUrls, open_application
 from rag_app.database.session import Database
 from rag_app.domain.answer import Mode, Question

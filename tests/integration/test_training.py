@@ -13,8 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from rag_app.access.keys import Keys
-from rag_app.access.people import People
+from rag_app.access.people import Keys, People
 from rag_app.console import training
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
