@@ -20,7 +20,6 @@ from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
-from rag_app.database.lexemes import analyze
 from rag_app.database.session import Database
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import Misconfigured, StoreFailed
@@ -136,7 +135,7 @@ class QdrantStore(ScopedStore):
     ) -> list[Candidate]:
         lexemes = models.SparseVector(indices=[], values=[])
         if mode is not Mode.DENSE:
-            analyzed = await analyze(self._backend.database, self.languages, [text] * len(self.languages))
+            analyzed = await self._backend.database.lexemes(self.languages, [text] * len(self.languages))
             lexemes = _sparse({term: float(tf) for terms in analyzed for term, tf in terms.items()})
         queries: dict[str, Any] = {_DENSE: list(vector)}
         if lexemes.indices:
@@ -186,8 +185,7 @@ class QdrantStore(ScopedStore):
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
-        terms = await analyze(
-            self._backend.database,
+        terms = await self._backend.database.lexemes(
             [self.language(node) for node in nodes],
             [f"{heading(node)}\n{node.get_content(MetadataMode.NONE)}" for node in nodes],
         )

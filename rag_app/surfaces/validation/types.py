@@ -119,13 +119,17 @@ class RetrievalResult(Struct, frozen=True):
     rank: Annotated[int, Meta(ge=1, description="in the order of meaning and words together")]
 
 
-class ValidationMetrics(Struct, frozen=True):
+class QueryMetrics(Struct, frozen=True):
     precision_at_k: Cuts
-    recall_at_k: Annotated[
-        dict[str, float | None], Meta(description="null where nobody knows how much there is to find")
-    ]
+    recall_at_k: Cuts
     mrr: Score
     hit_rate: Score
+
+
+class ValidationMetrics(QueryMetrics, frozen=True):
+    recall_at_k: Annotated[  # type: ignore[assignment]
+        dict[str, float | None], Meta(description="null where nobody knows how much there is to find")
+    ]
     avg_similarity_score: Score
     total_results: int
     relevant_results: int
@@ -148,13 +152,6 @@ class QueryResponse(Struct, frozen=True, omit_defaults=True, kw_only=True):
     results: list[RetrievalResult]
     validation_metrics: Annotated[ValidationMetrics, Meta(description="where it was asked for")] | None = None
     search_metadata: SearchMetadata
-
-
-class QueryMetrics(Struct, frozen=True):
-    precision_at_k: Cuts
-    recall_at_k: Cuts
-    mrr: Score
-    hit_rate: Score
 
 
 class ValidatedQuery(Struct, frozen=True):
