@@ -18,8 +18,7 @@ from rag_app.access.people import Keys, People
 from rag_app.answering.capabilities import capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.roles import check as check_prompt
-from rag_app.answering.roles import released
+from rag_app.answering.prompts import released
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import private_postgres
 from rag_app.database.session import Database
@@ -189,7 +188,7 @@ class Application:
         self.validations = Validations(self.database)
         self.backends = Backends(settings, urls, self.database, self.ledger, self.generations, self._check_reads)
         self.embedder, self.dimension = _embedder(settings)
-        self.prompts = PromptConfigs(self.database, check_prompt)
+        self.prompts = PromptConfigs(self.database)
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw)
         self.pipeline = Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer)
         self.accounts, self.plans = Accounts(self.database), Plans(self.database)

@@ -67,12 +67,17 @@ class Context:
         return tuple(hit for block in self.blocks for hit in block.hits)
 
 
-def build_context(hits: Sequence[Hit], *, max_tokens: int, max_sources: int) -> Context:
-    """Group hits (best first) by source and fill the budget, best source first.
+def build_context(
+    hits: Sequence[Hit], *, max_tokens: int, max_sources: int, chunks_per_source: int | None = None
+) -> Context:
+    """The best sources, each with its best chunks in document order, in at most `max_tokens`. Hits come best first.
 
     `max_tokens` counts headers and quotes, with the bundled tokenizer.
     """
-    sources = _by_source(hits)[:max_sources]
+    groups: dict[object, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(hit.source_id, []).append(hit)
+    sources = [group[:chunks_per_source] for group in groups.values()][:max_sources]
     return Context(tuple(block for block, _ in fill(sources, _block, count_tokens, max_tokens)))
 
 
@@ -111,14 +116,6 @@ def neutralise(text: str) -> str:
     """
     shown = _CHAT_TOKEN.sub(lambda found: " ".join(found[0]), _INVISIBLE.sub("", text))
     return _MARKER.sub(lambda found: f"({found[1]}{')' if found[2] else ''}", shown)
-
-
-def _by_source(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Best first, sources and their chunks alike."""
-    groups: dict[object, list[Hit]] = {}
-    for hit in hits:
-        groups.setdefault(hit.source_id, []).append(hit)
-    return list(groups.values())
 
 
 def _fitting(

@@ -49,11 +49,13 @@ from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelMalformed, 
 from rag_app.retrieval.confidence import average_relevance, judge
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import ConfidenceRule
-from rag_app.retrieval.postprocessors import DeduplicateBySource, SimilarityCutoff
+from rag_app.retrieval.postprocessors import cut_below
 from rag_app.telemetry.observing import Stage
 
 _LONG_TEXT = 20_000
 """Characters. A check reads the whole text: one this long is checked again when a twentieth more has come."""
+
+_NOTHING = Checked("", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class CapabilityEngine(BaseQueryEngine):
         only its texts, its named sources and its instructions are read here.
         Raises EmbeddingFailed, StoreFailed and ModelFailed as its parts do.
         """
-        return await self.write(await self.gather(question))
+        return await self._write(await self.gather(question))
 
     async def stream(self, question: Question) -> AsyncGenerator[Event, None]:
         """`answer` as it comes: Found, Deltas that joined are the answer's text, then the Answer. Raises as `answer`.
@@ -120,7 +122,7 @@ class CapabilityEngine(BaseQueryEngine):
             yield answer
             return
         text = news = ""
-        shown, due = Checked("", ()), 0
+        shown, due = _NOTHING, 0
         try:
             with Stage("generation", within=False):
                 async with aclosing(self.synthesizer.stream(question, evidence.context)) as pieces:
@@ -131,10 +133,10 @@ class CapabilityEngine(BaseQueryEngine):
                         text, news = text + piece, news + piece
                         if not may_end_sentence(news) or len(text) < due:
                             continue
-                        certain = self._certain(text, evidence)
+                        certain = check_begun(text, len(evidence.context.blocks), **self._limits)
                         if len(text) > _LONG_TEXT:
                             due = len(text) * 21 // 20
-                        if len(certain.text) > len(shown.text):
+                        if len(certain.text) > len(shown.text) and not self._supports_nothing(certain):
                             yield Delta(certain.text[len(shown.text) :], cite(certain, evidence.context))
                             shown, news = certain, piece
         except (ModelFailed, EmbeddingFailed) as error:
@@ -143,73 +145,63 @@ class CapabilityEngine(BaseQueryEngine):
             yield Delta(answer.text[len(shown.text) :], () if answer.refused else answer.citations)
         yield _timed(answer, evidence, started)
 
-    def _certain(self, text: str, evidence: Evidence) -> Checked:
-        """What an answer that begins like this may already show."""
-        begun = check_begun(text, len(evidence.context.blocks), **self._limits)
-        return Checked("", ()) if self._supports_nothing(begun) else begun
-
     def _supports_nothing(self, checked: Checked) -> bool:
         """No claim with a source: an admission stays one, whatever it cites."""
         return self.capability.grounded and (not checked.blocks or only_admits(checked.text))
 
-    async def write(self, evidence: Evidence) -> Answer:
-        """The second half of `answer`: a refusal where there is too little, else what the synthesizer writes, verified."""
+    async def _write(self, evidence: Evidence) -> Answer:
         started = time.perf_counter()
         if self.refuses(evidence):
-            return _timed(self._too_little(evidence), evidence, started)
-        try:
-            with Stage("generation"):
-                draft = await self.synthesizer.write(evidence.question, evidence.context)
-            answer = self.verify(draft, evidence)
-        except (ModelFailed, EmbeddingFailed) as error:
-            answer = self._after(error, evidence, Checked("", ()))
+            answer = self._too_little(evidence)
+        else:
+            try:
+                with Stage("generation"):
+                    draft = await self.synthesizer.write(evidence.question, evidence.context)
+                answer = self.verify(draft, evidence)
+            except (ModelFailed, EmbeddingFailed) as error:
+                answer = self._after(error, evidence, _NOTHING)
         return _timed(answer, evidence, started)
 
     async def gather(self, question: Question) -> Evidence:
         """The first half of `answer`: retrieve, postprocess, judge, and build the context."""
         started, query = time.perf_counter(), QueryBundle(question.searched or question.text)
-        about = {"rag.index": self.capability.index, "rag.capability": self.capability.name}
+        capability = self.capability
         try:
-            with Stage("retrieval", about) as span:
+            with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
                 nodes = await self._retriever.aretrieve(query)
-                retrieved = above_threshold = len(nodes)
+                retrieved = len(nodes)
+                above_threshold = retrieved if question.threshold is None else len(cut_below(nodes, question.threshold))
                 with Stage("postprocessing"):
                     for postprocessor in self._postprocessors:
                         nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
-                        if isinstance(postprocessor, SimilarityCutoff):
-                            above_threshold = len(nodes)
-                evidence = self._judged(question, nodes)
-                span.set_attribute("rag.hits", len(evidence.hits))
+                with Stage("judging") as judging:
+                    confidence = judge(to_hits(nodes), self._rule)
+                    named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
+                    if confidence is Confidence.LOW and named:  # they are what it is about, whatever their similarity
+                        nodes, confidence = named, Confidence.MEDIUM
+                    hits = to_hits(nodes)
+                    context = build_context(
+                        () if confidence is Confidence.LOW else hits,
+                        max_tokens=capability.max_context_tokens,
+                        max_sources=capability.max_sources,
+                        chunks_per_source=capability.chunks_per_source,
+                    )
+                    judging.set_attribute("rag.confidence", confidence.value)
+                span.set_attribute("rag.hits", len(hits))
         except (EmbeddingFailed, StoreFailed) as error:
-            if not self.capability.failure_text:
+            if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
         seconds = time.perf_counter() - started
-        return replace(evidence, retrieved=retrieved, above_threshold=above_threshold, seconds=seconds)
-
-    def _judged(self, question: Question, nodes: list[NodeWithScore]) -> Evidence:
-        """Whether they are good enough, and what of them a model is shown."""
-        with Stage("judging") as span:
-            confidence = judge(to_hits(nodes), self._rule)
-            named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
-            if confidence is Confidence.LOW and named:  # whatever their similarity: they are what the question is about
-                nodes, confidence = named, Confidence.MEDIUM
-            kept = DeduplicateBySource(keep=self.capability.chunks_per_source).choose(nodes)
-            context = build_context(
-                () if confidence is Confidence.LOW else to_hits(kept),
-                max_tokens=self.capability.max_context_tokens,
-                max_sources=self.capability.max_sources,
-            )
-            span.set_attribute("rag.confidence", confidence.value)
-        return Evidence(question, nodes=nodes, hits=to_hits(nodes), confidence=confidence, context=context)
+        return Evidence(question, retrieved, above_threshold, nodes, hits, confidence, context, seconds=seconds)
 
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
         return self.capability.grounded and not evidence.context.blocks
 
     def _too_little(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
-        text = SEARCH_FAILED if evidence.failures else ""
-        return self.refusal(evidence, Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND, text, usage)
+        why = Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND
+        return self.refusal(evidence, why, SEARCH_FAILED if evidence.failures else "", usage)
 
     def _after(self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: Checked) -> Answer:
         """What is left where the model has failed: what it had said, else what was found. Raises the error otherwise."""
@@ -224,47 +216,83 @@ class CapabilityEngine(BaseQueryEngine):
 
     def refusal(self, evidence: Evidence, why: Refusal, text: str = "", usage: Usage | None = None) -> Answer:
         """No answer, but the best hits, one a source. `text` instead of the capability's refusal."""
-        said = text or self.capability.refusal
-        citations = _best(evidence, self.capability.max_sources)
-        return _answer(evidence, said, citations, confidence=Confidence.LOW, model=None, usage=usage, refusal=why)
+        best: dict[UUID, Hit] = {}
+        for hit in sorted(evidence.hits, key=lambda hit: -hit.score):
+            best.setdefault(hit.source_id, hit)
+        asked, shown = evidence.question.searched or evidence.question.text, [*best.values()]
+        return _answer(
+            evidence,
+            text=text or self.capability.refusal,
+            citations=tuple(
+                Citation(number, *quote([asked], [hit]))
+                for number, hit in enumerate(shown[: self.capability.max_sources], 1)
+            ),
+            confidence=Confidence.LOW,
+            model=None,
+            usage=usage,
+            refusal=why,
+        )
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
         with Stage("verification") as span:
-            answer = replace(self._verified(draft, evidence), asked=draft.model)
+            answer = self._verified(draft, evidence)
             span.set_attribute("rag.citations", 0 if answer.refused else len(answer.citations))
         failures = [*answer.failures, *draft.failures]
         if draft.extracted:
             failures.append(ModelMalformed(f"{draft.model}: a malformed reply, whose text was used"))
-        return replace(answer, failures=tuple(failures))
+        return replace(answer, asked=draft.model, failures=tuple(failures))
 
     def _verified(self, draft: Draft, evidence: Evidence) -> Answer:
-        checked = check(draft.text, len(evidence.context.blocks), **self._limits, cut_off=draft.cut_off)
         if not draft.text.strip():
             return self._too_little(evidence, draft.usage)
-        if not checked.text:
+        checked = check(draft.text, len(evidence.context.blocks), **self._limits, cut_off=draft.cut_off)
+        if checked.text and not self._supports_nothing(checked):
+            return self._answered(checked, evidence, draft.model, draft.usage)
+        admitted = admission(check(checked.text, 0).text)
+        if admitted is None:
             return self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
-        if self._supports_nothing(checked):
-            return self._without_citation(check(checked.text, 0).text, evidence, draft.usage)
-        return self._answered(checked, evidence, draft.model, draft.usage)
+        return self.refusal(
+            evidence, Refusal.ADMITTED, admitted if self.capability.keeps_admission else "", draft.usage
+        )
 
     def _answered(self, checked: Checked, evidence: Evidence, model: str | None, usage: Usage | None = None) -> Answer:
-        citations, shown = cite(checked, evidence.context), _shown(checked, evidence.context)
-        said = evidence.confidence
-        return _answer(evidence, checked.text, citations, confidence=said, model=model, usage=usage, shown=shown)
-
-    def _without_citation(self, text: str, evidence: Evidence, usage: Usage | None) -> Answer:
-        """Instead of an answer that cites nothing: it may be no more than a model's own refusal."""
-        admitted = admission(text)
-        if admitted is None:
-            return self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, usage)
-        said = admitted if self.capability.keeps_admission else self.capability.refusal
-        return self.refusal(evidence, Refusal.ADMITTED, said, usage)
+        cited = {block: number for number, block in enumerate(checked.blocks, 1)}
+        return _answer(
+            evidence,
+            text=checked.text,
+            citations=cite(checked, evidence.context),
+            confidence=evidence.confidence,
+            model=model,
+            usage=usage,
+            shown=tuple(
+                Shown(first.source_id, first.source_type, first.title, block.text, cited.get(block.number))
+                for block in evidence.context.blocks
+                for first in block.hits[:1]
+            ),
+        )
 
     async def _aquery(self, query_bundle: QueryBundle) -> Response:
         evidence = await self.gather(Question(query_bundle.query_str))
-        answer = await self.write(evidence)
-        return Response(answer.text, list(evidence.nodes), metadata=_described(answer))
+        answer = await self._write(evidence)
+        described = {
+            "confidence": answer.confidence.value,
+            "average_relevance": answer.average_relevance,
+            "model": answer.model,
+            "citations": [
+                {
+                    "number": citation.number,
+                    "chunk_id": str(citation.hit.chunk_id),
+                    "source_id": str(citation.hit.source_id),
+                    "title": citation.hit.title,
+                    "uri": citation.hit.uri,
+                    "relevance": citation.hit.relevance,
+                    "quote": citation.quote,
+                }
+                for citation in answer.citations
+            ],
+        }
+        return Response(answer.text, list(evidence.nodes), metadata=described)
 
     def _query(self, query_bundle: QueryBundle) -> Response:
         try:
@@ -277,10 +305,8 @@ class CapabilityEngine(BaseQueryEngine):
         return {"synthesizer": self.synthesizer}
 
 
-def _answer(evidence: Evidence, text: str, citations: tuple[Citation, ...], **more: Any) -> Answer:
+def _answer(evidence: Evidence, **more: Any) -> Answer:
     return Answer(
-        text=text,
-        citations=citations,
         generated_at=datetime.now(UTC),
         hits=evidence.hits,
         average_relevance=average_relevance(evidence.hits),
@@ -293,41 +319,3 @@ def _answer(evidence: Evidence, text: str, citations: tuple[Citation, ...], **mo
 
 def _timed(answer: Answer, evidence: Evidence, started: float) -> Answer:
     return replace(answer, seconds={"retrieval": evidence.seconds, "generation": time.perf_counter() - started})
-
-
-def _best(evidence: Evidence, most: int) -> tuple[Citation, ...]:
-    """The best hit of each source, with the passage nearest to the question."""
-    asked = evidence.question.searched or evidence.question.text
-    nearest = sorted(evidence.nodes, key=lambda node: -(node.score or 0.0))
-    best = to_hits(DeduplicateBySource(keep=1).choose(nearest)[:most])
-    return tuple(Citation(number, *quote([asked], [hit])) for number, hit in enumerate(best, 1))
-
-
-def _shown(checked: Checked, context: Context) -> tuple[Shown, ...]:
-    cited = {block: number for number, block in enumerate(checked.blocks, 1)}
-    return tuple(
-        Shown(
-            block.hits[0].source_id, block.hits[0].source_type, block.hits[0].title, block.text, cited.get(block.number)
-        )
-        for block in context.blocks
-    )
-
-
-def _described(answer: Answer) -> dict[str, Any]:
-    return {
-        "confidence": answer.confidence.value,
-        "average_relevance": answer.average_relevance,
-        "model": answer.model,
-        "citations": [
-            {
-                "number": citation.number,
-                "chunk_id": str(citation.hit.chunk_id),
-                "source_id": str(citation.hit.source_id),
-                "title": citation.hit.title,
-                "uri": citation.hit.uri,
-                "relevance": citation.hit.relevance,
-                "quote": citation.quote,
-            }
-            for citation in answer.citations
-        ],
-    }

@@ -1,51 +1,49 @@
 """Versions of what a model is told about its role: which there are, and which are in use."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, fields, replace
 from uuid import uuid4
 
-from sqlalchemy import Row, bindparam, select, text, update
+from sqlalchemy import Update, bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.types import Text
 
-from rag_app.access.audit import Act, administering
-from rag_app.answering.roles import BIGGEST_WEIGHT, TYPES, PromptConfig, PromptVersion, choose, template_types
+from rag_app.access.audit import Act, administering, write_down
+from rag_app.answering.prompts import (
+    BIGGEST_WEIGHT,
+    TYPES,
+    PromptConfig,
+    PromptVersion,
+    check,
+    check_whole,
+    choose,
+    shares,
+    template_types,
+)
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope
 
-_COLUMNS = (
-    PromptConfigRow.name,
-    PromptConfigRow.type,
-    PromptConfigRow.system_instructions,
-    PromptConfigRow.constraints,
-    PromptConfigRow.weight,
-    PromptConfigRow.is_active,
+_ALL = select(*(getattr(PromptConfigRow, each.name) for each in fields(PromptConfig))).order_by(
+    PromptConfigRow.type, PromptConfigRow.name
 )
-_ALL = select(*_COLUMNS).order_by(PromptConfigRow.type, PromptConfigRow.name)
-_ACTIVE = _ALL.where(PromptConfigRow.is_active)
+_ACTIVE = _ALL.where(PromptConfigRow.active)
 _VERSIONS = (
     text(
         """
     WITH kept AS (
         SELECT version, count(*) AS threads
         FROM rag_threads, jsonb_each_text(metadata -> 'prompts') AS prompts (type, version) GROUP BY version
-    ), shared AS (
-        SELECT *, CASE WHEN is_active THEN coalesce(
-            weight::float8 / nullif(sum(weight) FILTER (WHERE is_active) OVER (PARTITION BY type), 0), 0
-        ) ELSE 0 END AS share FROM lexybrain_prompt_configs
     )
-    SELECT name, type, system_instructions, constraints, weight, is_active, share, coalesce(threads, 0) AS threads,
+    SELECT name, type, system_instructions, constraints, weight, is_active, coalesce(threads, 0) AS threads,
         created_at, updated_at
-    FROM shared LEFT JOIN kept ON version = name WHERE (name = :name OR :name IS NULL) AND type = ANY(:types) ORDER BY type, name
+    FROM lexybrain_prompt_configs LEFT JOIN kept ON version = name WHERE type = ANY(:types) ORDER BY type, name
     """
     )
-    .bindparams(bindparam("name", type_=Text()), bindparam("types", list(TYPES), type_=ARRAY(Text())))
+    .bindparams(bindparam("types", list(TYPES), type_=ARRAY(Text())))
     .columns(constraints=JSONB())
 )
 
@@ -53,15 +51,15 @@ _VERSIONS = (
 class PromptConfigs:
     """Names are unique, and the text of a version never changes: a better one is a new version.
 
-    `check` raises InvalidInput for a version that cannot be used. Everything that takes a name raises NotFound with the
+    InvalidInput is raised for a version that cannot be used. Everything that takes a name raises NotFound with the
     names there are.
 
     What takes a principal is for administrators and raises Forbidden for others; it is written down with what it does.
     It is about versions of conversations alone.
     """
 
-    def __init__(self, database: Database, check: Callable[[PromptConfig], object]) -> None:
-        self._database, self._check = database, check
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     async def seed(self, configs: Sequence[PromptConfig]) -> list[str]:
         """Add those whose names are not there yet, and leave the others as they are; the names of those added.
@@ -72,11 +70,11 @@ class PromptConfigs:
         if not configs:
             return []
         for config in configs:
-            self._check(config)
+            check(config)
         ordered = sorted(configs, key=lambda each: each.name)  # one order: no deadlock
         async with self._database.session() as session:
             known = set(await session.scalars(select(PromptConfigRow.type).distinct())) & set(template_types())
-            values = [_values(replace(each, active=each.active and each.type not in known)) for each in ordered]
+            values = [asdict(replace(each, active=each.active and each.type not in known)) for each in ordered]
             statement = insert(PromptConfigRow).values(values).on_conflict_do_nothing()
             return sorted(await session.scalars(statement.returning(PromptConfigRow.name)))
 
@@ -109,96 +107,70 @@ class PromptConfigs:
 
     async def add(self, config: PromptConfig) -> PromptConfig:
         """Raises InvalidInput where it cannot be used, or its name is taken."""
-        self._check(config)
-        async with self._database.autocommit() as connection:
-            return _made(config, (await connection.execute(_insert(config))).one_or_none())
+        check(config)
+        async with self._database.session() as session:
+            await _add(session, config)
+        return config
 
-    async def activate(self, name: str) -> PromptConfig:
-        """Let new threads get it, beside the other active versions of its type."""
-        return await self._set(name, is_active=True)
+    async def set(self, name: str, *, active: bool | None = None, weight: int | None = None) -> PromptConfig:
+        """Use a version or use it no more, and set its share of its type: 0 to 1,000,000. What is None stays as it is.
 
-    async def deactivate(self, name: str) -> PromptConfig:
-        """Let no thread get it, not even one that had it."""
-        return await self._set(name, is_active=False)
-
-    async def weigh(self, name: str, weight: int) -> PromptConfig:
-        """Set its share among the active versions of its type: 0 to 1,000,000, else InvalidInput."""
-        _check_weight(weight)
-        return await self._set(name, weight=weight)
+        A version that is active is for new threads, beside the others of its type; one that is not is for no thread,
+        not even one that had it.
+        """
+        changed = _changed(name, active, weight)
+        await self.get(name)
+        async with self._database.session() as session:
+            await session.execute(changed)
+        return await self.get(name)
 
     async def versions(self, principal: Principal) -> list[PromptVersion]:
         """All of them, by type and name, with who gets them."""
         async with administering(self._database, principal, Act("prompts.list", "all")) as session:
-            return await _versions(session)
+            return [*(await _versions(session)).values()]
 
     async def publish(self, principal: Principal, config: PromptConfig) -> PromptVersion:
         """`add`."""
-        self._check(config)
+        check(config)
         details = {"type": config.type, "weight": config.weight, "active": config.active}
         async with administering(self._database, principal, Act("prompts.add", config.name, details)) as session:
-            _made(config, (await session.execute(_insert(config))).one_or_none())
-            return (await _versions(session, config.name))[0]
+            await _add(session, config)
+            return (await _versions(session))[config.name]
 
     async def change(
         self, principal: Principal, name: str, *, active: bool | None = None, weight: int | None = None
     ) -> PromptVersion:
-        """`activate` or `deactivate`, `weigh`, or both at once. What is None stays as it is, whoever changes it."""
-        acts, values = list[Act](), dict[str, Any]()
+        """`set`."""
+        changed, acts = _changed(name, active, weight), list[Act]()
         if active is not None:
-            acts.append(Act("prompts.activate" if active else "prompts.deactivate", _storable(name)))
-            values["is_active"] = active
+            acts.append(Act("prompts.activate" if active else "prompts.deactivate", name))
         if weight is not None:
-            _check_weight(weight)
-            acts.append(Act("prompts.weigh", _storable(name), {"weight": weight}))
-            values["weight"] = weight
-        named = (PromptConfigRow.name == _storable(name)) & PromptConfigRow.type.in_(TYPES)
-        changed = update(PromptConfigRow).where(named).values(**values)
-        async with administering(self._database, principal, *acts) as session:
-            found = await session.scalar(changed.returning(PromptConfigRow.name))
-            if found is None:
-                raise NotFound("prompt version", name, [each.config.name for each in await _versions(session)])
-            return (await _versions(session, found))[0]
-
-    async def _set(self, name: str, **values: Any) -> PromptConfig:
-        changed = update(PromptConfigRow).where(PromptConfigRow.name == _storable(name)).values(**values)
-        async with self._database.autocommit() as connection:
-            row = (await connection.execute(changed.returning(*_COLUMNS))).one_or_none()
-        if row is None:
-            raise NotFound("prompt version", name, [config.name for config in await self.all()])
-        return PromptConfig(*row)
+            acts.append(Act("prompts.weigh", name, {"weight": weight}))
+        async with administering(self._database, principal) as session:
+            known = await _versions(session)
+            if name not in known:
+                raise NotFound("prompt version", name, known)
+            await write_down(session, principal.user, *acts)
+            await session.execute(changed)
+            return (await _versions(session))[name]
 
 
-def _values(config: PromptConfig) -> dict[str, Any]:
-    return {
-        "name": config.name,
-        "type": config.type,
-        "system_instructions": config.instructions,
-        "constraints": dict(config.constraints),
-        "weight": config.weight,
-        "is_active": config.active,
-    }
-
-
-def _insert(config: PromptConfig) -> ReturningInsert[Any]:
-    return insert(PromptConfigRow).values(_values(config)).on_conflict_do_nothing().returning(*_COLUMNS)
-
-
-def _made(config: PromptConfig, row: Row[Any] | None) -> PromptConfig:
-    if row is None:
+async def _add(session: AsyncSession, config: PromptConfig) -> None:
+    statement = insert(PromptConfigRow).values(asdict(config)).on_conflict_do_nothing()
+    if await session.scalar(statement.returning(PromptConfigRow.name)) is None:
         raise InvalidInput("name", config.name, f"{config.name!r} is taken: a version never changes, add a new one")
-    return PromptConfig(*row)
 
 
-async def _versions(session: AsyncSession, name: str | None = None) -> list[PromptVersion]:
-    rows = await session.execute(_VERSIONS, {"name": name})
-    return [PromptVersion(PromptConfig(*row[:6]), *row[6:]) for row in rows]
+def _changed(name: str, active: bool | None, weight: int | None) -> Update:
+    if weight is not None:
+        check_whole("weight", weight, 0, BIGGEST_WEIGHT)
+    values = {"active": active, "weight": weight}
+    given = {field: value for field, value in values.items() if value is not None}
+    return update(PromptConfigRow).where(PromptConfigRow.name == name).values(given)
 
 
-def _check_weight(weight: int) -> None:
-    if not 0 <= weight <= BIGGEST_WEIGHT:
-        raise InvalidInput("weight", weight, f"must be a whole number between 0 and {BIGGEST_WEIGHT}")
-
-
-def _storable(name: str) -> str:
-    """Another name that nothing has, for one that PostgreSQL cannot be asked for."""
-    return name.encode("utf-8", "replace").decode().replace("\0", "?")
+async def _versions(session: AsyncSession) -> dict[str, PromptVersion]:
+    found = {row.name: row for row in await session.execute(_VERSIONS)}
+    configs = {name: PromptConfig(*row[:6]) for name, row in found.items()}
+    share = shares([*configs.values()])
+    return {name: PromptVersion(configs[name], share[name], *row[6:]) for name, row in found.items()}

@@ -1,6 +1,6 @@
-"""What is said to models: files in `prompts/`, listed and checked by its manifest.
+"""What is said to models: files in `prompts/`, and the versions of them that a database has.
 
-The versions of a capability's prompt seed the database, which says from then on which are in use (roles.py).
+A manifest lists and checks the templates:
 
     [owner_ask]                            a name: the folder its versions are in
     active = "v1"                          the version in use: owner_ask/v1.jinja
@@ -8,19 +8,45 @@ The versions of a capability's prompt seed the database, which says from then on
 
 Templates are Jinja; `{% chat role="system" %}...{% endchat %}` is a message. Values are never parsed as Jinja
 and never escaped.
+
+The versions of a capability's prompt seed the database, which says from then on which are in use (prompt_configs.py).
+A version belongs to a type. Of a conversation that is a capability, or "global" for what all of them are told: a file
+is a version, and its name is the version's, `prompts/lexybrain/ask_lexybrain_market_brief_v1.toml`
+
+    type = "market_brief"
+    weight = 1                       its share among the active versions of its type; 1 by default
+    is_active = true                 false by default
+    system_instructions = "..."
+
+    [constraints]                    docs/prompts.md lists them
+    max_keywords = 20
+
+Of every other capability the type is the name of its prompt, and a version's instructions are the whole template:
+`prompts/owner_ask/v1.jinja` is `owner_ask_v1`, active where the manifest says so.
 """
 
+import json
+import re
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache, partial
+from hashlib import sha256
+from itertools import accumulate
+from math import isfinite
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 from jinja2 import TemplateError
 from llama_index.core.llms import ChatMessage
 from llama_index.core.prompts import RichPromptTemplate
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from rag_app.domain.errors import Misconfigured
+from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS
+from rag_app.domain.errors import InvalidInput, Misconfigured
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +130,276 @@ def _same(what: str, declared: frozenset[str], given: frozenset[str]) -> None:
         raise Misconfigured(f"{what}: missing {', '.join(sorted(missing))}")
     if unknown := given - declared:
         raise Misconfigured(f"{what}: does not declare {', '.join(sorted(unknown))}")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptConfig:
+    """One version of what a model is told. `type` is a capability of conversations, "global" for all, or a prompt.
+
+    Of the active versions of a type, each new thread (each question, of a prompt) gets one, by `weight` (0: none). `constraints` are checked:
+    `temperature`, `max_tokens`, `retrieval_scope`, `max_keywords`, `max_listings`, `max_related_keywords`,
+    `max_alerts`.
+    """
+
+    name: str
+    type: str
+    instructions: str
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    weight: int = 1
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PromptVersion:
+    """A version as it is used: the `share` (0..1) of new threads that get it, and how many `threads` have it."""
+
+    config: PromptConfig
+    share: float
+    threads: int
+    created_at: datetime
+    updated_at: datetime
+
+
+GLOBAL = "global"
+TYPES = (GLOBAL, *DESCRIPTIONS)
+"""Of conversations; `all_types` has the others, too."""
+_OF_TEMPLATES = ("temperature", "max_tokens")
+_GIVEN = ("context", "question")
+"""What a capability's template takes."""
+_parsed = lru_cache(maxsize=64)(prompt)
+
+SCOPES: Mapping[str, str] = {
+    "keywords": "keyword",
+    "keyword_history": "keyword_history",
+    "trends": "trend",
+    "listings": "listing",
+    "shops": "shop",
+    "alerts": "alert",
+    "risk_rules": "risk_rule",
+    "docs": "doc",
+    "user_keywords": "keyword",
+    "user_watchlists": "watchlist",
+    "watchlists": "watchlist",
+}
+_AT_MOST: Mapping[str, str] = {
+    "max_keywords": "keyword",
+    "max_related_keywords": "keyword",
+    "max_listings": "listing",
+    "max_alerts": "alert",
+}
+_LONGEST = 20_000  # characters of instructions
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_FILE: Mapping[str, tuple[type, str]] = {
+    "type": (str, "a text"),
+    "system_instructions": (str, "a text"),
+    "constraints": (dict, "a table"),
+    "weight": (int, "a whole number"),
+    "is_active": (bool, "true or false"),
+}
+BIGGEST_WEIGHT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a version demands; None: nothing.
+
+    `temperature` (0..2) and `max_tokens` (16..4096) of the answer. `retrieval_scope` are the source types to retrieve,
+    `at_most` so many sources of a type are kept (1..100).
+    """
+
+    temperature: float | None
+    max_tokens: int | None
+    retrieval_scope: tuple[str, ...] | None
+    at_most: Mapping[str, int]
+
+
+def constraints_of(config: PromptConfig) -> Constraints:
+    """Raises InvalidInput that says what is accepted.
+
+    >>> demands = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"]}
+    >>> constraints_of(PromptConfig("ask_lexybrain_x_v1", "market_brief", "Look.", demands))
+    Constraints(temperature=None, max_tokens=None, retrieval_scope=('keyword', 'trend'), at_most={'keyword': 20})
+    """
+    given = config.constraints
+    accepted = _OF_TEMPLATES if config.type in template_types() else tuple(_CONSTRAINTS)
+    if unknown := sorted(set(given) - set(accepted)):
+        raise InvalidInput(unknown[0], given[unknown[0]], f"unknown constraint; accepted: {', '.join(accepted)}")
+    checked = {key: checking(key, given[key]) for key, checking in _CONSTRAINTS.items() if key in given}
+    at_most: dict[str, int] = {}
+    for key, source_type in _AT_MOST.items():
+        if key in checked:
+            at_most[source_type] = min(checked[key], at_most.get(source_type, checked[key]))
+    return Constraints(checked.get("temperature"), checked.get("max_tokens"), checked.get("retrieval_scope"), at_most)
+
+
+def kept_constraints(config: PromptConfig) -> Constraints:
+    """`constraints_of` a version that is in use. Raises Misconfigured: it was written past the commands."""
+    try:
+        return constraints_of(config)
+    except InvalidInput as error:
+        raise Misconfigured(f"prompt {config.name}: {error}") from error
+
+
+def template_types() -> tuple[str, ...]:
+    """The prompts of capabilities that are no conversation's."""
+    return tuple(dict.fromkeys(each.prompt for each in CAPABILITIES if each.group is None))
+
+
+def all_types() -> tuple[str, ...]:
+    """Those of conversations, then the templates."""
+    return (GLOBAL, *DESCRIPTIONS, *template_types())
+
+
+def template_of(config: PromptConfig) -> Prompt:
+    """The template that a version is, of a type that is no conversation's. Raises Misconfigured where it is none."""
+    return _parsed(config.type, config.name.removeprefix(f"{config.type}_"), config.instructions, _GIVEN)
+
+
+def check(config: PromptConfig) -> None:
+    """Whether a version can be used. Raises InvalidInput that says what is accepted."""
+    templated = config.type in template_types()
+    prefix, example = (config.type, "v2") if templated else ("ask_lexybrain", "market_brief_v2")
+    if not re.fullmatch(rf"{prefix}_[a-z0-9_]{{1,80}}", config.name):
+        raise InvalidInput(
+            "name", config.name, f"must be {prefix}_ and small letters, digits or _, such as ..._{example}"
+        )
+    if config.type not in all_types():
+        raise InvalidInput("type", config.type, f"accepted: {', '.join(all_types())}")
+    if not config.instructions.strip() or len(config.instructions) > _LONGEST:
+        raise InvalidInput(
+            "system_instructions", config.instructions, f"must be a text of at most {_LONGEST} characters"
+        )
+    if _UNPRINTABLE.search(config.instructions):
+        raise InvalidInput(
+            "system_instructions", config.instructions, "must be text and line breaks, without control characters"
+        )
+    check_whole("weight", config.weight, 0, BIGGEST_WEIGHT)
+    constraints_of(config)
+    if templated:
+        try:
+            template_of(config)
+        except Misconfigured as error:
+            raise InvalidInput("system_instructions", config.instructions, str(error)) from error
+
+
+def load_config(file: Path) -> PromptConfig:
+    """The version that a file describes. Raises Misconfigured with the file and what is wrong in it."""
+    try:
+        said: dict[str, Any] = {"constraints": {}, "weight": 1, "is_active": False}
+        said |= tomllib.loads(file.read_text("utf-8"))
+        if unknown := sorted(set(said) - set(_FILE)):
+            raise InvalidInput(unknown[0], said[unknown[0]], f"unknown key; accepted: {', '.join(_FILE)}")
+        for key, (kind, in_words) in _FILE.items():
+            if key not in said:
+                raise InvalidInput(key, None, "is missing")
+            if type(said[key]) is not kind:  # True is an int to isinstance
+                raise InvalidInput(key, said[key], f"must be {in_words}")
+        instructions = said["system_instructions"].strip()
+        config = PromptConfig(
+            file.stem, said["type"], instructions, said["constraints"], said["weight"], said["is_active"]
+        )
+        check(config)
+    except (OSError, ValueError, InvalidInput) as error:  # ValueError: no TOML, or no UTF-8
+        raise Misconfigured(f"{file}: {error}") from error
+    return config
+
+
+def load_configs(folder: Path) -> list[PromptConfig]:
+    """All versions in a folder, by name. Raises Misconfigured with the file and what is wrong in it."""
+    files = sorted(folder.glob("*.toml"))
+    if not files:
+        raise Misconfigured(f"{folder}: no *.toml in it")
+    return [load_config(file) for file in files]
+
+
+def released(folder: Path) -> list[PromptConfig]:
+    """The versions of all capabilities that came with this copy, of conversations first; `folder` holds the manifest.
+
+    Raises Misconfigured with the folder, the version and what is wrong with it.
+    """
+    templates = [
+        PromptConfig(f"{name}_{version}", name, text.strip(), active=version == files.active)
+        for name, files in read_files(folder).items()
+        if name in template_types()
+        for version, text in files.texts.items()
+    ]
+    for template in templates:
+        try:
+            check(template)
+        except InvalidInput as error:
+            raise Misconfigured(f"{folder / template.type}: {template.name}: {error}") from error
+    return load_configs(folder / "lexybrain") + templates
+
+
+def as_toml(config: PromptConfig) -> str:
+    """The file that `load_config` reads as this version."""
+    text = config.instructions.replace("\\", "\\\\")
+    if '"""' in text or text.endswith('"'):
+        text = text.replace('"', '\\"')
+    # of these values JSON is TOML, if it does not escape what TOML can do without
+    demands = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.constraints.items()]
+    return "\n".join(
+        [
+            f'type = "{config.type}"',
+            f"weight = {config.weight}",
+            f"is_active = {'true' if config.active else 'false'}",
+            f'system_instructions = """\n{text}"""',
+            *(["", "[constraints]", *demands] if demands else []),
+            "",
+        ]
+    )
+
+
+def choose(configs: Sequence[PromptConfig], type: str, thread: UUID, kept: str | None) -> PromptConfig | None:  # noqa: A002
+    """The version of a type for a thread: the one it had (`kept`) while that is active and has weight, else by weight.
+
+    A thread gets the same one in every process, in whatever order they come. None where none is active with weight.
+    """
+    active = sorted(
+        (each for each in configs if each.active and each.type == type and each.weight > 0), key=lambda each: each.name
+    )
+    if not active:
+        return None
+    reached = list(accumulate(each.weight for each in active))
+    # the type is hashed with it: which system prompt a thread gets must not decide which role goes with it
+    drawn = int.from_bytes(sha256(f"{type}/{thread}".encode()).digest()) % reached[-1]
+    by_weight = next(each for each, end in zip(active, reached, strict=True) if drawn < end)
+    return next((each for each in active if each.name == kept), by_weight)
+
+
+def shares(configs: Sequence[PromptConfig]) -> dict[str, float]:
+    """By name, the share (0..1) of new threads that get a version."""
+    total = Counter[str]()
+    for each in configs:
+        total[each.type] += each.weight if each.active else 0
+    return {each.name: each.weight / total[each.type] if each.active and total[each.type] else 0.0 for each in configs}
+
+
+def _temperature(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or not 0 <= value <= 2:
+        raise InvalidInput(key, value, "must be a number between 0 and 2")
+    return float(value)
+
+
+def check_whole(key: str, value: object, least: int, most: int) -> int:
+    """The value, if it is a whole number from `least` to `most`; raises InvalidInput otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidInput(key, value, f"must be a whole number between {least} and {most}")
+    return value
+
+
+def _scope(key: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(each, str) for each in value):
+        raise InvalidInput(key, value, f"must be a list, not empty, of: {', '.join(SCOPES)}")
+    if unknown := [each for each in value if each not in SCOPES]:
+        raise InvalidInput(key, value, f"{unknown[0][:80]!r} is not known; accepted: {', '.join(SCOPES)}")
+    return tuple(dict.fromkeys(SCOPES[each] for each in value))
+
+
+_CONSTRAINTS: Mapping[str, Callable[[str, object], Any]] = {
+    "temperature": _temperature,
+    "max_tokens": partial(check_whole, least=16, most=4096),
+    "retrieval_scope": _scope,
+    **dict.fromkeys(_AT_MOST, partial(check_whole, least=1, most=100)),
+}
+"""What may be demanded, and what checks it."""

@@ -1,5 +1,6 @@
 """From a context to a draft: LlamaIndex response synthesizers that cite `[Source N]`."""
 
+import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -12,10 +13,11 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 
 from rag_app.answering.context import Context, plain_context
 from rag_app.answering.models import ChatModel, Draft, WithFallback
-from rag_app.answering.prompts import Prompt
-from rag_app.answering.roles import PromptConfig, kept_constraints, template_of
+from rag_app.answering.prompts import Prompt, PromptConfig, kept_constraints, template_of
 from rag_app.domain.answer import Question
-from rag_app.domain.errors import Misconfigured
+from rag_app.domain.errors import Misconfigured, StoreFailed
+
+log = logging.getLogger(__name__)
 
 Draw = Callable[[str], Awaitable[PromptConfig | None]]
 """The version of a type that one question gets."""
@@ -84,7 +86,11 @@ class ModelSynthesizer(Synthesizer):
                 yield piece
 
     async def _asked(self, question: Question, context: Context) -> tuple[list[ChatMessage], dict[str, Any]]:
-        drawn = await self._draw(self._prompt.name) if self._draw else None
+        try:
+            drawn = await self._draw(self._prompt.name) if self._draw else None
+        except StoreFailed as error:  # what was found is not lost for it
+            log.warning("prompt %s: %s; the file's version is used", self._prompt.name, error)
+            drawn = None
         prompt = self._prompt if drawn is None else template_of(drawn)
         asked = question.instructions
         wanted = [asked] if drawn is None else [asked, kept_constraints(drawn)]

@@ -4,12 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import (
-    CheckConstraint,
-    Index,
-    func,
-    text,
-)
+from sqlalchemy import CheckConstraint, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.database.tables import Base
@@ -27,9 +22,9 @@ class PromptConfigRow(Base):
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
     name: Mapped[str] = mapped_column(unique=True)
     type: Mapped[str]
-    system_instructions: Mapped[str]
+    instructions: Mapped[str] = mapped_column("system_instructions")
     constraints: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
     weight: Mapped[int] = mapped_column(server_default=text("1"))
-    is_active: Mapped[bool] = mapped_column(server_default=text("false"))
+    active: Mapped[bool] = mapped_column("is_active", server_default=text("false"))
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -14,7 +14,7 @@ from rag_app.domain.resources import resource_folder
 
 if TYPE_CHECKING:
     from rag_app.answering.prompt_configs import PromptConfigs
-    from rag_app.answering.roles import PromptConfig
+    from rag_app.answering.prompts import PromptConfig
     from rag_app.application import DatabaseUrls
     from rag_app.settings import Settings
 
@@ -28,13 +28,13 @@ _FIELDS = "name type is_active=active weight constraints"
 async def _open_prompts(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[PromptConfigs]":
     """Those of a private database are there, though no server has prepared it."""
     from rag_app.answering.prompt_configs import PromptConfigs
-    from rag_app.answering.roles import check, released
+    from rag_app.answering.prompts import released
     from rag_app.database.session import Database
 
     database = Database(urls.app, pool_size=1)
     try:
         await database.check()
-        prompts = PromptConfigs(database, check)
+        prompts = PromptConfigs(database)
         if urls.private:
             await prompts.seed(released(resource_folder("prompts")))
         yield prompts
@@ -46,7 +46,7 @@ async def _open_prompts(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIte
 @command_on(_open_prompts)
 async def list_all(prompts: "PromptConfigs", as_json: Json = False) -> None:
     """All versions: for what, whether in use, weight, and the share of new threads that get it."""
-    from rag_app.answering.roles import shares
+    from rag_app.answering.prompts import shares
 
     found = await prompts.all()
     share = shares(found)
@@ -58,7 +58,7 @@ async def list_all(prompts: "PromptConfigs", as_json: Json = False) -> None:
 @command_on(_open_prompts)
 async def show(prompts: "PromptConfigs", name: Version, as_json: Json = False) -> None:
     """One version, as a file that `prompts add` takes."""
-    from rag_app.answering.roles import as_toml
+    from rag_app.answering.prompts import as_toml
 
     found = await prompts.get(name)
     fields = f"{_FIELDS} system_instructions=instructions"
@@ -75,7 +75,7 @@ async def add(
 
     A version never changes: what is better has a new name. It is in use if the file says so, or after `prompts activate`.
     """
-    from rag_app.answering.roles import load_config
+    from rag_app.answering.prompts import load_config
 
     config = load_config(file)
     await _change(prompts, prompts.add(config))
@@ -85,14 +85,14 @@ async def add(
 @command_on(_open_prompts)
 async def activate(prompts: "PromptConfigs", name: Version) -> None:
     """Use a version, beside the others of its type that are in use."""
-    await _change(prompts, prompts.activate(name))
+    await _change(prompts, prompts.set(name, active=True))
 
 
 @app.command()
 @command_on(_open_prompts)
 async def deactivate(prompts: "PromptConfigs", name: Version) -> None:
     """Use a version no more, not even in threads that had it."""
-    await _change(prompts, prompts.deactivate(name))
+    await _change(prompts, prompts.set(name, active=False))
 
 
 @app.command()
@@ -106,12 +106,12 @@ async def weigh(
 
     Threads keep the version they have while it is in use and weighs something.
     """
-    await _change(prompts, prompts.weigh(name, weight))
+    await _change(prompts, prompts.set(name, weight=weight))
 
 
 async def _change(prompts: "PromptConfigs", change: "Awaitable[PromptConfig]") -> None:
     """Print the changed version as `prompts list` does, and a note where nothing of its type is in use now."""
-    from rag_app.answering.roles import template_types
+    from rag_app.answering.prompts import template_types
 
     changed, found = await change, await prompts.all()
     print(_version_text(changed, found))
@@ -121,7 +121,7 @@ async def _change(prompts: "PromptConfigs", change: "Awaitable[PromptConfig]") -
 
 
 def _version_text(config: "PromptConfig", configs: "list[PromptConfig]") -> str:
-    from rag_app.answering.roles import shares
+    from rag_app.answering.prompts import shares
 
     state = f"{shares(configs)[config.name]:.0%} of new threads" if config.active else "not in use"
     return f"{config.name}\t{config.type}\t{config.weight}\t{state}"

@@ -1,10 +1,13 @@
-"""LlamaIndex node postprocessors: what retrieval found is cut, folded and reordered before it is judged."""
+"""LlamaIndex node postprocessors: what retrieval found is cut, folded and reordered before it is judged.
+
+Each is a function that chooses among nodes, which come best first; `step` makes a postprocessor of it.
+"""
 
 import re
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Set
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -14,14 +17,13 @@ from rag_app.domain.answer import Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 
 Nodes = list[NodeWithScore]
+Rank = tuple[float, ...]
 
 
-class _Pure(BaseNodePostprocessor):
-    """Nothing here waits, so the async call is the plain one, without a thread."""
+class Step(BaseNodePostprocessor):
+    """Chooses those nodes that stay, in their new order. Nothing in it waits, so the async call needs no thread."""
 
-    @abstractmethod
-    def choose(self, nodes: Nodes) -> Nodes:
-        """Those that stay, in their new order."""
+    choose: Callable[[Nodes], Nodes]
 
     def _postprocess_nodes(self, nodes: Nodes, query_bundle: QueryBundle | None = None) -> Nodes:
         return self.choose(nodes)
@@ -30,198 +32,141 @@ class _Pure(BaseNodePostprocessor):
         return self.choose(nodes)
 
 
-class SimilarityCutoff(_Pure):
+def step(choose: Callable[..., Nodes], **options: Any) -> Step:
+    """The postprocessor that calls `choose` with the nodes and these options."""
+    return Step(choose=partial(choose, **options))
+
+
+def cut_below(nodes: Nodes, threshold: float) -> Nodes:
     """Keeps nodes whose cosine similarity is at least `threshold` (-1..1)."""
-
-    threshold: float
-
-    def choose(self, nodes: Nodes) -> Nodes:
-        return [node for node in nodes if node.score is not None and node.score >= self.threshold]
+    return [node for node in nodes if node.score is not None and node.score >= threshold]
 
 
-class Best(_Pure):
-    """Keeps the first `top_k` nodes; nodes come best first."""
-
-    top_k: int
-
-    def choose(self, nodes: Nodes) -> Nodes:
-        return nodes[: self.top_k]
+def keep_best(nodes: Nodes, top_k: int) -> Nodes:
+    """Keeps the first `top_k` nodes."""
+    return nodes[:top_k]
 
 
-class BestSources(_Pure):
+def keep_best_sources(
+    nodes: Nodes, top_k: int, chunks: int, user: UUID | None = None, named: Set[UUID] = frozenset(), within: float = 0.1
+) -> Nodes:
     """Keeps `top_k` sources, each with its first `chunks` nodes: the first ones, in their order.
 
     What was `named` is among them before all else; then what belongs to `user`, where it is at most `within` (cosine)
     below the best node.
     """
-
-    top_k: int
-    chunks: int
-    user: UUID | None = None
-    named: frozenset[UUID] = frozenset()
-    within: float = 0.1
-
-    def choose(self, nodes: Nodes) -> Nodes:
-        best = _best(nodes)
-        owned = {_source(n) for n in nodes if _belongs(n, self.user) and (n.score or 0.0) >= best - self.within}
-
-        def priority(source: str) -> int:
-            return 0 if UUID(source) in self.named else 1 if source in owned else 2
-
-        kept = set(sorted(dict.fromkeys(map(_source, nodes)), key=priority)[: self.top_k])
-        of_kept = [node for node in nodes if _source(node) in kept]
-        return DeduplicateBySource(keep=self.chunks).choose(of_kept)
+    first = set(map(str, named))
+    preferred = first | {_source(node) for node in _near(nodes, within) if _belongs(node, user)}
+    ordered = sorted(map(_source, nodes), key=lambda source: (source not in first, source not in preferred))
+    kept = set([*dict.fromkeys(ordered)][:top_k])
+    return deduplicate([node for node in nodes if _source(node) in kept], keep=chunks)
 
 
-class AtMost(_Pure):
-    """Keeps the first `limits[type]` sources of each source type that has a limit; nodes come best first."""
-
-    limits: Mapping[str, int]
-
-    def choose(self, nodes: Nodes) -> Nodes:
-        seen: dict[str, set[str]] = {}
-        kept = []
-        for node in nodes:
-            kind = node.node.metadata["source_type"]
-            sources = seen.setdefault(kind, set())
-            if _source(node) in sources or kind not in self.limits or len(sources) < self.limits[kind]:
-                sources.add(_source(node))
-                kept.append(node)
-        return kept
+def keep_at_most(nodes: Nodes, limits: Mapping[str, int]) -> Nodes:
+    """Keeps the first `limits[type]` sources of each source type that has a limit."""
+    seen: dict[str, set[str]] = {}
+    kept = []
+    for node in nodes:
+        kind = node.node.metadata["source_type"]
+        sources = seen.setdefault(kind, set())
+        if _source(node) in sources or kind not in limits or len(sources) < limits[kind]:
+            sources.add(_source(node))
+            kept.append(node)
+    return kept
 
 
-class Named(_Pure):
-    """The sources that the asker named come first, whatever their similarity; the order is kept otherwise."""
-
-    source_ids: frozenset[UUID]
-
-    def choose(self, nodes: Nodes) -> Nodes:
-        return sorted(nodes, key=lambda node: UUID(_source(node)) not in self.source_ids)
+def put_first(nodes: Nodes, sources: Set[UUID]) -> Nodes:
+    """These sources come first, whatever their similarity; the order is kept otherwise."""
+    return sorted(nodes, key=lambda node: UUID(_source(node)) not in sources)
 
 
-class DeduplicateBySource(_Pure):
-    """Keeps the first `keep` nodes of each source; nodes come best first."""
-
-    keep: int = 1
-
-    def choose(self, nodes: Nodes) -> Nodes:
-        seen, kept = Counter[str](), Nodes()
-        for node in nodes:
-            seen[_source(node)] += 1
-            if seen[_source(node)] <= self.keep:
-                kept.append(node)
-        return kept
+def deduplicate(nodes: Nodes, keep: int = 1) -> Nodes:
+    """Keeps the first `keep` nodes of each source."""
+    seen, kept = Counter[str](), Nodes()
+    for node in nodes:
+        seen[_source(node)] += 1
+        if seen[_source(node)] <= keep:
+            kept.append(node)
+    return kept
 
 
-class _Lift(_Pure):
+def lift(nodes: Nodes, rank: Callable[[NodeWithScore], Rank], within: float = 0.1) -> Nodes:
     """Nodes by `rank`, the lowest first; the order among equals is kept.
 
     Nodes more than `within` (cosine) below the best one are not lifted over better ones.
     """
-
-    within: float = 0.1
-
-    @abstractmethod
-    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
-        """Where a good node belongs."""
-
-    def choose(self, nodes: Nodes) -> Nodes:
-        best = _best(nodes)
-        near = [node for node in nodes if (node.score or 0.0) >= best - self.within]
-        return sorted(near, key=self.rank) + [node for node in nodes if (node.score or 0.0) < best - self.within]
+    near = _near(nodes, within)
+    lifted = set(map(id, near))
+    return sorted(near, key=rank) + [node for node in nodes if id(node) not in lifted]
 
 
-class OwnerPreference(_Lift):
+def rank_by_owner(node: NodeWithScore, user: UUID | None, public: UUID = PUBLIC_ORGANIZATION) -> Rank:
     """A user's own sources first, then the team's, then what is public; the order inside each is kept."""
-
-    user: UUID | None
-    public: UUID = PUBLIC_ORGANIZATION
-
-    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
-        if _belongs(node, self.user):
-            return (0,)
-        return (2,) if node.node.metadata["org_id"] == str(self.public) else (1,)
+    others = not _belongs(node, user)
+    return others, others and node.node.metadata["org_id"] == str(public)
 
 
-class AlertsFirst(OwnerPreference):
+def rank_alerts(node: NodeWithScore, user: UUID | None, public: UUID = PUBLIC_ORGANIZATION) -> Rank:
     """A user's own alerts first, then the team's and what is public of them, then risk rules, then the rest.
 
     An alert is short and speaks of one thing: documents about alerts are often nearer to a question about them.
     """
-
-    within: float = 0.4
-
-    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
-        match node.node.metadata["source_type"]:
-            case "alert":
-                return super().rank(node)
-            case "risk_rule":
-                return (3,)
-            case _:
-                return (4,)
+    match node.node.metadata["source_type"]:
+        case "alert":
+            return 0, *rank_by_owner(node, user, public)
+        case "risk_rule":
+            return (1,)
+        case _:
+            return (2,)
 
 
-class Opportunity(_Lift):
+def rank_by_opportunity(node: NodeWithScore) -> Rank:
     """High opportunity scores first: demand_index * (100 - competition_score) / 100, then what has none.
 
     The formula is the marketplace's own: "Opportunity score" in indexes/marketplace/samples/public/help/metrics.md.
     """
-
-    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
-        demand, competition = _number(node, "demand_index"), _number(node, "competition_score")
-        if demand is None or competition is None:
-            return (1,)
-        return 0, -demand * (100 - competition) / 100
+    demand, competition = _number(node, "demand_index"), _number(node, "competition_score")
+    if demand is None or competition is None:
+        return (1,)
+    return 0, -demand * (100 - competition) / 100
 
 
-class OwnThenSales(_Lift):
+def rank_by_sales(node: NodeWithScore, user: UUID | None) -> Rank:
     """A user's own sources first, then those with the most `sales`, then what has none."""
-
-    user: UUID | None
-
-    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
-        sales = _number(node, "sales")
-        return not _belongs(node, self.user), sales is None, -(sales or 0.0)
+    sales = _number(node, "sales")
+    return not _belongs(node, user), sales is None, -(sales or 0.0)
 
 
-class ExactMatch(_Lift):
+def rank_by_match(node: NodeWithScore, text: str, terms: Set[str]) -> Rank:
     """What is about a term of the question first, then what is related to one; by similarity inside each.
 
-    A term is one of `terms`, or stands in `text` as whole words: a node's `term` or title for what it is about, its
-    `related_terms` for what it is related to. Case and a plural s do not matter. Who is named is no weak match.
+    A term is one of `terms`, or stands in `text` as whole words (`words_of` all): a node's `term` or title for what it
+    is about, its `related_terms` for what it is related to. Case and a plural s do not matter.
     """
 
-    within: float = 0.4
-    terms: tuple[str, ...] = ()
-    text: str = ""
-
-    def rank(self, node: NodeWithScore) -> tuple[float, ...]:
-        meta = node.node.metadata
-        about = [meta.get("term"), meta.get("title")]
-        related = meta.get("related_terms") or []
-        tier = 0 if any(map(self._asked, about)) else 1 if any(map(self._asked, related)) else 2
-        return tier, -(node.score or 0.0)
-
-    @cached_property
-    def asked(self) -> tuple[str, frozenset[str]]:
-        """The words of the text, and of each term."""
-        return _words(self.text), frozenset(map(_words, self.terms))
-
-    def _asked(self, name: object) -> bool:
-        text, terms = self.asked
-        words = _words(str(name or ""))
+    def asked(name: object) -> bool:
+        words = words_of(str(name or ""))
         return bool(words.strip()) and (words in text or words in terms)
 
+    meta = node.node.metadata
+    about = asked(meta.get("term")) or asked(meta.get("title"))
+    related = any(map(asked, meta.get("related_terms") or []))
+    return not about, not (about or related), -(node.score or 0.0)
 
-STRATEGIES: dict[str, Callable[[Question, Scope], BaseNodePostprocessor]] = {
-    "opportunity": lambda question, scope: Opportunity(),
-    "own_then_sales": lambda question, scope: OwnThenSales(user=scope.user),
-    "exact_match": lambda question, scope: ExactMatch(
-        terms=question.terms, text=f"{question.text}\n{question.searched or ''}"
-    ),
-    "alerts_first": lambda question, scope: AlertsFirst(user=scope.user),
+
+STRATEGIES: dict[str, Callable[[Question, Scope], Step]] = {
+    "opportunity": lambda question, scope: step(lift, rank=rank_by_opportunity),
+    "own_then_sales": lambda question, scope: step(lift, rank=partial(rank_by_sales, user=scope.user)),
+    "exact_match": lambda question, scope: lift_matches(f"{question.text}\n{question.searched or ''}", question.terms),
+    "alerts_first": lambda question, scope: step(lift, rank=partial(rank_alerts, user=scope.user), within=0.4),
 }
 """A capability's own order for what was found, by its name; what it does not tell apart stays as it was."""
+
+
+def lift_matches(text: str, terms: Iterable[str] = ()) -> Step:
+    """By `rank_by_match`. Who is named is no weak match."""
+    ranking = partial(rank_by_match, text=words_of(text), terms=frozenset(map(words_of, terms)))
+    return step(lift, rank=ranking, within=0.4)
 
 
 def postprocessors_for(
@@ -231,32 +176,33 @@ def postprocessors_for(
     prefers_owner: bool = False,
     strategy: str | None = None,
     chunks_per_source: int | None = None,
-) -> list[BaseNodePostprocessor]:
+) -> list[Step]:
     """What a question wants done with what was found, in order: the cut at its threshold, by whose it is, a strategy.
 
     Then what was named comes first, so that limits cut the others. With `chunks_per_source`, `top_k` counts sources.
     """
-    wanted: list[BaseNodePostprocessor] = []
+    wanted: list[Step] = []
     if question.threshold is not None:
-        wanted.append(SimilarityCutoff(threshold=question.threshold))
+        wanted.append(step(cut_below, threshold=question.threshold))
     if prefers_owner:
-        wanted.append(OwnerPreference(user=scope.user))
+        wanted.append(step(lift, rank=partial(rank_by_owner, user=scope.user)))
     if strategy is not None:
         wanted.append(STRATEGIES[strategy](question, scope))
     named, user = frozenset(question.sources), scope.user if prefers_owner else None
     if named:
-        wanted.append(Named(source_ids=named))
+        wanted.append(step(put_first, sources=named))
     if question.at_most:
-        wanted.append(AtMost(limits=dict(question.at_most)))
+        wanted.append(step(keep_at_most, limits=dict(question.at_most)))
     if chunks_per_source is None:
-        return [*wanted, Best(top_k=question.top_k)]
-    return [*wanted, BestSources(top_k=question.top_k, chunks=chunks_per_source, user=user, named=named)]
+        return [*wanted, step(keep_best, top_k=question.top_k)]
+    best = step(keep_best_sources, top_k=question.top_k, chunks=chunks_per_source, user=user, named=named)
+    return [*wanted, best]
 
 
-def _words(text: str) -> str:
+def words_of(text: str) -> str:
     """Its words between blanks, so that one text is whole words of another where it is part of it.
 
-    >>> _words("Two Ring-Stands"), _words("ring stand") in _words("ring standing")
+    >>> words_of("Two Ring-Stands"), words_of("ring stand") in words_of("ring standing")
     (' two ring stand ', False)
     """
     words = re.findall(r"\w+", text.casefold())
@@ -276,6 +222,7 @@ def _source(node: NodeWithScore) -> str:
     return str(node.node.metadata["source_id"])
 
 
-def _best(nodes: list[NodeWithScore]) -> float:
-    """The highest similarity."""
-    return max((node.score or 0.0 for node in nodes), default=0.0)
+def _near(nodes: Nodes, within: float) -> Nodes:
+    """Those at most `within` (cosine) below the best one."""
+    best = max((node.score or 0.0 for node in nodes), default=0.0)
+    return [node for node in nodes if (node.score or 0.0) >= best - within]

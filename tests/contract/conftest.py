@@ -31,7 +31,7 @@ from llama_index.core.schema import TextNode
 from rag_app.access.limits import Leases, RateLimiter, Window
 from rag_app.access.people import Keys, People
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.answering.roles import PromptConfig, PromptVersion
+from rag_app.answering.prompts import PromptConfig, PromptVersion
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generation

@@ -13,8 +13,8 @@ import pytest
 from litestar.routes import HTTPRoute
 
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.answering import roles
-from rag_app.answering.roles import PromptConfig, PromptVersion
+from rag_app.answering import prompts
+from rag_app.answering.prompts import PromptConfig, PromptVersion
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal
 from rag_app.http.entrance import Entrance
@@ -313,13 +313,13 @@ def test_the_limit_is_one_of_its_own(client: httpx.Client, backstage: Backstage)
 
 
 def test_what_is_accepted_is_what_prompts_add_accepts() -> None:
-    assert get_args(wire.Kind) == roles.TYPES
-    assert set(get_args(wire.SourceScope)) == set(roles.SCOPES)
-    assert set(lexybrain_admin_bodies.PromptConstraints.__struct_fields__) == set(roles._KEYS)
+    assert get_args(wire.Kind) == prompts.TYPES
+    assert set(get_args(wire.SourceScope)) == set(prompts.SCOPES)
+    assert set(lexybrain_admin_bodies.PromptConstraints.__struct_fields__) == set(prompts._CONSTRAINTS)
     for weight in (0, 1_000_000):
-        roles.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_000, {}, weight))
+        prompts.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_000, {}, weight))
     with pytest.raises(InvalidInput):
-        roles.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_001))
+        prompts.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_001))
 
 
 # --- the list of all routes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_app.answering.roles import load_config, released
+from rag_app.answering.prompts import load_config, released
 from rag_app.database.migrate import upgrade
 from rag_app.domain.resources import resource_folder
 from tests.conftest import MIGRATIONS, NewPostgres

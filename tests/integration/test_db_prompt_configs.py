@@ -16,8 +16,7 @@ from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import plain_context
 from rag_app.answering.models import Draft
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.prompts import load_prompts
-from rag_app.answering.roles import PromptConfig, all_types, check, load_configs, released, template_of
+from rag_app.answering.prompts import PromptConfig, all_types, check, load_configs, load_prompts, released, template_of
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
 from rag_app.domain.answer import Question
@@ -32,7 +31,7 @@ DEMANDS = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"], "tempe
 
 @pytest.fixture
 def configs(database: Database) -> PromptConfigs:
-    return PromptConfigs(database, check)
+    return PromptConfigs(database)
 
 
 @pytest.fixture
@@ -62,11 +61,11 @@ async def test_a_version_is_added_used_weighed_and_switched_off(configs: PromptC
     assert await configs.add(new) == new
     assert await configs.get(new.name) == new and named(await configs.all(), new.name) == [new]
     assert named(await active(configs), new.name) == []
-    assert await configs.activate(new.name) == replace(new, active=True)
+    assert await configs.set(new.name, active=True) == replace(new, active=True)
     assert named(await active(configs), new.name) == [replace(new, active=True)]
-    assert await configs.weigh(new.name, 0) == replace(new, active=True, weight=0)
-    assert await configs.activate(new.name) == replace(new, active=True, weight=0), "twice is as good as once"
-    assert await configs.deactivate(new.name) == replace(new, weight=0)
+    assert await configs.set(new.name, weight=0) == replace(new, active=True, weight=0)
+    assert await configs.set(new.name, active=True) == replace(new, active=True, weight=0), "twice is as good as once"
+    assert await configs.set(new.name, active=False) == replace(new, weight=0)
     assert named(await active(configs), new.name) == []
 
 
@@ -80,8 +79,8 @@ async def test_the_files_seed_it_once_and_change_nothing_later(
     assert await configs.seed([]) == []
 
     assert await configs.seed([new]) == [new.name]
-    await configs.activate(new.name)
-    await configs.weigh(new.name, 8)
+    await configs.set(new.name, active=True)
+    await configs.set(new.name, weight=8)
     before = await row(database, new.name)
     other = replace(new, name=f"{new.name}_v2", instructions="Other.")
     assert await configs.seed([other, replace(new, instructions="Rewritten.", weight=1)]) == [other.name]
@@ -97,9 +96,7 @@ async def test_two_processes_seed_at_once(
     try:
         orders = [versions, versions[::-1], versions[20:] + versions[:20], versions]
         added = await asyncio.wait_for(
-            asyncio.gather(
-                *[PromptConfigs(each, check).seed(order) for each, order in zip(others, orders, strict=True)]
-            ),
+            asyncio.gather(*[PromptConfigs(each).seed(order) for each, order in zip(others, orders, strict=True)]),
             timeout=30,
         )
     finally:
@@ -143,7 +140,7 @@ async def test_what_cannot_be_used_is_not_added(
 async def test_weights_that_are_refused(configs: PromptConfigs, new: PromptConfig, weight: int) -> None:
     await configs.add(new)
     with pytest.raises(InvalidInput, match="weight: must be a whole number between 0 and 1000000"):
-        await configs.weigh(new.name, weight)
+        await configs.set(new.name, weight=weight)
     assert await configs.get(new.name) == new
 
 
@@ -152,7 +149,12 @@ async def test_an_unknown_name_is_answered_with_the_known_ones(
     configs: PromptConfigs, new: PromptConfig, name: str
 ) -> None:
     await configs.add(new)
-    for work in (configs.get(name), configs.activate(name), configs.deactivate(name), configs.weigh(name, 1)):
+    for work in (
+        configs.get(name),
+        configs.set(name, active=True),
+        configs.set(name, active=False),
+        configs.set(name, weight=1),
+    ):
         with pytest.raises(NotFound, match=new.name):
             await work
 
@@ -186,7 +188,7 @@ async def test_without_a_database_it_says_so() -> None:
     nowhere = Database("postgresql+asyncpg://rag_app@127.0.0.1:1/rag")
     try:
         with pytest.raises(StoreFailed):
-            await active(PromptConfigs(nowhere, check))
+            await active(PromptConfigs(nowhere))
     finally:
         await nowhere.close()
 
@@ -226,14 +228,14 @@ async def test_a_question_gets_the_version_that_the_database_says(
             await tutor.write(question, context)
             assert await configs.seed([second]) == [second.name]
             assert await configs.draw("book_tutor") == await configs.get("book_tutor_v1"), "a release changes nothing"
-            await configs.activate(second.name)
-            await configs.weigh("book_tutor_v1", 0)
+            await configs.set(second.name, active=True)
+            await configs.set("book_tutor_v1", weight=0)
             await tutor.write(question, context)
             assert [type(piece) for piece in [piece async for piece in tutor.stream(question, context)]][-1] is Draft
-            await configs.deactivate(second.name)
+            await configs.set(second.name, active=False)
             await tutor.write(question, context)
         finally:
-            await configs.weigh("book_tutor_v1", 1)
+            await configs.set("book_tutor_v1", weight=1)
             async with configs._database.session() as session:
                 await session.execute(delete(PromptConfigRow).where(PromptConfigRow.name == second.name))
             await models.aclose()

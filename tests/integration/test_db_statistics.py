@@ -13,7 +13,7 @@ from sqlalchemy import delete, event, insert, select, text, update
 from rag_app.access.people import Keys
 from rag_app.access.tables import AuditRow, UserRow
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.roles import PromptConfig, check
+from rag_app.answering.prompts import PromptConfig
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
@@ -37,7 +37,7 @@ async def admin(database: Database) -> Principal:
 
 @pytest.fixture
 def configs(database: Database) -> PromptConfigs:
-    return PromptConfigs(database, check)
+    return PromptConfigs(database)
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ async def test_versions_say_who_has_them(
     other = replace(new, name=f"{new.name}_v2", weight=1, active=True)
     assert (await configs.publish(admin, new)).share == 0
     async with database.session() as session:
-        active = PromptConfigRow.is_active & (PromptConfigRow.type == new.type)
+        active = PromptConfigRow.active & (PromptConfigRow.type == new.type)
         weights = sum(await session.scalars(select(PromptConfigRow.weight).where(active)))
     assert (await configs.publish(admin, other)).share == pytest.approx(1 / (weights + 1))
     changed = await configs.change(admin, new.name, active=True)

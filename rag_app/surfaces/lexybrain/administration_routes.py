@@ -12,7 +12,7 @@ from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.roles import PromptConfig, PromptVersion
+from rag_app.answering.prompts import PromptConfig, PromptVersion
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.http.bodies import WORD
 from rag_app.http.surface import Credential, Injected, example, security

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct, convert
 
-from rag_app.answering import roles
+from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain.answer import Usage
 from rag_app.domain.scope import Scope
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     RatingName = str
 else:  # what the registries have; a type checker wants each name written out
     Capability = Literal[tuple(DESCRIPTIONS)]
-    Kind = Literal[roles.TYPES]
-    SourceScope = Literal[tuple(roles.SCOPES)]
+    Kind = Literal[prompts.TYPES]
+    SourceScope = Literal[tuple(prompts.SCOPES)]
     RatingName = Literal[tuple(each.value for each in Rating)]
 
 Rated = Annotated[RatingName, Meta(description=f"one of {', '.join(Rating)}")]

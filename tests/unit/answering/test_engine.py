@@ -21,7 +21,7 @@ from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Questio
 from rag_app.domain.errors import Misconfigured, ModelLimited
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
-from rag_app.retrieval.postprocessors import SimilarityCutoff
+from rag_app.retrieval.postprocessors import cut_below, step
 from tests.scripted_model import Reply, ScriptedModel
 from tests.unit.answering.hits import Found, hit
 
@@ -51,7 +51,7 @@ def engine(
     says: Synthesizer, *hits: Hit, capability: Capability = OWNER, threshold: float = 0.0, answer_from: float = 0.45
 ) -> CapabilityEngine:
     rule = ConfidenceRule(answer_from=answer_from, high=0.7)
-    return CapabilityEngine(capability, rule, Found(*hits), [SimilarityCutoff(threshold=threshold)], says)
+    return CapabilityEngine(capability, rule, Found(*hits), [step(cut_below, threshold=threshold)], says)
 
 
 async def ask(asked: CapabilityEngine) -> Answer:

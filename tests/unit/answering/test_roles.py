@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from rag_app.answering.capabilities import DESCRIPTIONS
-from rag_app.answering.roles import (
+from rag_app.answering.prompts import (
     TYPES,
     Constraints,
     PromptConfig,
@@ -227,7 +227,7 @@ def test_ten_thousand_threads_are_shared_out_by_weight(weights: tuple[int, ...])
 def test_a_thread_gets_the_same_in_every_process_and_order() -> None:
     program = (
         "import sys; from uuid import UUID\n"
-        "from rag_app.answering.roles import PromptConfig, choose\n"
+        "from rag_app.answering.prompts import PromptConfig, choose\n"
         "configs = [PromptConfig(f'ask_lexybrain_v{n}', 'market_brief', 'Look.', {}, n + 1) for n in (2, 0, 1)]\n"
         "print(*(choose(configs, 'market_brief', UUID(each), None).name for each in sys.argv[1:]))"
     )

@@ -1,22 +1,26 @@
+from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from rag_app.retrieval.postprocessors import (
-    AlertsFirst,
-    AtMost,
-    BestSources,
-    DeduplicateBySource,
-    ExactMatch,
-    Named,
-    Opportunity,
-    OwnerPreference,
-    OwnThenSales,
-    SimilarityCutoff,
+    Step,
+    cut_below,
+    deduplicate,
+    keep_at_most,
+    keep_best_sources,
+    lift,
+    lift_matches,
+    put_first,
+    rank_alerts,
+    rank_by_opportunity,
+    rank_by_owner,
+    rank_by_sales,
+    step,
 )
 
 PUBLIC, TEAM, ANN = uuid4(), uuid4(), uuid4()
@@ -37,8 +41,8 @@ def names(nodes: list[NodeWithScore]) -> list[str]:
 
 async def test_cutoff_looks_at_the_cosine_and_keeps_the_order() -> None:
     nodes = [node("b", 0.4), node("a", 0.9), node("c", 0.39), node("d", -0.1)]
-    assert names(await SimilarityCutoff(threshold=0.4).apostprocess_nodes(nodes)) == ["b", "a"]
-    assert names(await SimilarityCutoff(threshold=-1).apostprocess_nodes(nodes)) == ["b", "a", "c", "d"]
+    assert names(await step(cut_below, threshold=0.4).apostprocess_nodes(nodes)) == ["b", "a"]
+    assert names(await step(cut_below, threshold=-1).apostprocess_nodes(nodes)) == ["b", "a", "c", "d"]
 
 
 async def test_deduplication_keeps_the_first_of_each_source() -> None:
@@ -48,8 +52,8 @@ async def test_deduplication_keeps_the_first_of_each_source() -> None:
         node("a2", 0.7, source="a"),
         node("a3", 0.6, source="a"),
     ]
-    assert names(await DeduplicateBySource().apostprocess_nodes(nodes)) == ["a1", "b1"]
-    assert names(await DeduplicateBySource(keep=2).apostprocess_nodes(nodes)) == ["a1", "b1", "a2"]
+    assert names(await step(deduplicate).apostprocess_nodes(nodes)) == ["a1", "b1"]
+    assert names(await step(deduplicate, keep=2).apostprocess_nodes(nodes)) == ["a1", "b1", "a2"]
 
 
 async def test_owner_then_team_then_public_among_the_good_ones() -> None:
@@ -57,9 +61,9 @@ async def test_owner_then_team_then_public_among_the_good_ones() -> None:
         node("public", 0.9, org=PUBLIC), node("team", 0.88), node("mine", 0.85, owner=ANN),
         node("mine, but far", 0.5, owner=ANN), node("other's", 0.86, owner=uuid4()),
     ]  # fmt: skip
-    prefer = OwnerPreference(user=ANN, public=PUBLIC)
+    prefer = step(lift, rank=partial(rank_by_owner, user=ANN, public=PUBLIC))
     assert names(await prefer.apostprocess_nodes(nodes)) == ["mine", "team", "other's", "public", "mine, but far"]
-    nobody = OwnerPreference(user=None, public=PUBLIC)
+    nobody = step(lift, rank=partial(rank_by_owner, user=None, public=PUBLIC))
     assert names(await nobody.apostprocess_nodes(nodes))[0] == "team"
     assert await prefer.apostprocess_nodes([]) == []
 
@@ -75,7 +79,7 @@ async def test_high_opportunity_first_then_what_has_none() -> None:
         node("yes", 0.76, demand_index=True, competition_score=False),
         node("far", 0.69, demand_index=100, competition_score=0),
     ]
-    found = names(await Opportunity().apostprocess_nodes(nodes))
+    found = names(await step(lift, rank=rank_by_opportunity).apostprocess_nodes(nodes))
     assert found == ["vintage", "box", "moissanite", "trend", "half", "yes", "far"]
 
 
@@ -84,9 +88,13 @@ async def test_ones_own_first_then_what_sells() -> None:
         node("unsold", 0.8), node("little", 0.79, sales=3), node("much", 0.78, sales=48900),
         node("mine", 0.77, sales=1, owner=ANN), node("mine, unsold", 0.76, owner=ANN), node("far", 0.6, sales=10**9),
     ]  # fmt: skip
-    found = names(await OwnThenSales(user=ANN).apostprocess_nodes(nodes))
+    found = names(await step(lift, rank=partial(rank_by_sales, user=ANN)).apostprocess_nodes(nodes))
     assert found == ["mine", "mine, unsold", "much", "little", "unsold", "far"]
-    assert names(await OwnThenSales(user=None).apostprocess_nodes(nodes))[:3] == ["much", "little", "mine"]
+    assert names(await step(lift, rank=partial(rank_by_sales, user=None)).apostprocess_nodes(nodes))[:3] == [
+        "much",
+        "little",
+        "mine",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +117,7 @@ async def test_an_exact_match_first(text: str, terms: tuple[str, ...], first: st
         node("blank", 0.79, term="", related_terms=["", "?"]),
         node("tray", 0.75, term="velvet ring tray", related_terms=["proposal ring tray"]),
     ]
-    assert names(await ExactMatch(terms=terms, text=text).apostprocess_nodes(nodes))[0] == first
+    assert names(await lift_matches(text, terms).apostprocess_nodes(nodes))[0] == first
 
 
 async def test_exact_then_related_then_similar() -> None:
@@ -118,7 +126,7 @@ async def test_exact_then_related_then_similar() -> None:
         node("history", 0.72, term="linen apron"), node("keyword", 0.74, term="linen apron"),
         node("far", 0.6, term="linen apron"),
     ]  # fmt: skip
-    found = names(await ExactMatch(text="why linen apron").apostprocess_nodes(nodes))
+    found = names(await lift_matches("why linen apron").apostprocess_nodes(nodes))
     assert found == ["keyword", "history", "far", "related", "other"]
 
 
@@ -129,7 +137,9 @@ async def test_alerts_of_the_user_then_of_the_team_then_rules() -> None:
         node("mine", 0.76, source_type="alert", owner=ANN), node("public", 0.75, source_type="alert", org=PUBLIC),
         node("far", 0.6, source_type="alert", owner=ANN),
     ]  # fmt: skip
-    found = names(await AlertsFirst(user=ANN, public=PUBLIC).apostprocess_nodes(nodes))
+    found = names(
+        await step(lift, rank=partial(rank_alerts, user=ANN, public=PUBLIC), within=0.4).apostprocess_nodes(nodes)
+    )
     assert found == ["mine", "far", "team's", "bob's", "public", "rule", "page"]
 
 
@@ -142,11 +152,11 @@ async def test_what_was_named_comes_first_and_is_cut_last() -> None:
         node("doc", 0.7, source=C), node("d", -0.2, source=D, source_type="keyword"),
         node("d2", -0.3, source=D, source_type="keyword"),
     ]  # fmt: skip
-    named = await Named(source_ids=frozenset({D, uuid4()})).apostprocess_nodes(nodes)
+    named = await step(put_first, sources=frozenset({D, uuid4()})).apostprocess_nodes(nodes)
     assert names(named) == ["d", "d2", "a", "b", "doc"]
-    assert names(await AtMost(limits={"keyword": 2}).apostprocess_nodes(named)) == ["d", "d2", "a", "doc"]
-    assert names(await AtMost(limits={"keyword": 0, "doc": 5}).apostprocess_nodes(named)) == ["doc"]
-    assert names(await AtMost(limits={}).apostprocess_nodes(named)) == names(named)
+    assert names(await step(keep_at_most, limits={"keyword": 2}).apostprocess_nodes(named)) == ["d", "d2", "a", "doc"]
+    assert names(await step(keep_at_most, limits={"keyword": 0, "doc": 5}).apostprocess_nodes(named)) == ["doc"]
+    assert names(await step(keep_at_most, limits={}).apostprocess_nodes(named)) == names(named)
 
 
 async def test_the_best_sources_with_their_best_chunks() -> None:
@@ -156,7 +166,7 @@ async def test_the_best_sources_with_their_best_chunks() -> None:
     ]  # fmt: skip
 
     async def kept(top_k: int, **more: object) -> list[str]:
-        return names(await BestSources(top_k=top_k, chunks=2, **more).apostprocess_nodes(nodes))
+        return names(await step(keep_best_sources, top_k=top_k, chunks=2, **more).apostprocess_nodes(nodes))
 
     assert await kept(2) == ["a1", "a2", "b1"]
     assert await kept(9) == ["a1", "a2", "b1", "c1", "d1"]
@@ -167,8 +177,8 @@ async def test_the_best_sources_with_their_best_chunks() -> None:
 
 
 STRATEGIES = [
-    Opportunity(), OwnThenSales(user=ANN), ExactMatch(text="one two", terms=("three",)),
-    AlertsFirst(user=ANN, public=PUBLIC), OwnerPreference(user=ANN, public=PUBLIC), Named(source_ids=frozenset({A})),
+    step(lift, rank=rank_by_opportunity), step(lift, rank=partial(rank_by_sales, user=ANN)), lift_matches("one two", ("three",)),
+    step(lift, rank=partial(rank_alerts, user=ANN, public=PUBLIC), within=0.4), step(lift, rank=partial(rank_by_owner, user=ANN, public=PUBLIC)), step(put_first, sources=frozenset({A})),
 ]  # fmt: skip
 
 
@@ -194,14 +204,13 @@ STRATEGIES = [
         max_size=12,
     ),
 )  # fmt: skip
-def test_an_order_loses_nothing_and_lifts_nothing_far_over_the_good(
-    strategy: BaseNodePostprocessor, nodes: list[NodeWithScore]
-) -> None:
+def test_an_order_loses_nothing_and_lifts_nothing_far_over_the_good(strategy: Step, nodes: list[NodeWithScore]) -> None:
+    chosen: Any = strategy.choose
     ordered = strategy.postprocess_nodes(nodes)
     assert sorted(map(id, ordered)) == sorted(map(id, nodes))
     near = [
-        (each.score or 0) >= max((n.score or 0 for n in nodes), default=0) - getattr(strategy, "within", 0.1)
+        (each.score or 0) >= max((n.score or 0 for n in nodes), default=0) - chosen.keywords.get("within", 0.1)
         for each in ordered
     ]
-    assert isinstance(strategy, Named) or near == sorted(near, reverse=True)
+    assert chosen.func is put_first or near == sorted(near, reverse=True)
     assert strategy.postprocess_nodes(ordered) == ordered
