@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -44,6 +45,14 @@ from rag_app.settings import Settings, one_of, variable
 
 DEFAULT = "default"
 _MILLION = 1_000_000
+_LIMITS = {
+    "temperature": "temperature",
+    "max_tokens": "max_tokens",
+    "timeout_s": "timeout",
+    "backoff_s": "backoff",
+    "unavailable_wait_s": "unavailable_wait",
+}
+"""ModelSettings' name of each limit, and that of settings and the file."""
 
 T = TypeVar("T", bound=BaseModel)
 _Cents = Annotated[Decimal, Field(ge=0, le=1_000_000)]
@@ -163,17 +172,7 @@ class ChosenModels:
             if api_key is None:  # it may be the key itself that stands there: not shown
                 file = self._settings.model.models_file
                 raise Misconfigured(f"{file}: {where}: the variable that api_key_env names is not set")
-        return self._build(
-            entry.kind,
-            entry.model,
-            entry.api_base,
-            api_key,
-            temperature=entry.temperature,
-            max_tokens=entry.max_tokens,
-            timeout_s=entry.timeout,
-            backoff_s=entry.backoff,
-            unavailable_wait_s=entry.unavailable_wait,
-        )
+        return self._build(entry.kind, entry.model, entry.api_base, api_key, entry.model_dump(exclude_none=True))
 
     def _of_settings(self, name: str | None = None) -> ChatModel | None:
         """RAG_LLM's, or the model `name` in its place."""
@@ -197,20 +196,17 @@ class ChosenModels:
         return key
 
     def _build(
-        self, kind: str, name: str, api_base: str | None, api_key: SecretStr | None, **own: float | None
+        self,
+        kind: str,
+        name: str,
+        api_base: str | None,
+        api_key: SecretStr | None,
+        own: Mapping[str, Any] = MappingProxyType({}),
     ) -> ChatModel:
-        """The model with its `own` limits; those that are None are RAG_LLM's."""
+        """The model with its `own` limits; those that it does not have are RAG_LLM's."""
         if name == EXTRACTIVE:
             raise Misconfigured(f"a model cannot be named {EXTRACTIVE}: that is what answers without a model are")
-        chosen = self._settings.model
-        limits: dict[str, Any] = {
-            "temperature": chosen.temperature,
-            "max_tokens": chosen.max_tokens,
-            "timeout_s": chosen.timeout,
-            "backoff_s": chosen.backoff,
-            "unavailable_wait_s": chosen.unavailable_wait,
-            **{limit: value for limit, value in own.items() if value is not None},
-        }
+        limits = {limit: own.get(said, getattr(self._settings.model, said)) for limit, said in _LIMITS.items()}
         wanted = ModelSettings(name, kind, api_base, api_key.get_secret_value() if api_key else None, **limits)
         if wanted not in self._built:
             self._built[wanted] = ChatModel(build_llm(wanted), wanted)
@@ -232,11 +228,9 @@ def _read(file: Path | None) -> tuple[Mapping[str, _Price], Mapping[str, _Model 
     for name, table in tables.models.items():
         if name not in names:
             raise Misconfigured(f"{file}: models.{name}: no such capability; accepted: {', '.join(names)}")
-        where = f"{file}: models.{name}"
-        if isinstance(table, dict) and table.get("kind") == EXTRACTIVE:
-            entries[name] = _checked(where, _Extractive, table)
-        else:
-            entries[name] = _checked(where, _Model, table)
+        extractive = isinstance(table, dict) and table.get("kind") == EXTRACTIVE
+        kind: type[_Model | _Extractive] = _Extractive if extractive else _Model
+        entries[name] = _checked(f"{file}: models.{name}", kind, table)
     return prices, entries
 
 

@@ -21,7 +21,6 @@ from rag_app.domain.answer import Hit, Question
 from rag_app.retrieval.embedding import embed_query, embed_texts
 from rag_app.retrieval.text import sentences
 
-MODEL = EXTRACTIVE
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, those with the most words of the question."""
 MAX_CHOSEN = 3
@@ -64,7 +63,7 @@ class ExtractiveSynthesizer(Synthesizer):
 
     def __init__(self, embedder: BaseEmbedding) -> None:
         super().__init__()
-        self.model, self._embedder = MODEL, embedder
+        self.model, self._embedder = EXTRACTIVE, embedder
 
     async def write(self, question: Question, context: Context) -> Draft:
         pool = [passage for number, block in enumerate(context.blocks) for passage in passages(block.body, number)]
@@ -77,14 +76,14 @@ class ExtractiveSynthesizer(Synthesizer):
         ]
         ranked = sorted(range(len(pool)), key=lambda i: -prior[i])[:MAX_RANKED]
         if not ranked:
-            return Draft("", MODEL)
+            return Draft("", EXTRACTIVE)
         asked = await embed_query(self._embedder, looked_for)
         vectors = await embed_texts(self._embedder, [f"{pool[i].lead} {pool[i].text}".strip() for i in ranked])
         cosine = np.asarray(vectors) @ np.asarray(asked)
         scored = sorted(
             ((float(c) + prior[i], pool[i]) for c, i in zip(cosine, ranked, strict=True)), key=lambda each: -each[0]
         )
-        return Draft(_written(_chosen(scored, pool)), MODEL)
+        return Draft(_written(_chosen(scored, pool)), EXTRACTIVE)
 
 
 def passages(text: str, block: int = 0) -> list[Passage]:

@@ -89,13 +89,18 @@ class ChatModel:
             for attempt in count():
                 try:
                     async with asyncio.timeout(self._settings.timeout_s):
-                        draft = self._draft(await self._llm.achat(messages, **options))
+                        reply = await self._llm.achat(messages, **options)
+                    text = storable(reply.message.content or "").strip()
+                    if not text:
+                        raise ModelMalformed(f"{self.name}: no text")
+                    draft = Draft(text, self.name, _usage(reply), _finish_reason(reply) in _CUT_OFF)
                 except Exception as error:
-                    salvaged_draft = self._salvaged(error)
-                    if salvaged_draft is None:
+                    found = salvaged(_broken_reply(error))
+                    if found is None:
                         await self._wait_or_raise(error, attempt)
                         continue
-                    draft = salvaged_draft
+                    log.warning("%s: a broken reply; its text was extracted", self.name)
+                    draft = Draft(found[0], self.name, cut_off=found[1], extracted=True)
                 asked.told(draft.usage, draft.cut_off)
                 return draft
         raise AssertionError("unreachable")
@@ -171,35 +176,20 @@ class ChatModel:
             raise ModelMalformed(f"{self.name}: the stream {'was cut' if text.strip() else 'had no text'}")
         yield Draft(text.strip(), self.name, usage, reason in _CUT_OFF)
 
-    def _draft(self, reply: ChatResponse) -> Draft:
-        text = storable(reply.message.content or "").strip()
-        if not text:
-            raise ModelMalformed(f"{self.name}: no text")
-        return Draft(text, self.name, _usage(reply), _finish_reason(reply) in _CUT_OFF)
-
-    def _salvaged(self, error: Exception) -> Draft | None:
-        found = salvaged(body) if (body := _broken_reply(error)) else None
-        if found is None:
-            return None
-        log.warning("%s: a broken reply; its text was extracted", self.name)
-        return Draft(found[0], self.name, cut_off=found[1], extracted=True)
-
     async def _wait_or_raise(self, error: Exception, attempt: int) -> None:
         """Wait where asking again may help and is allowed; otherwise raise what the error means."""
         kind, again = _meaning(error)
         if not again or attempt >= self._settings.retries:
             if isinstance(error, ModelFailed):
                 raise error
-            raise kind(f"{self.name}: {self._told(error)}") from error
+            told = repr(error)
+            if self._settings.api_key:  # a server may have echoed it, and the prompt
+                told = told.replace(self._settings.api_key, "[key]")
+            if len(told) > _LONGEST_ERROR:
+                told = f"{told[:_LONGEST_ERROR]}..."
+            raise kind(f"{self.name}: {told}") from error
         unavailable = _status(error) == 503
         await asyncio.sleep(self._settings.unavailable_wait_s if unavailable else self._settings.backoff_s * 2**attempt)
-
-    def _told(self, error: Exception) -> str:
-        """What an SDK says: a server may have echoed the key, and the prompt."""
-        said = repr(error)
-        if self._settings.api_key:
-            said = said.replace(self._settings.api_key, "[key]")
-        return said if len(said) <= _LONGEST_ERROR else f"{said[:_LONGEST_ERROR]}..."
 
 
 class WithFallback:
@@ -291,8 +281,8 @@ def _status(error: Exception) -> int:
     return getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None) or 0
 
 
-def _broken_reply(error: Exception) -> str | None:
-    """What an SDK was sent where it expected JSON; of a reply whose status is an error it shows no such thing.
+def _broken_reply(error: Exception) -> str:
+    """What an SDK was sent where it expected JSON, else nothing; of a reply whose status is an error it shows no such thing.
 
     huggingface_hub and openai raise what `json` raises. Where the content type is no JSON either, openai hands on the
     text (openai/_response.py), and LlamaIndex looks for choices in it.
@@ -304,7 +294,7 @@ def _broken_reply(error: Exception) -> str | None:
             return error.object[: 4 * LONGEST].decode("utf-8", "replace")
         case AttributeError(name="choices", obj=str(text)):
             return text
-    return None
+    return ""
 
 
 def _finish_reason(reply: ChatResponse) -> str | None:

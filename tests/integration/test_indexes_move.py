@@ -152,13 +152,13 @@ def assert_agree(some: Answers, others: Answers) -> None:
 def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every text that the embedding model is given."""
     texts: list[str] = []
-    encode = MiniLM.encode
+    embed = MiniLM._get_text_embedding
 
     def counted(self: MiniLM, words: str) -> Any:
         texts.append(words)
-        return encode(self, words)
+        return embed(self, words)
 
-    monkeypatch.setattr(MiniLM, "encode", counted)
+    monkeypatch.setattr(MiniLM, "_get_text_embedding", counted)
     return texts
 
 

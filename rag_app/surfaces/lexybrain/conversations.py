@@ -23,10 +23,10 @@ from msgspec import structs
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import count_tokens
-from rag_app.answering.extractive import MODEL as EXTRACTIVE
 from rag_app.answering.models import ChatModel, Draft, WithFallback, estimated
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, choose, kept_constraints
+from rag_app.answering.providers import EXTRACTIVE
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Instructions, Refusal, Usage
 from rag_app.domain.errors import (

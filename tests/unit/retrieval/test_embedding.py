@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from rag_app.domain.errors import EmbeddingFailed, Misconfigured
@@ -54,7 +53,7 @@ async def test_questions_that_wait_are_encoded_together_where_they_are_about_as_
     encoded: list[list[int]] = []
     encode, begun, go_on = model._encode, threading.Event(), threading.Event()
 
-    def held(texts: Sequence[Sequence[int]], session: object) -> list[npt.NDArray[np.float32]]:
+    def held(texts: Sequence[Sequence[int]], session: object) -> list[list[float]]:
         encoded.append([len(text) for text in texts])
         begun.set()
         assert go_on.wait(60)
