@@ -89,7 +89,7 @@ class Ours:
         """As a question goes: the pipeline's retriever, made anew for each."""
         filters = () if author is None else (Condition("author", Operator.EQ, author),)
         question = Question(text, filters, top_k, mode)
-        retriever = await self.application.pipeline.retriever(INDEX, question, self.scope(tenant))
+        retriever = self.application.pipeline.retriever(INDEX, question, self.scope(tenant))
         return await retriever.aretrieve(QueryBundle(text, embedding=vector))
 
 

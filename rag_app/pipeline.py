@@ -7,10 +7,11 @@ A surface calls `search`, `answer` or `stream`; nothing else leads from a questi
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from functools import partial
 
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import QueryBundle
 
@@ -18,14 +19,13 @@ from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain.answer import Answer, Event, Hit, Question
-from rag_app.domain.errors import StoreFailed
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.embedding import asking
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.postprocessors import postprocessors_for
-from rag_app.retrieval.retriever import ChunkRetriever, Unreachable
+from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.telemetry import observing
 from rag_app.telemetry.observing import Stage
@@ -55,7 +55,7 @@ class Pipeline:
         Raises NotFound for an index there is not, InvalidInput for a filter it does not declare, EmbeddingFailed
         and StoreFailed.
         """
-        retriever = await self.retriever(index, question, scope)
+        retriever = self.retriever(index, question, scope)
         with Stage("retrieval", {"rag.index": index}) as span:
             found = await retriever.aretrieve(QueryBundle(question.searched or question.text))
             for postprocessor in postprocessors_for(question, scope):
@@ -69,45 +69,29 @@ class Pipeline:
         Raises as `search`, and ModelFailed where the answering model does not answer; a capability with a
         `failure_text` copes with most of what fails (see CapabilityEngine).
         """
-        started = time.perf_counter()
-        answer = None
-        try:
-            engine = await self.engine(capability, question, scope)
-            answer = await engine.answer(question)
-            return answer
-        finally:
-            _record(capability, answer, started)
+        with _recording(capability) as given:
+            given.append(await self.engine(capability, question, scope).answer(question))
+            return given[0]
 
     async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
         """`answer`, as it comes: Found, the text in Deltas, then the whole Answer.
 
         What goes wrong before the model is asked is raised before Found. Close it when nobody listens any longer.
         """
-        started = time.perf_counter()
-        answer = None
-        try:
-            engine = await self.engine(capability, question, scope)
-            async with aclosing(engine.stream(question)) as events:
+        with _recording(capability) as given:
+            async with aclosing(self.engine(capability, question, scope).stream(question)) as events:
                 async for event in events:
-                    answer = event if isinstance(event, Answer) else None
+                    if isinstance(event, Answer):
+                        given.append(event)
                     yield event
-        finally:
-            _record(capability, answer, started)
 
-    async def engine(self, capability: str, question: Question, scope: Scope) -> CapabilityEngine:
+    def engine(self, capability: str, question: Question, scope: Scope) -> CapabilityEngine:
         """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly."""
         chosen = capability_named(capability)
-        retriever: BaseRetriever
-        try:
-            retriever = await self.retriever(chosen.index, question, scope)
-        except StoreFailed as error:
-            if not chosen.failure_text:
-                raise
-            retriever = Unreachable(error)
         return CapabilityEngine(
             capability=chosen,
             rule=find_index(self._indexes, chosen.index).confidence,
-            retriever=retriever,
+            retriever=self.retriever(chosen.index, question, scope),
             postprocessors=postprocessors_for(
                 question,
                 scope,
@@ -118,42 +102,43 @@ class Pipeline:
             synthesizer=self._synthesizer(chosen),
         )
 
-    async def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:
+    def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:
         """The LlamaIndex retriever of an index, for one scope, with the question's filters, named sources and mode.
 
         It finds as many chunks as the question wants fetched.
         """
         spec = find_index(self._indexes, index)
-        filters, preferred = check_filters(question.filters, spec), check_filters(question.preferred, spec)
-        asking.set(scope.organizations)
-        store = await self._open_store(spec, scope)
-        fetch = max(question.fetch or 0, question.top_k)
-        return ChunkRetriever(
-            store,
-            self._embedder,
-            filters=filters,
-            top_k=fetch,
-            mode=question.mode,
-            preferred=preferred,
-            enough=question.enough,
-            sources=question.sources,
+        wanted = replace(
+            question,
+            filters=check_filters(question.filters, spec),
+            preferred=check_filters(question.preferred, spec),
+            top_k=max(question.fetch or 0, question.top_k),
         )
+        asking.set(scope.organizations)
+        return ChunkRetriever(partial(self._open_store, spec, scope), self._embedder, wanted)
 
 
-def _record(capability: str, answer: Answer | None, started: float) -> None:
-    """One line an exchange; without an answer where a stream failed or nobody listened to its end."""
-    elapsed_ms = 1000 * (time.perf_counter() - started)
-    if answer is None:
-        observing.meter.count("rag_answers", capability, "none")
-        log.info("unanswered capability=%s ms=%d", capability, elapsed_ms)
-        return
-    observing.meter.count("rag_answers", capability, answer.refusal or ("answered" if answer.complete else "partial"))
-    log.info(
-        "answered capability=%s refused=%s confidence=%s citations=%d model=%s ms=%d",
-        capability,
-        answer.refused,
-        answer.confidence,
-        len(answer.citations),
-        answer.model,
-        elapsed_ms,
-    )
+@contextmanager
+def _recording(capability: str) -> Iterator[list[Answer]]:
+    """One line an exchange; without an answer where it failed, or nobody listened to a stream's end."""
+    started, given = time.perf_counter(), list[Answer]()
+    try:
+        yield given
+    finally:
+        elapsed_ms = 1000 * (time.perf_counter() - started)
+        if given:
+            answer = given[0]
+            outcome = answer.refusal or ("answered" if answer.complete else "partial")
+            observing.meter.count("rag_answers", capability, outcome)
+            log.info(
+                "answered capability=%s refused=%s confidence=%s citations=%d model=%s ms=%d",
+                capability,
+                answer.refused,
+                answer.confidence,
+                len(answer.citations),
+                answer.model,
+                elapsed_ms,
+            )
+        else:
+            observing.meter.count("rag_answers", capability, "none")
+            log.info("unanswered capability=%s ms=%d", capability, elapsed_ms)

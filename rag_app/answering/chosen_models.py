@@ -21,9 +21,9 @@
 `[models.market_brief]` is for one capability. docs/models.md has the rest.
 """
 
+import asyncio
 import tomllib
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
@@ -134,8 +134,8 @@ class ChosenModels:
     def prompt(self, name: str) -> Prompt:
         """The active version. Raises Misconfigured where there is none, and where nothing but extracting is chosen."""
         if name not in self._prompts:
-            there_are = ", ".join(self._prompts) or "none, as no model is configured"
-            raise Misconfigured(f"no prompt named {name}; there are: {there_are}")
+            known = ", ".join(self._prompts) or "none, as no model is configured"
+            raise Misconfigured(f"no prompt named {name}; there are: {known}")
         return self._prompts[name]
 
     def cost_cents(self, model: str, usage: Usage | None) -> Decimal:
@@ -153,9 +153,7 @@ class ChosenModels:
 
     async def aclose(self) -> None:
         """Close the connections of all."""
-        async with AsyncExitStack() as closing:
-            for model in self.all:
-                closing.push_async_callback(model.aclose)
+        await asyncio.gather(*(model.aclose() for model in self.all))
 
     def _of_file(self, name: str, entry: _Model | _Extractive) -> ChatModel | WithFallback | None:
         if isinstance(entry, _Extractive):
@@ -170,17 +168,18 @@ class ChosenModels:
         if entry.api_key_env is not None:
             api_key = variable(entry.api_key_env)
             if api_key is None:  # it may be the key itself that stands there: not shown
-                file = self._settings.model.models_file
-                raise Misconfigured(f"{file}: {where}: the variable that api_key_env names is not set")
+                raise Misconfigured(
+                    f"{self._settings.model.models_file}: {where}: the variable that api_key_env names is not set"
+                )
         return self._build(entry.kind, entry.model, entry.api_base, api_key, entry.model_dump(exclude_none=True))
 
     def _of_settings(self, name: str | None = None) -> ChatModel | None:
-        """RAG_LLM's, or the model `name` in its place."""
         chosen = self._settings.model
         if chosen.kind == EXTRACTIVE:
             return None
-        api_key = chosen.api_key or self._provider_key(chosen.kind)
-        return self._build(chosen.kind, name or chosen.name, chosen.api_base, api_key)
+        return self._build(
+            chosen.kind, name or chosen.name, chosen.api_base, chosen.api_key or self._provider_key(chosen.kind)
+        )
 
     def _of_lexybrain(self) -> ChatModel | None:
         """Hugging Face's with LEXYBRAIN_RAG_MODEL_ID, unless RAG_LLM says something else."""
@@ -214,7 +213,6 @@ class ChosenModels:
 
 
 def _read(file: Path | None) -> tuple[Mapping[str, _Price], Mapping[str, _Model | _Extractive]]:
-    """Prices by model, and models by capability or group."""
     if file is None:
         return {}, {}
     try:

@@ -200,8 +200,7 @@ def _sentences(text: str) -> tuple[list[str], str]:
 def _numbered(text: str) -> Checked:
     text = text.strip()
     blocks = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
-    order = {block: number for number, block in enumerate(blocks, 1)}
-    return Checked(_MARKER.sub(lambda found: f"[Source {order[int(found[1])]}]", text), blocks)
+    return Checked(_MARKER.sub(lambda found: f"[Source {blocks.index(int(found[1])) + 1}]", text), blocks)
 
 
 def _written(found: re.Match[str], known: int) -> str:
@@ -221,8 +220,7 @@ def _closed(gap: re.Match[str]) -> str:
 
 def _swapped(found: re.Match[str]) -> str:
     """Citations behind a full stop go before it, so that a sentence holds its own: "A. [Source 1]" -> "A [Source 1]."."""
-    next_word = found.string[found.end() :].lstrip(" \t")[:1]
-    subject = next_word.islower() and not found[3]  # "[Source 2] says ..."
+    subject = found.string[found.end() :].lstrip(" \t")[:1].islower() and not found[3]  # "[Source 2] says ..."
     return found[0] if subject else f" {found[2]}{found[1]}"
 
 

@@ -7,7 +7,7 @@ and `[Source N]` inside it becomes `(Source N)`, so it can neither pose as anoth
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
@@ -60,11 +60,6 @@ class Context:
     @property
     def text(self) -> str:
         return "\n\n".join(block.text for block in self.blocks)
-
-    @property
-    def hits(self) -> tuple[Hit, ...]:
-        """The hits that are in it."""
-        return tuple(hit for block in self.blocks for hit in block.hits)
 
 
 def build_context(
@@ -131,14 +126,14 @@ def _fitting(
         if cost(block.text) <= budget:
             return block, chunks[:kept], kept == len(chunks)
     pieces = sentence_pieces(block.body) or [""]
-    if number == 1 and cost(_shortened(block, pieces[0]).text) > budget:
+
+    def first(count: int) -> ContextBlock:
+        return replace(block, body="".join(pieces[:count]).rstrip())
+
+    if number == 1 and cost(first(1).text) > budget:
         pieces = re.findall(r"\s*\S+", pieces[0])  # one endless sentence: better cut between words than nothing
-
-    def cost_of(count: int) -> int:
-        return cost(_shortened(block, "".join(pieces[:count])).text)
-
-    fitting = bisect_right(range(1, len(pieces) + 1), budget, key=cost_of)
-    return (_shortened(block, "".join(pieces[:fitting])) if fitting else None), chunks[:1], False
+    fitting = bisect_right(range(1, len(pieces) + 1), budget, key=lambda count: cost(first(count).text))
+    return (first(fitting) if fitting else None), chunks[:1], False
 
 
 def _block(number: int, chunks: Sequence[Hit]) -> ContextBlock:
@@ -161,16 +156,15 @@ def _continuation(before: str, after: str, *, adjacent: bool) -> str:
 
 
 def _header(hit: Hit) -> str:
-    fields: dict[str, object] = {"type": hit.source_type.replace("_", " ").title()}
-    if hit.moment is not None:
-        fields["date"] = f"{hit.moment:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
-    fields |= {key: _shown(value) for key, value in hit.metadata.items()}
-    fields["title"] = hit.title
-    if hit.section:
-        fields["section"] = hit.section
-    if hit.page is not None:
-        fields["page"] = hit.page
-    return header_line(fields)
+    fields = {
+        "type": hit.source_type.replace("_", " ").title(),
+        "date": f"{hit.moment:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if hit.moment else None,
+        **{key: _shown(value) for key, value in hit.metadata.items()},
+        "title": hit.title,
+        "section": hit.section or None,
+        "page": hit.page,
+    }
+    return header_line({key: value for key, value in fields.items() if value is not None})
 
 
 def _shown(value: MetadataValue) -> object:
@@ -198,10 +192,6 @@ def _one_line(value: object) -> str:
     return line if len(line) <= _LABEL_LENGTH else line[: _LABEL_LENGTH - 1] + "…"
 
 
-def _shortened(block: ContextBlock, body: str) -> ContextBlock:
-    return ContextBlock(block.number, block.header, body.rstrip(), block.hits)
-
-
 def count_tokens(text: str) -> int:
     """By the bundled tokenizer.
 
@@ -221,6 +211,4 @@ def _word_cost(word: str) -> int:
     return sum(len(tokens(word[start : start + _LONGEST_WORD])) for start in range(0, len(word), _LONGEST_WORD))
 
 
-@lru_cache(maxsize=1 << 15)
-def _known_cost(word: str) -> int:
-    return len(tokens(word))
+_known_cost = lru_cache(maxsize=1 << 15)(lambda word: len(tokens(word)))

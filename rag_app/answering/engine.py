@@ -46,8 +46,7 @@ from rag_app.domain.answer import (
     Usage,
 )
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelMalformed, RagError, StoreFailed
-from rag_app.retrieval.confidence import average_relevance, judge
-from rag_app.retrieval.hits import to_hits
+from rag_app.retrieval.hits import average_relevance, judge, to_hits
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.telemetry.observing import Stage

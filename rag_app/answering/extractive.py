@@ -141,7 +141,6 @@ def _cut(text: str, most: int) -> str:
 
 
 def _units(text: str) -> Iterator[str]:
-    """Sentences, and lines that stand for themselves."""
     for line in _lines(text):
         for sentence in sentences(line):
             # Two apostrophes look like quotes, and what is between them like one sentence.
@@ -172,7 +171,6 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a table's row; none where the line is no row."""
     if line.strip().startswith("|") or " | " in line:
         return [cell.strip() for cell in line.strip().strip("|").split("|")]
     return [cell.strip() for cell in line.split("\t")] if "\t" in line.strip() else []
@@ -218,7 +216,7 @@ def _alike(one: str, other: str) -> bool:
 
 def _written(chosen: Sequence[tuple[float, Passage]]) -> str:
     """Best source first, each in reading order, each sentence with its citation before the full stop."""
-    sources = list(dict.fromkeys(passage.block for _, passage in chosen))
+    sources = [passage.block for _, passage in chosen]
     ordered = sorted((passage for _, passage in chosen), key=lambda each: (sources.index(each.block), each.place))
     return " ".join(_cited(passage.text, passage.block + 1) for passage in ordered)
 

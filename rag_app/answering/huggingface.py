@@ -25,8 +25,8 @@ class HuggingFaceChat(HuggingFaceInferenceAPI):
 
     def _get_model_kwargs(self, **kwargs: Any) -> dict[str, Any]:
         wanted = super()._get_model_kwargs(**kwargs)
-        temperature = max(wanted["temperature"], LOWEST_TEMPERATURE)
-        return {**wanted, "model": self.served_name, "temperature": temperature}
+        wanted["temperature"] = max(wanted["temperature"], LOWEST_TEMPERATURE)
+        return {**wanted, "model": self.served_name}
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         async def replies() -> ChatResponseAsyncGen:
@@ -37,7 +37,8 @@ class HuggingFaceChat(HuggingFaceInferenceAPI):
                 ):
                     delta = (chunk.choices[0].delta.content or "") if chunk.choices else ""
                     text += delta
-                    message = ChatMessage(role=MessageRole.ASSISTANT, content=text)
-                    yield ChatResponse(message=message, delta=delta, raw=chunk)
+                    yield ChatResponse(
+                        message=ChatMessage(role=MessageRole.ASSISTANT, content=text), delta=delta, raw=chunk
+                    )
 
         return replies()

@@ -134,8 +134,7 @@ class ChatModel:
 
     def _options(self, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
         options: dict[str, Any] = {"max_tokens": self._settings.max_tokens if max_tokens is None else max_tokens}
-        provider = PROVIDERS[self._settings.kind]
-        if temperature is not None and not provider.fixed_temperature(self.name):
+        if temperature is not None and not PROVIDERS[self._settings.kind].fixed_temperature(self.name):
             options["temperature"] = temperature
         return options
 
@@ -188,8 +187,8 @@ class ChatModel:
             if len(told) > _LONGEST_ERROR:
                 told = f"{told[:_LONGEST_ERROR]}..."
             raise kind(f"{self.name}: {told}") from error
-        unavailable = _status(error) == 503
-        await asyncio.sleep(self._settings.unavailable_wait_s if unavailable else self._settings.backoff_s * 2**attempt)
+        settings = self._settings
+        await asyncio.sleep(settings.unavailable_wait_s if _status(error) == 503 else settings.backoff_s * 2**attempt)
 
 
 class WithFallback:
@@ -304,16 +303,15 @@ def _finish_reason(reply: ChatResponse) -> str | None:
 
 def _usage(reply: ChatResponse) -> Usage | None:
     """Of a stream, its last reply tells, where the server knows `stream_options`. What cannot be is not told."""
-    counts = getattr(reply.raw, "usage", None)
-    told = [getattr(counts, name, None) for name in ("prompt_tokens", "completion_tokens")]
-    match told:
-        case [int(prompt), int(completion)] if 0 <= prompt <= _MOST_TOKENS and 0 <= completion <= _MOST_TOKENS:
+    match getattr(reply.raw, "usage", None):
+        case object(prompt_tokens=int(prompt), completion_tokens=int(completion)) if (
+            0 <= prompt <= _MOST_TOKENS and 0 <= completion <= _MOST_TOKENS
+        ):
             return Usage(prompt, completion)
     return None
 
 
 def _names(error: BaseException | None) -> Iterator[str]:
-    """The class names of an error and of what caused it."""
     while error is not None:
         yield from (kind.__name__ for kind in type(error).__mro__)
         error = error.__cause__ or error.__context__

@@ -164,9 +164,9 @@ async def _add(session: AsyncSession, config: PromptConfig) -> None:
 def _changed(name: str, active: bool | None, weight: int | None) -> Update:
     if weight is not None:
         check_whole("weight", weight, 0, BIGGEST_WEIGHT)
-    values = {"active": active, "weight": weight}
-    given = {field: value for field, value in values.items() if value is not None}
-    return update(PromptConfigRow).where(PromptConfigRow.name == name).values(given)
+    given = {"active": active, "weight": weight}
+    values = {field: value for field, value in given.items() if value is not None}
+    return update(PromptConfigRow).where(PromptConfigRow.name == name).values(values)
 
 
 async def _versions(session: AsyncSession) -> dict[str, PromptVersion]:

@@ -289,15 +289,13 @@ def load_config(file: Path) -> PromptConfig:
         said |= tomllib.loads(file.read_text("utf-8"))
         if unknown := sorted(set(said) - set(_FILE)):
             raise InvalidInput(unknown[0], said[unknown[0]], f"unknown key; accepted: {', '.join(_FILE)}")
-        for key, (kind, in_words) in _FILE.items():
+        for key, (expected, in_words) in _FILE.items():
             if key not in said:
                 raise InvalidInput(key, None, "is missing")
-            if type(said[key]) is not kind:  # True is an int to isinstance
+            if type(said[key]) is not expected:  # True is an int to isinstance
                 raise InvalidInput(key, said[key], f"must be {in_words}")
-        instructions = said["system_instructions"].strip()
-        config = PromptConfig(
-            file.stem, said["type"], instructions, said["constraints"], said["weight"], said["is_active"]
-        )
+        kind, instructions, *rest = [said[key] for key in _FILE]
+        config = PromptConfig(file.stem, kind, instructions.strip(), *rest)
         check(config)
     except (OSError, ValueError, InvalidInput) as error:  # ValueError: no TOML, or no UTF-8
         raise Misconfigured(f"{file}: {error}") from error

@@ -15,7 +15,7 @@ from rag_app.evaluation.calibration import Answerability, answerability, calibra
 from rag_app.evaluation.judgments import Judgments, Qrels, Query
 from rag_app.evaluation.metrics import Scores, evaluate_run
 from rag_app.evaluation.validation import ask_all
-from rag_app.retrieval.confidence import signal
+from rag_app.retrieval.hits import signal
 from rag_app.retrieval.index import ConfidenceRule
 
 Search = Callable[[Query, int], Awaitable[Sequence[Hit]]]

@@ -60,37 +60,38 @@ def _check(condition: Condition, spec: IndexSpec) -> tuple[Condition, ...]:
     if kind is None:
         raise UnknownField(name, spec.all_fields)
     if operator not in OPERATORS[kind]:
-        accepted = ", ".join(sorted(OPERATORS[kind]))
-        raise InvalidInput(name, value, f"{operator} is not possible on a {kind} field; accepted: {accepted}")
+        raise InvalidInput(
+            name,
+            value,
+            f"{operator} is not possible on a {kind} field; accepted: {', '.join(sorted(OPERATORS[kind]))}",
+        )
     if (operator is Operator.IN) != isinstance(value, tuple):
         raise InvalidInput(name, value, "a list of values goes with `in`, and only with it")
     if kind is FieldType.TIME and _is_day(value):
-        return tuple(replace(each, or_missing=condition.or_missing) for each in _whole_day(name, operator, str(value)))
+        return _whole_day(condition)
     if isinstance(value, tuple):
         return (replace(condition, value=tuple(coerce(name, kind, each) for each in value)),)
     return (replace(condition, value=coerce(name, kind, value)),)
 
 
 def _is_day(value: object) -> bool:
-    """A date in any notation of ISO 8601, without a time."""
-    try:
+    try:  # any notation of ISO 8601
         return isinstance(value, str) and bool(date.fromisoformat(value.strip()))
     except ValueError:
         return False
 
 
-def _whole_day(name: str, operator: Operator, day: str) -> tuple[Condition, ...]:
-    start = epoch_seconds(name, day)
+def _whole_day(condition: Condition) -> tuple[Condition, ...]:
+    start = epoch_seconds(condition.field, condition.value)
     end = start + timedelta(days=1).total_seconds()
-    match operator:
-        case Operator.GTE | Operator.LT:
-            return (Condition(name, operator, start),)
-        case Operator.GT:
-            return (Condition(name, Operator.GTE, end),)
-        case Operator.LTE:
-            return (Condition(name, Operator.LT, end),)
-        case _:
-            return (Condition(name, Operator.GTE, start), Condition(name, Operator.LT, end))
+    bounds = {
+        Operator.GTE: [(Operator.GTE, start)],
+        Operator.LT: [(Operator.LT, start)],
+        Operator.GT: [(Operator.GTE, end)],
+        Operator.LTE: [(Operator.LT, end)],
+        Operator.EQ: [(Operator.GTE, start), (Operator.LT, end)],
+    }
+    return tuple(replace(condition, operator=operator, value=at) for operator, at in bounds[condition.operator])
 
 
 def coerce(name: str, kind: FieldType, value: object) -> Value:
@@ -178,9 +179,8 @@ def parse_condition(written: str) -> Condition:
         raise InvalidInput("filter", written, f"{written!r} is not `field=value`, `field>=value`, `field in a,b` ...")
     field, sign, value = found.groups()
     operator = Operator.EQ if sign == "=" else Operator(sign)
-    if operator is Operator.IN:
-        return Condition(field, operator, tuple(part.strip() for part in value.split(",")))
-    return Condition(field, operator, value.strip())
+    listed = tuple(part.strip() for part in value.split(","))
+    return Condition(field, operator, listed if operator is Operator.IN else value.strip())
 
 
 def from_llama(filters: MetadataFilters | None) -> Filters:
@@ -193,21 +193,19 @@ def from_llama(filters: MetadataFilters | None) -> Filters:
 
 
 def _from_llama(condition: MetadataFilter | MetadataFilters) -> Condition:
-    if not isinstance(condition, MetadataFilter):
-        return _or_missing(condition)
-    if condition.operator not in _LLAMA:
-        raise InvalidInput(
-            condition.key, condition.operator.value, f"operator {condition.operator.value} is not supported"
-        )
-    value: Any = condition.value
-    return Condition(condition.key, _LLAMA[condition.operator], tuple(value) if isinstance(value, list) else value)
-
-
-def _or_missing(group: MetadataFilters) -> Condition:
     """The one group that there is: a condition, or its field is missing."""
-    match group.filters:
-        case [MetadataFilter() as plain, MetadataFilter(operator=FilterOperator.IS_EMPTY, value=None) as missing] if (
-            group.condition is FilterCondition.OR and plain.key == missing.key
-        ):
+    match condition:
+        case MetadataFilter(key=key, operator=operator):
+            if operator not in _LLAMA:
+                raise InvalidInput(key, operator.value, f"operator {operator.value} is not supported")
+            value: Any = condition.value
+            return Condition(key, _LLAMA[operator], tuple(value) if isinstance(value, list) else value)
+        case MetadataFilters(
+            condition=FilterCondition.OR,
+            filters=[
+                MetadataFilter() as plain,
+                MetadataFilter(operator=FilterOperator.IS_EMPTY, value=None) as missing,
+            ],
+        ) if plain.key == missing.key:
             return replace(_from_llama(plain), or_missing=True)
     raise InvalidInput("filters", None, "conditions cannot be nested, but for `one, or its field is empty`")

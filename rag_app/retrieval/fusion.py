@@ -36,8 +36,7 @@ def ranked(candidates: Sequence[Candidate], mode: Mode, weights: Fusion) -> list
         return []
     dense, lexical = _scale([c.cosine for c in candidates]), _scale([c.bm25 for c in candidates])
     fused = [weights.dense * d + weights.lexical * t for d, t in zip(dense, lexical, strict=True)]
-    order = sorted(range(len(candidates)), key=lambda i: (-fused[i], candidates[i].id))
-    return [candidates[i] for i in order]
+    return [candidates[i] for i in sorted(range(len(candidates)), key=lambda i: (-fused[i], candidates[i].id))]
 
 
 def _scale(scores: list[float]) -> list[float]:

@@ -159,8 +159,10 @@ class ScopedStore(BasePydanticVectorStore):
         """The best chunks, best first, with their cosines. Raises UnknownField and InvalidInput for the filters."""
         filters, text = check_filters(filters, self.spec), checked_text("query", text)
         depth = max(top_k, self.spec.fusion.depth if mode is Mode.HYBRID else 0)
-        found = await self.best(vector, text, filters, mode, depth, top_k)
-        return [NodeWithScore(node=node, score=candidate.cosine) for candidate, node in found]
+        return [
+            NodeWithScore(node=node, score=candidate.cosine)
+            for candidate, node in await self.best(vector, text, filters, mode, depth, top_k)
+        ]
 
     async def best(
         self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int

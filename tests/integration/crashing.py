@@ -48,7 +48,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "4 history": lambda: setattr(conversation.Turn, "_read_history", die_later),
     "4 capability": lambda: setattr(conversation, "detect", die),
     "4 capability, after it is kept": lambda: after(conversation, "settle_on"),
-    "5 retrieval": lambda: setattr(Pipeline, "retriever", die_later),
+    "5 retrieval": lambda: setattr(Pipeline, "retriever", die),
     "6 prompt": lambda: setattr(PromptConfigs, "active", die),
     "7 generation": lambda: after(Pipeline, "answer"),
     "8 answer, settled but not kept": lambda: after(quotas, "settle"),

@@ -40,6 +40,7 @@ from tests.integration.conftest import Forking
 from tests.integration.stopping import stopped
 from tests.integration.test_indexes import FINE, INDEX, SPEC, deployed, holdings, ingest, new_org, quietly
 from tests.integration.test_ingestion import write_corpus
+from tests.unit.retrieval.shelf import opening
 
 OTHER = {"postgres": "qdrant", "qdrant": "postgres"}
 SAMPLES = resource_folder("indexes") / INDEX / "samples"
@@ -129,7 +130,7 @@ async def answers(application: Application, scopes: list[Scope]) -> Answers:
     for scope in scopes:
         store = await application.backends.open(SPEC, scope)
         for mode in Mode:
-            retriever = ChunkRetriever(store, application.embedder, top_k=1000, mode=mode)
+            retriever = ChunkRetriever(opening(store), application.embedder, Question("", top_k=1000, mode=mode))
             for words in QUESTIONS:
                 hits = [each.node_id for each in await retriever.aretrieve(words)]
                 vector = await application.embedder.aget_query_embedding(words)

@@ -8,7 +8,7 @@ import pytest
 from llama_index.core.embeddings import MockEmbedding
 from pydantic import ValidationError
 
-from rag_app.domain.answer import Mode
+from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput
 from rag_app.domain.filters import Filters
 from rag_app.domain.scope import Scope
@@ -18,6 +18,7 @@ from rag_app.retrieval.store import ScopedStore
 from tests.llama_filters import to_llama
 from tests.stores.cases import FOREIGN, ORGANIZATION, OWNER, PAGE, Case, cases, chunks, conditions, rows, spec, unseen
 from tests.stores.conftest import DIMENSION, STORES, Stores, opened
+from tests.unit.retrieval.shelf import opening
 
 SPEC = spec()
 CASES = list(cases())
@@ -41,7 +42,7 @@ async def found(store: ScopedStore, filters: Filters, mode: Mode) -> set[str]:
 
 
 async def unchecked(store: ScopedStore, filters: Filters, mode: Mode) -> set[str]:
-    retriever = ChunkRetriever(store, MockEmbedding(DIMENSION), filters=filters, mode=mode, top_k=100)
+    retriever = ChunkRetriever(opening(store), MockEmbedding(DIMENSION), Question("", filters, mode=mode, top_k=100))
     return {each.node.get_content() for each in await retriever.aretrieve("word")}
 
 

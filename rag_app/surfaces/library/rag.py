@@ -145,7 +145,7 @@ class Rag:
         scope = await scope_of(self.application, organization, user, site)
         capability = capability_of(self.application, index, None)
         asked = question_of("?", top_k or capability.top_k, mode, filters)
-        return await self.application.pipeline.engine(capability.name, asked, scope)
+        return self.application.pipeline.engine(capability.name, asked, scope)
 
     async def retriever(
         self,
@@ -168,7 +168,7 @@ class Rag:
                 assert 0 < len(nodes) <= 3
         """
         scope = await scope_of(self.application, organization, user, site)
-        return await self.application.pipeline.retriever(index, question_of("?", top_k, mode, filters), scope)
+        return self.application.pipeline.retriever(index, question_of("?", top_k, mode, filters), scope)
 
     async def ingest(
         self,

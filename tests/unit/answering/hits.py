@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
+from rag_app.answering.context import Context
 from rag_app.domain.answer import Hit
 
 DATE = datetime(2026, 1, 10, 14, 30, tzinfo=UTC).timestamp()
@@ -30,6 +31,11 @@ def node(found: Hit) -> NodeWithScore:
         **found.metadata,
     }
     return NodeWithScore(node=TextNode(id_=str(found.chunk_id), text=found.text, metadata=metadata), score=found.score)
+
+
+def hits_of(context: Context) -> tuple[Hit, ...]:
+    """The hits that are in it."""
+    return tuple(hit for block in context.blocks for hit in block.hits)
 
 
 class Found(BaseRetriever):

@@ -13,7 +13,7 @@ from rag_app.answering.context import build_context, neutralise, plain_context
 from rag_app.answering.prompts import load_prompts
 from rag_app.domain.answer import Hit
 from rag_app.retrieval.text import tokens
-from tests.unit.answering.hits import hit
+from tests.unit.answering.hits import hit, hits_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -63,7 +63,7 @@ def test_a_block_that_does_not_fit_loses_its_weakest_chunk_before_it_is_cut() ->
     best, weak = hit("The best one. " * 8, source, 5, 0.9), hit("The weak one. " * 8, source, 0, 0.5)
     whole = build_context([best, weak], max_tokens=500, max_sources=5)
     tight = build_context([best, weak], max_tokens=len(tokens(whole.text)) - 1, max_sources=5)
-    assert tight.hits == (best,) and "weak" not in tight.text
+    assert hits_of(tight) == (best,) and "weak" not in tight.text
 
 
 def test_the_last_block_is_cut_at_a_sentences_end() -> None:

@@ -23,7 +23,7 @@ from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import cut_below, step
 from tests.scripted_model import Reply, ScriptedModel
-from tests.unit.answering.hits import Found, hit
+from tests.unit.answering.hits import Found, hit, hits_of
 
 ROOT = Path(__file__).parents[3]
 OWNER, KNOWLEDGE = capability_for("salon_calls"), capability_for("org_knowledge")
@@ -92,7 +92,7 @@ async def test_nothing_found_is_refused_with_nothing_to_show() -> None:
 async def test_postprocessors_come_before_the_judgement_and_the_context() -> None:
     says = Says("Fine [Source 1].")
     answer = await ask(engine(says, WAITED, DOGS, threshold=0.6))
-    assert [h.chunk_id for h in answer.hits] == [WAITED.chunk_id] == [h.chunk_id for h in says.shown[0].hits]
+    assert [h.chunk_id for h in answer.hits] == [WAITED.chunk_id] == [h.chunk_id for h in hits_of(says.shown[0])]
 
 
 async def test_hits_are_all_that_was_found_and_the_context_is_bounded() -> None:
@@ -100,7 +100,7 @@ async def test_hits_are_all_that_was_found_and_the_context_is_bounded() -> None:
     says = Says("Fine [Source 1].")
     answer = await ask(engine(says, *crowd, capability=KNOWLEDGE))
     assert [h.position for h in answer.hits] == [0, 1, 2, 3, 4] and len(answer.citations) == 1
-    assert [h.position for h in says.shown[0].hits] == [0, 1, 2]
+    assert [h.position for h in hits_of(says.shown[0])] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited, Mo
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
 from tests.unit.answering.hits import Found as Finds
-from tests.unit.answering.hits import hit
+from tests.unit.answering.hits import hit, hits_of
 from tests.unit.answering.test_engine import Says
 from tests.unit.answering.test_stream import Speaks
 
@@ -198,7 +198,7 @@ async def test_what_was_named_is_answered_from_however_far_it_is() -> None:
     assert (await asked.answer(QUESTION)).refusal is Refusal.WEAK and says.shown == []
     answer = await asked.answer(replace(QUESTION, sources=(far.source_id,)))
     assert answer.text == "Rings grow [Source 1]." and answer.confidence is Confidence.MEDIUM
-    assert answer.hits == (far,) == says.shown[0].hits  # and from nothing else that is too far
+    assert answer.hits == (far,) == hits_of(says.shown[0])  # and from nothing else that is too far
     good = await engine(BRIEF, Finds(far, TREND), says).answer(replace(QUESTION, sources=(far.source_id,)))
     assert good.hits == (far, TREND)
 

@@ -9,7 +9,7 @@ from rag_app.answering.context import build_context
 from rag_app.answering.prompts import load_prompts
 from rag_app.domain.answer import Question, Refusal
 from rag_app.retrieval.text import tokens
-from tests.unit.answering.hits import hit
+from tests.unit.answering.hits import hit, hits_of
 from tests.unit.answering.test_engine import Says, engine
 
 OWNER = capability_named("owner_ask")
@@ -72,7 +72,7 @@ async def test_all_fifty_chunks_that_may_be_asked_for_can_be_read_be_they_of_one
         hits = [hit(f"Call {n}.", of, 2 * n, 0.9 - n / 100) for n, of in enumerate(sources)]
         await engine(says, *hits, capability=OWNER).answer(Question("What was said?", top_k=50))
         [context] = says.shown
-        assert len(context.hits) == 50 and len(context.blocks) == len(set(sources))
+        assert len(hits_of(context)) == 50 and len(context.blocks) == len(set(sources))
 
 
 async def test_the_context_has_3000_tokens_at_most() -> None:

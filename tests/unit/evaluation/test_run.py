@@ -14,7 +14,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import source_id
 from rag_app.evaluation.judgments import Query
 from rag_app.evaluation.report import Run, run_retrieval, source_names
-from rag_app.retrieval.confidence import judge, signal
+from rag_app.retrieval.hits import judge, signal
 from rag_app.retrieval.index import ConfidenceRule
 
 ORG = UUID(int=7)

@@ -1,7 +1,7 @@
 """A vector store in memory, which knows the cosine of each chunk and judges filters as docs/filters.md says."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from rag_app.domain.answer import Hit, Mode
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.retrieval.fusion import Candidate
+from rag_app.retrieval.store import ScopedStore
 from tests.unit.answering.hits import node
 from tests.unit.test_pipeline import Shelf as Given
 
@@ -68,3 +69,14 @@ def _holds(hit: Hit, condition: Condition) -> bool:
     if condition.operator is Operator.HAS:
         return condition.value in value
     return bool(_COMPARE[condition.operator](value, condition.value))
+
+
+def opening(store: ScopedStore | Exception) -> Callable[[], Awaitable[ScopedStore]]:
+    """What gives a retriever this store, or fails."""
+
+    async def opened() -> ScopedStore:
+        if isinstance(store, Exception):
+            raise store
+        return store
+
+    return opened

@@ -5,7 +5,7 @@ import pytest
 from rag_app.domain.answer import Confidence
 from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.domain.resources import resource_folder
-from rag_app.retrieval.confidence import average_relevance, judge
+from rag_app.retrieval.hits import average_relevance, judge
 from rag_app.retrieval.index import ConfidenceRule, find_index, load_index, load_indexes
 from tests.unit.answering.hits import hit
 

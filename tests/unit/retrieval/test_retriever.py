@@ -6,14 +6,14 @@ from uuid import UUID, uuid4
 import pytest
 from llama_index.core.schema import QueryBundle
 
-from rag_app.domain.answer import Hit, Mode
+from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.retriever import ChunkRetriever, Unreachable
+from rag_app.retrieval.retriever import ChunkRetriever
 from tests.unit.answering.hits import hit
-from tests.unit.retrieval.shelf import Counted, Shelf
+from tests.unit.retrieval.shelf import Counted, Shelf, opening
 
 SPEC = IndexSpec(name="things", source_types=("faq", "call"), default_source_type="faq", fields={"market": "keyword"})
 ETSY, CALLS = Condition("market", Operator.EQ, "etsy", or_missing=True), Condition("source_type", Operator.EQ, "call")
@@ -26,7 +26,7 @@ class Shop:
         self.backend: dict[str, Any] = {"hits": hits, "asked": []}
         store = Shelf.of(self.backend, SPEC, "g1", Scope(frozenset({PUBLIC_ORGANIZATION})))
         self.embedder = Counted(embed_dim=3)
-        self.retriever = ChunkRetriever(store, self.embedder, **({"mode": Mode.DENSE} | options))
+        self.retriever = ChunkRetriever(opening(store), self.embedder, Question("", **({"mode": Mode.DENSE} | options)))
 
     async def found(self) -> list[str]:
         return [each.node.get_content() for each in await self.retriever.aretrieve("What now?")]
@@ -93,5 +93,5 @@ async def test_a_query_with_its_vector_is_not_embedded() -> None:
 
 async def test_what_cannot_be_reached_says_so_when_asked() -> None:
     with pytest.raises(StoreFailed, match="gone"):
-        await Unreachable(StoreFailed("gone")).aretrieve("?")
+        await ChunkRetriever(opening(StoreFailed("gone")), Counted(embed_dim=3), Question("")).aretrieve("?")
     assert isinstance(ETSY_1.source_id, UUID)
