@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from rag_app.answering.capabilities import CAPABILITIES, LEXYBRAIN, Capability, capability_named
 from rag_app.answering.extractive import ExtractiveSynthesizer
-from rag_app.answering.models import ChatModel, WithFallback
+from rag_app.answering.models import AnsweringModel, ChatModel, WithFallback
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, PROVIDERS, ModelSettings, build_llm
 from rag_app.answering.synthesizers import Draw, ModelSynthesizer, Synthesizer
@@ -119,7 +119,7 @@ class ChosenModels:
         for capability in CAPABILITIES:
             self.synthesizer(capability)
 
-    def model(self, capability: str) -> ChatModel | WithFallback | None:
+    def model(self, capability: str) -> AnsweringModel | None:
         """What writes for a capability; None where answers are extracted."""
         group = capability_named(capability).group or DEFAULT
         return next(self._chosen[name] for name in (capability, group, DEFAULT) if name in self._chosen)
@@ -128,8 +128,8 @@ class ChosenModels:
         model = self.model(capability.name)
         if model is None:
             return self._extractive
-        draw = self._draw if capability.group is None else None  # a conversation has drawn for its thread
-        return ModelSynthesizer(model, self.prompt(capability.prompt), draw)
+        # a conversation has drawn for its thread
+        return ModelSynthesizer(model, self.prompt(capability.prompt), self._draw if capability.group is None else None)
 
     def prompt(self, name: str) -> Prompt:
         """The active version. Raises Misconfigured where there is none, and where nothing but extracting is chosen."""
@@ -155,7 +155,7 @@ class ChosenModels:
         """Close the connections of all."""
         await asyncio.gather(*(model.aclose() for model in self.all))
 
-    def _of_file(self, name: str, entry: _Model | _Extractive) -> ChatModel | WithFallback | None:
+    def _of_file(self, name: str, entry: _Model | _Extractive) -> AnsweringModel | None:
         if isinstance(entry, _Extractive):
             return None
         first = self._endpoint(f"models.{name}", entry)

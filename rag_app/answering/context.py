@@ -72,8 +72,8 @@ def build_context(
     groups: dict[object, list[Hit]] = {}
     for hit in hits:
         groups.setdefault(hit.source_id, []).append(hit)
-    sources = [group[:chunks_per_source] for group in groups.values()][:max_sources]
-    return Context(tuple(block for block, _ in fill(sources, _block, count_tokens, max_tokens)))
+    best = [group[:chunks_per_source] for group in groups.values()][:max_sources]
+    return Context(tuple(block for block, _ in fill(best, _block, count_tokens, max_tokens)))
 
 
 def fill(
@@ -141,8 +141,8 @@ def _block(number: int, chunks: Sequence[Hit]) -> ContextBlock:
     body = ordered[0].text.strip()
     for before, after in pairwise(ordered):
         body += _continuation(body, after.text.strip(), adjacent=after.position == before.position + 1)
-    relevance = max(hit.relevance for hit in ordered)
-    return ContextBlock(number, f" (Relevance: {relevance:.1%})\n{_header(ordered[0])}", neutralise(body), ordered)
+    header = f" (Relevance: {max(hit.relevance for hit in ordered):.1%})\n{_header(ordered[0])}"
+    return ContextBlock(number, header, neutralise(body), ordered)
 
 
 def _continuation(before: str, after: str, *, adjacent: bool) -> str:

@@ -191,8 +191,16 @@ class CapabilityEngine(BaseQueryEngine):
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        seconds = time.perf_counter() - started
-        return Evidence(question, retrieved, above_threshold, nodes, hits, confidence, context, seconds=seconds)
+        return Evidence(
+            question,
+            retrieved,
+            above_threshold,
+            nodes,
+            hits,
+            confidence,
+            context,
+            seconds=time.perf_counter() - started,
+        )
 
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
@@ -208,8 +216,7 @@ class CapabilityEngine(BaseQueryEngine):
             raise error
         failures = (*evidence.failures, error)
         if shown.text:
-            begun = self._answered(shown, evidence, self.synthesizer.model)
-            return replace(begun, complete=False, failures=failures)
+            return replace(self._answered(shown, evidence, self.synthesizer.model), complete=False, failures=failures)
         text = self.capability.failure_text.format(summary=summary(evidence.hits))
         return replace(self.refusal(evidence, Refusal.FAILED, text), failures=failures)
 

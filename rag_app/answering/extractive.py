@@ -79,9 +79,9 @@ class ExtractiveSynthesizer(Synthesizer):
             return Draft("", EXTRACTIVE)
         asked = await embed_query(self._embedder, looked_for)
         vectors = await embed_texts(self._embedder, [f"{pool[i].lead} {pool[i].text}".strip() for i in ranked])
-        cosine = np.asarray(vectors) @ np.asarray(asked)
+        cosines = (np.asarray(vectors) @ np.asarray(asked)).tolist()
         scored = sorted(
-            ((float(c) + prior[i], pool[i]) for c, i in zip(cosine, ranked, strict=True)), key=lambda each: -each[0]
+            ((c + prior[i], pool[i]) for c, i in zip(cosines, ranked, strict=True)), key=lambda each: -each[0]
         )
         return Draft(_written(_chosen(scored, pool)), EXTRACTIVE)
 

@@ -17,12 +17,13 @@ is with a second model (WithFallback). Of a broken stream nothing is extracted: 
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import count
 from json import JSONDecodeError
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 
@@ -62,61 +63,63 @@ STREAM_LASTS = 5
 """Times `timeout_s` that a stream may last as a whole, where none of its words takes that long."""
 
 
+class Limits(TypedDict, total=False):
+    """Of one request. Those that are missing, or None, are the settings'."""
+
+    max_tokens: int | None
+    temperature: float | None
+
+
 class Chats(Protocol):
     """Whatever answers messages."""
 
-    async def chat(
-        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
-    ) -> Draft: ...
+    async def chat(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> Draft: ...
 
 
-class ChatModel:
-    """A LlamaIndex LLM that is asked a bounded number of times. `llm` must not retry by itself, nor limit tokens.
+class AnsweringModel(ABC):
+    """What answers messages, at once or in pieces."""
 
-    `max_tokens` and `temperature` of a request are those of the settings where they are None.
-    """
+    name: str
+
+    @abstractmethod
+    def pieces(
+        self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool
+    ) -> AsyncGenerator[str | Draft, None]:
+        """The text as it comes, where it is to be `streamed`, and then the draft."""
+
+    async def chat(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> Draft:
+        """The model's answer. Raises ModelFailed or one of its kinds; the table above says when."""
+        async with aclosing(self.pieces(messages, limits, streamed=False)) as pieces:
+            (draft,) = [piece async for piece in pieces if isinstance(piece, Draft)]
+        return draft
+
+    def stream(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> AsyncGenerator[str | Draft, None]:
+        """The model's answer in pieces, and then the whole of it.
+
+        Raises as `chat` does, and ModelMalformed where it ends unfinished.
+        """
+        return self.pieces(messages, limits, streamed=True)
+
+
+class ChatModel(AnsweringModel):
+    """A LlamaIndex LLM that is asked a bounded number of times. `llm` must not retry by itself, nor limit tokens."""
 
     def __init__(self, llm: LLM, settings: ModelSettings) -> None:
         self.name = settings.name
         self._llm, self._settings = llm, settings
 
-    async def chat(
-        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
-    ) -> Draft:
-        """The model's answer. Raises ModelFailed or one of its kinds; the table above says when."""
-        options = self._options(max_tokens, temperature)
-        with Asked(self.name, self._settings.kind, options) as asked:
-            for attempt in count():
-                try:
-                    async with asyncio.timeout(self._settings.timeout_s):
-                        reply = await self._llm.achat(messages, **options)
-                    text = storable(reply.message.content or "").strip()
-                    if not text:
-                        raise ModelMalformed(f"{self.name}: no text")
-                    draft = Draft(text, self.name, _usage(reply), _finish_reason(reply) in _CUT_OFF)
-                except Exception as error:
-                    found = salvaged(_broken_reply(error))
-                    if found is None:
-                        await self._wait_or_raise(error, attempt)
-                        continue
-                    log.warning("%s: a broken reply; its text was extracted", self.name)
-                    draft = Draft(found[0], self.name, cut_off=found[1], extracted=True)
-                asked.told(draft.usage, draft.cut_off)
-                return draft
-        raise AssertionError("unreachable")
-
-    async def stream(
-        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
+    async def pieces(
+        self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool
     ) -> AsyncGenerator[str | Draft, None]:
-        """The model's answer in pieces, and then the whole of it.
-
-        Raises as `chat` does, and ModelMalformed where it ends unfinished.
-        """
-        options, begun = self._options(max_tokens, temperature), False
-        with Asked(self.name, self._settings.kind, options) as asked:
+        settings, begun = self._settings, False
+        tokens, temperature = limits.get("max_tokens"), limits.get("temperature")
+        options: dict[str, Any] = {"max_tokens": settings.max_tokens if tokens is None else tokens}
+        if temperature is not None and not PROVIDERS[settings.kind].fixed_temperature(self.name):
+            options["temperature"] = temperature
+        with Asked(self.name, settings.kind, options) as asked:
             for attempt in count():
                 try:
-                    async with aclosing(self._stream_once(messages, options)) as pieces:
+                    async with aclosing((self._stream if streamed else self._chat)(messages, options)) as pieces:
                         async for piece in pieces:
                             begun = True
                             if isinstance(piece, Draft):
@@ -124,7 +127,7 @@ class ChatModel:
                             yield piece
                     return
                 except Exception as error:
-                    await self._wait_or_raise(error, self._settings.retries if begun else attempt)
+                    await self._wait_or_raise(error, settings.retries if begun else attempt)
 
     async def aclose(self) -> None:
         """Close the connections of its client, for which LlamaIndex has no call."""
@@ -132,13 +135,25 @@ class ChatModel:
         if client is not None:
             await client.close()
 
-    def _options(self, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
-        options: dict[str, Any] = {"max_tokens": self._settings.max_tokens if max_tokens is None else max_tokens}
-        if temperature is not None and not PROVIDERS[self._settings.kind].fixed_temperature(self.name):
-            options["temperature"] = temperature
-        return options
+    async def _chat(
+        self, messages: Sequence[ChatMessage], options: dict[str, Any]
+    ) -> AsyncGenerator[str | Draft, None]:
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                reply = await self._llm.achat(messages, **options)
+            text = storable(reply.message.content or "").strip()
+            if not text:
+                raise ModelMalformed(f"{self.name}: no text")
+            draft = Draft(text, self.name, _usage(reply), _finish_reason(reply) in _CUT_OFF)
+        except Exception as error:
+            found = salvaged(_broken_reply(error))
+            if found is None:
+                raise
+            log.warning("%s: a broken reply; its text was extracted", self.name)
+            draft = Draft(found[0], self.name, cut_off=found[1], extracted=True)
+        yield draft
 
-    async def _stream_once(
+    async def _stream(
         self, messages: Sequence[ChatMessage], options: dict[str, Any]
     ) -> AsyncGenerator[str | Draft, None]:
         heard: asyncio.Queue[ChatResponse | None] = asyncio.Queue()
@@ -191,7 +206,7 @@ class ChatModel:
         await asyncio.sleep(settings.unavailable_wait_s if _status(error) == 503 else settings.backoff_s * 2**attempt)
 
 
-class WithFallback:
+class WithFallback(AnsweringModel):
     """A model, and another that is asked where the first has failed, after all its requests. Draft.model says who wrote.
 
     Together they take at most the sum of what each may. A stream goes to the second only while nothing of it has been
@@ -202,27 +217,13 @@ class WithFallback:
         self.name = first.name
         self._first, self._second = first, second
 
-    async def chat(
-        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
-    ) -> Draft:
-        """As ChatModel.chat."""
-        failed = None
-        for model in (self._first, self._second):
-            try:
-                draft = await model.chat(messages, max_tokens=max_tokens, temperature=temperature)
-                return replace(draft, failures=(failed,)) if failed else draft
-            except ModelFailed as error:
-                failed = self._after(failed, error)
-        raise AssertionError("unreachable")
-
-    async def stream(
-        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
+    async def pieces(
+        self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool
     ) -> AsyncGenerator[str | Draft, None]:
-        """As ChatModel.stream."""
         failed, begun = None, False
         for model in (self._first, self._second):
             try:
-                async with aclosing(model.stream(messages, max_tokens=max_tokens, temperature=temperature)) as pieces:
+                async with aclosing(model.pieces(messages, limits, streamed=streamed)) as pieces:
                     async for piece in pieces:
                         begun = True
                         yield replace(piece, failures=(failed,)) if failed and isinstance(piece, Draft) else piece
@@ -230,23 +231,11 @@ class WithFallback:
             except ModelFailed as error:
                 if begun:
                     raise
-                failed = self._after(failed, error)
-        raise AssertionError("unreachable")
-
-    async def aclose(self) -> None:
-        """Close the connections of both."""
-        try:
-            await self._first.aclose()
-        finally:
-            await self._second.aclose()
-
-    def _after(self, failed: ModelFailed | None, error: ModelFailed) -> ModelFailed:
-        """The first's error, for the second to be asked. Raises it, with a note, where the second has failed as well."""
-        if failed is None:
-            log.warning("%s: %s; asking %s", self.name, named(error), self._second.name)
-            return error
-        failed.add_note(f"and {self._second.name}, asked instead: {error!r}")
-        raise failed from failed.__cause__
+                if failed is not None:
+                    failed.add_note(f"and {model.name}, asked instead: {error!r}")
+                    raise failed from failed.__cause__
+                failed = error
+                log.warning("%s: %s; asking %s", self.name, named(error), self._second.name)
 
 
 def estimated(messages_text: str, text: str) -> Usage:
@@ -261,18 +250,15 @@ def _meaning(error: Exception) -> tuple[type[ModelFailed], bool]:
     SDKs agree on a status code and on names, and on little else; importing them all is not worth it.
     """
     status, names = _status(error), set(_names(error))
-    kind, again = ModelFailed, True
-    if status == 429:
-        kind, again = ModelLimited, False
-    elif status >= 400:
-        again = status >= 500
-    elif any("Timeout" in name for name in names):
-        kind = ModelTimeout
-    elif "RemoteProtocolError" in names:
-        kind = ModelMalformed
-    elif isinstance(error, ModelFailed | LookupError | ValueError | AttributeError | TypeError):
-        kind, again = ModelMalformed, False
-    return kind, again
+    if status >= 400:
+        return ModelLimited if status == 429 else ModelFailed, status >= 500
+    if any("Timeout" in name for name in names):
+        return ModelTimeout, True
+    if "RemoteProtocolError" in names:
+        return ModelMalformed, True
+    if isinstance(error, ModelFailed | LookupError | ValueError | AttributeError | TypeError):
+        return ModelMalformed, False
+    return ModelFailed, True
 
 
 def _status(error: Exception) -> int:

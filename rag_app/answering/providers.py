@@ -70,8 +70,8 @@ def build_llm(settings: ModelSettings) -> "LLM":
     except ImportError as error:
         raise Misconfigured(f"model {settings.name}: pip install {provider.package} ({error})") from error
     except ValueError as error:
-        what = str(error).split(" Please provide")[0]  # what follows is a hundred names
-        raise Misconfigured(f"model {settings.name}: {what}") from error
+        # what follows is a hundred names
+        raise Misconfigured(f"model {settings.name}: {str(error).split(' Please provide')[0]}") from error
 
 
 def _openai(settings: ModelSettings) -> "LLM":

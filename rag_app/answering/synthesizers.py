@@ -12,9 +12,9 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.response_synthesizers import BaseSynthesizer
 
 from rag_app.answering.context import Context, plain_context
-from rag_app.answering.models import ChatModel, Draft, WithFallback
-from rag_app.answering.prompts import Prompt, PromptConfig, kept_constraints, template_of
-from rag_app.domain.answer import Question
+from rag_app.answering.models import AnsweringModel, Draft, Limits
+from rag_app.answering.prompts import Constraints, Prompt, PromptConfig, kept_constraints, template_of
+from rag_app.domain.answer import Instructions, Question
 from rag_app.domain.errors import Misconfigured, StoreFailed
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class ModelSynthesizer(Synthesizer):
     and without `draw`, it is `prompt`.
     """
 
-    def __init__(self, model: ChatModel | WithFallback, prompt: Prompt, draw: Draw | None = None) -> None:
+    def __init__(self, model: AnsweringModel, prompt: Prompt, draw: Draw | None = None) -> None:
         super().__init__()
         self.model, self._model, self._prompt, self._draw = model.name, model, prompt, draw
 
@@ -85,19 +85,20 @@ class ModelSynthesizer(Synthesizer):
             async for piece in pieces:
                 yield piece
 
-    async def _asked(self, question: Question, context: Context) -> tuple[list[ChatMessage], dict[str, Any]]:
+    async def _asked(self, question: Question, context: Context) -> tuple[list[ChatMessage], Limits]:
         try:
             drawn = await self._draw(self._prompt.name) if self._draw else None
         except StoreFailed as error:  # what was found is not lost for it
             log.warning("prompt %s: %s; the file's version is used", self._prompt.name, error)
             drawn = None
         prompt = self._prompt if drawn is None else template_of(drawn)
-        asked = question.instructions
-        wanted = [asked] if drawn is None else [asked, kept_constraints(drawn)]
-        limits = {
-            name: next((limit for each in wanted if (limit := getattr(each, name)) is not None), None)
-            for name in ("max_tokens", "temperature")
-        }
+        rules: list[Instructions | Constraints] = [question.instructions]
+        if drawn is not None:
+            rules.append(kept_constraints(drawn))
+        limits = Limits(
+            max_tokens=next((each.max_tokens for each in rules if each.max_tokens is not None), None),
+            temperature=next((each.temperature for each in rules if each.temperature is not None), None),
+        )
         return messages_of(prompt, question, context.text), limits
 
     def _get_prompts(self) -> PromptDictType:
@@ -107,5 +108,5 @@ class ModelSynthesizer(Synthesizer):
 def messages_of(prompt: Prompt, question: Question, context: str) -> list[ChatMessage]:
     """What a model is told: the prompt, with what the question's instructions have for it."""
     given = question.instructions.values
-    others = {name: given[name] for name in prompt.variables & given.keys()}
-    return prompt.messages(**(others | {"question": question.text, "context": context}))
+    others = {name: given[name] for name in prompt.variables & given.keys() - {"question", "context"}}
+    return prompt.messages(**others, question=question.text, context=context)

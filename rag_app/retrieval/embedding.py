@@ -81,8 +81,7 @@ class MiniLM(BaseEmbedding):
         mask = np.zeros_like(ids)
         for row, text in enumerate(texts):
             ids[row, : len(text)], mask[row, : len(text)] = text, 1
-        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        (hidden,) = session.run(None, inputs)
+        (hidden,) = session.run(None, {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)})
         means = [hidden[row, : len(text)].mean(axis=0) for row, text in enumerate(texts)]
         return [(mean / np.float32(np.linalg.norm(mean))).tolist() for mean in means]
 

@@ -195,8 +195,10 @@ def postprocessors_for(
         wanted.append(step(keep_at_most, limits=dict(question.at_most)))
     if chunks_per_source is None:
         return [*wanted, step(keep_best, top_k=question.top_k)]
-    best = step(keep_best_sources, top_k=question.top_k, chunks=chunks_per_source, user=user, named=named)
-    return [*wanted, best]
+    return [
+        *wanted,
+        step(keep_best_sources, top_k=question.top_k, chunks=chunks_per_source, user=user, named=named),
+    ]
 
 
 def words_of(text: str) -> str:
@@ -205,8 +207,8 @@ def words_of(text: str) -> str:
     >>> words_of("Two Ring-Stands"), words_of("ring stand") in words_of("ring standing")
     (' two ring stand ', False)
     """
-    words = re.findall(r"\w+", text.casefold())
-    return f" {' '.join(word.removesuffix('s') if len(word) > 3 else word for word in words)} "
+    found = re.findall(r"\w+", text.casefold())
+    return f" {' '.join(word.removesuffix('s') if len(word) > 3 else word for word in found)} "
 
 
 def _number(node: NodeWithScore, field: str) -> float | None:

@@ -469,15 +469,6 @@ async def test_who_is_cancelled_asks_no_second_model() -> None:
         assert not second.requests
 
 
-async def test_a_fallback_is_closed_with_its_first() -> None:
-    with ScriptedModel(FINE) as server:
-        asked = both(server, server)
-        await asked._first.chat(ASKED)
-        await asked._second.chat(ASKED)
-        await asked.aclose()
-    assert all(each._llm._aclient.is_closed() for each in (asked._first, asked._second))  # type: ignore[attr-defined]
-
-
 def test_what_was_abandoned_is_estimated() -> None:
     assert estimated("", "") == Usage(0, 0)
     usage = estimated("When do you open? " * 400, "We open at nine [Source 1].")

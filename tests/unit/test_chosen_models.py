@@ -16,7 +16,7 @@ from rag_app.answering import chosen_models
 from rag_app.answering.capabilities import CAPABILITIES, capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.extractive import ExtractiveSynthesizer
-from rag_app.answering.models import ChatModel, WithFallback
+from rag_app.answering.models import AnsweringModel, ChatModel, WithFallback
 from rag_app.answering.synthesizers import ModelSynthesizer
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Misconfigured
@@ -64,7 +64,7 @@ def all_of(five: str | None, other: str | None) -> dict[str, str | None]:
     return {**dict.fromkeys(FIVE, five), "owner_ask": other}
 
 
-def private(model: ChatModel | WithFallback | None) -> Any:
+def private(model: AnsweringModel | None) -> Any:
     """The settings that a model was made with."""
     assert isinstance(model, ChatModel)
     return model._settings
@@ -349,3 +349,15 @@ def test_only_what_is_chosen_is_loaded(variables: dict[str, str], loaded: list[s
     )
     assert printed.returncode == 0, printed.stderr
     assert printed.stdout.split() == loaded
+
+
+async def test_a_fallback_is_closed_with_its_first(choose: Choose) -> None:
+    with ScriptedModel(Reply("At nine.")) as server:
+        of_server = f'kind = "openai_like"\napi_base = "{server.url}"\n'
+        chosen = choose(
+            f'[models.default]\nmodel = "a"\n{of_server}[models.default.fallback]\nmodel = "b"\n{of_server}'
+        )
+        for each in chosen.all:
+            await each.chat(ASKED)
+        await chosen.aclose()
+    assert [(each.name, each._llm._aclient.is_closed()) for each in chosen.all] == [("a", True), ("b", True)]  # type: ignore[attr-defined]

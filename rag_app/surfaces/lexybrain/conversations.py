@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID, uuid4
 
 from llama_index.core.llms import ChatMessage
@@ -23,7 +23,7 @@ from msgspec import structs
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import count_tokens
-from rag_app.answering.models import ChatModel, Draft, WithFallback, estimated
+from rag_app.answering.models import AnsweringModel, Draft, Limits, estimated
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, choose, kept_constraints
 from rag_app.answering.providers import EXTRACTIVE
@@ -463,13 +463,11 @@ class Turn:
 class Counted:
     """A model whose use is written down in `paid`."""
 
-    model: ChatModel | WithFallback
+    model: AnsweringModel
     paid: list[tuple[str, Usage]]
 
-    async def chat(
-        self, messages: Sequence[ChatMessage], *, max_tokens: int | None = None, temperature: float | None = None
-    ) -> Draft:
-        draft = await self.model.chat(messages, max_tokens=max_tokens, temperature=temperature)
+    async def chat(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> Draft:
+        draft = await self.model.chat(messages, **limits)
         read = "\n".join(str(message.content) for message in messages)
         self.paid.append((draft.model, draft.usage or estimated(read, draft.text)))
         return draft
