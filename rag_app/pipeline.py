@@ -18,8 +18,7 @@ from llama_index.core.schema import QueryBundle
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain.answer import Answer, Event, Hit, Question
-from rag_app.domain.scope import Scope
+from rag_app.domain import Answer, Event, Hit, Question, Scope
 from rag_app.retrieval.embedding import asking
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits

@@ -6,8 +6,7 @@ choices and descriptions elsewhere (the models file, prompt versions, detection)
 
 from dataclasses import dataclass, replace
 
-from rag_app.domain.errors import Misconfigured, NotFound
-from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain import Condition, Filters, Misconfigured, NotFound, Operator
 
 
 @dataclass(frozen=True, slots=True)

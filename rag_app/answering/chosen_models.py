@@ -38,9 +38,7 @@ from rag_app.answering.models import AnsweringModel, ChatModel, WithFallback
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, PROVIDERS, ModelSettings, build_llm
 from rag_app.answering.synthesizers import Draw, ModelSynthesizer, Synthesizer
-from rag_app.domain.answer import Usage
-from rag_app.domain.errors import Misconfigured
-from rag_app.domain.resources import resource_folder
+from rag_app.domain import Misconfigured, Usage, resource_folder
 from rag_app.settings import Settings, one_of, variable
 
 DEFAULT = "default"

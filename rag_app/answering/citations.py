@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rag_app.answering.context import Context
-from rag_app.domain.answer import Citation, Hit
+from rag_app.domain import Citation, Hit
 from rag_app.retrieval.text import sentence_pieces, sentences
 
 QUOTE_LENGTH = 300

@@ -12,8 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
-from rag_app.domain.answer import Hit
-from rag_app.domain.source import MetadataValue
+from rag_app.domain import Hit, MetadataValue
 from rag_app.retrieval.text import sentence_pieces, tokens
 
 T = TypeVar("T")

@@ -32,20 +32,24 @@ from rag_app.answering.context import Context, build_context
 from rag_app.answering.extractive import summary
 from rag_app.answering.models import Draft
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain.answer import (
+from rag_app.domain import (
     Answer,
     Citation,
     Confidence,
     Delta,
+    EmbeddingFailed,
     Event,
     Found,
     Hit,
+    ModelFailed,
+    ModelMalformed,
     Question,
+    RagError,
     Refusal,
     Shown,
+    StoreFailed,
     Usage,
 )
-from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelMalformed, RagError, StoreFailed
 from rag_app.retrieval.hits import average_relevance, judge, to_hits
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import cut_below

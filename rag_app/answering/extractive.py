@@ -17,7 +17,7 @@ from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.models import Draft
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain.answer import Hit, Question
+from rag_app.domain import Hit, Question
 from rag_app.retrieval.embedding import embed_query, embed_texts
 from rag_app.retrieval.text import sentences
 

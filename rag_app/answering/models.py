@@ -30,9 +30,7 @@ from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 from rag_app.answering.context import count_tokens
 from rag_app.answering.providers import PROVIDERS, ModelSettings
 from rag_app.answering.salvage import LONGEST, salvaged
-from rag_app.domain.answer import Usage
-from rag_app.domain.errors import ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
-from rag_app.domain.text import storable
+from rag_app.domain import ModelFailed, ModelLimited, ModelMalformed, ModelTimeout, Usage, storable
 from rag_app.telemetry.observing import Asked, named
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,7 @@ from rag_app.answering.prompts import (
 )
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
-from rag_app.domain.errors import InvalidInput, NotFound
-from rag_app.domain.scope import Principal, Scope
+from rag_app.domain import InvalidInput, NotFound, Principal, Scope
 
 _ALL = select(*(getattr(PromptConfigRow, each.name) for each in fields(PromptConfig))).order_by(
     PromptConfigRow.type, PromptConfigRow.name

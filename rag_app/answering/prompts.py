@@ -46,7 +46,7 @@ from llama_index.core.prompts import RichPromptTemplate
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS
-from rag_app.domain.errors import InvalidInput, Misconfigured
+from rag_app.domain import InvalidInput, Misconfigured
 
 
 @dataclass(frozen=True, slots=True)

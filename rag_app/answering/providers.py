@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rag_app.domain.errors import Misconfigured
+from rag_app.domain import Misconfigured
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM

@@ -11,7 +11,7 @@ from json import JSONDecodeError, JSONDecoder
 
 from pydantic_core import from_json
 
-from rag_app.domain.text import storable
+from rag_app.domain import storable
 
 LONGEST = 200_000
 """Characters of a reply that are looked at."""

@@ -14,8 +14,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from rag_app.answering.context import Context, plain_context
 from rag_app.answering.models import AnsweringModel, Draft, Limits
 from rag_app.answering.prompts import Constraints, Prompt, PromptConfig, kept_constraints, template_of
-from rag_app.domain.answer import Instructions, Question
-from rag_app.domain.errors import Misconfigured, StoreFailed
+from rag_app.domain import Instructions, Misconfigured, Question, StoreFailed
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rag_app.domain.errors import Misconfigured
+from rag_app.domain import Misconfigured
 
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding

@@ -15,7 +15,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from tokenizers import Tokenizer
 
-from rag_app.domain.errors import EmbeddingFailed
+from rag_app.domain import EmbeddingFailed
 from rag_app.retrieval.text import TOKENIZER_FILE
 from rag_app.telemetry import observing
 from rag_app.telemetry.observing import Stage

@@ -12,8 +12,7 @@ from uuid import UUID
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
-from rag_app.domain.errors import InvalidInput, UnknownField
-from rag_app.domain.filters import Condition, FieldType, Filters, Operator, Value
+from rag_app.domain import Condition, FieldType, Filters, InvalidInput, Operator, UnknownField, Value
 from rag_app.retrieval.index import IndexSpec
 
 _ORDERED = frozenset({Operator.EQ, Operator.IN, Operator.GT, Operator.GTE, Operator.LT, Operator.LTE})

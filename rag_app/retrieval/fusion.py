@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from rag_app.domain.answer import Mode
+from rag_app.domain import Mode
 from rag_app.retrieval.index import Fusion
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
 
-from rag_app.domain.answer import Confidence, Hit
+from rag_app.domain import Confidence, Hit
 from rag_app.retrieval.index import ConfidenceRule
 
 STANDARD_KEYS = frozenset(

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rag_app.domain.errors import Misconfigured, NotFound
-from rag_app.domain.filters import FieldType
+from rag_app.domain import FieldType, Misconfigured, NotFound
 
 BASE_FIELDS: Mapping[str, FieldType] = {
     "org_id": FieldType.UUID,

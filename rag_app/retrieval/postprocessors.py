@@ -13,8 +13,7 @@ from uuid import UUID
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.domain.answer import Question
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.domain import PUBLIC_ORGANIZATION, Question, Scope
 
 Nodes = list[NodeWithScore]
 Rank = tuple[float, ...]

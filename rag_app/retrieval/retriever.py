@@ -6,8 +6,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.domain.answer import Mode, Question
-from rag_app.domain.filters import Condition, Operator
+from rag_app.domain import Condition, Mode, Operator, Question
 from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.filters import checked_text
 from rag_app.retrieval.store import ScopedStore

@@ -26,10 +26,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from rag_app.domain.answer import Mode
-from rag_app.domain.errors import InvalidInput
-from rag_app.domain.filters import Filters
-from rag_app.domain.scope import Scope
+from rag_app.domain import Filters, InvalidInput, Mode, Scope
 from rag_app.retrieval.filters import check_filters, checked_text, from_llama
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import IndexSpec
