@@ -84,27 +84,26 @@ def _attachment(
         taken[name] += 1
         name = name if taken[name] == 1 else f"{name} ({taken[name]})"
         for found in documents:
-            if isinstance(found, Document):
-                yield replace(
+            yield (
+                found
+                if isinstance(found, UnreadableDocument)
+                else replace(
                     found,
                     name=f"{name}/{found.name}" if found.name else name,
                     external_id=None,
                     metadata={},
                     derived={**derived, **found.derived},
                 )
-            else:
-                yield found
+            )
     except UnreadableDocument as error:
         yield error
 
 
-def _leaves(message: Message) -> Iterator[EmailMessage]:
+def _leaves(message: Message) -> list[EmailMessage]:
     """The parts that hold something, not those of messages within the message."""
-    if message.get_content_maintype() == "multipart" and message.is_multipart():
-        for part in cast("list[Message]", message.get_payload()):
-            yield from _leaves(part)
-    else:
-        yield cast(EmailMessage, message)
+    if message.get_content_maintype() != "multipart" or not message.is_multipart():
+        return [cast(EmailMessage, message)]
+    return [leaf for part in cast("list[Message]", message.get_payload()) for leaf in _leaves(part)]
 
 
 def _payload(part: EmailMessage) -> bytes:

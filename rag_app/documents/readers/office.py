@@ -219,9 +219,8 @@ def cell_text(value: object, number_format: str | None = None) -> str:  # noqa: 
         case float():
             return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.15g}"
         case datetime():
-            if value.time() == time():
-                return value.date().isoformat()
-            return value.isoformat(" ", "seconds" if value.second else "minutes")
+            moment = value.isoformat(" ", "seconds" if value.second else "minutes")
+            return moment if value.time() != time() else value.date().isoformat()
         case date():
             return value.isoformat()
         case time():

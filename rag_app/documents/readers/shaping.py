@@ -17,7 +17,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import decode, reads
+from rag_app.documents.readers.formats import attempt, decode, reads
 from rag_app.domain.errors import UnreadableDocument
 
 ROWS_BECOME = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
@@ -45,11 +45,8 @@ def sensible(name: object) -> str | None:
 
 def iso_date(text: object) -> str | None:
     """The text if it is a date in ISO 8601, else None: what is derived must be usable."""
-    try:
-        datetime.fromisoformat(str(text).strip())
-    except ValueError:
-        return None
-    return str(text).strip()
+    date = str(text).strip()
+    return date if attempt(lambda: datetime.fromisoformat(date)) else None
 
 
 def language(tag: object) -> str | None:
@@ -91,12 +88,9 @@ def table_lines(rows: Iterable[Sequence[str]], header: bool | None = None) -> li
 
 def _names_columns(rows: list[list[str]]) -> bool:
     """Whether the first row is a header: not if it has a number, other than a year, above a column of numbers."""
-    for column, name in enumerate(rows[0]):
-        if _NUMBER.fullmatch(name) and not _YEAR.fullmatch(name):
-            below = [row[column] for row in rows[1:50] if column < len(row) and row[column]]
-            if below and all(_NUMBER.fullmatch(cell) for cell in below):
-                return False
-    return True
+    numbers = [at for at, name in enumerate(rows[0]) if _NUMBER.fullmatch(name) and not _YEAR.fullmatch(name)]
+    columns = ([row[at] for row in rows[1:50] if at < len(row) and row[at]] for at in numbers)
+    return not any(below and all(map(_NUMBER.fullmatch, below)) for below in columns)
 
 
 def grouped(lines: Iterable[str], section: str | None = None) -> Iterator[Passage]:
@@ -190,9 +184,6 @@ def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
 
 def _evenness(text: str, delimiter: str) -> float:
     """The share of the first rows that have the usual number of columns, and more for more columns."""
-    try:
-        widths = Counter(len(row) for row in islice(_rows(text, delimiter), 100) if row)
-    except csv.Error:
-        return 0.0
+    widths = Counter(attempt(lambda: [len(row) for row in islice(_rows(text, delimiter), 100) if row]))
     (width, count), *_ = widths.most_common(1) or [(1, 1)]
     return count / widths.total() + width / 1000 if width > 1 else 0.0
