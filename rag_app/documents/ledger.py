@@ -76,12 +76,8 @@ class SourceLedger:
         return await self._database.read(Scope(frozenset(organizations)), statement, operator=True)
 
     async def _ids(self, org_id: UUID, *conditions: ColumnElement[bool]) -> list[UUID]:
-        return [
-            source
-            for (source,) in await self._rows_of(
-                {org_id}, select(SourceRow.id).where(SourceRow.org_id == org_id, *conditions).order_by(SourceRow.id)
-            )
-        ]
+        found = select(SourceRow.id).where(SourceRow.org_id == org_id, *conditions).order_by(SourceRow.id)
+        return [source for (source,) in await self._rows_of({org_id}, found)]
 
     # -- writing
 
@@ -205,15 +201,10 @@ class SourceLedger:
 
     async def holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
         """The generations in whose stores chunks of these sources may stand."""
-        return {
-            generation
-            for (generation,) in await self._rows_of(
-                {org_id},
-                select(SourceBuildRow.generation_id)
-                .where(SourceBuildRow.org_id == org_id, _in(SourceBuildRow.source_id, source_ids))
-                .distinct(),
-            )
-        }
+        builds = select(SourceBuildRow.generation_id).where(
+            SourceBuildRow.org_id == org_id, _in(SourceBuildRow.source_id, source_ids)
+        )
+        return {generation for (generation,) in await self._rows_of({org_id}, builds.distinct())}
 
     async def of_origin(self, org_id: UUID, index: str, origin: str) -> list[UUID]:
         """The sources that were read from this file."""
@@ -225,13 +216,8 @@ class SourceLedger:
 
     async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
         """How many sources of each organization the generation does not hold as they are now; none: no entry."""
-        return {
-            org_id: sources
-            for org_id, sources in await self._rows_of(
-                organizations,
-                _lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(SourceRow.org_id),
-            )
-        }  # noqa: C416 - rows
+        counted = _lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(SourceRow.org_id)
+        return {org_id: sources for org_id, sources in await self._rows_of(organizations, counted)}  # noqa: C416 - rows
 
     async def next_lacking(
         self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
@@ -294,12 +280,8 @@ class SourceLedger:
 
     async def seen(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """Those of these sources that the scope may see, whatever generation they stand in."""
-        return {
-            source
-            for (source,) in await self._database.read(
-                scope, select(SourceRow.id).where(_in(SourceRow.id, source_ids), *_seen_by(scope))
-            )
-        }
+        found = select(SourceRow.id).where(_in(SourceRow.id, source_ids), *_seen_by(scope))
+        return {source for (source,) in await self._database.read(scope, found)}
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
         """Raises NotFound, also for what exists out of scope."""

@@ -49,16 +49,15 @@ def read_pdf(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocu
         yield problem
     if not any(texts):
         raise UnreadableDocument(shown, f"no text layer: {len(pages)} pages of pictures; run OCR on it first")
-    said = attempt(lambda: reader.metadata)
-    created = attempt(lambda: said.creation_date if said else None)
-    title = sensible(attempt(lambda: said.title if said else None))
+    said: Any = attempt(lambda: reader.metadata)
+    title = sensible(attempt(lambda: said.title))
     yield Document(
         "",
         tuple(_in_sections(texts, attempt(lambda: _bookmarks(reader)) or [])),
         None if title == PurePath(shown).stem else title,
         derived=known(
-            author=sensible(attempt(lambda: said.author if said else None)),
-            date=created.isoformat() if created else None,
+            author=sensible(attempt(lambda: said.author)),
+            date=attempt(lambda: str(said.creation_date.isoformat())),
             lang=language(attempt(lambda: reader.root_object.get("/Lang"))),
         ),
     )
