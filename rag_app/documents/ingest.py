@@ -218,13 +218,11 @@ async def overlap(
     write: Callable[[Prepared], Awaitable[None]],
 ) -> None:
     """Prepare each batch while the one before it is written; both are done when this returns or raises."""
-    writing: asyncio.Future[None] | None = None
+    writing = asyncio.ensure_future(asyncio.sleep(0))
     try:
         async for batch in batches:
             prepared = await prepare(batch)
-            if writing is not None:
-                await writing
+            await writing
             writing = asyncio.ensure_future(write(prepared))
     finally:
-        if writing is not None:
-            await writing
+        await writing
