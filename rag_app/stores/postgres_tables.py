@@ -51,48 +51,26 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
 
     What a scan reads of every row comes first in it: a row is taken apart from the left.
     """
-    t = generation
     fields = "".join(f", {column(name)} {_SQL_TYPES[kind]}" for name, kind in spec.fields.items())
-    filtered = f"site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL, date double precision{fields}"
-    storage = "PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL"
-    # 128 candidates for each chunk's neighbours and not 64: recall .98 instead of .96 (docs/adr/0003)
-    graph = f"""CREATE INDEX ON {t}_vectors USING hnsw ((embedding::halfvec({int(dimension)})) halfvec_cosine_ops)
-            WITH (ef_construction = 128);"""
     kinds = {"site_id": FieldType.UUID} | {
         column(name): kind for name, kind in spec.all_fields.items() if name != "org_id"
     }
-    indexes = "".join(
-        f"CREATE INDEX ON {t}_signs (org_id, {name})"
-        f"{f' WHERE octet_length({name}) <= {_LONGEST_INDEXED}' if kind is FieldType.KEYWORD else ''};"
-        for name, kind in kinds.items()
-        if kind is not FieldType.TAGS
+    function = _FUNCTIONS.get(spec.name)
+    return _TABLES.format(
+        t=generation,
+        dimension=int(dimension),
+        filtered=f"site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL, date double precision{fields}",
+        storage="PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL",
+        graph=_GRAPH.format(t=generation, dimension=int(dimension)) if dimension <= _LARGEST_GRAPH else "",
+        indexes="".join(
+            f"CREATE INDEX ON {generation}_signs (org_id, {name})"
+            f"{f' WHERE octet_length({name}) <= {_LONGEST_INDEXED}' if kind is FieldType.KEYWORD else ''};"
+            for name, kind in kinds.items()
+            if kind is not FieldType.TAGS
+        ),
+        policies="".join(_POLICY.format(t=generation, name=name, using=using) for name, using in _POLICIES.items()),
+        callers=_CALLERS.format(t=generation, function=function) if function else "",
     )
-    policies = "".join(
-        f"ALTER TABLE {t}_{name} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t}_{name} FORCE ROW LEVEL SECURITY;"
-        f"CREATE POLICY tenant ON {t}_{name} USING ({using});"
-        for name, using in _POLICIES.items()
-    )
-    return f"""
-        CREATE TABLE {t}_chunks (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL UNIQUE,
-            org_id uuid NOT NULL, private_to uuid, source_id uuid NOT NULL, lang text NOT NULL, heading text NOT NULL,
-            text text NOT NULL, metadata jsonb NOT NULL);
-        CREATE INDEX ON {t}_chunks (source_id);
-        CREATE TABLE {t}_vectors (no bigint PRIMARY KEY REFERENCES {t}_chunks ON DELETE CASCADE, id uuid NOT NULL,
-            org_id uuid NOT NULL, embedding vector({int(dimension)}) NOT NULL, private_to uuid, {filtered});
-        ALTER TABLE {t}_vectors ALTER embedding SET STORAGE {storage};
-        CREATE INDEX ON {t}_vectors (org_id, no);
-        {graph if dimension <= _LARGEST_GRAPH else ""}
-        CREATE TABLE {t}_signs (org_id uuid, no bigint, signs bit({int(dimension)}) NOT NULL, private_to uuid, {filtered},
-            PRIMARY KEY (org_id, no));
-        {indexes}
-        CREATE TABLE {t}_sizes (org_id uuid PRIMARY KEY, chunks bigint NOT NULL) WITH (fillfactor = 70);
-        CREATE TABLE {t}_postings (term integer, org_id uuid, no bigint, private_to uuid, tf integer NOT NULL,
-            length integer NOT NULL, PRIMARY KEY (term, org_id, no));
-        CREATE TABLE {t}_terms (term integer PRIMARY KEY, df bigint NOT NULL) WITH (fillfactor = 70);
-        CREATE TABLE {t}_totals (chunks bigint NOT NULL);
-        INSERT INTO {t}_totals VALUES (0);
-        {policies}
-        {_CALLERS.format(t=t, function=function) if (function := _FUNCTIONS.get(spec.name)) else ""}"""
 
 
 def drop_statements(generation: str) -> str:
@@ -108,6 +86,36 @@ def column(field: str) -> str:
     return field if field in BASE_FIELDS else f"x_{field}"
 
 
+_TABLES = """
+        CREATE TABLE {t}_chunks (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL UNIQUE,
+            org_id uuid NOT NULL, private_to uuid, source_id uuid NOT NULL, lang text NOT NULL, heading text NOT NULL,
+            text text NOT NULL, metadata jsonb NOT NULL);
+        CREATE INDEX ON {t}_chunks (source_id);
+        CREATE TABLE {t}_vectors (no bigint PRIMARY KEY REFERENCES {t}_chunks ON DELETE CASCADE, id uuid NOT NULL,
+            org_id uuid NOT NULL, embedding vector({dimension}) NOT NULL, private_to uuid, {filtered});
+        ALTER TABLE {t}_vectors ALTER embedding SET STORAGE {storage};
+        CREATE INDEX ON {t}_vectors (org_id, no);
+        {graph}
+        CREATE TABLE {t}_signs (org_id uuid, no bigint, signs bit({dimension}) NOT NULL, private_to uuid, {filtered},
+            PRIMARY KEY (org_id, no));
+        {indexes}
+        CREATE TABLE {t}_sizes (org_id uuid PRIMARY KEY, chunks bigint NOT NULL) WITH (fillfactor = 70);
+        CREATE TABLE {t}_postings (term integer, org_id uuid, no bigint, private_to uuid, tf integer NOT NULL,
+            length integer NOT NULL, PRIMARY KEY (term, org_id, no));
+        CREATE TABLE {t}_terms (term integer PRIMARY KEY, df bigint NOT NULL) WITH (fillfactor = 70);
+        CREATE TABLE {t}_totals (chunks bigint NOT NULL);
+        INSERT INTO {t}_totals VALUES (0);
+        {policies}
+        {callers}"""
+
+# 128 candidates for each chunk's neighbours and not 64: recall .98 instead of .96 (docs/adr/0003)
+_GRAPH = """CREATE INDEX ON {t}_vectors USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops)
+            WITH (ef_construction = 128);"""
+
+_POLICY = """
+        ALTER TABLE {t}_{name} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t}_{name} FORCE ROW LEVEL SECURITY;
+        CREATE POLICY tenant ON {t}_{name} USING ({using});"""
+
 # The SQL functions of migration 0004, by the index that they search.
 _FUNCTIONS = {"org_knowledge": "rag_match", "store_catalogue": "match_embeddings", "marketplace": "search_rag_context"}
 
@@ -117,6 +125,32 @@ _CALLERS = """
                           WHERE pg_proc.oid = to_regproc('{function}') AND grantee <> 0 LOOP
                 EXECUTE format('GRANT SELECT ON {t}_chunks, {t}_vectors TO %s', caller);
             END LOOP; END $$;"""
+
+
+_DENSE = """size AS MATERIALIZED (
+                SELECT p.chunks <= {small} AS small,
+                    {may_walk} AND p.chunks > {small} AND p.chunks * p.chunks > {larger} * n.chunks AS large
+                FROM (SELECT coalesce(sum(p.chunks), 0)::float8 AS chunks FROM {t}_sizes p
+                      WHERE p.org_id = ANY({organizations})) p CROSS JOIN {t}_totals n),
+            walked AS MATERIALIZED (
+                SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {t}_vectors v
+                WHERE (SELECT large FROM size) AND {visible}
+                ORDER BY v.embedding::{half} <=> {embedding}::{half} LIMIT {ahead} * {limit}),
+            near AS MATERIALIZED (
+                SELECT v.no, v.signs <~> (SELECT binary_quantize({embedding})::bit({dimension})) AS far
+                FROM {t}_signs v
+                WHERE NOT (SELECT small OR (SELECT count(*) FROM walked) >= {ahead} * {limit} FROM size) AND {visible}
+                ORDER BY far LIMIT {most}),
+            dense AS MATERIALIZED (
+                SELECT no, id, distance FROM (
+                    SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {t}_vectors v
+                    WHERE (SELECT small FROM size) AND {visible}
+                    UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {vector}
+                    WHERE far <= greatest(
+                        coalesce((SELECT far FROM near OFFSET greatest({limit} - 1, 0) LIMIT 1), {dimension}),
+                        (SELECT far FROM near OFFSET {last} LIMIT 1) + {margin})
+                    UNION ALL SELECT * FROM walked WHERE NOT EXISTS (SELECT FROM near)) either
+                ORDER BY distance LIMIT {limit})"""
 
 
 class Query:
@@ -216,33 +250,23 @@ class Query:
         of, those of the nearest signs are compared: how far the `sure` best are by sign, and a margin, since signs only
         nearly order as cosines do.
         """
-        most, last = self.bind(max(_MOST, 4 * depth), "bigint"), self.bind(max(min(sure, depth) - 1, 0), "bigint")
-        margin, half = round(_MARGIN * dimension**0.5), f"halfvec({dimension})"
-        may_walk, small = not filtered and dimension <= _LARGEST_GRAPH, _EXACT_NUMBERS // dimension
-        return f"""size AS MATERIALIZED (
-                SELECT p.chunks <= {small} AS small,
-                    {may_walk} AND p.chunks > {small} AND p.chunks * p.chunks > {_LARGE} * n.chunks AS large
-                FROM (SELECT coalesce(sum(p.chunks), 0)::float8 AS chunks FROM {self.table}_sizes p
-                      WHERE p.org_id = ANY({self.organizations})) p CROSS JOIN {self.table}_totals n),
-            walked AS MATERIALIZED (
-                SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {self.table}_vectors v
-                WHERE (SELECT large FROM size) AND {visible}
-                ORDER BY v.embedding::{half} <=> {embedding}::{half} LIMIT {_AHEAD} * {limit}),
-            near AS MATERIALIZED (
-                SELECT v.no, v.signs <~> (SELECT binary_quantize({embedding})::bit({dimension})) AS far
-                FROM {self.table}_signs v
-                WHERE NOT (SELECT small OR (SELECT count(*) FROM walked) >= {_AHEAD} * {limit} FROM size) AND {visible}
-                ORDER BY far LIMIT {most}),
-            dense AS MATERIALIZED (
-                SELECT no, id, distance FROM (
-                    SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {self.table}_vectors v
-                    WHERE (SELECT small FROM size) AND {visible}
-                    UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {self._vector("near", visible)}
-                    WHERE far <= greatest(
-                        coalesce((SELECT far FROM near OFFSET greatest({limit} - 1, 0) LIMIT 1), {dimension}),
-                        (SELECT far FROM near OFFSET {last} LIMIT 1) + {margin})
-                    UNION ALL SELECT * FROM walked WHERE NOT EXISTS (SELECT FROM near)) either
-                ORDER BY distance LIMIT {limit})"""
+        return _DENSE.format(
+            t=self.table,
+            organizations=self.organizations,
+            embedding=embedding,
+            dimension=dimension,
+            limit=limit,
+            visible=visible,
+            vector=self._vector("near", visible),
+            most=self.bind(max(_MOST, 4 * depth), "bigint"),
+            last=self.bind(max(min(sure, depth) - 1, 0), "bigint"),
+            margin=round(_MARGIN * dimension**0.5),
+            half=f"halfvec({dimension})",
+            may_walk=not filtered and dimension <= _LARGEST_GRAPH,
+            small=_EXACT_NUMBERS // dimension,
+            larger=_LARGE,
+            ahead=_AHEAD,
+        )
 
     def _vector(self, of: str, visible: str) -> str:
         return f"""CROSS JOIN LATERAL (
