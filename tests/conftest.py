@@ -9,10 +9,12 @@ RAG_VECTOR_STORE says with which store the tests run that neither name one nor r
 import asyncio
 import gc
 import os
+import random
 import shutil
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from uuid import uuid4
@@ -20,7 +22,6 @@ from uuid import uuid4
 import asyncpg
 import pytest
 from hypothesis import HealthCheck, settings
-from sqlalchemy import make_url
 
 from rag_app.access.people import Organization, People
 from rag_app.database.migrate import upgrade
@@ -35,6 +36,16 @@ MIGRATIONS = Path(__file__).parents[1] / "migrations"
 DEFAULT_STORE = os.environ.get("RAG_VECTOR_STORE") or "postgres"
 SEVERAL = pytest.mark.skipif(DEFAULT_STORE == "qdrant", reason="local Qdrant belongs to one process")
 """For a second application or another process beside one that runs."""
+
+
+def free_port() -> int:
+    """One that the system gives to nobody by itself, so that nobody has it before it is listened on."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.SystemRandom().randrange(15_000, 30_000)))
+            port: int = probe.getsockname()[1]
+            return port
+
 
 NewPostgres = Callable[[], PrivatePostgres]
 NewOrganization = Callable[[], Awaitable[Organization]]
@@ -111,20 +122,52 @@ def database_urls(request: pytest.FixtureRequest) -> tuple[str, str]:
     if urls[0] and urls[1]:
         owner_url, app_url = (asyncpg_url(url).render_as_string(hide_password=False) for url in urls if url)
     else:
-        server: PrivatePostgres = request.getfixturevalue("new_postgres")()
+        server: PrivatePostgres = request.getfixturevalue("_server")
         owner_url, app_url = server.owner_url, server.app_url
-        with ThreadPoolExecutor() as thread:
-            thread.submit(asyncio.run, _do_not_wait_for_the_disk(owner_url)).result()
     upgrade(owner_url, app_url, MIGRATIONS)
     return owner_url, app_url
 
 
-async def _do_not_wait_for_the_disk(owner_url: str) -> None:
-    """At each commit. Nobody pulls the plug of this server; those that are killed are servers of their own."""
-    url = make_url(owner_url).set(drivername="postgresql")
-    connection = await asyncpg.connect(url.render_as_string(hide_password=False))
-    await connection.execute(f'ALTER DATABASE "{url.database}" SET synchronous_commit = off')
-    await connection.close()
+@pytest.fixture(scope="session")
+def _server(new_postgres: NewPostgres) -> PrivatePostgres:
+    """The one that most tests share; its database `migrated` is at head, to be copied."""
+    server = new_postgres()
+    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    # Nobody pulls the plug of this server; those that are killed are servers of their own.
+    careless = (f"ALTER SYSTEM SET {name} = off" for name in ("fsync", "full_page_writes", "synchronous_commit"))
+    _as_superuser(server, *careless, "SELECT pg_reload_conf()", _COPY.format("migrated", "rag"))
+    return server
+
+
+@pytest.fixture(scope="session")
+def new_database(_server: PrivatePostgres) -> NewPostgres:
+    """Make a database at head for tests that need all of it: on the server that others use, too, but another one."""
+
+    def copy() -> PrivatePostgres:
+        name = f"test_{uuid4().hex[:12]}"
+        _as_superuser(_server, _COPY.format(name, "migrated"))
+        urls = (f"{url.removesuffix('/rag')}/{name}" for url in (_server.owner_url, _server.app_url))
+        return PrivatePostgres(_server.folder, *urls)
+
+    return copy
+
+
+_COPY = "CREATE DATABASE {} TEMPLATE {} OWNER rag_owner"
+
+
+def _as_superuser(server: PrivatePostgres, *statements: str) -> None:
+    """On a thread: the caller may have an event loop."""
+    password = (server.folder / "cluster" / "passwords").read_text().split()[0]
+    at = server.app_url.rpartition("@")[2].removesuffix("/rag")
+
+    async def execute() -> None:
+        connection = await asyncpg.connect(f"postgresql://postgres:{password}@{at}/postgres")
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.close()
+
+    with ThreadPoolExecutor() as thread:
+        thread.submit(asyncio.run, execute()).result()
 
 
 @pytest.fixture

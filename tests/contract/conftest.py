@@ -60,7 +60,7 @@ from rag_app.surfaces.lexybrain.types import (
     Thread,
 )
 from rag_app.surfaces.validation.service import RetrievalValidation
-from tests.conftest import MIGRATIONS
+from tests.conftest import MIGRATIONS, free_port
 
 SECRET = "a-secret-for-tests-of-more-than-32-bytes"
 AUDIENCE, ISSUER = "rag-tests", "https://issuer.test"
@@ -109,9 +109,7 @@ def tables(request: pytest.FixtureRequest) -> Iterator[Tables]:
 @contextmanager
 def serve(app: Litestar) -> Iterator[str]:
     """Run the app until the block ends; gives its base URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     app.on_shutdown += [database.close for database in TABLES.opened]
     TABLES.opened.clear()
     started = threading.Event()

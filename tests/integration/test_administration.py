@@ -13,10 +13,9 @@ import pytest
 from sqlalchemy import text
 
 from rag_app.application import Application
-from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
-from tests.conftest import MIGRATIONS, NewPostgres
+from tests.conftest import NewPostgres
 from tests.integration.generated_month import MESSAGES, SINCE, UNTIL, Generated, counted, generate, load
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
@@ -43,10 +42,9 @@ class Office:
 
 
 @pytest.fixture(scope="module")
-def office(new_postgres: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def office(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     """A database of its own: figures are of all there is."""
-    server, generated = new_postgres(), generate()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    server, generated = new_database(), generate()
 
     async def fill(application: Application) -> str:
         await load(application.database, generated)

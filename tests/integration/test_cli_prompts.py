@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from rag_app.answering.prompts import load_config, released
-from rag_app.database.migrate import upgrade
 from rag_app.domain.resources import resource_folder
-from tests.conftest import MIGRATIONS, NewPostgres
+from tests.conftest import NewPostgres
 from tests.integration.test_cli import Run, assert_fails, main, rag
 
 __all__ = ["main", "rag"]  # fixtures
@@ -24,9 +23,8 @@ max_keywords = 5
 
 
 @pytest.fixture(scope="module")
-def urls(new_postgres: NewPostgres) -> tuple[str, str]:
-    server = new_postgres()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+def urls(new_database: NewPostgres) -> tuple[str, str]:
+    server = new_database()
     return server.owner_url, server.app_url
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from tests.conftest import SEVERAL
+from tests.conftest import SEVERAL, free_port
 from tests.integration.lexybrain import BOX, KEYWORD, RAG, Chat, chatting, citing, events_of
 from tests.integration.service import bearer
 from tests.integration.test_cli import is_ready
@@ -69,9 +68,7 @@ def test_fifty_messages_left_and_three_hundred_requests(chat: Chat) -> None:
 @contextmanager
 def two_workers(folder: Path) -> Iterator[str]:
     """Processes of their own, so that only the database can count; their limit of requests a minute is lifted."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [
         sys.executable,
         "-m",

@@ -11,7 +11,6 @@ from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.people import Organization
-from rag_app.database import migrate
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generations
 from rag_app.documents.ledger import SourceLedger
@@ -24,7 +23,7 @@ from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import Feedback, KeptFeedback, Rating
-from tests.conftest import MIGRATIONS, NewOrganization, NewPostgres
+from tests.conftest import NewOrganization, NewPostgres
 from tests.integration.stopping import until_blocked
 from tests.integration.test_db_threads import Talk, affected, audited, count, somebody, source, talk
 
@@ -500,10 +499,9 @@ async def test_an_administrators_session_reads_feedback_and_writes_none(desk: De
 
 
 async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
-    new_postgres: NewPostgres,
+    new_database: NewPostgres,
 ) -> None:
-    server = new_postgres()
-    await asyncio.to_thread(migrate.upgrade, server.owner_url, server.app_url, MIGRATIONS)
+    server = new_database()
     password = (server.folder / "cluster" / "passwords").read_text().split()[0]
     database = Database(f"postgresql://postgres:{password}@{server.app_url.partition('@')[2]}")
     ann, bob, admin = await somebody(database), await somebody(database), await somebody(database, role="admin")

@@ -895,11 +895,9 @@ async def test_what_was_written_down_is_changed_by_nobody_and_read_by_administra
 
 
 @pytest.fixture(scope="module")
-def server(new_postgres: NewPostgres) -> PrivatePostgres:
-    """A server of its own, at head."""
-    started = new_postgres()
-    migrate.upgrade(started.owner_url, started.app_url, MIGRATIONS)
-    return started
+def server(new_database: NewPostgres) -> PrivatePostgres:
+    """A database of its own."""
+    return new_database()
 
 
 async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(server: PrivatePostgres) -> None:

@@ -213,14 +213,13 @@ def test_postgresql_stops_and_comes_back(store: str, tmp_path: Path, monkeypatch
 
 
 def test_the_embedding_model_does_not_answer(
-    new_postgres: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked_once(**options: Any) -> OpenAIEmbedding:
         return OpenAIEmbedding(**{**options, "max_retries": 0})
 
     monkeypatch.setattr("llama_index.embeddings.openai.OpenAIEmbedding", asked_once)  # else seconds between requests
-    server = new_postgres()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+    server = new_database()
     variables = {
         "RAG_EMBEDDING": "openai", "RAG_EMBEDDING_API_BASE": NOWHERE, "RAG_EMBEDDING_API_KEY": "none",
         "RAG_VECTOR_STORE": "postgres",

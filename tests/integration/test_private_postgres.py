@@ -236,12 +236,17 @@ def test_kill_of_a_user_then_of_the_server(folder: Path, user: Users) -> None:
 
 
 def test_kill_during_creation_leaves_nothing_half(place: Path, user: Users) -> None:
-    folder = place / "pg"
-    killed = user(folder)
-    while not list(folder.glob("*.new/data/global")):
-        time.sleep(0.005)
-    killed.kill()
-    killed.wait()
+    for attempt in range(20):
+        folder = place / f"pg {attempt}"
+        killed = user(folder)
+        while not list(folder.glob("*.new/data/global")) and not (folder / "cluster").exists():
+            time.sleep(0.005)
+        killed.kill()
+        killed.wait()
+        if not (folder / "cluster").exists():
+            break  # else it was done before it was killed
+        with private_postgres(folder):
+            pass  # stops it
     assert not (folder / "cluster").exists()
     with private_postgres(folder) as server:
         assert query(server.app_url, "SELECT 1") == 1

@@ -14,8 +14,7 @@ import pytest
 
 from rag_app.application import Application
 from rag_app.console.demo import load_samples
-from rag_app.database.migrate import upgrade
-from tests.conftest import MIGRATIONS, NewPostgres
+from tests.conftest import NewPostgres
 from tests.contract.test_owner_qa import commands, sent
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_cli import serving
@@ -184,10 +183,9 @@ EXAMPLES = [
 
 
 @pytest.fixture(scope="module")
-def urls(new_postgres: NewPostgres) -> tuple[str, str]:
-    """A server of its own: the samples have public sources, which other tests would find."""
-    server = new_postgres()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
+def urls(new_database: NewPostgres) -> tuple[str, str]:
+    """A database of its own: the samples have public sources, which other tests would find."""
+    server = new_database()
     return server.owner_url, server.app_url
 
 

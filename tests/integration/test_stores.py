@@ -7,7 +7,6 @@ import pytest
 
 from rag_app.application import DatabaseUrls, open_application
 from rag_app.console.serving import _prepare
-from rag_app.database.migrate import upgrade
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured
@@ -15,23 +14,22 @@ from rag_app.domain.scope import Scope
 from rag_app.settings import Settings
 from rag_app.stores.registry import STORES
 from rag_app.surfaces.administration.indexing import Indexing
-from tests.conftest import MIGRATIONS, NewPostgres
+from tests.conftest import NewPostgres
 from tests.stores.in_memory import MEMORY
 
 INDEX = "org_knowledge"
 
 
 @pytest.fixture
-def urls(new_postgres: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DatabaseUrls:
+def urls(new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DatabaseUrls:
     """A deployment that asks a third store."""
-    server = new_postgres()
+    server = new_database()
     for name, value in {
         "RAG_DATABASE_URL": server.app_url, "RAG_DATABASE_OWNER_URL": server.owner_url, "RAG_VECTOR_STORE": "memory",
         "RAG_HOME": str(tmp_path), "RAG_JWT_SECRET": "a secret of the tests, long enough for HS256",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     monkeypatch.setitem(STORES, "memory", MEMORY)
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
     return DatabaseUrls(server.app_url, server.owner_url, private=True)
 
 
