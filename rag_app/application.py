@@ -366,8 +366,7 @@ def create_app() -> "Litestar":
     from litestar import Litestar
 
     from rag_app.http.entrance import Access
-    from rag_app.http.health import metrics
-    from rag_app.http.server import api
+    from rag_app.http.server import api, metrics
     from rag_app.surfaces import registry
     from rag_app.surfaces.validation.service import RetrievalValidation
 

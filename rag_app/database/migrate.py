@@ -119,8 +119,8 @@ def _grant_gateway(connection: Connection, role: str, taken: Collection[str | No
     _check_exists(connection, role, "RAG_DATABASE_GATEWAY_ROLE", "NOLOGIN")
     unfit = role in taken
     if not unfit:
-        names = [*all_tables().tables, "alembic_version"]
-        _execute(connection, _GATEWAY_GRANTS, role, tables=", ".join(connection.scalars(_TABLES, {"names": names})))
+        ours = connection.scalars(_TABLES, {"names": [*all_tables().tables, "alembic_version"]})
+        _execute(connection, _GATEWAY_GRANTS, role, tables=", ".join(ours))
         if searched := ", ".join(connection.scalars(_SEARCHED)):
             _execute(connection, "GRANT SELECT ON {searched} TO {role}", role, searched=searched)
         unfit = bool(connection.scalar(_SEES_TOO_MUCH, {"role": role}))

@@ -208,44 +208,35 @@ def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
         if not window.allowed:
             raise RateLimited(window.limit, window.resets_at)
         if surface.concurrent is not None:
-            place = _Place(access.leases)
-            current.closing.append(place.leave)
-            await place.enter(who, surface.concurrent)
+            # a task: a request that is cancelled in the meantime must learn whether it has a place to give back
+            taking = asyncio.create_task(access.leases.take(who, surface.concurrent))
+            current.closing.append(lambda: _give_back(access.leases, taking))
+            lease = await asyncio.shield(taking)
+            if lease is None:
+                raise TooManyAtOnce(surface.concurrent)
+            keeping = asyncio.create_task(_keep(access.leases, lease))
+            current.closing.append(lambda: _stop(keeping))
 
     return enter
 
 
-class _Place:
-    def __init__(self, leases: Leases) -> None:
-        self._leases = leases
-        self._taking: asyncio.Task[UUID | None] | None = None
-        self._keeping: asyncio.Task[None] | None = None
-
-    async def enter(self, who: str, limit: int) -> None:
-        """Raises TooManyAtOnce."""
-        # a task: a request that is cancelled in the meantime must learn whether it has a place to give back
-        self._taking = asyncio.create_task(self._leases.take(who, limit))
-        lease = await asyncio.shield(self._taking)
-        if lease is None:
-            raise TooManyAtOnce(limit)
-        self._keeping = asyncio.create_task(self._keep(lease))
-
-    async def leave(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-        if self._taking is None:
-            return
+async def _keep(leases: Leases, lease: UUID) -> None:
+    while True:
+        await asyncio.sleep(leases.extend_every)
         try:
-            lease = await self._taking
-            if lease is not None:
-                await self._leases.give_back(lease)
-        except StoreFailed as error:  # it runs out by itself
-            logger.warning("a place could not be given back: %s", error)
+            await leases.extend(lease)
+        except StoreFailed as error:  # there is time for another attempt
+            logger.warning("a place could not be kept: %s", error)
 
-    async def _keep(self, lease: UUID) -> None:
-        while True:
-            await asyncio.sleep(self._leases.extend_every)
-            try:
-                await self._leases.extend(lease)
-            except StoreFailed as error:  # there is time for another attempt
-                logger.warning("a place could not be kept: %s", error)
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+async def _give_back(leases: Leases, taking: asyncio.Task[UUID | None]) -> None:
+    try:
+        lease = await taking
+        if lease is not None:
+            await leases.give_back(lease)
+    except StoreFailed as error:  # it runs out by itself
+        logger.warning("a place could not be given back: %s", error)

@@ -1,11 +1,14 @@
-"""The HTTP application, put together from what it is given."""
+"""The HTTP application, put together from what it is given. Its own routes are health, numbers and the OpenAPI document."""
 
+import asyncio
+import hmac
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.resources import files
+from ipaddress import ip_address
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from litestar import Litestar, Request, Response, Router, get, route
 from litestar.config.cors import CORSConfig
@@ -14,19 +17,21 @@ from litestar.di import Provide
 from litestar.enums import ScopeType
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.plugins import SwaggerRenderPlugin
-from litestar.openapi.spec import Components, Reference, SecurityScheme
+from litestar.openapi.spec import Components, Reference, SecurityScheme, Tag
 from litestar.response import Redirect
 from litestar.static_files import create_static_files_router
 from litestar.types import BeforeMessageSendHookHandler, Message, Receive, Scope, Send
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from rag_app.access.people import PREFIX as KEY_PREFIX
-from rag_app.http import health
+from rag_app.access.tokens import bearer_token
+from rag_app.domain.errors import Forbidden, Unauthenticated
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
 from rag_app.http.problems import KINDS, plain_envelope, respond
-from rag_app.http.surface import Surface, security, surface_of
+from rag_app.http.surface import Injected, Surface, security, surface_of
 from rag_app.telemetry.observing import Served
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
@@ -61,6 +66,16 @@ CORS = CORSConfig(
         REQUEST_ID_HEADER,
     ],
 )
+
+
+_HEALTH = Tag("health", "for load balancers and orchestrators")
+
+Readiness = Callable[[], Awaitable[Mapping[str, str]]]
+"""Each part the application needs, by name: "ok", or what is wrong with it."""
+
+
+Scrape = Callable[[str], tuple[str, bytes]]
+"""From an Accept header to a content type and the numbers."""
 
 
 class _Api(Litestar):
@@ -115,8 +130,8 @@ def api(
                 Router("/", route_handlers=_with_options(surface.handlers), guards=[gate(surface, entrance, access)])
                 for surface in surfaces
             ),
-            health.live,
-            health.ready,
+            live,
+            ready,
             home,
             schema,
             create_static_files_router(ASSETS, [str(files("litestar_offline_docs") / "static")], name="docs_assets"),
@@ -182,7 +197,7 @@ def _openapi(version: str, surfaces: Sequence[Surface], cookie: str) -> OpenAPIC
         version=version,
         description="Questions over content that only some people may see, answered with verified citations.",
         path=PAGE,
-        tags=[*(surface.tag for surface in surfaces), health.TAG],
+        tags=[*(surface.tag for surface in surfaces), _HEALTH],
         components=Components(security_schemes={name: scheme for name, scheme in schemes.items() if name in used}),
         use_handler_docstrings=True,
         render_plugins=[
@@ -195,6 +210,66 @@ def _openapi(version: str, surfaces: Sequence[Surface], cookie: str) -> OpenAPIC
             )
         ],
     )
+
+
+class Alive(Struct, frozen=True):
+    status: Literal["ok"] = "ok"
+
+
+class Ready(Struct, frozen=True):
+    status: Literal["ok", "unavailable"]
+    checks: Annotated[dict[str, str], Meta(description='each part by name: "ok", or what is wrong with it')]
+
+
+@get("/health/live", summary="Is the process alive?", tags=[_HEALTH.name])
+async def live() -> Alive:
+    """Answers as long as the process does."""
+    return Alive()
+
+
+@get(
+    "/health/ready",
+    summary="Can it serve requests?",
+    tags=[_HEALTH.name],
+    responses={503: ResponseSpec(Ready, description="not now: see `checks`", generate_examples=False)},
+)
+async def ready(readiness: Injected[Readiness]) -> Response[Ready]:
+    """Asks everything that requests depend on."""
+    checks = dict(await readiness())
+    if all(state == "ok" for state in checks.values()):
+        return Response(Ready("ok", checks))
+    return Response(Ready("unavailable", checks), status_code=503)
+
+
+def metrics(scrape: Scrape, token: str | None) -> HTTPRouteHandler:
+    """The route `/metrics`, where the settings ask for it. Whoever has the token may read it; where there is none, whoever is on this machine.
+
+    A proxy on this machine speaks for others, and says so in its headers: those are not let in without a token. Nor are
+    pages that a browser on this machine shows, whoever wrote them: it names their origin.
+    """
+
+    @get("/metrics", include_in_schema=False)
+    async def numbers(request: Request[Any, Any, Any]) -> Response[bytes]:
+        if token is None:
+            if not _is_near(request):
+                raise Forbidden("Without RAG_METRICS_TOKEN this is shown to this machine alone")
+        elif not hmac.compare_digest(
+            (bearer_token(request.headers.get("authorization", "")) or "").encode(), token.encode()
+        ):
+            raise Unauthenticated("Send the token of RAG_METRICS_TOKEN: `Authorization: Bearer`")
+        content_type, said = await asyncio.to_thread(scrape, request.headers.get("accept", ""))
+        return Response(said, headers={"Content-Type": content_type})
+
+    return numbers
+
+
+def _is_near(request: Request[Any, Any, Any]) -> bool:
+    if {"forwarded", "x-forwarded-for", "x-real-ip", "origin"} & set(request.headers.keys()) or request.client is None:
+        return False
+    try:
+        return ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
 
 
 @get("/openapi.json", include_in_schema=False)

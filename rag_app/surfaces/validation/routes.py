@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from litestar import Request
+from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 
@@ -146,6 +147,7 @@ async def newest(
 @SURFACE.get(
     "/api/v1/retrieval/validations/{validation_id:str}",
     NO_VALIDATION,
+    HTTPException(status_code=400),
     summary="A run as it was answered, compared with another one on demand",
 )
 async def stored(

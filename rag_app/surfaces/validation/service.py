@@ -113,7 +113,27 @@ class RetrievalValidation:
 
         found = await ask_all([each.query for each in asked.queries], search)
         run = uuid4()
-        report = _report(run, asked.queries, found, asked.wanted)
+        measured = [
+            measure(expected(hits, each.expected_chunks), asked.wanted)
+            for each, hits in zip(asked.queries, found, strict=True)
+        ]
+        report = ValidationResponse(
+            validation_id=f"validation_{run.hex}",
+            total_queries=len(asked.queries),
+            results=[
+                ValidatedQuery(
+                    query_id=f"query_{uuid4().hex[:12]}",
+                    query_text=each.query,
+                    retrieved_chunks=[hit.chunk_id for hit in hits[: asked.wanted]],
+                    relevant_retrieved=figures.relevant,
+                    total_expected=len(set(map(canonical, each.expected_chunks))),
+                    metrics=_metrics(figures),
+                )
+                for each, hits, figures in zip(asked.queries, found, measured, strict=True)
+            ],
+            aggregate_metrics=_aggregates(measured),
+            completed_at=datetime.now(UTC).replace(microsecond=0),
+        )
         judgments = await self._judgments(asked.queries, found, spec, user)
         await self._validations.record(
             user, run, spec.name, generation.id, asked.wanted, to_builtins(report), judgments
@@ -215,29 +235,6 @@ def _run_id(validation_id: str) -> UUID:
     if not _VALIDATION_ID.fullmatch(validation_id):
         raise NotFound("validation", validation_id)
     return UUID(validation_id.removeprefix("validation_"))
-
-
-def _report(
-    run: UUID, queries: Sequence[ExpectedQuery], found: Sequence[Sequence[Hit]], top_k: int
-) -> ValidationResponse:
-    measured = [measure(expected(hits, each.expected_chunks), top_k) for each, hits in zip(queries, found, strict=True)]
-    return ValidationResponse(
-        validation_id=f"validation_{run.hex}",
-        total_queries=len(queries),
-        results=[
-            ValidatedQuery(
-                query_id=f"query_{uuid4().hex[:12]}",
-                query_text=each.query,
-                retrieved_chunks=[hit.chunk_id for hit in hits[:top_k]],
-                relevant_retrieved=figures.relevant,
-                total_expected=len(set(map(canonical, each.expected_chunks))),
-                metrics=_metrics(figures),
-            )
-            for each, hits, figures in zip(queries, found, measured, strict=True)
-        ],
-        aggregate_metrics=_aggregates(measured),
-        completed_at=datetime.now(UTC).replace(microsecond=0),
-    )
 
 
 def _metrics(figures: Figures) -> QueryMetrics:
