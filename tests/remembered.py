@@ -23,20 +23,20 @@ from rag_app.retrieval.embedding import MiniLM
 @contextmanager
 def remember(folder: Path) -> "Iterator[None]":
     """A file for each text, which processes and threads share: it is written under another name and renamed."""
-    encode = MiniLM.encode
+    embed = MiniLM._get_text_embedding
 
-    def remembered(self: MiniLM, text: str) -> "np.typing.NDArray[np.float32]":
+    def remembered(self: MiniLM, text: str) -> list[float]:
         file = folder / sha256(text.encode()).hexdigest()
         with suppress(FileNotFoundError):
-            return np.frombuffer(file.read_bytes(), np.float32)
-        vector = encode(self, text)
+            return np.frombuffer(file.read_bytes(), np.float32).tolist()
+        vector = embed(self, text)
         new = folder / uuid4().hex
-        new.write_bytes(vector.tobytes())
+        new.write_bytes(np.array(vector, np.float32).tobytes())
         new.replace(file)
         return vector
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MiniLM, "encode", remembered)
+        patch.setattr(MiniLM, "_get_text_embedding", remembered)
         yield
 
 
