@@ -21,33 +21,36 @@ And the parts, for those who call a model themselves (docs/library.md):
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rag_app.surfaces.library.chunks import Chunk
-    from rag_app.surfaces.library.context import ContextBlock, build_context_blocks
-    from rag_app.surfaces.library.evidence import Evidence, build_evidence, build_evidence_from_chunks
-    from rag_app.surfaces.library.guardrails import (
-        DEFAULT_POLICY,
-        RetrievalPolicy,
-        create_permissive_policy,
-        create_strict_policy,
-        sanitize_source_types,
-        validate_retrieval_request,
+    from rag_app.surfaces.library.context import (
+        Chunk,
+        ContextBlock,
+        Evidence,
+        build_context_blocks,
+        build_evidence,
+        build_evidence_from_chunks,
     )
     from rag_app.surfaces.library.pipeline import (
+        Message,
         PipelineResult,
         Prompts,
+        assemble_chat_prompt,
+        assemble_conversation_prompt,
+        assemble_prompt,
         quick_test,
         run_rag_pipeline,
         test_rag_pipeline,
     )
-    from rag_app.surfaces.library.prompts import (
-        Message,
-        assemble_chat_prompt,
-        assemble_conversation_prompt,
-        assemble_prompt,
-    )
     from rag_app.surfaces.library.rag import Rag
     from rag_app.surfaces.library.rag import open as open  # noqa: A004
-    from rag_app.surfaces.library.retrieval import retrieve_chunks
+    from rag_app.surfaces.library.retrieval import (
+        DEFAULT_POLICY,
+        RetrievalPolicy,
+        create_permissive_policy,
+        create_strict_policy,
+        retrieve_chunks,
+        sanitize_source_types,
+        validate_retrieval_request,
+    )
 
 # `open` is left out: `from rag_app import *` is not to replace Python's own
 __all__ = [
@@ -78,21 +81,12 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here
     _MODULES = {
-        "chunks": ["Chunk"],
-        "context": ["ContextBlock", "build_context_blocks"],
-        "evidence": ["Evidence", "build_evidence", "build_evidence_from_chunks"],
-        "guardrails": [
-            "DEFAULT_POLICY",
-            "RetrievalPolicy",
-            "create_permissive_policy",
-            "create_strict_policy",
-            "sanitize_source_types",
-            "validate_retrieval_request",
-        ],
-        "pipeline": ["PipelineResult", "Prompts", "quick_test", "run_rag_pipeline", "test_rag_pipeline"],
-        "prompts": ["Message", "assemble_chat_prompt", "assemble_conversation_prompt", "assemble_prompt"],
-        "rag": ["Rag", "open"],
-        "retrieval": ["retrieve_chunks"],
+        "context": "Chunk ContextBlock Evidence build_context_blocks build_evidence build_evidence_from_chunks",
+        "pipeline": "Message PipelineResult Prompts assemble_chat_prompt assemble_conversation_prompt assemble_prompt"
+        " quick_test run_rag_pipeline test_rag_pipeline",
+        "rag": "Rag open",
+        "retrieval": "DEFAULT_POLICY RetrievalPolicy create_permissive_policy create_strict_policy retrieve_chunks"
+        " sanitize_source_types validate_retrieval_request",
     }
 
     def __getattr__(name):
@@ -100,7 +94,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
         from importlib import import_module
 
         for module, names in _MODULES.items():
-            if name in names:
+            if name in names.split():
                 return getattr(import_module(f"rag_app.surfaces.library.{module}"), name)
         raise AttributeError(f"module 'rag_app' has no attribute {name!r}")
 

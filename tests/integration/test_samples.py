@@ -12,7 +12,7 @@ from rag_app.domain.resources import resource_folder
 from rag_app.evaluation.judgments import Query, read_judgments
 from rag_app.evaluation.report import make_report, run_retrieval, source_names
 from rag_app.settings import Settings
-from rag_app.surfaces.library.asking import question_of, scope_of
+from rag_app.surfaces.library.rag import question_of, scope_of
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from rag_app import (
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import Forbidden, InvalidInput
 from rag_app.retrieval.text import tokens
-from rag_app.surfaces.library.chunks import chunk_of
+from rag_app.surfaces.library.context import chunk_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +58,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
 
 def test_every_name_is_there_and_listed() -> None:
     modules = rag_app._MODULES  # type: ignore[attr-defined]
-    lazy = {name for names in modules.values() for name in names}
+    lazy = {name for names in modules.values() for name in names.split()}
     assert lazy == {*rag_app.__all__, "open"} <= set(dir(rag_app))
     for name in lazy:
         assert getattr(rag_app, name) is not None

@@ -1,17 +1,88 @@
-"""Chunks to context blocks: deduplicated, one a source, within a budget."""
+"""Chunks to context blocks, deduplicated, one a source, within a budget; and the evidence that an answer can point at."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
-from rag_app.answering import context
+from rag_app.answering.context import ContextBlock as PromptBlock
+from rag_app.answering.context import count_tokens, fill, header_line, neutralise
+from rag_app.domain.answer import Hit
 from rag_app.domain.errors import InvalidInput
-from rag_app.surfaces.library.chunks import Chunk, by_source
+from rag_app.domain.source import MetadataValue
 
 MergeStrategy = Literal["concatenate", "separate"]
 
 SEPARATOR = "\n\n"
 """Between the chunks of a block, and between blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a source, with its `similarity` to the question: 0..1, which is 1 - distance / 2.
+
+    `source_updated_at` is ISO 8601, in UTC: a date, or a date and time. `position` is the chunk's place in its source.
+    `metadata` has the fields that the index declares, the language, and section and page where the source has them.
+
+    >>> Chunk(id="c-1", source_type="product", source_id="p-1", text="Over-ear.", similarity=0.75).distance
+    0.5
+    """
+
+    id: str
+    source_type: str
+    source_id: str
+    text: str
+    similarity: float
+    title: str | None = None
+    url: str | None = None
+    source_updated_at: str | None = None
+    position: int = 0
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+
+    @property
+    def distance(self) -> float:
+        """Cosine distance of chunk and question: 0..2.
+
+        >>> Chunk("c-1", "product", "p-1", "Over-ear.", similarity=1.0).distance
+        0.0
+        """
+        return 2 * (1 - self.similarity)
+
+
+def chunk_of(hit: Hit) -> Chunk:
+    """What a search found, as the library shows it."""
+    return Chunk(
+        id=str(hit.chunk_id),
+        source_type=hit.source_type,
+        source_id=str(hit.source_id),
+        text=hit.text,
+        similarity=min(1.0, max(0.0, (1 + hit.score) / 2)),
+        title=hit.title,
+        url=hit.uri,
+        source_updated_at=hit.moment.isoformat().removesuffix("T00:00:00+00:00") if hit.moment else None,
+        position=hit.position,
+        metadata={
+            **hit.metadata,
+            "lang": hit.lang,
+            **({} if hit.section is None else {"section": hit.section}),
+            **({} if hit.page is None else {"page": hit.page}),
+        },
+    )
+
+
+def by_source(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
+    """Each source's chunks, best first, without repetitions; the source with the best chunk comes first.
+
+    >>> one, two = (Chunk(id, "page", source, text, 0.8) for id, source, text in [("a", "s", "Hi."), ("b", "s", "Hi.")])
+    >>> by_source([one, two, one]) == [[one]]
+    True
+    """
+    groups: dict[tuple[str, str], dict[str, Chunk]] = {}
+    known = set[str]()
+    for chunk in sorted(chunks, key=lambda chunk: -chunk.similarity):
+        if chunk.id not in known and neutralise(chunk.text).strip():  # what nobody can see is no text
+            known.add(chunk.id)
+            groups.setdefault((chunk.source_type, chunk.source_id), {}).setdefault(chunk.text.strip(), chunk)
+    return [list(group.values()) for group in groups.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +117,7 @@ class ContextBlock:
         ---
         > 30 days.
         """
-        return _shown(self.number, self, self.text).text
+        return _prompt_block(self.number, self, self.text).text
 
     @property
     def tokens(self) -> int:
@@ -55,7 +126,7 @@ class ContextBlock:
         >>> ContextBlock(1, "policy", "returns", "30 days.", 0.8, ("c-2",), title="Returns").tokens
         25
         """
-        return context.count_tokens(self.quoted)
+        return count_tokens(self.quoted)
 
 
 def build_context_blocks(
@@ -102,51 +173,99 @@ def build_context_blocks(
             raise InvalidInput(name, limit, "must be a whole number from 1")
     if merge_strategy not in get_args(MergeStrategy):
         raise InvalidInput("merge_strategy", merge_strategy, f"accepted: {', '.join(get_args(MergeStrategy))}")
-    with_text = (chunk for chunk in chunks if chunk.text.strip())
-    sources = [group[:max_chunks_per_source] for group in by_source(with_text)[:max_sources]]
+    sources = [group[:max_chunks_per_source] for group in by_source(chunks)[:max_sources]]
     if merge_strategy == "separate":
         sources = [[chunk] for group in sources for chunk in group]
     if max_context_characters is None:
-        filled = context.fill(sources, _draft, context.count_tokens, max_context_tokens)
+        filled = fill(sources, _draft, count_tokens, max_context_tokens)
     else:
-        filled = context.fill(sources, _draft, _characters, max_context_characters + len(SEPARATOR))
-    return [_block(draft, kept) for draft, kept in filled]
+        filled = fill(sources, _draft, lambda text: len(text) + len(SEPARATOR), max_context_characters + len(SEPARATOR))
+    return [
+        ContextBlock(
+            number=draft.number,
+            text=draft.body,
+            similarity=kept[0].similarity,
+            chunk_ids=tuple(chunk.id for chunk in _in_order(kept)),
+            **_source(kept[0]),
+        )
+        for draft, kept in filled
+    ]
 
 
-def _characters(text: str) -> int:
-    return len(text) + len(SEPARATOR)
+def _source(of: Chunk | ContextBlock) -> dict[str, Any]:
+    """The fields that chunks, blocks and evidence of a source share."""
+    shared = ("source_type", "source_id", "title", "url", "source_updated_at")
+    return {name: getattr(of, name) for name in shared}
 
 
-def _draft(number: int, chunks: Sequence[Chunk]) -> context.ContextBlock:
-    return _shown(number, chunks[0], SEPARATOR.join(chunk.text.strip() for chunk in _in_order(chunks)))
-
-
-def _block(draft: context.ContextBlock, chunks: Sequence[Chunk]) -> ContextBlock:
-    best = chunks[0]
-    return ContextBlock(
-        number=draft.number,
-        source_type=best.source_type,
-        source_id=best.source_id,
-        text=draft.body,
-        similarity=best.similarity,
-        chunk_ids=tuple(chunk.id for chunk in _in_order(chunks)),
-        title=best.title,
-        url=best.url,
-        source_updated_at=best.source_updated_at,
-    )
+def _draft(number: int, chunks: Sequence[Chunk]) -> PromptBlock:
+    return _prompt_block(number, chunks[0], SEPARATOR.join(chunk.text.strip() for chunk in _in_order(chunks)))
 
 
 def _in_order(chunks: Sequence[Chunk]) -> list[Chunk]:
     return sorted(chunks, key=lambda chunk: chunk.position)
 
 
-def _shown(number: int, of: Chunk | ContextBlock, text: str) -> context.ContextBlock:
+def _prompt_block(number: int, of: Chunk | ContextBlock, text: str) -> PromptBlock:
     fields = {
         "title": of.title,
         "type": of.source_type.replace("_", " ").title(),
         "url": of.url,
         "updated": of.source_updated_at,
     }
-    known = context.header_line({key: value for key, value in fields.items() if value})
+    known = header_line({key: value for key, value in fields.items() if value})
     header = f" (Similarity: {of.similarity:.2f})\n{known}"
-    return context.ContextBlock(number, header, context.neutralise(text))
+    return PromptBlock(number, header, neutralise(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A source, and the chunks of it that were used. `score` is the best one's similarity (0..1).
+
+    `dataclasses.asdict` makes it JSON, to store beside a chat message.
+
+    >>> from dataclasses import asdict
+    >>> asdict(Evidence("policy", "returns", ("c-2",), 0.8, title="Returns"))["chunk_ids"]
+    ('c-2',)
+    """
+
+    source_type: str
+    source_id: str
+    chunk_ids: tuple[str, ...]
+    score: float
+    title: str | None = None
+    url: str | None = None
+    source_updated_at: str | None = None
+
+
+def build_evidence(context_blocks: Iterable[ContextBlock]) -> list[Evidence]:
+    """Of the sources in a context, in its order.
+
+    >>> block = ContextBlock(1, "policy", "returns", "30 days.", 0.8, ("c-2",), title="Returns")
+    >>> build_evidence([block])[0]
+    Evidence(source_type='policy', source_id='returns', chunk_ids=('c-2',), score=0.8, title='Returns', url=None, source_updated_at=None)
+    """
+    sources: dict[tuple[str, str], list[ContextBlock]] = {}
+    for block in context_blocks:
+        sources.setdefault((block.source_type, block.source_id), []).append(block)
+    return [
+        Evidence(
+            chunk_ids=tuple(chunk_id for block in blocks for chunk_id in block.chunk_ids),
+            score=max(block.similarity for block in blocks),
+            **_source(blocks[-1]),
+        )
+        for blocks in sources.values()
+    ]
+
+
+def build_evidence_from_chunks(chunks: Iterable[Chunk]) -> list[Evidence]:
+    """Of everything that was retrieved, the source of the most similar chunk first.
+
+    >>> chunks = [Chunk("c-1", "page", "faq", "Monday.", 0.7), Chunk("c-2", "page", "faq", "Tuesday.", 0.9)]
+    >>> [(evidence.source_id, evidence.chunk_ids, evidence.score) for evidence in build_evidence_from_chunks(chunks)]
+    [('faq', ('c-2', 'c-1'), 0.9)]
+    """
+    return [
+        Evidence(chunk_ids=tuple(chunk.id for chunk in group), score=group[0].similarity, **_source(group[0]))
+        for group in by_source(chunks)
+    ]

@@ -1,22 +1,127 @@
-"""A question to chunks of one site of one tenant."""
+"""A question to chunks of one site of one tenant: what it must name before it is run, and which source types it may touch."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from rag_app.application import Application
 from rag_app.domain.answer import Mode, Question
-from rag_app.domain.errors import InvalidInput, NotFound
-from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
+from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.filters import checked_text
-from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.surfaces.library.asking import scope_of
-from rag_app.surfaces.library.chunks import Chunk, chunk_of
-from rag_app.surfaces.library.guardrails import create_permissive_policy, validate_retrieval_request
-from rag_app.surfaces.library.rag import Rag, opened
+from rag_app.retrieval.index import find_index
+from rag_app.surfaces.library.context import Chunk, chunk_of
+from rag_app.surfaces.library.rag import Rag, question_of, scope_of
+from rag_app.surfaces.library.rag import open as open_rag
 
+SOURCE_TYPES = ("product", "page", "policy")
+"""Of a shop: what the index store_catalogue declares."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalPolicy:
+    """The source types that may be retrieved.
+
+    With `explicit_allowlist_required` every retrieval is filtered by a list: the request's, or, where it names none,
+    this one; another type is refused. Without, a request may name any type that its index declares, and gets all of
+    them where it names none.
+
+    >>> RetrievalPolicy(allowed_source_types=("policy",)).explicit_allowlist_required
+    True
+    >>> DEFAULT_POLICY.allowed_source_types
+    ('product', 'page', 'policy')
+    """
+
+    allowed_source_types: tuple[str, ...] = SOURCE_TYPES
+    explicit_allowlist_required: bool = True
+
+
+DEFAULT_POLICY = RetrievalPolicy()
 MAX_TOP_K = 1000
+
+
+def create_strict_policy(allowed_source_types: Iterable[str]) -> RetrievalPolicy:
+    """These types and no others. Raises InvalidInput where there is none.
+
+    >>> create_strict_policy(["policy"]).allowed_source_types
+    ('policy',)
+    """
+    return RetrievalPolicy(_named(allowed_source_types))
+
+
+def create_permissive_policy() -> RetrievalPolicy:
+    """Whatever the index declares.
+
+    >>> create_permissive_policy().explicit_allowlist_required
+    False
+    """
+    return RetrievalPolicy(explicit_allowlist_required=False)
+
+
+def sanitize_source_types(source_types: Iterable[str], allowed: Iterable[str] = SOURCE_TYPES) -> list[str]:
+    """Those that are allowed, each once, in their order.
+
+    Nothing may be left, and a retrieval refuses an empty list with InvalidInput: it never comes to mean all types.
+    Raises InvalidInput itself for a single text, and for what is no list of texts.
+
+    >>> sanitize_source_types(["product", "blog", "product", "page"])
+    ['product', 'page']
+    """
+    accepted = set(allowed)
+    return [each for each in dict.fromkeys(_list(source_types)) if each in accepted]
+
+
+def validate_retrieval_request(
+    tenant_id: str | UUID,
+    site_id: str | UUID,
+    allowed_source_types: Iterable[str] | None = None,
+    policy: RetrievalPolicy = DEFAULT_POLICY,
+) -> tuple[str, ...] | None:
+    """The source types to retrieve; None for all that the index has.
+
+    Raises InvalidInput for a tenant, a site or a list of types that is empty or none, and Forbidden for a type that the
+    policy does not allow. Whether the site is the tenant's is for the database to say: `retrieve_chunks` asks it.
+
+    >>> validate_retrieval_request("aurora", "eu", ["product"])
+    ('product',)
+    >>> validate_retrieval_request("aurora", "eu", policy=create_strict_policy(["page"]))
+    ('page',)
+    >>> validate_retrieval_request("aurora", "")
+    Traceback (most recent call last):
+    rag_app.domain.errors.InvalidInput: site_id: is required: a name or an id
+    """
+    for name, value in (("tenant_id", tenant_id), ("site_id", site_id)):
+        if not isinstance(value, str | UUID) or not str(value).strip():
+            raise InvalidInput(name, value, "is required: a name or an id")
+    strict = policy.explicit_allowlist_required
+    if allowed_source_types is None:
+        return _named(policy.allowed_source_types) if strict else None
+    named = _named(allowed_source_types)
+    refused = [each for each in named if each not in policy.allowed_source_types]
+    if strict and refused:
+        raise Forbidden(
+            f"the policy does not allow source type {', '.join(refused)}; "
+            f"allowed: {', '.join(policy.allowed_source_types)}"
+        )
+    return named
+
+
+def _named(source_types: Iterable[str]) -> tuple[str, ...]:
+    """Each once. An empty list is refused: it must not come to mean all types."""
+    named = tuple(dict.fromkeys(_list(source_types)))
+    if not named:
+        raise InvalidInput("allowed_source_types", named, "is empty: name a source type")
+    return named
+
+
+def _list(source_types: Iterable[str]) -> list[str]:
+    """Raises InvalidInput for a single text, whose letters would be taken for types, and for what is no text."""
+    listed = [source_types] if isinstance(source_types, str) else list(source_types)
+    if isinstance(source_types, str) or not all(isinstance(each, str) for each in listed):
+        raise InvalidInput("allowed_source_types", source_types, "must be a list of texts")
+    return listed
 
 
 async def retrieve_chunks(
@@ -51,44 +156,33 @@ async def retrieve_chunks(
     """
     source_types = validate_retrieval_request(tenant_id, site_id, allowed_source_types, create_permissive_policy())
     question = _question(query_text, top_k, similarity_threshold, mode)
-    async with opened(rag) as using:
+    async with open_rag() if rag is None else nullcontext(rag) as using:
         application = using.application
         spec = find_index(application.indexes, index)
-        if model not in (None, application.embedder.model_name):
-            known = application.embedder.model_name
+        if model not in (None, known := application.embedder.model_name):
             raise InvalidInput(
                 "model", model, f"index {spec.name} is embedded with {known}, and searched with no other"
+            )
+        if unknown := [each for each in source_types or () if each not in spec.source_types]:
+            raise InvalidInput(
+                "allowed_source_types", unknown, f"{', '.join(unknown)}; accepted: {', '.join(spec.source_types)}"
             )
         scope = await _scope(application, str(tenant_id), str(site_id))
         # in other modes the order is not the similarities': what the threshold cuts has others behind it
         fetch = None if question.mode is Mode.DENSE else max(top_k, spec.fusion.depth)
-        asked = replace(question, filters=_only(source_types, spec), fetch=fetch)
-        hits = await application.pipeline.search(spec.name, asked, scope)
+        filters = (Condition("source_type", Operator.IN, source_types),) if source_types else ()
+        hits = await application.pipeline.search(spec.name, replace(question, filters=filters, fetch=fetch), scope)
     return [chunk_of(hit) for hit in hits]
 
 
 def _question(text: str, top_k: int, similarity_threshold: float, mode: str) -> Question:
-    if not isinstance(text, str) or not text.strip():
-        raise InvalidInput("query_text", text, "is empty")
+    question = question_of(text, top_k, mode, (), ("query_text", "mode"))
     if not isinstance(top_k, int) or isinstance(top_k, bool) or not 1 <= top_k <= MAX_TOP_K:
         raise InvalidInput("top_k", top_k, f"must be a whole number from 1 to {MAX_TOP_K}")
     if not isinstance(similarity_threshold, int | float) or not 0 <= similarity_threshold <= 1:
         raise InvalidInput("similarity_threshold", similarity_threshold, "must be a number from 0 to 1")
-    if mode not in list(Mode):
-        raise InvalidInput("mode", mode, f"accepted: {', '.join(Mode)}")
     cosine = round(2 * similarity_threshold - 1, 12)  # 2 * 0.8 - 1 is a little more than 0.6
-    return Question(checked_text("query_text", text), (), top_k, Mode(mode), cosine)
-
-
-def _only(source_types: tuple[str, ...] | None, spec: IndexSpec) -> Filters:
-    """Raises InvalidInput for a type that the index does not declare: it would find nothing and look like no result."""
-    if source_types is None:
-        return ()
-    if unknown := [each for each in source_types if each not in spec.source_types]:
-        raise InvalidInput(
-            "allowed_source_types", unknown, f"{', '.join(unknown)}; accepted: {', '.join(spec.source_types)}"
-        )
-    return (Condition("source_type", Operator.IN, source_types),)
+    return replace(question, threshold=cosine)
 
 
 async def _scope(application: Application, tenant_id: str, site_id: str) -> Scope:
