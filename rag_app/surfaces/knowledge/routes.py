@@ -208,7 +208,20 @@ SURFACE = Surface(
 async def search(request: Request[Principal, Any, Any], data: Body, pipeline: Injected[Pipeline]) -> SearchResponse:
     """Finds chunks by meaning and by words, among what the caller may see."""
     hits = await pipeline.search(INDEX, data.question(), request.user.scope())
-    results = _results(hits)
+    results = [
+        SearchResult(
+            chunk_id=hit.chunk_id,
+            source_id=hit.source_id,
+            score=hit.relevance,
+            snippet=hit.text[:SNIPPET],
+            source_type=hit.source_type,
+            source_title=hit.title,
+            source_uri=hit.uri,
+            meta=_meta(hit),
+            rank=rank,
+        )
+        for rank, hit in enumerate(sorted(hits, key=lambda hit: hit.relevance, reverse=True), 1)
+    ]
     return SearchResponse("success", data.query_text, results, len(results), exchange(request.scope).elapsed_ms)
 
 
@@ -225,7 +238,20 @@ async def answer(
     """Answers from what the caller may see, or says that there is not enough."""
 
     def response(given: Answer) -> AnswerResponse:
-        return _answer(data, given, exchange(request.scope).elapsed_ms)
+        return AnswerResponse(
+            status="insufficient_context" if given.refused else "success",
+            query_text=data.query_text,
+            answer=AnswerText(
+                given.text, Confidence.LOW if given.refused else given.confidence, given.model, _iso(given.generated_at)
+            ),
+            citations=_shown(given),
+            context_used=ContextUsed(
+                chunks_retrieved=len(given.hits),
+                unique_sources=len({hit.source_id for hit in given.hits}),
+                avg_relevance=round(min(1.0, max(0.0, given.average_relevance)), 4),
+            ),
+            processing_time_ms=exchange(request.scope).elapsed_ms,
+        )
 
     asked = (CAPABILITY, data.question(), request.user.scope())
     if wants_stream(request):
@@ -253,44 +279,11 @@ def _moment(field: str, value: str | None) -> str | None:
     raise InvalidInput(field, value, "must be an ISO 8601 date or timestamp")
 
 
-def _results(hits: Iterable[Hit]) -> list[SearchResult]:
-    ordered = sorted(hits, key=lambda hit: hit.relevance, reverse=True)
-    return [
-        SearchResult(
-            chunk_id=hit.chunk_id,
-            source_id=hit.source_id,
-            score=hit.relevance,
-            snippet=hit.text[:SNIPPET],
-            source_type=hit.source_type,
-            source_title=hit.title,
-            source_uri=hit.uri,
-            meta=_meta(hit),
-            rank=rank,
-        )
-        for rank, hit in enumerate(ordered, 1)
-    ]
-
-
-def _answer(asked: RetrievalRequest, given: Answer, elapsed_ms: int) -> AnswerResponse:
-    return AnswerResponse(
-        status="insufficient_context" if given.refused else "success",
-        query_text=asked.query_text,
-        answer=AnswerText(
-            given.text, Confidence.LOW if given.refused else given.confidence, given.model, _iso(given.generated_at)
-        ),
-        citations=_shown(given),
-        context_used=_context_used(given),
-        processing_time_ms=elapsed_ms,
-    )
-
-
 def _shown(given: Answer) -> list[RetrievalCitation]:
-    """What the text refers to; the best snippets where there is no answer."""
-    return _best_snippets(given.hits) if given.refused else _citations(given)
-
-
-def _citations(given: Answer) -> list[RetrievalCitation]:
-    """The passages that support the text, each as relevant as its source: that is, as the best chunk of it."""
+    """The passages that support the text, each as relevant as its source's best chunk; without an answer the best
+    snippets."""
+    if given.refused:
+        return _best_snippets(given.hits)
     relevance: dict[UUID, float] = {}
     for hit in (*given.hits, *(each.hit for each in given.citations)):
         relevance[hit.source_id] = max(hit.relevance, relevance.get(hit.source_id, 0.0))
@@ -316,23 +309,10 @@ def _citation(hit: Hit, snippet: str, relevance: float) -> RetrievalCitation:
     )
 
 
-def _context_used(given: Answer) -> ContextUsed:
-    return ContextUsed(
-        chunks_retrieved=len(given.hits),
-        unique_sources=len({hit.source_id for hit in given.hits}),
-        avg_relevance=round(min(1.0, max(0.0, given.average_relevance)), 4),
-    )
-
-
 def _meta(hit: Hit) -> dict[str, MetadataValue]:
-    meta: dict[str, MetadataValue] = {**hit.metadata, "org_id": str(hit.org_id)}
-    if hit.moment is not None:
-        meta["date"] = _iso(hit.moment)
-    if hit.section is not None:
-        meta["section"] = hit.section
-    if hit.page is not None:
-        meta["page"] = hit.page
-    return meta
+    date = _iso(hit.moment) if hit.moment else None
+    ours = {"org_id": str(hit.org_id), "date": date, "section": hit.section, "page": hit.page}
+    return {**hit.metadata, **{name: value for name, value in ours.items() if value is not None}}
 
 
 def _iso(moment: datetime) -> str:

@@ -213,7 +213,22 @@ async def search(
 ) -> OwnerSearchResponse:
     """Finds passages of calls and bookings, among what the caller may see. No model is asked."""
     hits = await pipeline.search(INDEX, data.question(), request.user.scope())
-    results = _results(hits)
+    results = [
+        OwnerSearchResult(
+            id=hit.chunk_id,
+            source_type=hit.source_type,
+            source_id=hit.source_id,
+            booking_id=_text(hit, "booking_id"),
+            call_id=_text(hit, "call_id"),
+            chunk_index=hit.position,
+            content=hit.text,
+            customer_id=_number(hit, "customer_id"),
+            stylist_id=_number(hit, "stylist_id"),
+            created_at=hit.moment,
+            similarity=hit.relevance,
+        )
+        for hit in _most_similar_first(hits)
+    ]
     return OwnerSearchResponse(results, data.query, len(results))
 
 
@@ -230,30 +245,11 @@ async def ask(
             request,
             pipeline.stream(*asked),
             meta={"query": data.question},
-            sources=_found,
+            sources=lambda hits: [_source(hit, hit.text[:EXCERPT]) for hit in _most_similar_first(hits)],
             citations=_cited,
             body=lambda given: _response(data.question, given),
         )
     return Response(_response(data.question, await pipeline.answer(*asked)))
-
-
-def _results(hits: Iterable[Hit]) -> list[OwnerSearchResult]:
-    return [
-        OwnerSearchResult(
-            id=hit.chunk_id,
-            source_type=hit.source_type,
-            source_id=hit.source_id,
-            booking_id=_text(hit, "booking_id"),
-            call_id=_text(hit, "call_id"),
-            chunk_index=hit.position,
-            content=hit.text,
-            customer_id=_number(hit, "customer_id"),
-            stylist_id=_number(hit, "stylist_id"),
-            created_at=hit.moment,
-            similarity=hit.relevance,
-        )
-        for hit in _most_similar_first(hits)
-    ]
 
 
 def _response(question: str, given: Answer) -> OwnerAskResponse:
@@ -271,10 +267,6 @@ def _cited(given: Answer) -> list[OwnerSource]:
     """What the answer cites; what was found, where a model's answer was withheld because it cited nothing."""
     shown = given.citations if given.refusal in (None, Refusal.UNCITED) else ()
     return [_source(citation.hit, citation.quote) for citation in shown]
-
-
-def _found(hits: Iterable[Hit]) -> list[OwnerSource]:
-    return [_source(hit, hit.text[:EXCERPT]) for hit in _most_similar_first(hits)]
 
 
 def _source(hit: Hit, excerpt: str) -> OwnerSource:
