@@ -13,35 +13,36 @@ from typer.main import get_group
 
 from rag_app.console.commands import fail
 
-_MODULES = {
-    "demo": "start",
-    "serve": "start",
-    "ingest": "ingest",
-    "search": "questions",
-    "ask": "questions",
-    "token": "tokens",
-    "evaluate": "evaluate",
-    "doctor": "doctor",
-    "db": "database",
-    "sources": "sources",
-    "indexes": "indexes",
-    "orgs": "organizations",
-    "users": "users",
-    "plans": "plans",
-    "keys": "keys",
-    "prompts": "prompts",
-    "training": "training",
+_COMMANDS = {
+    "demo": "serving.app",
+    "serve": "serving.app",
+    "ingest": "sources.app",
+    "search": "questions.app",
+    "ask": "questions.app",
+    "token": "access.app",
+    "evaluate": "questions.app",
+    "doctor": "database.app",
+    "db": "database.db",
+    "sources": "sources.sources",
+    "indexes": "indexes.app",
+    "orgs": "access.orgs",
+    "users": "access.users",
+    "plans": "access.plans",
+    "keys": "access.keys",
+    "prompts": "database.prompts",
+    "training": "access.training",
 }
-"""Command or group of commands -> the module whose `app` declares it."""
+"""Command or group of commands -> the module that declares it, and what it is declared in there."""
 
 
 class CommandLine(TyperGroup):
     """All commands, each imported when it is looked up."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in _MODULES:
+        if cmd_name not in _COMMANDS:
             return None
-        group = get_group(import_module(f"rag_app.console.{_MODULES[cmd_name]}").app)
+        module, declared = _COMMANDS[cmd_name].split(".")
+        group = get_group(getattr(import_module(f"rag_app.console.{module}"), declared))
         return group.commands.get(cmd_name, group)
 
 
@@ -52,7 +53,7 @@ def main() -> None:
         logging.basicConfig(handlers=[logging.NullHandler()])
         warnings.simplefilter("ignore")
     commands = CommandLine(
-        commands=dict.fromkeys(_MODULES),  # type: ignore[arg-type]  # names alone
+        commands=dict.fromkeys(_COMMANDS),  # type: ignore[arg-type]  # names alone
         help="Questions over content that only some people may see, answered with verified citations.",
         rich_markup_mode=None,
     )

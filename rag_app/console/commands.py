@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
-import typer
+from typer import Argument, Option, Typer
 
 from rag_app.domain.errors import InvalidInput
 
@@ -26,25 +26,25 @@ else:
 
 P = ParamSpec("P")
 
-Index = Annotated[str, typer.Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
-Org = Annotated[str, typer.Option("--org", "-o", metavar="O", help="organization: slug or id")]
-User = Annotated[str | None, typer.Option("--user", metavar="U", help="see what this user may see, too: name or id")]
-Site = Annotated[str | None, typer.Option("--site", metavar="S", help="a site of the organization, and nothing else")]
-Mode = Annotated[str, typer.Option("--mode", "-m", metavar="hybrid|dense|text", help="how to search")]
-Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout, nothing else")]
-OrgArgument = Annotated[str, typer.Argument(help="slug or id")]
-UserArgument = Annotated[str, typer.Argument(help="name or id")]
+Index = Annotated[str, Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
+Org = Annotated[str, Option("--org", "-o", metavar="O", help="organization: slug or id")]
+User = Annotated[str | None, Option("--user", metavar="U", help="see what this user may see, too: name or id")]
+Site = Annotated[str | None, Option("--site", metavar="S", help="a site of the organization, and nothing else")]
+Mode = Annotated[str, Option("--mode", "-m", metavar="hybrid|dense|text", help="how to search")]
+Json = Annotated[bool, Option("--json", help="one JSON document on stdout, nothing else")]
+OrgArgument = Annotated[str, Argument(help="slug or id")]
+UserArgument = Annotated[str, Argument(help="name or id")]
 Subject = Annotated[
-    str | None, typer.Option(metavar="SUB", help="the `sub` of the user's tokens, if an identity provider issues them")
+    str | None, Option(metavar="SUB", help="the `sub` of the user's tokens, if an identity provider issues them")
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE", help="instead of stdout; only its owner may read it")
+    Path | None, Option("--output", metavar="FILE", help="instead of stdout; only its owner may read it")
 ]
 
 
-def group(help_text: str | None = None) -> typer.Typer:
+def group(help_text: str | None = None) -> Typer:
     """A group of commands, or a module's commands that belong to no group."""
-    return typer.Typer(help=help_text, rich_markup_mode=None)
+    return Typer(help=help_text, rich_markup_mode=None)
 
 
 Opened = TypeVar("Opened")
@@ -54,9 +54,12 @@ Opening = Callable[["Settings", "DatabaseUrls"], AbstractAsyncContextManager[Ope
 
 
 @asynccontextmanager
-async def _open(
-    settings: "Settings", urls: "DatabaseUrls", prepare: Callable[[Application], Awaitable[None]]
+async def open_application(
+    settings: "Settings",
+    urls: "DatabaseUrls",
+    prepare: Callable[[Application], Awaitable[None]] = lambda application: asyncio.sleep(0),
 ) -> AsyncIterator[Application]:
+    """The application, after `prepare`, by default as it is: nothing has been asked of the database yet."""
     from rag_app.application import Application
 
     application = Application(settings, urls)
@@ -94,13 +97,15 @@ def command_on(opening: Opening[Opened]) -> Callable[[Work[Opened, P]], Callable
     return decorate
 
 
-on_application = command_on(partial(_open, prepare=lambda application: application.start()))
+on_application = command_on(partial(open_application, prepare=lambda application: application.start()))
 """A command's work on the started application."""
 
-on_unchecked_application = command_on(partial(_open, prepare=lambda application: application.database.check()))
+on_unchecked_application = command_on(
+    partial(open_application, prepare=lambda application: application.database.check())
+)
 """As `on_application`, but indexes need not fit the settings, and nothing is prepared: for what puts that right."""
 
-on_closed_application = command_on(partial(_open, prepare=lambda application: asyncio.sleep(0)))
+on_closed_application = command_on(open_application)
 """As `on_application`, but nothing has been asked of the database yet."""
 
 

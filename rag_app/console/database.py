@@ -1,42 +1,225 @@
-"""`rag-app db`: the schema, and what a new version brings along."""
+"""`rag-app db`, `prompts` and `doctor`: what the database has and what a new version brings along, and what is amiss."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rag_app.console.commands import Application, command_on, group
-from rag_app.domain.errors import Misconfigured
+from typer import Argument, Exit
+
+from rag_app.console.commands import Application, Json, command_on, group, on_closed_application, open_application
+from rag_app.console.printing import print_list, print_result, record
+from rag_app.domain.errors import Misconfigured, RagError
 from rag_app.domain.resources import resource_folder
 
 if TYPE_CHECKING:
+    from rag_app.answering.prompt_configs import PromptConfigs
+    from rag_app.answering.prompts import PromptConfig
     from rag_app.application import DatabaseUrls
     from rag_app.settings import Settings
 
-app = group("The database schema.")
+app = group()
+db = group("The database schema.")
+prompts = group("Versions of what models are told in conversations, and which are in use.")
+
+Version = Annotated[str, Argument(metavar="NAME", help="as `prompts list` shows it")]
+_FIELDS = "name type is_active=active weight constraints"
 
 
 @asynccontextmanager
 async def _open_migrated(settings: "Settings", urls: "DatabaseUrls") -> AsyncIterator[Application]:
     """The schema comes first: it is migrated also where the settings of models or indexes cannot be used."""
-    from rag_app.application import Application
     from rag_app.database import migrate
 
     if urls.owner is None:
         raise Misconfigured("set RAG_DATABASE_OWNER_URL: migrating needs the role that owns the schema")
-    gateway = settings.database.gateway_role
-    await asyncio.to_thread(migrate.upgrade, urls.owner, urls.app, resource_folder("migrations"), gateway=gateway)
-    application = Application(settings, urls)
-    try:
+    await asyncio.to_thread(
+        migrate.upgrade,
+        urls.owner,
+        urls.app,
+        resource_folder("migrations"),
+        gateway=settings.database.gateway_role,
+    )
+    async with open_application(settings, urls) as application:
         yield application
-    finally:
-        await application.close()
 
 
-@app.command()
+@db.command()
 @command_on(_open_migrated)
 async def upgrade(application: Application) -> None:
     """Migrate, and build new indexes. Safe to repeat."""
     done = {"built": await application.build_missing(), "prompts added": await application.seed_prompts()}
     made = (f"{what}: {', '.join(names)}" for what, names in done.items() if names)
     print("; ".join(["the schema is up to date", *made]))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is configured, reachable and amiss.
+
+    And what to do about it. Exit status 1 if something is amiss. A model that writes answers is asked for a word.
+    """
+    from rag_app.settings import Settings
+
+    Settings()  # what is wrong with these ends the command
+    findings = _Findings()
+    try:
+        _look(findings)
+    except RagError as error:
+        findings.add("configuration", " ".join(str(error).split()), problem=True)
+    print(f"{findings.problems} of these need attention" if findings.problems else "all is well")
+    raise Exit(1 if findings.problems else 0)
+
+
+class _Findings:
+    """Prints a line for each part, and counts the problems."""
+
+    problems = 0
+
+    def add(self, name: str, state: str, problem: bool = False) -> None:
+        self.problems += problem
+        print(f"{'!!' if problem else 'ok'}  {name:<16} {state}")
+
+    async def check(self, name: str, work: Awaitable[object], well: str) -> bool:
+        try:
+            await work
+        except RagError as error:
+            self.add(name, " ".join(str(error).split()), problem=True)
+            return False
+        self.add(name, well)
+        return True
+
+
+@on_closed_application
+async def _look(application: Application, findings: _Findings) -> None:
+    from llama_index.core.llms import ChatMessage
+
+    from rag_app.application import public_keys
+    from rag_app.database.migrate import current
+
+    settings, urls = application.settings, application.urls
+    await findings.check("embedding", application.check_embedder(), f"{application.embedder.model_name} answers")
+    if not application.models.all:
+        findings.add("answers", "extractive: sentences of the sources; RAG_LLM names a model that writes")
+    for model in application.models.all:
+        await findings.check(
+            "answers", model.chat([ChatMessage("Answer with one word: ready.")]), f"{model.name} answers"
+        )
+    if (keys := public_keys(settings)) is not None:
+        await findings.check("tokens", keys.named(None), f"signed by the keys of {keys.where}")
+    where = f"private, in {settings.database.home / 'postgres'}" if urls.private else "as RAG_DATABASE_URL says"
+    if not await findings.check("PostgreSQL", application.database.check(), f"{where}; schema and role fit"):
+        return
+    if urls.owner is None:
+        findings.add("owner", "RAG_DATABASE_OWNER_URL is not set: `rag-app db upgrade` runs elsewhere")
+    else:
+        await findings.check("owner", asyncio.to_thread(current, urls.owner), "can connect, for `rag-app db upgrade`")
+    stores = ", ".join(sorted({application.backends.place(spec) for spec in application.indexes.values()}))
+    for name, state in (await application.problems()).items():
+        if name == "vector_store":
+            findings.add("vector store", stores if state == "ok" else f"{stores}: {state}", problem=state != "ok")
+        elif name in application.indexes:
+            findings.add(name, "index, built with these settings" if state == "ok" else state, problem=state != "ok")
+
+
+@asynccontextmanager
+async def _open_prompts(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[PromptConfigs]":
+    """Those of a private database are there, though no server has prepared it."""
+    from rag_app.answering.prompt_configs import PromptConfigs
+    from rag_app.answering.prompts import released
+    from rag_app.database.session import Database
+
+    database = Database(urls.app, pool_size=1)
+    try:
+        await database.check()
+        prompts = PromptConfigs(database)
+        if urls.private:
+            await prompts.seed(released(resource_folder("prompts")))
+        yield prompts
+    finally:
+        await database.close()
+
+
+@prompts.command("list")
+@command_on(_open_prompts)
+async def list_all(configs: "PromptConfigs", as_json: Json = False) -> None:
+    """All versions: for what, whether in use, weight, and the share of new threads that get it."""
+    from rag_app.answering.prompts import shares
+
+    found = await configs.all()
+    share = shares(found)
+    records = [record(each, _FIELDS) | {"share": share[each.name]} for each in found]
+    print_list(as_json, records, (_version_text(each, found) for each in found))
+
+
+@prompts.command()
+@command_on(_open_prompts)
+async def show(configs: "PromptConfigs", name: Version, as_json: Json = False) -> None:
+    """One version, as a file that `prompts add` takes."""
+    from rag_app.answering.prompts import as_toml
+
+    found = await configs.get(name)
+    known = {**record(found, _FIELDS), "system_instructions": found.instructions}
+    print_result(as_json, known, as_toml(found).removesuffix("\n"))
+
+
+@prompts.command()
+@command_on(_open_prompts)
+async def add(
+    configs: "PromptConfigs",
+    file: Annotated[Path, Argument(metavar="FILE.toml", help="its name is the version's: ask_lexybrain_...")],
+) -> None:
+    """Add a version.
+
+    A version never changes: what is better has a new name. It is in use if the file says so, or after `prompts activate`.
+    """
+    from rag_app.answering.prompts import load_config
+
+    await _change(configs, configs.add(load_config(file)))
+
+
+@prompts.command()
+@command_on(_open_prompts)
+async def activate(configs: "PromptConfigs", name: Version) -> None:
+    """Use a version, beside the others of its type that are in use."""
+    await _change(configs, configs.set(name, active=True))
+
+
+@prompts.command()
+@command_on(_open_prompts)
+async def deactivate(configs: "PromptConfigs", name: Version) -> None:
+    """Use a version no more, not even in threads that had it."""
+    await _change(configs, configs.set(name, active=False))
+
+
+@prompts.command()
+@command_on(_open_prompts)
+async def weigh(
+    configs: "PromptConfigs",
+    name: Version,
+    weight: Annotated[int, Argument(metavar="W", min=0, max=1_000_000, help="0: no thread gets it")],
+) -> None:
+    """Set a version's share among those of its type that are in use.
+
+    Threads keep the version they have while it is in use and weighs something.
+    """
+    await _change(configs, configs.set(name, weight=weight))
+
+
+async def _change(configs: "PromptConfigs", change: "Awaitable[PromptConfig]") -> None:
+    from rag_app.answering.prompts import template_types
+
+    changed, found = await change, await configs.all()
+    print(_version_text(changed, found))
+    if not any(each.active and each.weight for each in found if each.type == changed.type):
+        told = "models get the file's" if changed.type in template_types() else "models are told nothing of the kind"
+        print(f"note: no version of {changed.type} is in use: {told}", file=sys.stderr)
+
+
+def _version_text(config: "PromptConfig", configs: "list[PromptConfig]") -> str:
+    from rag_app.answering.prompts import shares
+
+    state = f"{shares(configs)[config.name]:.0%} of new threads" if config.active else "not in use"
+    return f"{config.name}\t{config.type}\t{config.weight}\t{state}"

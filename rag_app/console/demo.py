@@ -11,26 +11,26 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import fields
 from threading import Thread
 from typing import Any
 from uuid import UUID
 
 from rag_app.application import Application, database_urls, open_application
+from rag_app.console.access import issue
 from rag_app.console.printing import answer_text, progress_bar, summary_text
 from rag_app.console.serving import claim_port, http_url, serve_at
-from rag_app.console.tokens import issue
 from rag_app.documents.ingest import Summary
 from rag_app.documents.readers import documents_below
 from rag_app.domain.answer import Answer
-from rag_app.domain.errors import Misconfigured, NotFound
+from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import source_id
 from rag_app.retrieval.index import IndexSpec
 from rag_app.settings import Settings
-from rag_app.surfaces.library.asking import target_of
-from rag_app.surfaces.library.rag import Rag
+from rag_app.surfaces.library.rag import Rag, target_of
 
 NAMES = {"aurora": "Aurora", "birch": "Birch"}
 MEMBER = "mila@aurora.example"
@@ -56,7 +56,11 @@ def run_demo(*, check: bool) -> int:
                 return amiss, (await application.people.user(MEMBER)).id
 
         amiss, user = asyncio.run(load_and_ask())
-        with _claim(api.host, api.port) as claim:
+        try:
+            claimed = claim_port(api.host, api.port)
+        except Misconfigured:  # the wanted port is taken; any other one will do
+            claimed = claim_port(api.host, 0)
+        with claimed as claim:
             url, token = http_url(*claim.getsockname()[:2]), issue(settings, user, hours=24)
             os.environ["RAG_DEFAULT_ORGANIZATION"] = ANYBODYS  # for the server, which reads the settings again
             _say(_invitation(url, token))
@@ -66,22 +70,27 @@ def run_demo(*, check: bool) -> int:
                 print(f"AMISS: {problem}", file=sys.stderr)
             if not check:
                 _say("Ctrl-C stops it.\n")
-                serve_at(claim, api.workers)
+                serve_at(Settings(), claim, api.workers)
                 return 0
     _say("demo check: " + (f"{len(amiss)} problems" if amiss else "all as it should be"))
     return 1 if amiss else 0
 
 
 def _say(text: str) -> None:
-    """At once, also into a pipe."""
-    print(text, flush=True)
+    print(text, flush=True)  # at once, also into a pipe
 
 
 async def load_samples(application: Application) -> list[str]:
     """Ingest every index's samples; what could not be read."""
+    people = application.people
     _say(f"Loading the sample corpora of two organizations, {' and '.join(NAMES)}:")
+    for slug, title in NAMES.items():
+        with suppress(InvalidInput):  # it is there already
+            await people.create_organization(slug, title)
     for name, slug in USERS.items():
-        await _member(application, name, slug)
+        with suppress(InvalidInput):
+            await people.create_user(name)
+        await people.add_member(await people.organization(slug), await people.user(name))
     amiss = []
     for spec in application.indexes.values():
         samples = resource_folder("indexes") / spec.name / "samples"
@@ -90,96 +99,60 @@ async def load_samples(application: Application) -> list[str]:
         total = Summary()
         with progress_bar(f"{spec.name:<16}", files) as progress:
             for entry in entries:
-                before = total
-                done = await _ingest(
-                    application, spec, entry, lambda path, now, before=before: progress(path, _added(before, now))
+                total = _added(
+                    total,
+                    await _ingest(
+                        application, spec, entry, lambda path, now, before=total: progress(path, _added(before, now))
+                    ),
                 )
-                total = _added(before, done)
         _say(f"  {spec.name:<16} {summary_text(total)}")
         amiss += [f"{spec.name}: {failure}" for failure in total.failed]
     return amiss
-
-
-async def ask_samples(application: Application) -> list[str]:
-    """Ask each index its demo questions and print the answers; what is wrong with them."""
-    amiss = []
-    for spec in application.indexes.values():
-        _say(f"\n=== {spec.name}: {spec.description}")
-        for judged in demo_questions(spec):
-            text: str = judged["text"]
-            whose: dict[str, Any] = {key: judged.get(key) for key in ("organization", "user", "site")}
-            answer = await Rag(application).ask(text, index=spec.name, **whose)
-            _say(f"\nQ ({whose['organization']}): {text}\nA: {answer_text(answer)}")
-            owners = (await application.people.organization(judged["organization"])).id, PUBLIC_ORGANIZATION
-            expected = {source_id(org, spec.name, name) for org in owners for name in judged["sources"]}
-            if problem := _problem(answer, expected):
-                amiss.append(f"{spec.name}: {text}: {problem}")
-    return amiss
-
-
-def demo_questions(spec: IndexSpec) -> list[dict[str, Any]]:
-    """The judged questions that are for showing."""
-    lines = (resource_folder("indexes") / spec.name / "judgments.jsonl").read_text("utf-8").splitlines()
-    return [judged for line in lines if (judged := json.loads(line)).get("demo")]
-
-
-def _problem(answer: Answer, expected: set[UUID]) -> str | None:
-    """What is wrong with an answer to a question that the `expected` sources answer, or none."""
-    if not expected:
-        return None if answer.refused else "was answered, though the corpus does not say"
-    if answer.refused:
-        return "was not answered"
-    cited = {citation.hit.source_id for citation in answer.citations}
-    return None if cited & expected else "does not cite the source that answers it"
-
-
-async def _member(application: Application, name: str, slug: str) -> None:
-    """Of an organization; both are made where they are not there."""
-    people = application.people
-    try:
-        organization = await people.organization(slug)
-    except NotFound:
-        organization = await people.create_organization(slug, NAMES[slug])
-    try:
-        user = await people.user(name)
-    except NotFound:
-        user = await people.create_user(name)
-    await people.add_member(organization, user)
 
 
 async def _ingest(application: Application, spec: IndexSpec, entry: dict[str, str], progress: Any) -> Summary:
     """An entry of a samples/manifest.toml: what is loaded, and as whose."""
     org, site = entry["organization"], entry.get("site")
     if site:
-        organization = await application.people.organization(org)
-        try:
-            await application.people.site(organization.id, site)
-        except NotFound:
-            await application.people.create_site(organization.id, site)
+        with suppress(InvalidInput):  # it is there already
+            await application.people.create_site((await application.people.organization(org)).id, site)
     metadata = {key: value for key, value in entry.items() if key in ("source_type", "lang")}
     target = await target_of(application, org, site, entry.get("owner"), entry.get("visibility"), metadata)
-    ingestor = await application.ingestor(spec, target)
     samples = resource_folder("indexes") / spec.name / "samples"
+    ingestor = await application.ingestor(spec, target)
     return await ingestor.ingest([samples / entry["path"]], base=samples, progress=progress)
 
 
 def _added(one: Summary, other: Summary) -> Summary:
-    return Summary(
-        one.added + other.added,
-        one.updated + other.updated,
-        one.unchanged + other.unchanged,
-        one.removed + other.removed,
-        one.chunks + other.chunks,
-        [*one.failed, *other.failed],
-    )
+    return Summary(*(getattr(one, each.name) + getattr(other, each.name) for each in fields(Summary)))
 
 
-def _claim(host: str, port: int) -> socket.socket:
-    """The wanted port, or another one where it is taken. Raises Misconfigured where the host has none."""
-    try:
-        return claim_port(host, port)
-    except Misconfigured:
-        return claim_port(host, 0)
+async def ask_samples(application: Application) -> list[str]:
+    """Ask each index its demo questions, print the answers, and say what is wrong with them."""
+    amiss = []
+    for spec in application.indexes.values():
+        _say(f"\n=== {spec.name}: {spec.description}")
+        judged = (resource_folder("indexes") / spec.name / "judgments.jsonl").read_text("utf-8").splitlines()
+        for question in (each for each in map(json.loads, judged) if each.get("demo")):
+            text: str = question["text"]
+            whose: dict[str, Any] = {key: question.get(key) for key in ("organization", "user", "site")}
+            answer = await Rag(application).ask(text, index=spec.name, **whose)
+            _say(f"\nQ ({whose['organization']}): {text}\nA: {answer_text(answer)}")
+            owners = (await application.people.organization(whose["organization"])).id, PUBLIC_ORGANIZATION
+            expected = {source_id(org, spec.name, name) for org in owners for name in question["sources"]}
+            if problem := _problem(answer, expected):
+                amiss.append(f"{spec.name}: {text}: {problem}")
+    return amiss
+
+
+def _problem(answer: Answer, expected: set[UUID]) -> str | None:
+    """What is wrong with an answer to a question that the `expected` sources answer, or none."""
+    if answer.refused:
+        return "was not answered" if expected else None
+    if not expected:
+        return "was answered, though the corpus does not say"
+    cited = {citation.hit.source_id for citation in answer.citations}
+    return None if cited & expected else "does not cite the source that answers it"
 
 
 def _invitation(url: str, token: str) -> str:
@@ -212,23 +185,12 @@ MESSAGE = {"message": "Why does the keyword velvet ring box grow?"}
 OWNER_ASK: dict[str, Any] = {"question": "What services did customers book this week?", "limit": 5}
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """A request, and what of the reply is to be full, or empty."""
-
-    path: str
-    body: dict[str, Any]
-    shows: str
-    full: bool = True
-    with_token: bool = False
-
-
-_CHECKS = (
-    _Check("/api/rag/search", SEARCH, "results", with_token=True),
-    _Check("/api/rag/answer", ANSWER, "citations", with_token=True),
-    _Check("/api/lexybrain/rag", MESSAGE, "sources", with_token=True),
-    _Check("/owner/ask", OWNER_ASK, "sources"),
-    _Check(
+_CHECKS: tuple[tuple[str, dict[str, Any], str, bool], ...] = (
+    ("/api/rag/search", SEARCH, "results", True),
+    ("/api/rag/answer", ANSWER, "citations", True),
+    ("/api/lexybrain/rag", MESSAGE, "sources", True),
+    ("/owner/ask", OWNER_ASK, "sources", True),
+    (
         "/owner/search",
         {
             "query": "haircut booking",
@@ -238,18 +200,20 @@ _CHECKS = (
             "min_similarity": 0.4,
         },
         "results",
+        True,
     ),
-    _Check(
+    (
         "/owner/ask",
         {"question": "What did this customer request in their calls?", "customer_id": 42, "limit": 10},
         "sources",
+        True,
     ),
-    _Check("/owner/ask", {"question": "What is the weather like?", "min_similarity": 0.9}, "sources", full=False),
+    ("/owner/ask", {"question": "What is the weather like?", "min_similarity": 0.9}, "sources", False),
 )
+"""Path and body of a request, and which list of the reply is to have something in it, or nothing."""
 
 
 def _serve_and_check(claim: socket.socket, url: str, token: str) -> list[str]:
-    """Serve until the replies to what the invitation shows are there; what is wrong with them."""
     amiss: list[str] = []
 
     def check() -> None:
@@ -260,23 +224,23 @@ def _serve_and_check(claim: socket.socket, url: str, token: str) -> list[str]:
 
     Thread(target=check, name="check", daemon=True).start()
     os.environ["RAG_LOG_LEVEL"] = "warning"
-    serve_at(claim, workers=1)
+    serve_at(Settings(), claim, workers=1)
     return amiss
 
 
 def _check_replies(url: str, token: str) -> list[str]:
-    amiss = []
     deadline = time.monotonic() + _SECONDS_TO_SERVE
-    while _request(f"{url}/health/ready")[0] != 200:
+    while (ready := _request(f"{url}/health/ready"))[0] != 200:
         if time.monotonic() > deadline:
-            return [f"the server is not ready: {_request(f'{url}/health/ready')}"]
+            return [f"the server is not ready: {ready}"]
         time.sleep(0.2)
-    for check in _CHECKS:
-        status, reply = _request(url + check.path, check.body, token if check.with_token else None)
-        shown = reply.get(check.shows)
-        _say(f"POST {check.path}: {status}, {len(shown or ())} {check.shows}")
-        if status != 200 or shown is None or bool(shown) != check.full:
-            amiss.append(f"{check.path}: {status} {reply}")
+    amiss = []
+    for path, body, shows, full in _CHECKS:
+        status, reply = _request(url + path, body, None if path.startswith("/owner/") else token)
+        shown = reply.get(shows)
+        _say(f"POST {path}: {status}, {len(shown or ())} {shows}")
+        if status != 200 or shown is None or bool(shown) != full:
+            amiss.append(f"{path}: {status} {reply}")
     status, _ = _request(url + "/api/rag/search", SEARCH)
     if status != 401:
         amiss.append(f"a request without a token got {status} instead of 401")

@@ -1,33 +1,51 @@
 """`rag-app indexes`."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
-import typer
+from typer import Argument, Exit, Option
 
 from rag_app.console.commands import Application, Json, group, on_unchecked_application
-from rag_app.console.printing import counting, date_text, moment, print_list, print_result, record
+from rag_app.console.printing import counting, moment, print_list, print_result, record
 from rag_app.stores.registry import STORES
 
 if TYPE_CHECKING:
     from rag_app.documents.generations import Generation
     from rag_app.documents.rebuild import Built
-    from rag_app.surfaces.administration.indexing import Begin, Holding, Indexing, Moved, Outcome
+    from rag_app.surfaces.administration.indexing import Indexing, Moved, Outcome
 
 app = group("Generations of an index: each is one build, with one embedding model; one of them answers.")
 
-OneIndex = Annotated[str, typer.Argument(metavar="INDEX", help="a folder of indexes/")]
+OneIndex = Annotated[str, Argument(metavar="INDEX", help="a folder of indexes/")]
 _GENERATION = "index=generation.index store=generation.store generation=generation.number state=generation.state"
+_NAME = "generation {generation} of {index} in {store}"
+_FAILED = "  {organization}/{source}: {reason}"
+_HOLDING = (
+    "{index}\t{store}\t{generation}\t{state}\t{embedding_model} ({dimension})\t{chunking[size]}/{chunking[overlap]} tokens"
+    "\t{sources} sources\t{chunks} chunks\tcreated {created:.10}"
+)
 
 
 @app.command("list")
 @on_unchecked_application
 async def list_all(application: Application, as_json: Json = False) -> None:
     """Every generation of every index: what it was built with, and what is in it."""
-    found = await _indexing(application).holdings()
-    print_list(as_json, [_holding_json(each) for each in found], map(_holding_text, found))
+    found = [
+        {
+            **record(each, _GENERATION),
+            **record(each.generation, "embedding_model dimension"),
+            "chunking": each.generation.settings.get("chunking"),
+            **record(each, "sources chunks"),
+            "created": moment(each.generation.created_at),
+        }
+        for each in await _indexing(application).holdings()
+    ]
+    unknown = {"size": "?", "overlap": "?"}
+    shown = ({**each, "chunking": unknown | (each["chunking"] or {})} for each in found)
+    print_list(as_json, found, map(_HOLDING.format_map, shown))
 
 
 @app.command()
@@ -35,7 +53,7 @@ async def list_all(application: Application, as_json: Json = False) -> None:
 async def rebuild(
     application: Application,
     index: OneIndex,
-    switch: Annotated[bool, typer.Option("--switch", help="let it answer as soon as it is complete")] = False,
+    switch: Annotated[bool, Option("--switch", help="let it answer as soon as it is complete")] = False,
     as_json: Json = False,
 ) -> None:
     """Build an index anew, beside the generation that answers.
@@ -43,8 +61,8 @@ async def rebuild(
     With the settings and index.toml as they are now, from what is stored: the files are not needed. Safe to repeat:
     the same command goes on where it was. Exit status 2 if a source could not be built.
     """
-    with _building() as begin:
-        outcome = await _indexing(application).rebuild(index, switch=switch, begin=begin)
+    with ExitStack() as bars:
+        outcome = await _indexing(application).rebuild(index, switch=switch, begin=partial(_open_bar, bars))
     await _print_outcome(application, outcome, as_json)
 
 
@@ -54,7 +72,7 @@ async def switch(
     application: Application,
     index: OneIndex,
     number: Annotated[
-        int | None, typer.Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it; the newest by default")
+        int | None, Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it; the newest by default")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -70,17 +88,15 @@ async def switch(
 async def rollback(
     application: Application,
     index: OneIndex,
-    force: Annotated[
-        bool, typer.Option("--force", help="at once, without the sources that came or changed since")
-    ] = False,
+    force: Annotated[bool, Option("--force", help="at once, without the sources that came or changed since")] = False,
     as_json: Json = False,
 ) -> None:
     """Let the generation before the present one answer again.
 
     What came or changed since is built in it first. Exit status 2 if a source could not be built.
     """
-    with _building() as begin:
-        outcome = await _indexing(application).roll_back(index, force=force, begin=begin)
+    with ExitStack() as bars:
+        outcome = await _indexing(application).roll_back(index, force=force, begin=partial(_open_bar, bars))
     await _print_outcome(application, outcome, as_json)
 
 
@@ -89,10 +105,11 @@ async def rollback(
 async def drop(
     application: Application,
     index: OneIndex,
-    number: Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it")],
+    number: Annotated[int, Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it")],
 ) -> None:
     """Delete a generation that does not answer, with its chunks."""
-    print(f"{_name(await _indexing(application).drop(index, number))} is dropped")
+    dropped = await _indexing(application).drop(index, number)
+    print(_NAME.format_map(record(dropped, "generation=number index store")), "is dropped")
 
 
 @app.command()
@@ -100,7 +117,7 @@ async def drop(
 async def move(
     application: Application,
     index: OneIndex,
-    to: Annotated[str, typer.Option("--to", metavar="|".join(STORES), help="the vector store to copy it to")],
+    to: Annotated[str, Option("--to", metavar="|".join(STORES), help="the vector store to copy it to")],
     as_json: Json = False,
 ) -> None:
     """Copy an index to the other vector store; nothing is embedded again.
@@ -110,12 +127,12 @@ async def move(
     be copied, or differs.
     """
     indexing = _indexing(application)
-    with _building() as begin:
-        moved = await indexing.move(index, to, begin=begin)
-    slugs = await indexing.organizations()
-    print_result(as_json, _moved_json(moved, slugs), _moved_text(moved, slugs))
+    with ExitStack() as bars:
+        moved = await indexing.move(index, to, begin=partial(_open_bar, bars))
+    shown = _moved_json(moved, await indexing.organizations())
+    print_result(as_json, shown, _moved_text(shown))
     if moved.built.failed or moved.differing:
-        raise typer.Exit(2)
+        raise Exit(2)
 
 
 def _indexing(application: Application) -> "Indexing":
@@ -124,53 +141,20 @@ def _indexing(application: Application) -> "Indexing":
     return Indexing(application)
 
 
-@contextmanager
-def _building() -> "Iterator[Begin]":
-    """A progress bar as soon as it is known of what."""
-    with ExitStack() as bars:
-
-        def begin(generation: "Generation", sources: int) -> "Callable[[Built], None]":
-            count = bars.enter_context(counting(f"{generation.index}, generation {generation.number}", sources))
-            return lambda built: count(built.sources + built.compared)
-
-        yield begin
+def _open_bar(bars: ExitStack, generation: "Generation", sources: int) -> "Callable[[Built], None]":
+    count = bars.enter_context(counting(f"{generation.index}, generation {generation.number}", sources))
+    return lambda built: count(built.sources + built.compared)
 
 
 async def _print_outcome(application: Application, outcome: "Outcome", as_json: bool) -> None:
     """Exit status 2 if a source could not be built."""
-    slugs = {each.id: each.slug for each in await application.people.organizations()}
-    print_result(as_json, _outcome_json(outcome, slugs), _outcome_text(outcome, slugs))
+    shown = _outcome_json(outcome, await _indexing(application).organizations())
+    print_result(as_json, shown, _outcome_text(shown, outcome.misfit))
     if outcome.built.failed:
-        raise typer.Exit(2)
+        raise Exit(2)
 
 
-def _name(generation: "Generation") -> str:
-    return f"generation {generation.number} of {generation.index} in {generation.store}"
-
-
-def _holding_json(holding: "Holding") -> dict[str, Any]:
-    built_with = "embedding_model=generation.embedding_model dimension=generation.dimension"
-    generation = holding.generation
-    return {
-        **record(holding, f"{_GENERATION} {built_with}"),
-        "chunking": generation.settings.get("chunking"),
-        **record(holding, "sources chunks"),
-        "created": moment(generation.created_at),
-    }
-
-
-def _holding_text(holding: "Holding") -> str:
-    """One line: index, store, number, state, embedding model, chunking, what stands in it, and its day."""
-    each = holding.generation
-    cut = each.settings.get("chunking", {})
-    return (
-        f"{each.index}\t{each.store}\t{each.number}\t{each.state}\t{each.embedding_model} ({each.dimension})"
-        f"\t{cut.get('size', '?')}/{cut.get('overlap', '?')} tokens\t{holding.sources} sources"
-        f"\t{holding.chunks} chunks\tcreated {date_text(each.created_at)}"
-    )
-
-
-def _outcome_json(outcome: "Outcome | Moved", slugs: Mapping[UUID, str]) -> dict[str, Any]:
+def _outcome_json(outcome: "Outcome", slugs: Mapping[UUID, str]) -> dict[str, Any]:
     failed = [
         {"organization": slugs.get(each.source.org_id), "source": each.source.external_id, "reason": each.reason}
         for each in outcome.built.failed
@@ -184,8 +168,7 @@ def _moved_json(moved: "Moved", slugs: Mapping[UUID, str]) -> dict[str, Any]:
     compared = [
         {
             "organization": slugs.get(each.org_id),
-            "sources": each.sources,
-            "differing": each.differing,
+            **record(each, "sources differing"),
             "chunks": {store: getattr(each, side).chunks for store, side in sides.items()},
             "checksums": {store: f"{getattr(each, side).checksum:032x}" for store, side in sides.items()},
             "embeddings_deviate_by": each.deviation,
@@ -195,59 +178,51 @@ def _moved_json(moved: "Moved", slugs: Mapping[UUID, str]) -> dict[str, Any]:
     ]
     return {
         **_outcome_json(moved, slugs),
-        "moved_from": {"store": moved.origin.store, "generation": moved.origin.number},
+        "moved_from": record(moved.origin, "store generation=number"),
         "differing": moved.differing,
         "compared": compared,
         **record(moved, "setting others"),
     }
 
 
-def _failed_lines(built: "Built", slugs: Mapping[UUID, str]) -> list[str]:
-    return [f"  {slugs.get(each.source.org_id)}/{each.source.external_id}: {each.reason}" for each in built.failed]
-
-
-def _outcome_text(outcome: "Outcome", slugs: Mapping[UUID, str]) -> str:
-    """What was built, and what answers, in one line; then each failure with its reason, and what is still to be done."""
-    each, built = outcome.generation, outcome.built
-    done = f"{_name(each)} answers" if each.state == "active" else f"{_name(each)} is {each.state}"
-    if built.sources or built.failed:
-        done += f"; {built.sources} sources built, {built.chunks} chunks written"
-    if outcome.lacking:
-        done += f"; {outcome.lacking} sources are not in it"
+def _outcome_text(shown: dict[str, Any], misfit: str | None) -> str:
+    done = _NAME.format_map(shown) + (" answers" if shown["state"] == "active" else f" is {shown['state']}")
+    if shown["built"] or shown["failed"]:
+        done += "; {built} sources built, {chunks} chunks written".format_map(shown)
+    if shown["lacking"]:
+        done += f"; {shown['lacking']} sources are not in it"
     lines = [done]
-    if built.failed:
-        lines = [f"{done}; {len(built.failed)} could not be built:", *_failed_lines(built, slugs)]
-    elif each.state == "building":
-        lines.append(f"let it answer: `rag-app indexes switch {each.index}`")
-    if outcome.misfit:
-        lines.append(f"a server with these settings does not start on it: it {outcome.misfit}")
+    if shown["failed"]:
+        lines = [f"{done}; {len(shown['failed'])} could not be built:", *map(_FAILED.format_map, shown["failed"])]
+    elif shown["state"] == "building":
+        lines.append(f"let it answer: `rag-app indexes switch {shown['index']}`")
+    if misfit:
+        lines.append(f"a server with these settings does not start on it: it {misfit}")
     return "\n".join(lines)
 
 
-def _moved_text(moved: "Moved", slugs: Mapping[UUID, str]) -> str:
-    """What was copied and compared, in one line; then what could not be copied or differs; what to set, in the last one."""
-    copy, origin, built = moved.generation, moved.origin, moved.built
-    name, original = _name(copy), f"generation {origin.number} in {origin.store}"
-    copied = f"{built.sources} sources copied, {built.chunks} chunks written"
-    again = f"`rag-app indexes move {copy.index} --to {copy.store}`"
-    if built.failed:
-        lines = [f"{name} is {copy.state}; {copied}; {len(built.failed)} could not be copied:"]
-        lines += [*_failed_lines(built, slugs), f"nothing is switched; then again: {again}"]
+def _moved_text(shown: dict[str, Any]) -> str:
+    name, copied = _NAME.format_map(shown), "{built} sources copied, {chunks} chunks written".format_map(shown)
+    original = "generation {generation} in {store}".format_map(shown["moved_from"])
+    again = "`rag-app indexes move {index} --to {store}`".format_map(shown)
+    if shown["failed"]:
+        lines = [f"{name} is {shown['state']}; {copied}; {len(shown['failed'])} could not be copied:"]
+        lines += [*map(_FAILED.format_map, shown["failed"]), f"nothing is switched; then again: {again}"]
         return "\n".join(lines)
-    if moved.differing:
-        lines = [f"{name} is not the same as {original}; {copied}; {moved.differing} sources differ:"]
+    if shown["differing"]:
+        lines = [f"{name} is not the same as {original}; {copied}; {shown['differing']} sources differ:"]
         lines += [
-            f"  {slugs.get(each.org_id)}: {each.differing} of {each.sources} sources; chunks: "
-            f"{each.original.chunks} in {origin.store}, {each.copy.chunks} in {copy.store}"
-            for each in moved.compared
-            if each.differing
+            "  {organization}: {differing} of {sources} sources; chunks: ".format_map(each)
+            + ", ".join(f"{chunks} in {store}" for store, chunks in each["chunks"].items())
+            for each in shown["compared"]
+            if each["differing"]
         ]
         return "\n".join([*lines, f"nothing is switched; {again} copies them anew"])
-    chunks = sum(each.copy.chunks for each in moved.compared)
+    store, setting = shown["store"], shown["setting"]
+    chunks = sum(each["chunks"][store] for each in shown["compared"])
     lines = [f"{name} is the same as {original}: {chunks} chunks compared; {copied}"]
-    if moved.setting is None:
-        return "\n".join([*lines, f"the settings ask {copy.store} already"])
-    if moved.others:
-        others = ", ".join(moved.others)
-        lines.append(f"{moved.setting} is for every index; not in {copy.store} as they are now: {others}")
-    return "\n".join([*lines, f"let it answer: set {moved.setting}; what is ingested until then, {again} brings over"])
+    if setting is None:
+        return "\n".join([*lines, f"the settings ask {store} already"])
+    if shown["others"]:
+        lines.append(f"{setting} is for every index; not in {store} as they are now: {', '.join(shown['others'])}")
+    return "\n".join([*lines, f"let it answer: set {setting}; what is ingested until then, {again} brings over"])

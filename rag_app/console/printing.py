@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _EXCERPT = 240  # characters of a hit's text
 _NEAREST = 3  # sources named beside a refusal
 _SECONDS_BETWEEN_LINES = 5.0  # of progress
+_COUNTS = (
+    "{0.added} added, {0.updated} updated, {0.unchanged} unchanged, {0.removed} removed; {0.chunks} chunks written"
+)
 _LINE = re.compile(r"line (\d+): ")
 
 
@@ -36,11 +39,10 @@ def print_list(as_json: bool, records: Sequence[Any], lines: Iterable[str], noun
     """The records as one JSON document, or their lines; how many of what `noun` names they are goes to stderr."""
     if as_json:
         print_result(as_json, records, "")
-        return
-    for line in lines:
-        print(line)
-    if noun:
-        print(f"{len(records)} {noun}", file=sys.stderr)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        if noun:
+            print(f"{len(records)} {noun}", file=sys.stderr)
 
 
 def record(value: object, fields: str) -> dict[str, Any]:
@@ -49,8 +51,9 @@ def record(value: object, fields: str) -> dict[str, Any]:
     >>> record(3 + 4j, "real imaginary=imag")
     {'real': 3.0, 'imaginary': 4.0}
     """
-    named = (field.partition("=") for field in fields.split())
-    return {name: attrgetter(path or name)(value) for name, _, path in named}
+    return {
+        name: attrgetter(path or name)(value) for name, _, path in (field.partition("=") for field in fields.split())
+    }
 
 
 def plain(value: object) -> Any:
@@ -63,10 +66,6 @@ def plain(value: object) -> Any:
 def moment(at: datetime) -> str:
     """ISO 8601, in UTC, to the second."""
     return at.astimezone(UTC).isoformat(timespec="seconds")
-
-
-def date_text(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d}"
 
 
 def day(seconds: float | None) -> str | None:
@@ -135,20 +134,17 @@ def source_json(source: Source) -> dict[str, Any]:
 
 
 def summary_json(summary: "Summary") -> dict[str, Any]:
-    failed = [record(failure, "path reason") for failure in summary.failed]
-    return {**asdict(replace(summary, failed=[])), "failed": failed}  # asdict cannot copy an exception
+    counts = asdict(replace(summary, failed=[]))  # asdict cannot copy an exception
+    return {**counts, "failed": [record(failure, "path reason") for failure in summary.failed]}
 
 
 def summary_text(summary: "Summary") -> str:
     """What an ingest did, in one line; then each failure with its reason."""
-    counts = (
-        f"{summary.added} added, {summary.updated} updated, {summary.unchanged} unchanged, "
-        f"{summary.removed} removed; {summary.chunks} chunks written"
-    )
+    counts = _COUNTS.format(summary)
     if not summary.failed:
         return counts
-    failures = "\n".join(f"  {line}" for line in _fold_failures(summary.failed))
-    return f"{counts}; {len(summary.failed)} could not be read:\n{failures}"
+    headline = f"{counts}; {len(summary.failed)} could not be read:"
+    return "\n".join([headline, *(f"  {line}" for line in _fold_failures(summary.failed))])
 
 
 def _fold_failures(failures: Iterable[UnreadableDocument]) -> Iterator[str]:
@@ -168,37 +164,34 @@ def _fold_failures(failures: Iterable[UnreadableDocument]) -> Iterator[str]:
 
 
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, nothing otherwise."""
+def counting(what: str, total: int, *columns: Any) -> Iterator[Callable[..., None]]:
+    """A bar on a terminal, nothing otherwise. Gives what is called with how many are done, and with fields of the columns."""
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task(what, total=total, chunks=0)
+        yield lambda done, **fields: bar.update(task, completed=done, **fields)
 
 
 @contextmanager
 def progress_bar(title: str, total: int) -> "Iterator[Progress]":
     """Progress over `total` files on stderr: a bar on a terminal, a line every few seconds otherwise."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     seen = set[Path]()
-    on_terminal, last_line = sys.stderr.isatty(), time.monotonic()
+    last_line = time.monotonic()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    chunks = TextColumn("{task.fields[chunks]} chunks")
-    with Progress(*columns, chunks, console=Console(stderr=True), disable=not on_terminal, transient=True) as bar:
-        task = bar.add_task(title, total=total, chunks=0)
+    with counting(title, total, *columns, TextColumn("{task.fields[chunks]} chunks")) as update:
 
         def step(path: Path, summary: "Summary") -> None:
             nonlocal last_line
             seen.add(path)
-            bar.update(task, completed=len(seen), chunks=summary.chunks)
-            if not on_terminal and time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
+            update(len(seen), chunks=summary.chunks)
+            if not sys.stderr.isatty() and time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
                 last_line = time.monotonic()
-                progress = f"{title.strip()}: {len(seen)}/{total} files, {summary.chunks} chunks"
-                print(progress, file=sys.stderr, flush=True)
+                line = f"{title.strip()}: {len(seen)}/{total} files, {summary.chunks} chunks"
+                print(line, file=sys.stderr, flush=True)
 
         yield step
 

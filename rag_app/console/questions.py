@@ -1,19 +1,27 @@
-"""`rag-app search` and `rag-app ask`."""
+"""`rag-app search`, `rag-app ask` and `rag-app evaluate`."""
 
-from typing import Annotated
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from rag_app.console.commands import Application, Index, Json, Mode, Org, Site, User, group, on_application
-from rag_app.console.printing import answer_json, answer_text, hit_json, hits_text, print_result
+from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result
+from rag_app.domain.answer import Hit
+from rag_app.domain.errors import InvalidInput
+from rag_app.domain.resources import resource_folder
+
+if TYPE_CHECKING:
+    from rag_app.evaluation.judgments import Judgments, Query
 
 app = group()
 
-Question = Annotated[str, typer.Argument(metavar="Q")]
-TopK = Annotated[int | None, typer.Option("--top-k", "-k", min=1, max=1000, help="chunks to find")]
+Question = Annotated[str, Argument(metavar="Q")]
+TopK = Annotated[int | None, Option("--top-k", "-k", min=1, max=1000, help="chunks to find")]
 Filter = Annotated[
     list[str] | None,
-    typer.Option("--filter", "-f", metavar="F", help="e.g. lang=fr, 'date>=2026-01-01', 'source_type in faq,doc'"),
+    Option("--filter", "-f", metavar="F", help="e.g. lang=fr, 'date>=2026-01-01', 'source_type in faq,doc'"),
 ]
 
 
@@ -59,7 +67,7 @@ async def ask(
     top_k: TopK = None,
     mode: Mode = "hybrid",
     capability: Annotated[
-        str | None, typer.Option(metavar="NAME", help="how to answer; by default as the index does")
+        str | None, Option(metavar="NAME", help="how to answer; by default as the index does")
     ] = None,
     filters: Filter = None,
     as_json: Json = False,
@@ -82,3 +90,61 @@ async def ask(
         capability=capability,
     )
     print_result(as_json, {"question": question, **answer_json(answer)}, answer_text(answer))
+
+
+@app.command()
+@on_application
+async def evaluate(
+    application: Application,
+    index: Index,
+    org: Org,
+    queries: Annotated[
+        Path | None, Option(metavar="F", help="JSONL with `id` and `text`; the index's own judgments otherwise")
+    ] = None,
+    qrels: Annotated[Path | None, Option(metavar="F", help="TREC judgments: query 0 external-id grade")] = None,
+    recorded: Annotated[
+        bool, Option("--recorded", help="what the organization judged: by /validate, and by feedback")
+    ] = False,
+    mode: Mode = "hybrid",
+    as_json: Json = False,
+) -> None:
+    """Measure retrieval: nDCG@10, P@k, R@k, MRR, hit rate."""
+    from rag_app.evaluation.report import make_report, report_json, report_text, run_retrieval, source_names
+    from rag_app.retrieval.index import find_index
+    from rag_app.surfaces.library.rag import question_of, scope_of
+
+    if (queries is None) != (qrels is None):
+        raise InvalidInput("", queries, "--queries and --qrels go together: give both, or none of them")
+    if recorded and queries is not None:
+        raise InvalidInput("", queries, "--recorded asks what was judged: give no --queries with it")
+    spec = find_index(application.indexes, index)
+    chosen = question_of("any", 1, mode, [])
+    organization = await application.people.organization(org)
+    judgments = await _judgments(application, org, spec.name, queries, qrels, recorded)
+
+    async def search(query: "Query", depth: int) -> tuple[Hit, ...]:
+        """As the user and on the site that the question is judged for."""
+        scope = await scope_of(application, org, query.user, query.site)
+        return await application.pipeline.search(spec.name, question_of(query.text, depth, mode, []), scope)
+
+    names = source_names(judgments.qrels, spec.name, [organization.id])
+    with counting("questions", len(judgments.queries)) as count:
+        done = await run_retrieval(judgments.queries, search, names, rule=spec.confidence, progress=count)
+    report = make_report(spec.name, chosen.mode, done, judgments, spec.confidence)
+    print_result(as_json, report_json(report), report_text(report))
+
+
+async def _judgments(
+    application: Application, org: str, index: str, queries: Path | None, qrels: Path | None, recorded: bool
+) -> "Judgments":
+    from rag_app.evaluation.judgments import judgments_of, read_judgments, read_trec
+
+    if queries is not None and qrels is not None:
+        return read_trec(queries, qrels)
+    if recorded:
+        return judgments_of(await application.validations.recorded(await application.people.member_of(org), index))
+    slug = (await application.people.organization(org)).slug
+    judgments = read_judgments(resource_folder("indexes") / index / "judgments.jsonl")
+    asked = tuple(query for query in judgments.queries if query.organization == slug)
+    ids = {query.id for query in asked}
+    return replace(judgments, queries=asked, qrels={q: grades for q, grades in judgments.qrels.items() if q in ids})

@@ -1,4 +1,4 @@
-"""What `rag-app serve` runs: the database, then worker processes that share it."""
+"""`rag-app serve` and `rag-app demo`: the database, then worker processes that share it."""
 
 import asyncio
 import gc
@@ -10,23 +10,52 @@ import sys
 import time
 from multiprocessing import parent_process
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from rag_app.application import DatabaseUrls, create_app, database_urls, entrance, open_application, telemetry_wanted
+from typer import Exit, Option
+
+from rag_app.console.commands import group
 from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.domain.resources import resource_folder
-from rag_app.retrieval.index import load_indexes
-from rag_app.settings import Settings
 from rag_app.stores.registry import store_named
-from rag_app.telemetry.setup import counted_together, granian_logging
 
 if TYPE_CHECKING:
     from litestar import Litestar
 
+    from rag_app.application import DatabaseUrls
+    from rag_app.settings import Settings
+
+app = group()
+
 _SECONDS_TO_STOP = 10
 
 
-def serve_at(claim: socket.socket, workers: int) -> None:
+@app.command()
+def demo(
+    check: Annotated[bool, Option("--check", help="do it all, then exit; non-zero if amiss")] = False,
+) -> None:
+    """Load the sample corpora, ask them questions, then serve the API."""
+    from rag_app.console.demo import run_demo
+
+    raise Exit(run_demo(check=check))
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, Option(help="address to listen on (RAG_HOST)")] = None,
+    port: Annotated[int | None, Option(min=0, max=65535, help="port to listen on; 0: any (RAG_PORT)")] = None,
+    workers: Annotated[int | None, Option(min=1, max=64, help="processes (RAG_WORKERS)")] = None,
+) -> None:
+    """Serve the HTTP API."""
+    from rag_app.settings import Settings
+
+    settings = Settings()
+    api = settings.api
+    with claim_port(host or api.host, api.port if port is None else port) as claim:
+        serve_at(settings, claim, workers or api.workers)
+
+
+def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
     """Serve until stopped, at the address that `claim` keeps.
 
     Raises Misconfigured where the configuration cannot work, before anything listens.
@@ -34,15 +63,17 @@ def serve_at(claim: socket.socket, workers: int) -> None:
     from granian.constants import Interfaces
     from granian.server import Server
 
-    settings = Settings()
+    from rag_app.application import database_urls, telemetry_wanted
+    from rag_app.telemetry.setup import counted_together, granian_logging
+
     host, port = claim.getsockname()[:2]
     chosen = telemetry_wanted(settings)
-    with (
-        database_urls(settings) as urls,
-        counted_together(settings.database.home, chosen.metrics, workers),
-    ):
+    with database_urls(settings) as urls, counted_together(settings.database.home, chosen.metrics, workers):
         asyncio.run(_prepare(settings, urls, workers))
-        _hand_on(urls)
+        # workers read the settings again: they are to use the database that this process keeps running
+        os.environ["RAG_DATABASE_URL"] = urls.app
+        if urls.owner:
+            os.environ["RAG_DATABASE_OWNER_URL"] = urls.owner
         url = http_url(host, port)
         print(f"rag-app on {url}  (docs: {url}/docs)", file=sys.stderr, flush=True)
         # What is left of the preparations ends here, or never: in a worker, which is a fork, the end of a model's session
@@ -88,6 +119,8 @@ def claim_port(host: str, port: int) -> socket.socket:
 
 def create_worker() -> "Litestar":
     """The application, in a worker process."""
+    from rag_app.application import create_app
+
     Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     logging.getLogger().handlers.clear()  # the command's, where the worker is a fork of it
     return create_app()
@@ -112,8 +145,11 @@ def http_url(host: str, port: int) -> str:
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 
 
-async def _prepare(settings: Settings, urls: DatabaseUrls, workers: int) -> None:
+async def _prepare(settings: "Settings", urls: "DatabaseUrls", workers: int) -> None:
     """What could go wrong in a worker goes wrong here, in one line; and the secret is generated for all of them."""
+    from rag_app.application import entrance, open_application
+    from rag_app.retrieval.index import load_indexes
+
     entrance(settings)
     kinds = {spec.vector_store or settings.store.kind for spec in load_indexes(resource_folder("indexes")).values()}
     unshared = [why for kind in kinds if (why := store_named(kind).unshared(settings))]
@@ -126,10 +162,3 @@ async def _prepare(settings: Settings, urls: DatabaseUrls, workers: int) -> None
             except NotFound as error:
                 raise Misconfigured(f"RAG_DEFAULT_ORGANIZATION: {error}") from error
         await application.finish_deletions()
-
-
-def _hand_on(urls: DatabaseUrls) -> None:
-    """Workers read the settings again: they are to use the database that this process keeps running."""
-    os.environ["RAG_DATABASE_URL"] = urls.app
-    if urls.owner:
-        os.environ["RAG_DATABASE_OWNER_URL"] = urls.owner

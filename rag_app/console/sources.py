@@ -1,39 +1,105 @@
-"""`rag-app sources`: an operator's commands see all of one organization, private sources included."""
+"""`rag-app ingest` and `rag-app sources`: an operator sees all of one organization, private sources included."""
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
-import typer
+from typer import Argument, Exit, Option
 
 from rag_app.console.commands import Application, Index, Json, Org, group, on_application
-from rag_app.console.printing import day, print_list, print_result, source_json
-from rag_app.domain.errors import NotFound
+from rag_app.console.printing import (
+    day,
+    print_list,
+    print_result,
+    progress_bar,
+    source_json,
+    summary_json,
+    summary_text,
+)
+from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, source_id
 
 if TYPE_CHECKING:
     from rag_app.retrieval.index import IndexSpec
 
-app = group("What has been ingested.")
+app = group()
+sources = group("What has been ingested.")
+
+_SOURCE = "{0.external_id}\t{0.source_type}\t{0.lang}\t{1}\t{0.title}"
 
 
-@app.command("list")
+@app.command()
+@on_application
+async def ingest(
+    application: Application,
+    paths: Annotated[list[Path], Argument(metavar="PATH...", help="files and folders")],
+    index: Index,
+    org: Org,
+    site: Annotated[str | None, Option(metavar="S", help="a site of the organization")] = None,
+    source_type: Annotated[str | None, Option(metavar="T", help="type of all of them")] = None,
+    lang: Annotated[str | None, Option(metavar="L", help="language of all of them; detected otherwise")] = None,
+    meta: Annotated[list[str] | None, Option(metavar="K=V", help="metadata of all of them; repeatable")] = None,
+    owner: Annotated[str | None, Option(metavar="U", help="the user they belong to: name or id")] = None,
+    visibility: Annotated[str | None, Option(metavar="user|team|global", help="who sees them; team by default")] = None,
+    base: Annotated[Path | None, Option(metavar="DIR", help="sources are named by path from here; default: .")] = None,
+    as_json: Json = False,
+) -> None:
+    """Read documents into an index.
+
+    Safe to repeat: what has not changed costs nothing. Exit status 2 if some could not be read.
+    """
+    from rag_app.documents.documents import Document
+    from rag_app.documents.metadata import to_source
+    from rag_app.documents.readers import documents_below
+    from rag_app.retrieval.index import find_index
+    from rag_app.surfaces.library.rag import target_of
+
+    metadata = _metadata(source_type, lang, meta or [])
+    for path in paths:
+        if not path.exists():
+            raise NotFound("file or folder", str(path))
+    spec = find_index(application.indexes, index)
+    target = await target_of(application, org, site, owner, visibility, metadata)
+    to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
+    total = sum(1 for path in paths for _ in documents_below(path))
+    ingestor = await application.ingestor(spec, target)
+    with progress_bar(f"{spec.name}/{org}", total) as progress:
+        summary = await ingestor.ingest(paths, base=base or Path.cwd(), progress=progress)
+    print_result(as_json, summary_json(summary), summary_text(summary))
+    if summary.failed:
+        raise Exit(2)
+
+
+def _metadata(source_type: str | None, lang: str | None, pairs: list[str]) -> dict[str, object]:
+    given: dict[str, object] = {"source_type": source_type, "lang": lang}
+    metadata = {key: value for key, value in given.items() if value is not None}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign or not key.strip():
+            raise InvalidInput("--meta", pair, f"{pair!r} is not `key=value`")
+        metadata[key.strip()] = value.strip()
+    if not re.fullmatch("[A-Za-z]{2,3}([-_].+)?", str(metadata.get("lang", "en"))):
+        raise InvalidInput("lang", metadata["lang"], "must be the code of a language: en, fr or en-GB, say")
+    return metadata
+
+
+@sources.command("list")
 @on_application
 async def list_all(application: Application, index: Index, org: Org, as_json: Json = False) -> None:
     """Every source an organization has in an index."""
     spec, scope = await _index_and_scope(application, index, org)
     found = [source async for source in application.ledger.list(scope, spec.name, operator=True)]
-    lines = (
-        f"{each.external_id}\t{each.source_type}\t{each.lang}\t{day(each.date) or '-'}\t{each.title}" for each in found
-    )
+    lines = (_SOURCE.format(each, day(each.date) or "-") for each in found)
     print_list(as_json, [source_json(each) for each in found], lines, "sources")
 
 
-@app.command()
+@sources.command()
 @on_application
 async def show(
     application: Application,
-    source: Annotated[str, typer.Argument(help="id or external id")],
+    source: Annotated[str, Argument(help="id or external id")],
     index: Index,
     org: Org,
     as_json: Json = False,
@@ -50,11 +116,11 @@ async def show(
     print_result(as_json, {**known, "passages": passages}, "\n".join(lines))
 
 
-@app.command()
+@sources.command()
 @on_application
 async def delete(
     application: Application,
-    names: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="ids or external ids")],
+    names: Annotated[list[str], Argument(metavar="SOURCE...", help="ids or external ids")],
     index: Index,
     org: Org,
 ) -> None:

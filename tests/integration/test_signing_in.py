@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rag_app.access.tokens import Claims, Tokens
 from rag_app.application import DatabaseUrls, create_app
-from rag_app.console import database, organizations
-from rag_app.console.doctor import doctor
+from rag_app.console import access, database
+from rag_app.console.access import token
+from rag_app.console.database import doctor
 from rag_app.console.serving import _prepare
-from rag_app.console.tokens import token
 from rag_app.domain.errors import InvalidInput, Misconfigured
 from rag_app.settings import Settings
 from tests.contract.conftest import serve
@@ -29,7 +29,7 @@ pytestmark = ON_DEFAULT
 def slug(environment: str) -> str:
     database.upgrade()
     slug = f"signing-{uuid4().hex[:12]}"
-    organizations.create(slug)
+    access.create_organization(slug)
     return slug
 
 
@@ -37,7 +37,7 @@ def slug(environment: str) -> str:
 def user(slug: str, capsys: pytest.CaptureFixture[str]) -> str:
     """The id of a member of the organization."""
     capsys.readouterr()
-    organizations.add_member(slug, f"ada@{slug}")
+    access.add_member(slug, f"ada@{slug}")
     return capsys.readouterr().out.split("\t")[1]
 
 

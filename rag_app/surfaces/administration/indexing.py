@@ -40,21 +40,18 @@ class Outcome:
     generation: Generation
     built: Built
     lacking: int
-    misfit: str | None
+    misfit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved(Outcome):
     """What a move did: `generation` is the copy of `origin`, and answers in its store if `compared` shows no difference.
 
     Nothing is compared where a source could not be copied. `setting` is what makes servers ask that store, None where
     they do; with it they look there for `others`, too, indexes that are not there as they are now.
     """
 
-    generation: Generation
     origin: Generation
-    built: Built
-    lacking: int
     compared: list[Comparison]
     setting: str | None
     others: list[str]
@@ -84,13 +81,14 @@ class Indexing:
         spec = find_index(self._app.indexes, index)
         await self._app.check_embedder()
         async with self._ledger.rebuilding(spec.name):
-            generation = await self._taken_up(spec) or await self._begun(spec)
+            generation = await self._taken_up(spec) or await self._app.backends.begin(
+                spec, self._app.embedder.model_name, self._app.dimension
+            )
             rebuild = await self._rebuilding(spec, generation, begin)
             await rebuild.run()
             if switch:
                 generation = await self._switched_when_complete(spec, generation, rebuild)
-            lacking = sum((await rebuild.lacking()).values())
-        return Outcome(generation, rebuild.built, lacking, None)
+            return Outcome(generation, rebuild.built, await self._lacking(spec, generation))
 
     async def switch(self, index: str, number: int | None) -> Outcome:
         """Let a generation answer: the newest that is being built, or the one of this number.
@@ -99,8 +97,12 @@ class Indexing:
         """
         spec = find_index(self._app.indexes, index)
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
-            ours = await self._ours(spec)
-            generation = _newest_built(spec, ours) if number is None else _numbered(spec, ours, number)
+            if number is not None:
+                generation = await self._numbered(spec, number)
+            elif built := [each for each in await self._ours(spec) if each.state is GenerationState.BUILDING]:
+                generation = built[-1]
+            else:
+                raise InvalidInput("", index, f"index {spec.name} has no new generation; `{_rebuild(spec)}` makes one")
             lacking = await self._lacking(spec, generation)
             if lacking and generation.state in (GenerationState.BUILDING, GenerationState.RETIRED):
                 raise InvalidInput(
@@ -120,36 +122,32 @@ class Indexing:
         """
         spec = find_index(self._app.indexes, index)
         async with self._ledger.rebuilding(spec.name):
-            generation = _before_the_active(spec, await self._ours(spec))
+            generation = await self._before_the_active(spec)
             misfit = self._app.misfit(spec, generation)
-            if force:
+            if force or misfit:
                 async with self._ledger.switching(spec.name):
-                    await self._take_out_outdated(spec, generation)
+                    if force:
+                        await self._take_out_outdated(spec, generation)
                     lacking = await self._lacking(spec, generation)
-                    generation = await self._generations.activate(generation.id)
-                return Outcome(generation, Built(), lacking, misfit)
-            if misfit:
-                async with self._ledger.switching(spec.name):
-                    if lacking := await self._lacking(spec, generation):
+                    if lacking and not force:
                         raise InvalidInput(
                             "",
                             index,
                             f"generation {generation.number} of {spec.name} lacks {lacking} sources as they "
                             f"are now, and cannot be given them: it {misfit}, or do without them: --force",
                         )
-                    return Outcome(await self._generations.activate(generation.id), Built(), 0, misfit)
+                    return Outcome(await self._generations.activate(generation.id), Built(), lacking, misfit)
             rebuild = await self._rebuilding(spec, generation, begin)
             await rebuild.run()
             generation = await self._switched_when_complete(spec, generation, rebuild)
-            lacking = await self._lacking(spec, generation)
-        return Outcome(generation, rebuild.built, lacking, None)
+            return Outcome(generation, rebuild.built, await self._lacking(spec, generation))
 
     async def drop(self, index: str, number: int) -> Generation:
         """Take a generation that does not answer out of its store. Raises InvalidInput for the one that does."""
         spec = find_index(self._app.indexes, index)
         self._app.backends.owner()  # refuses before anything is done
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
-            generation = await self._generations.drop(_numbered(spec, await self._ours(spec), number).id)
+            generation = await self._generations.drop((await self._numbered(spec, number)).id)
             await self._app.backends.drop(generation)
             await self._ledger.forget_builds(await self._organizations(), generation.id)
         return generation
@@ -168,7 +166,17 @@ class Indexing:
             if misfit := self._app.misfit(spec, origin):
                 raise Misconfigured(f"index {spec.name} in {origin.store} {misfit}")
             target = await self._copy_of(spec, origin, to)
-            move = await self._moving(spec, target, origin, begin)
+            held = (await self._ledger.totals(await self._organizations())).get(origin.id, (0, 0, 0))[0]
+            move = Move(
+                spec,
+                target.id,
+                self._organizations,
+                self._open(spec, target),
+                self._ledger,
+                begin(target, await self._lacking(spec, target) + held),
+                origin.id,
+                self._open(spec, origin),
+            )
             await move.run()
             compared: list[Comparison] = []
             while not move.built.failed:
@@ -179,8 +187,9 @@ class Indexing:
                             target = await self._generations.activate(target.id)
                         break
                 await move.run()  # an ingest was quick
-            lacking = sum((await move.lacking()).values())
-        return Moved(target, origin, move.built, lacking, compared, *await self._to_be_set(spec, to))
+            lacking = await self._lacking(spec, target)
+        setting, others = await self._to_be_set(spec, to)
+        return Moved(target, move.built, lacking, origin=origin, compared=compared, setting=setting, others=others)
 
     async def _origin(self, spec: IndexSpec, to: str) -> Generation:
         """What answers in another store than `to`: in the one that servers ask, if that is another."""
@@ -203,14 +212,8 @@ class Indexing:
         await backends.create(spec, made)
         return made
 
-    async def _moving(self, spec: IndexSpec, target: Generation, origin: Generation, begin: Begin) -> Move:
-        held = (await self._ledger.totals(await self._organizations())).get(origin.id, (0, 0, 0))[0]
-        progress = begin(target, await self._lacking(spec, target) + held)
-
-        def of(generation: Generation) -> Callable[[UUID], ScopedStore]:
-            return lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
-
-        return Move(spec, target.id, self._organizations, of(target), self._ledger, progress, origin.id, of(origin))
+    def _open(self, spec: IndexSpec, generation: Generation) -> Callable[[UUID], ScopedStore]:
+        return lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
 
     async def _to_be_set(self, spec: IndexSpec, to: str) -> tuple[str | None, list[str]]:
         """What makes servers look for an index in `to`, and the other indexes that this is true of and that lack sources."""
@@ -224,35 +227,29 @@ class Indexing:
     async def _lacks(self, spec: IndexSpec, store: str) -> bool:
         """Whether an index has sources that do not stand in the store as they are now."""
         there = await self._generations.active(spec.name, store)
-        nowhere = 0  # the id of no generation
-        return bool(await self._ledger.lacking(await self._organizations(), spec.name, there.id if there else nowhere))
+        generation_id = there.id if there else 0  # of no generation
+        return bool(await self._ledger.lacking(await self._organizations(), spec.name, generation_id))
 
     async def _taken_up(self, spec: IndexSpec, store: str | None = None) -> Generation | None:
-        """The newest unfinished generation that these settings began."""
-        begun = [each for each in await self._ours(spec, store) if each.state is GenerationState.BUILDING]
-        mine = [each for each in begun if self._app.misfit(spec, each) is None]
-        if not mine:
-            return None
-        if mine[-1].id not in await self._ledger.totals(await self._organizations()):
-            await self._app.backends.create(spec, mine[-1])  # nothing is in it: perhaps not even tables
-        return mine[-1]
-
-    async def _begun(self, spec: IndexSpec) -> Generation:
-        return await self._app.backends.begin(spec, self._app.embedder.model_name, self._app.dimension)
+        for each in reversed(await self._ours(spec, store)):
+            if each.state is GenerationState.BUILDING and self._app.misfit(spec, each) is None:
+                if each.id not in await self._ledger.totals(await self._organizations()):
+                    await self._app.backends.create(spec, each)  # nothing is in it: perhaps not even tables
+                return each
+        return None
 
     async def _rebuilding(self, spec: IndexSpec, generation: Generation, begin: Begin) -> Rebuild:
         return Rebuild(
             spec,
             generation.id,
             self._organizations,
-            lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id}))),
+            self._open(spec, generation),
             self._ledger,
             begin(generation, await self._lacking(spec, generation)),
             self._app.embedder,
         )
 
     async def _switched_when_complete(self, spec: IndexSpec, generation: Generation, rebuild: Rebuild) -> Generation:
-        """The generation, active unless a source could not be built."""
         while not rebuild.built.failed:
             async with self._ledger.switching(spec.name):
                 if await rebuild.complete():
@@ -264,8 +261,7 @@ class Indexing:
         """What a source said before, or to whom, is not to be seen again."""
         for org_id in await self._organizations():
             if outdated := await self._ledger.outdated(org_id, generation.id):
-                scope = Scope(frozenset({org_id}))
-                await self._app.backends.scoped(spec, generation, scope).write([], replacing=outdated)
+                await self._open(spec, generation)(org_id).write([], replacing=outdated)
                 await self._ledger.forget_builds([org_id], generation.id, outdated)
 
     async def _lacking(self, spec: IndexSpec, generation: Generation) -> int:
@@ -276,35 +272,29 @@ class Indexing:
         key = spec.name, store or self._app.backends.kind(spec)
         return [each for each in await self._generations.list() if (each.index, each.store) == key]
 
+    async def _numbered(self, spec: IndexSpec, number: int) -> Generation:
+        ours = await self._ours(spec)
+        for each in ours:
+            if each.number == number:
+                return each
+        known = [str(each.number) for each in ours if each.state is not GenerationState.DROPPED]
+        raise NotFound(f"generation of {spec.name}", str(number), known)
+
+    async def _before_the_active(self, spec: IndexSpec) -> Generation:
+        before: list[Generation] = []
+        for each in await self._ours(spec):
+            if each.state is GenerationState.ACTIVE and before:
+                return before[-1]
+            if each.state is GenerationState.RETIRED:
+                before.append(each)
+        raise InvalidInput("", spec.name, f"index {spec.name} has no generation before the present one to go back to")
+
     async def organizations(self) -> dict[UUID, str]:
         """Their slugs, by id."""
         return {organization.id: organization.slug for organization in await self._app.people.organizations()}
 
     async def _organizations(self) -> list[UUID]:
         return [*await self.organizations()]
-
-
-def _numbered(spec: IndexSpec, generations: list[Generation], number: int) -> Generation:
-    for each in generations:
-        if each.number == number:
-            return each
-    known = [str(each.number) for each in generations if each.state is not GenerationState.DROPPED]
-    raise NotFound(f"generation of {spec.name}", str(number), known)
-
-
-def _newest_built(spec: IndexSpec, generations: list[Generation]) -> Generation:
-    for each in reversed(generations):
-        if each.state is GenerationState.BUILDING:
-            return each
-    raise InvalidInput("", spec.name, f"index {spec.name} has no new generation; `{_rebuild(spec)}` makes one")
-
-
-def _before_the_active(spec: IndexSpec, generations: list[Generation]) -> Generation:
-    active = max((each.number for each in generations if each.state is GenerationState.ACTIVE), default=0)
-    for each in reversed(generations):
-        if each.state is GenerationState.RETIRED and each.number < active:
-            return each
-    raise InvalidInput("", spec.name, f"index {spec.name} has no generation before the present one to go back to")
 
 
 def _rebuild(spec: IndexSpec) -> str:

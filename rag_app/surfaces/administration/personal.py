@@ -1,27 +1,149 @@
-"""All that is kept about one user: to be told, and to be taken away.
+"""All that is kept about one user: to be told, to be taken away, and what of it models may learn from.
 
-For the operator's commands: they read and write the sources of all organizations that the user owns any in. Whatever
-else there is of a user goes with the user's row, in one transaction.
+For the operator's commands: they read and write the sources of all organizations that the user owns any in. A user is
+erased source by source, out of every generation and store; whatever else there is goes with the user's row, in one
+transaction.
 """
 
-from collections.abc import Collection, Mapping
+import hashlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from llama_index.core.schema import TextNode
 from sqlalchemy import Text, bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncSession
 
+from rag_app.access.people import User
 from rag_app.access.tables import UserRow
+from rag_app.answering.capabilities import DESCRIPTIONS
+from rag_app.application import Application
 from rag_app.database.session import Database
+from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.ledger import SOURCE, source_of
+from rag_app.documents.metadata import versioned
 from rag_app.documents.tables import SourceBuildRow, SourceRow
+from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
 from rag_app.domain.scope import Scope
-from rag_app.domain.source import Source
+from rag_app.domain.source import Source, chunk_id
+from rag_app.retrieval.filters import epoch_seconds
+from rag_app.retrieval.index import find_index
+from rag_app.retrieval.store import ScopedStore
+from rag_app.surfaces.lexybrain.training import Collected, Consenting
 
 _ATTEMPTS = 5
 _DEADLOCK = "40P01"
+_PASSES = 5  # over a user's sources, where somebody ingests new ones meanwhile
+
+
+@dataclass(slots=True)
+class Erased:
+    """What became of a user's sources. `left`: those that may stand in a store that is not configured here, by its name
+    and the collection's."""
+
+    private: int = 0
+    shared: int = 0
+    left: dict[tuple[str, str], set[UUID]] = field(default_factory=lambda: defaultdict(set))
+
+
+async def erase(application: Application, user: User) -> Erased:
+    """Sources first, then the rest with the user's row: killed anywhere, the same again ends where this would have.
+
+    Raises StoreFailed where sources of theirs keep coming; InvalidInput for one of an index that is not declared.
+    """
+    work = _Erasure(application)
+    for _ in range(_PASSES):
+        organizations = [each.id for each in await application.people.organizations()]
+        await work.take_sources(await work.personal.owned(organizations, user.id))
+        if await work.personal.erase(user.id):
+            return work.done
+    raise StoreFailed(f"new sources of {user.name} keep coming: stop what ingests them, then run the command again")
+
+
+class _Erasure:
+    def __init__(self, application: Application) -> None:
+        self._app, self._ledger = application, application.ledger
+        self.personal = Personal(application.database)
+        self.done = Erased()
+
+    async def take_sources(self, owned: Sequence[tuple[Source, bool]]) -> None:
+        going: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
+        for source, goes in owned:
+            if source.index not in self._app.indexes:
+                raise InvalidInput(
+                    "", source.index, f"sources of theirs are in {source.index}, which is not declared here"
+                )
+            if goes:
+                going[source.org_id, source.index].append(source.id)
+        for (org_id, index), ids in going.items():
+            async with self._ledger.writing(org_id, index):
+                await self._ledger.mark_deleting(org_id, ids)
+                for generation in await self._holding(org_id, ids):
+                    await self._store(generation, org_id).write([], replacing=ids)
+                await self._ledger.forget(org_id, ids)
+            self.done.private += len(ids)
+        for source, goes in owned:
+            if not goes:
+                await self._disown(source)
+                self.done.shared += 1
+
+    async def _disown(self, source: Source) -> None:
+        """Nobody's from now on: in the ledger, and in what the stores have of it; there it has its owner's id, too.
+
+        The chunks come first, for it is theirs until the ledger says otherwise. A generation that does not answer, or
+        holds it in another version, loses it: what makes that one complete again builds it anew.
+        """
+        org_id = source.org_id
+        async with self._ledger.writing(org_id, source.index):
+            content = await self._ledger.content(Scope(frozenset({org_id})), source.id, operator=True)
+            after, written = versioned(replace(source, owner_id=None), content), dict[int, int]()
+            for generation in await self._holding(org_id, [source.id]):
+                build = (await self._ledger.builds(org_id, generation.id, [source.id])).get(source.id)
+                current = generation.state is GenerationState.ACTIVE and build is not None and build.holds(source)
+                store = self._store(generation, org_id)
+                nodes = _rename_chunks(await store.export([source.id]), after) if current else []
+                await store.write(nodes, replacing=[source.id])
+                if current:
+                    written[generation.id] = len(nodes)
+                else:
+                    await self._ledger.forget_builds([org_id], generation.id, [source.id])
+            await self.personal.disown(after, written)
+
+    async def _holding(self, org_id: UUID, ids: Collection[UUID]) -> list[Generation]:
+        """The generations in whose stores chunks of these sources may stand; of a store that is not there it is noted."""
+        holding = await self._ledger.holding(org_id, ids)
+        found = []
+        for each in await self._app.generations.list():
+            if each.id in holding:
+                if self._app.backends.reaches(each.store, self._app.indexes.values()):
+                    found.append(each)
+                else:
+                    self.done.left[each.store, each.table_prefix].update(ids)
+        return found
+
+    def _store(self, generation: Generation, org_id: UUID) -> ScopedStore:
+        spec = find_index(self._app.indexes, generation.index)
+        return self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
+
+
+def _rename_chunks(nodes: Sequence[TextNode], after: Source) -> list[TextNode]:
+    """The chunks of a source as they are called after it has changed; each once, also where a writer was killed."""
+    chunks = {node.metadata["position"]: node for node in nodes}
+    return [
+        TextNode(
+            id_=str(chunk_id(after.id, after.version, position)),
+            text=node.text,
+            metadata={key: value for key, value in node.metadata.items() if key != "owner_id"}
+            | {"version": after.version},
+            relationships=node.relationships,
+            embedding=node.embedding,
+        )
+        for position, node in sorted(chunks.items())
+    ]
 
 
 class Personal:
@@ -36,14 +158,16 @@ class Personal:
         Sources of the user alone come with their text, those that are shared without.
         """
         async with self._database.scoped(Scope(frozenset(organizations), user), operator=True) as session:
-            found = {kind: await _rows(session, statement, user) for kind, statement in _KEPT.items()}
-        account = found.pop("account")[0]
+            found = {
+                kind: [dict(row) for row in (await session.execute(text(statement), {"user": user})).mappings()]
+                for kind, statement in _KEPT.items()
+            }
         messages: dict[UUID, list[dict[str, Any]]] = {}
         for message in found.pop("messages"):
             messages.setdefault(message.pop("thread_id"), []).append(message)
         for thread in found["threads"]:
             thread["messages"] = messages.get(thread["id"], [])
-        return {"account": account, **found}
+        return {"account": found.pop("account")[0], **found}
 
     async def owned(self, organizations: Collection[UUID], user: UUID) -> list[tuple[Source, bool]]:
         """The user's sources, and whether each goes with the user: it is private, or its deletion has been begun."""
@@ -57,15 +181,15 @@ class Personal:
 
         `written`: in which generations it stands as that, in how many chunks each. For a caller who keeps writers out.
         """
-        this = update(SourceRow).where(SourceRow.id == source.id).values(owner_id=None, version=source.version)
-        builds = update(SourceBuildRow).where(SourceBuildRow.source_id == source.id)
         async with self._database.scoped(Scope(frozenset({source.org_id})), operator=True) as session:
-            await session.execute(this)
+            await session.execute(
+                update(SourceRow).where(SourceRow.id == source.id).values(owner_id=None, version=source.version)
+            )
             for generation, chunks in written.items():
                 await session.execute(
-                    builds.where(SourceBuildRow.generation_id == generation).values(
-                        version=source.version, state="ready", chunks=chunks, updated_at=func.now()
-                    )
+                    update(SourceBuildRow)
+                    .where(SourceBuildRow.source_id == source.id, SourceBuildRow.generation_id == generation)
+                    .values(version=source.version, state="ready", chunks=chunks, updated_at=func.now())
                 )
 
     async def erase(self, user: UUID) -> bool:
@@ -78,19 +202,18 @@ class Personal:
             try:
                 return await self._erase(user)
             except DBAPIError as error:
-                state = getattr(error.orig, "sqlstate", None)
-                constraint = getattr(error.orig.__cause__ if error.orig else None, "constraint_name", None)
-                if constraint == "fk_sources_owner_id":
+                cause = error.orig.__cause__ if error.orig else None
+                if getattr(cause, "constraint_name", None) == "fk_sources_owner_id":
                     return False
-                if state != _DEADLOCK or attempt == _ATTEMPTS:  # with a request of theirs; the next one finds nobody
+                # a deadlock with a request of theirs; the next one finds nobody
+                if getattr(error.orig, "sqlstate", None) != _DEADLOCK or attempt == _ATTEMPTS:
                     raise
         return False
 
     async def _erase(self, user: UUID) -> bool:
         async with self._database.scoped(Scope.alone(user)) as session:
             # first, as turns do: whoever is at work on a turn ends before, or finds nobody afterwards
-            this = select(UserRow).where(UserRow.id == user).with_for_update()
-            found = await session.scalar(this)
+            found = await session.scalar(select(UserRow).where(UserRow.id == user).with_for_update())
             if found is None:
                 return True
             names = [f":{user}", *([f":{found.subject}"] if found.subject else [])]
@@ -101,9 +224,51 @@ class Personal:
         return True
 
 
-async def _rows(session: AsyncSession, statement: str, user: UUID) -> list[dict[str, Any]]:
-    result = await session.execute(text(statement), {"user": user})
-    return [dict(row) for row in result.mappings()]
+async def training_examples(
+    application: Application,
+    consenting: Sequence[Consenting],
+    since: str | None,
+    capability: str | None,
+    progress: Callable[[int], None],
+) -> AsyncIterator[tuple[UUID, dict[str, Any] | None]]:
+    """A user's id with each example of theirs, read as that user; None for one made from a source that is gone, or is no
+    longer theirs to see.
+
+    `progress` is told how many users are done. Raises NotFound for a capability there is not, InvalidInput for what is
+    no date.
+    """
+    if capability is not None and capability not in DESCRIPTIONS:
+        raise NotFound("capability", capability, DESCRIPTIONS)
+    begin = None if since is None else datetime.fromtimestamp(epoch_seconds("since", since), UTC)
+    for number, user in enumerate(consenting, 1):
+        async for page in application.training.collected(user, since=begin, capability=capability):
+            named = {source for lesson in page for source in lesson.sources}
+            seen = await application.ledger.seen(user.scope, named) if named else set()
+            for lesson in page:
+                yield user.user, _example(user, lesson) if lesson.sources <= seen else None
+        progress(number)
+
+
+def _example(user: Consenting, lesson: Collected) -> dict[str, Any]:
+    """As fine-tuning tools read it.
+
+    The pseudonym is the same in each export as long as the consent lasts. Whoever does not have the database cannot
+    tell whose it is.
+    """
+    pseudonym = hashlib.sha256(f"{user.user}/{user.since.isoformat()}".encode()).hexdigest()[:16]
+    return {
+        "messages": [*lesson.prompt, {"role": "assistant", "content": lesson.text}],
+        "metadata": {
+            "user": pseudonym,
+            "capability": lesson.capability,
+            "model": lesson.model,
+            "prompts": dict(lesson.prompts),
+            "sources": len(lesson.context),
+            "cited": sum(bool(shown["cited"]) for shown in lesson.context),
+            "rating": lesson.rating,
+            "created_at": lesson.created_at.isoformat(),
+        },
+    }
 
 
 _FORGET_MESSAGES = text("UPDATE ai_usage_events SET message_id = NULL WHERE user_id = :user")

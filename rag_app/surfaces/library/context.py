@@ -193,7 +193,6 @@ def build_context_blocks(
 
 
 def _source(of: Chunk | ContextBlock) -> dict[str, Any]:
-    """The fields that chunks, blocks and evidence of a source share."""
     shared = ("source_type", "source_id", "title", "url", "source_updated_at")
     return {name: getattr(of, name) for name in shared}
 

@@ -209,8 +209,7 @@ class Rag:
             async with rag_app.open() as rag:
                 print(await rag.create_organization("meadow", "Meadow, the garden shop"))
         """
-        made = await self.application.people.create_organization(slug, name or slug)
-        return str(made.id)
+        return str((await self.application.people.create_organization(slug, name or slug)).id)
 
     async def create_site(self, organization: str, name: str) -> str:
         """Make a site of an organization; its id. Raises NotFound, and InvalidInput where the name is taken.
@@ -222,8 +221,7 @@ class Rag:
                 print(await rag.create_site("meadow", "north"))
         """
         owner = await self.application.people.organization(organization)
-        made = await self.application.people.create_site(owner.id, name)
-        return str(made.id)
+        return str((await self.application.people.create_site(owner.id, name)).id)
 
 
 async def scope_of(application: Application, org: str, user: str | None = None, site: str | None = None) -> Scope:
@@ -299,8 +297,12 @@ async def target_of(
     accepted = [Visibility.GLOBAL] if public else [Visibility.TEAM, Visibility.USER]
     chosen = visibility or str(accepted[0])
     if chosen not in accepted:
-        belongs = "what is global belongs to the organization public, and nothing else does"
-        raise InvalidInput("visibility", chosen, f"accepted for {org}: {', '.join(accepted)} ({belongs})")
+        raise InvalidInput(
+            "visibility",
+            chosen,
+            f"accepted for {org}: {', '.join(accepted)} "
+            "(what is global belongs to the organization public, and nothing else does)",
+        )
     if chosen == Visibility.USER and owner_id is None:
         raise InvalidInput("visibility", chosen, "needs --owner: the user who sees it")
     return Target(

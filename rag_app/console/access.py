@@ -1,0 +1,413 @@
+"""`rag-app orgs`, `users`, `plans`, `keys`, `token` and `training`: who there is, what they may use, and what is kept of them."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+from typer import Abort, Argument, Exit, Option, confirm
+
+from rag_app.console.commands import (
+    Application,
+    Json,
+    Org,
+    OrgArgument,
+    Output,
+    Subject,
+    UserArgument,
+    fail,
+    group,
+    number,
+    on_application,
+)
+from rag_app.console.printing import (
+    counting,
+    moment,
+    plain,
+    print_list,
+    print_result,
+    record,
+    written,
+)
+from rag_app.domain.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from rag_app.access.people import ApiKey
+    from rag_app.settings import Settings
+    from rag_app.surfaces.lexybrain.quotas import Plan
+
+app = group()
+keys = group("API keys: each belongs to an organization.")
+orgs = group("Organizations, their members and sites.")
+users = group("Users: the plan of each, and what they have used of it.")
+plans = group("Plans: messages a month, and whether there are conversations at all.")
+training = group("Answers that were collected to train models with, of users who consent.")
+
+_ORGANIZATION = "{0.slug}\t{0.id}\t{0.name}"
+_KEY = (
+    "{beginning}...\t{name}\t{organization}\t{indexes}\tcreated {created:.10}\tlast used {last_used:.10}\t{state}\t{id}"
+)
+_USER = "{0.name}\t{0.id}\t{0.plan}\t{0.role}"
+
+
+@orgs.command("create")
+@on_application
+async def create_organization(
+    application: Application,
+    slug: Annotated[str, Argument(help="short name, as in --org")],
+    name: Annotated[str | None, Option(help="name for people; the slug by default")] = None,
+) -> None:
+    """Make an organization."""
+    made = await application.people.create_organization(slug, name or slug)
+    print(f"{made.slug}\t{made.id}")
+
+
+@orgs.command("list")
+@on_application
+async def list_organizations(application: Application, as_json: Json = False) -> None:
+    """All organizations."""
+    found = await application.people.organizations()
+    print_list(as_json, [record(each, "id slug name") for each in found], map(_ORGANIZATION.format, found))
+
+
+@orgs.command()
+@on_application
+async def add_member(
+    application: Application,
+    org: OrgArgument,
+    user: Annotated[str, Argument(help="name (an e-mail address, say) or id; a new name makes a new user")],
+    subject: Subject = None,
+) -> None:
+    """Let a user see an organization's content."""
+    people = application.people
+    organization = await people.organization(org)
+    try:
+        member = await people.user(user)
+    except NotFound:
+        member = await people.create_user(user)
+    if subject is not None:
+        await people.know_as(member, subject)
+    await people.add_member(organization, member)
+    print(f"{member.name}\t{member.id}\tmember of {organization.slug}")
+
+
+@orgs.command()
+@on_application
+async def add_site(application: Application, org: OrgArgument, site: Annotated[str, Argument()]) -> None:
+    """Give an organization a site that sources can belong to."""
+    organization = await application.people.organization(org)
+    made = await application.people.create_site(organization.id, site)
+    print(f"{organization.slug}/{made.name}\t{made.id}")
+
+
+@orgs.command()
+@on_application
+async def set_budget(
+    application: Application,
+    org: OrgArgument,
+    tokens: Annotated[str, Argument(metavar="TOKENS|none", help="a number; none: as the settings have it")],
+) -> None:
+    """Bound the tokens that models may count for an organization in a month.
+
+    When they are used, its members get no answers in conversations until the first of the next month (UTC).
+    """
+    bound = None if tokens == "none" else number("tokens", tokens, "none")
+    organization = await application.people.organization(org)
+    await application.people.set_budget(organization, bound)
+    print(f"{organization.slug}\t{'no budget of its own' if bound is None else f'{bound} tokens a month'}")
+
+
+@users.command("create")
+@on_application
+async def create_user(
+    application: Application,
+    name: Annotated[str, Argument(help="a name: an e-mail address, say")],
+    plan: Annotated[str, Option("--plan", metavar="P", help="one of `plans list`")] = "free",
+    role: Annotated[str, Option("--role", metavar="user|admin", help="what they may do")] = "user",
+    org: Annotated[
+        list[str] | None,
+        Option("--org", "-o", metavar="O", help="an organization to be of: slug or id; repeatable"),
+    ] = None,
+    subject: Subject = None,
+) -> None:
+    """Make a user."""
+    people = application.people
+    organizations = [await people.organization(each) for each in org or []]  # all of them exist, or nobody is made
+    made = await people.create_user(name, plan, role, subject)
+    for organization in organizations:
+        await people.add_member(organization, made)
+    print(_USER.format(made))
+
+
+@users.command("list")
+@on_application
+async def list_users(application: Application, as_json: Json = False) -> None:
+    """All users: plan, role, organizations, and the messages of this month.
+
+    Service users of API keys are among them: `key:` and the key's id.
+    """
+    known = await application.people.users()
+    limits = {plan.code: plan.messages for plan in await application.plans.list()}
+    used = await application.accounts.used(user.id for user, _ in known)
+    found = [
+        record(user, "name id plan role")
+        | {"organizations": organizations, "used": used[user.id], "limit": limits[user.plan]}
+        for user, organizations in known
+    ]
+    lines = (
+        f"{_USER.format(user)}\t{','.join(organizations) or '-'}"
+        f"\t{used[user.id]} of {_limit_text(limits[user.plan])} this month"
+        for user, organizations in known
+    )
+    print_list(as_json, found, lines, "users")
+
+
+@users.command()
+@on_application
+async def set_plan(
+    application: Application,
+    user: UserArgument,
+    plan: Annotated[str, Argument(help="one of `plans list`")],
+) -> None:
+    """Give a user another plan, at once.
+
+    What is used of this month stays used.
+    """
+    print(_USER.format(await application.people.set_plan(await application.people.user(user), plan)))
+
+
+@users.command()
+@on_application
+async def set_role(
+    application: Application,
+    user: UserArgument,
+    role: Annotated[str, Argument(metavar="user|admin", help="what they may do")],
+) -> None:
+    """Make a user an administrator, or an ordinary user again, at once.
+
+    An administrator may read all conversations, which is written down, and answer a message by another plan.
+    """
+    print(_USER.format(await application.people.set_role(await application.people.user(user), role)))
+
+
+@users.command()
+@on_application
+async def export(application: Application, user: UserArgument, output: Output = None) -> None:
+    """Print all that is kept about a user, as JSON.
+
+    What they said and were told, what was counted, and what is written down about them.
+    """
+    from rag_app.surfaces.administration.personal import Personal
+
+    who = await application.people.user(user)
+    organizations = [each.id for each in await application.people.organizations()]
+    found = await Personal(application.database).everything(organizations, who.id)
+    with written(output) as document:
+        document.write(json.dumps(found, ensure_ascii=False, indent=2, default=plain) + "\n")
+    counted = ", ".join(f"{len(rows)} {kind}" for kind, rows in found.items() if isinstance(rows, list) and rows)
+    print(f"{who.name}: {counted or 'nothing but the account'}", file=sys.stderr)
+
+
+@users.command()
+def erase(
+    user: UserArgument,
+    yes: Annotated[bool, Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Delete a user with all that is kept about them. It does not come back.
+
+    Sources that only they see go, out of every index; what they share stays, and belongs to nobody. docs/privacy.md
+    says what remains. Safe to repeat: the same command goes on where it was. Exit status 2 if something is left to be
+    done in a store that is not configured here.
+    """
+    if not yes:
+        try:
+            confirm(f"Erase {user} with all conversations and private sources?", abort=True, err=True)
+        except Abort:  # or nobody is there to answer
+            fail("nothing is erased", 1)
+    _erase(user)
+
+
+@on_application
+async def _erase(application: Application, name: str) -> None:
+    from rag_app.surfaces.administration.personal import erase
+
+    user = await application.people.user(name)
+    done = await erase(application, user)
+    print(f"{user.name} ({user.id}) is erased, with {done.private} private sources")
+    if done.shared:
+        print(f"{done.shared} sources that others see stay, and belong to nobody")
+    for (store, collection), sources in done.left.items():
+        print(
+            f"!! {store} is not configured here, and its {collection} may hold chunks of theirs:"
+            f" delete that collection, or its points with one of these as source_id: {', '.join(map(str, sorted(sources)))}",
+            file=sys.stderr,
+        )
+    if done.left:
+        raise Exit(2)
+
+
+@plans.command("list")
+@on_application
+async def list_plans(application: Application, as_json: Json = False) -> None:
+    """All plans: messages a month, and whether they have conversations."""
+    found = await application.plans.list()
+    print_list(as_json, [record(each, "code messages enabled") for each in found], map(_plan_text, found))
+
+
+@plans.command("set")
+@on_application
+async def change_plan(
+    application: Application,
+    code: Annotated[str, Argument(metavar="CODE", help="a plan's; one that is not there is made")],
+    messages: Annotated[str | None, Option(metavar="N|unlimited", help="messages a month")] = None,
+    enabled: Annotated[bool | None, Option("--enabled/--disabled", help="whether it has conversations")] = None,
+) -> None:
+    """Change a plan for all who have it, from their next message on, or make one.
+
+    A new plan has 50 messages and conversations, unless it is said otherwise.
+    """
+    limit = None
+    if messages is not None:
+        limit = -1 if messages == "unlimited" else number("messages", messages, "unlimited")
+    print(_plan_text(await application.plans.set(code, limit, enabled)))
+
+
+def _limit_text(limit: int) -> str:
+    return "unlimited" if limit < 0 else str(limit)
+
+
+def _plan_text(plan: "Plan") -> str:
+    return f"{plan.code}\t{_limit_text(plan.messages)} messages a month\t{'enabled' if plan.enabled else 'disabled'}"
+
+
+@training.command("export")
+@on_application
+async def export_training(
+    application: Application,
+    output: Output = None,
+    since: Annotated[
+        str | None, Option(metavar="DATE", help="only what was collected from then on: 2026-01-31")
+    ] = None,
+    capability: Annotated[str | None, Option(metavar="C", help="only of this capability")] = None,
+) -> None:
+    """Examples as JSON lines, in the format that fine-tuning tools read.
+
+    Only of users who consent now, and only of what they may still see. Nobody is named.
+    """
+    from rag_app.surfaces.administration.personal import training_examples
+
+    consenting = await application.training.consenting()
+    lessons = Counter[UUID]()
+    withheld = 0
+    with written(output) as lines, counting("users", len(consenting)) as count:
+        async for user, example in training_examples(application, consenting, since, capability, count):
+            if example is None:
+                withheld += 1
+            else:
+                lessons[user] += 1
+                lines.write(json.dumps(example, ensure_ascii=False) + "\n")
+    print(
+        f"{lessons.total()} examples of {len(lessons)} users; {withheld} left out:"
+        " a source of theirs is gone, or no longer their user's to see",
+        file=sys.stderr,
+    )
+
+
+@keys.command("create")
+@on_application
+async def create_key(
+    application: Application,
+    org: Org,
+    name: Annotated[str, Option("--name", "-n", metavar="N", help="what it is for")],
+    indexes: Annotated[
+        list[str] | None,
+        Option("--index", "-i", metavar="I", help="an index it may search; repeatable; all by default"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make an API key, and print it: this once.
+
+    It goes into a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
+    """
+    from rag_app.retrieval.index import find_index
+
+    # by their own names: an alias may point elsewhere one day
+    bound = [find_index(application.indexes, index).name for index in indexes] if indexes else None
+    made, secret = await application.keys.create(await application.people.organization(org), name, bound)
+    print_result(as_json, {**_key_json(made), "key": secret}, secret)
+    print("keep it: it is not shown again, and only its hash is stored", file=sys.stderr)
+
+
+@keys.command("list")
+@on_application
+async def list_keys(
+    application: Application,
+    org: Annotated[str | None, Option("--org", "-o", metavar="O", help="of this organization: slug or id")] = None,
+    as_json: Json = False,
+) -> None:
+    """All API keys, as far as anybody can show them."""
+    of = await application.people.organization(org) if org else None
+    found = [_key_json(each) for each in await application.keys.list(of)]
+    print_list(as_json, found, map(_key_text, found), "keys")
+
+
+@keys.command()
+@on_application
+async def revoke(
+    application: Application,
+    key: Annotated[str, Argument(help="id, or how it begins, as `keys list` shows them")],
+) -> None:
+    """Refuse an API key from now on.
+
+    Every process does so at once. What is under way is answered.
+    """
+    print(_key_text(_key_json(await application.keys.revoke(key))))
+
+
+def _key_json(key: "ApiKey") -> dict[str, Any]:
+    moments = {"created": key.created_at, "last_used": key.last_used_at, "revoked": key.revoked_at}
+    return record(key, "id beginning name organization=organization.slug indexes") | {
+        name: at and moment(at) for name, at in moments.items()
+    }
+
+
+def _key_text(key: Mapping[str, Any]) -> str:
+    indexes = "all indexes" if key["indexes"] is None else ",".join(key["indexes"])
+    state = f"revoked {key['revoked']:.10}" if key["revoked"] else "valid"
+    return _KEY.format_map({**key, "indexes": indexes, "last_used": key["last_used"] or "never", "state": state})
+
+
+@app.command()
+@on_application
+async def token(
+    application: Application,
+    user: Annotated[str, Option(metavar="U", help="name or id")],
+    hours: Annotated[float, Option(min=0.01, max=8760, help="how long it is valid")] = 24.0,
+    client: Annotated[
+        str | None, Option(metavar="extension", help="of a browser extension, which also sends x-ext-client")
+    ] = None,
+) -> None:
+    """Print a token for a user of the HTTP API.
+
+    It goes into a header: `Authorization: Bearer TOKEN`. Where an identity provider issues the tokens, this does not.
+    """
+    print(issue(application.settings, (await application.people.user(user)).id, hours, client))
+
+
+def issue(settings: "Settings", user: UUID, hours: float, client: str | None = None) -> str:
+    """A token that this deployment accepts."""
+    from rag_app.access.tokens import EXTENSION, issue_token
+
+    if client not in {None, EXTENSION}:
+        raise InvalidInput("--client", client, f"accepted: {EXTENSION}")
+    return issue_token(
+        str(user),
+        settings.jwt_secret(),
+        audience=settings.api.jwt_audience,
+        issuer=settings.api.jwt_issuer,
+        lifetime=timedelta(hours=hours),
+        client=client,
+    )
