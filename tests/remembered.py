@@ -28,7 +28,7 @@ def remember(folder: Path) -> "Iterator[None]":
     def remembered(self: MiniLM, text: str) -> list[float]:
         file = folder / sha256(text.encode()).hexdigest()
         with suppress(FileNotFoundError):
-            return np.frombuffer(file.read_bytes(), np.float32).tolist()
+            return [float(each) for each in np.frombuffer(file.read_bytes(), np.float32)]
         vector = embed(self, text)
         new = folder / uuid4().hex
         new.write_bytes(np.array(vector, np.float32).tobytes())

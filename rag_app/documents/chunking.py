@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import TextNode
+from msgspec import to_builtins
 
 from rag_app.documents.documents import Passage
 from rag_app.domain.source import Source, chunk_id
@@ -51,21 +52,23 @@ class Chunker:
 
 def _metadata(source: Source, passage: Passage, position: int) -> dict[str, object]:
     """Only what has a value: a missing key is what "the chunk does not have the field" means to a filter."""
-    everything = {
-        **source.metadata,
-        "org_id": str(source.org_id),
-        "source_id": str(source.id),
-        "title": source.title,
-        "source_type": source.source_type,
-        "lang": source.lang,
-        "uri": source.uri,
-        "date": source.date,
-        "section": passage.section,
-        "page": passage.page,
-        "position": position,
-        "site_id": str(source.site_id) if source.site_id else None,
-        "owner_id": str(source.owner_id) if source.owner_id else None,
-        "private_to": str(source.private_to) if source.private_to else None,
-        "version": source.version,
-    }
+    everything = to_builtins(
+        {
+            **source.metadata,
+            "org_id": source.org_id,
+            "source_id": source.id,
+            "title": source.title,
+            "source_type": source.source_type,
+            "lang": source.lang,
+            "uri": source.uri,
+            "date": source.date,
+            "section": passage.section,
+            "page": passage.page,
+            "position": position,
+            "site_id": source.site_id,
+            "owner_id": source.owner_id,
+            "private_to": source.private_to,
+            "version": source.version,
+        }
+    )
     return {key: value for key, value in everything.items() if value is not None}

@@ -19,7 +19,6 @@ from hashlib import blake2b
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import MetadataMode, TextNode
 
@@ -312,7 +311,7 @@ def _plain(number: str) -> float:
     return int(float(number)) if float(number).is_integer() else float(number)
 
 
-def _directions(nodes: Sequence[TextNode]) -> npt.NDArray[np.float64]:
+def _directions(nodes: Sequence[TextNode]) -> np.ndarray:
     """Unit vectors, by chunk id; shape (chunks, dimension)."""
     vectors = np.array([node.embedding for node in sorted(nodes, key=lambda node: node.node_id)])
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

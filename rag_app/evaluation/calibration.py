@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from rag_app.domain.errors import InvalidInput
 from rag_app.retrieval.index import ConfidenceRule
@@ -90,9 +89,7 @@ def calibrate(
     return ConfidenceRule(signal=signal, answer_from=answer_from, high=max(answer_from, _rounded(high)))
 
 
-def _signals(
-    answerable: Sequence[float], unanswerable: Sequence[float]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _signals(answerable: Sequence[float], unanswerable: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     if not answerable or not unanswerable:
         raise InvalidInput("questions", None, "answerability needs questions with an answer and questions without one")
     return np.sort(np.array(answerable, np.float64)), np.sort(np.array(unanswerable, np.float64))

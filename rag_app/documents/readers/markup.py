@@ -156,19 +156,16 @@ def _grid(rows: list[Tag]) -> list[list[str]]:
     above: dict[int, tuple[int, str]] = {}  # column: for how many more rows which text stands there
     for row in rows:
         line: list[str] = []
-
-        def carried(line: list[str] = line) -> None:
-            while (held := above.get(len(line))) is not None and held[0] > 0:
-                above[len(line)] = (held[0] - 1, held[1])
-                line.append(held[1])
-
-        for cell in row.find_all(["td", "th"]):
-            carried()
-            text = cell.get_text(" ", strip=True)
-            for _ in range(_span(cell, "colspan")):
-                above[len(line)] = (_span(cell, "rowspan") - 1, text)
-                line.append(text)
-        carried()
+        for cell in [*row.find_all(["td", "th"]), None]:
+            while above.get(len(line), (0, ""))[0] > 0:
+                left, held = above[len(line)]
+                above[len(line)] = (left - 1, held)
+                line.append(held)
+            if cell is not None:
+                text = cell.get_text(" ", strip=True)
+                for _ in range(_span(cell, "colspan")):
+                    above[len(line)] = (_span(cell, "rowspan") - 1, text)
+                    line.append(text)
         grid.append(line)
     return grid
 
