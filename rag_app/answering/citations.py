@@ -169,7 +169,6 @@ def only_admits(text: str) -> bool:
 
 
 def _tidy(text: str, known: int) -> str:
-    """The text with every citation as it is written, where it belongs."""
     text, before = _RUN.sub(lambda run: run[0][:3], text.replace("\0", "").lstrip()), None
     while text != before:  # taking one thing out may uncover another: "[Source [Source 99]1]"
         before = text
@@ -225,7 +224,6 @@ def _swapped(found: re.Match[str]) -> str:
 
 
 def _bounded(pieces: Iterable[str], max_sentences: int | None, max_words: int | None) -> str:
-    """The sentences that are within both limits; a first one too long is cut between words."""
     kept, count, words = "", 0, 0
     for piece in pieces:
         found = len(_words(piece))
@@ -239,7 +237,6 @@ def _bounded(pieces: Iterable[str], max_sentences: int | None, max_words: int | 
 
 
 def _words(text: str) -> list[re.Match[str]]:
-    """Its words in place; citations are none."""
     blank = _MARKER.sub(lambda found: " " * len(found[0]), text)
     return [word for word in re.finditer(r"\S+", blank) if re.search(r"\w", word[0])]
 

@@ -211,8 +211,12 @@ class CapabilityEngine(BaseQueryEngine):
         return self.capability.grounded and not evidence.context.blocks
 
     def _too_little(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
-        why = Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND
-        return self.refusal(evidence, why, SEARCH_FAILED if evidence.failures else "", usage)
+        return self.refusal(
+            evidence,
+            Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND,
+            SEARCH_FAILED if evidence.failures else "",
+            usage,
+        )
 
     def _after(self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: Checked) -> Answer:
         """What is left where the model has failed: what it had said, else what was found. Raises the error otherwise."""

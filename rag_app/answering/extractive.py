@@ -134,7 +134,6 @@ def _line(hit: Hit, most: int) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """Whole words of it, and no full stop at the end."""
     if len(text) > most:
         text = text[: most - 1].rsplit(maxsplit=1)[0] + "…"
     return _ENDED.sub("", text) if not text.endswith("…") else text

@@ -260,7 +260,6 @@ def _meaning(error: Exception) -> tuple[type[ModelFailed], bool]:
 
 
 def _status(error: Exception) -> int:
-    """The HTTP status that an SDK's error carries; 0 where there was none."""
     return getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None) or 0
 
 

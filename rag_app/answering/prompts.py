@@ -82,9 +82,6 @@ class PromptFiles(BaseModel):
     texts: dict[str, str] = {}
 
 
-_MANIFEST = TypeAdapter(dict[str, PromptFiles])
-
-
 def prompt(name: str, version: str, text: str, variables: Iterable[str]) -> Prompt:
     """A checked prompt. Raises Misconfigured where the text is no template or uses other variables than declared."""
     what, declared = f"prompt {name} {version}", frozenset(variables)
@@ -103,7 +100,7 @@ def read_files(folder: Path) -> dict[str, PromptFiles]:
     """The prompts of a folder, by name. Raises Misconfigured with the file and what is wrong in it."""
     manifest = folder / "manifest.toml"
     try:
-        entries = _MANIFEST.validate_python(tomllib.loads(manifest.read_text("utf-8")))
+        entries = TypeAdapter(dict[str, PromptFiles]).validate_python(tomllib.loads(manifest.read_text("utf-8")))
     except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise Misconfigured(f"{manifest}: {error}") from error
     for name, entry in entries.items():
@@ -118,11 +115,12 @@ def load_prompts(folder: Path) -> dict[str, Prompt]:
 
     Raises Misconfigured with the file and what is wrong in it.
     """
-    prompts = {}
-    for name, files in read_files(folder).items():
-        versions = {version: prompt(name, version, text, files.variables) for version, text in files.texts.items()}
-        prompts[name] = versions[files.active]
-    return prompts
+    return {
+        name: {version: prompt(name, version, text, files.variables) for version, text in files.texts.items()}[
+            files.active
+        ]
+        for name, files in read_files(folder).items()
+    }
 
 
 def _same(what: str, declared: frozenset[str], given: frozenset[str]) -> None:
@@ -213,15 +211,15 @@ class Constraints:
     at_most: Mapping[str, int]
 
 
-def constraints_of(config: PromptConfig) -> Constraints:
-    """Raises InvalidInput that says what is accepted.
+def constraints_of(config: PromptConfig, only: Sequence[str] | None = None) -> Constraints:
+    """Raises InvalidInput that says what is accepted: all of docs/prompts.md, or `only` these.
 
     >>> demands = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"]}
     >>> constraints_of(PromptConfig("ask_lexybrain_x_v1", "market_brief", "Look.", demands))
     Constraints(temperature=None, max_tokens=None, retrieval_scope=('keyword', 'trend'), at_most={'keyword': 20})
     """
     given = config.constraints
-    accepted = _OF_TEMPLATES if config.type in template_types() else tuple(_CONSTRAINTS)
+    accepted = tuple(only or _CONSTRAINTS)
     if unknown := sorted(set(given) - set(accepted)):
         raise InvalidInput(unknown[0], given[unknown[0]], f"unknown constraint; accepted: {', '.join(accepted)}")
     checked = {key: checking(key, given[key]) for key, checking in _CONSTRAINTS.items() if key in given}
@@ -274,7 +272,7 @@ def check(config: PromptConfig) -> None:
             "system_instructions", config.instructions, "must be text and line breaks, without control characters"
         )
     check_whole("weight", config.weight, 0, BIGGEST_WEIGHT)
-    constraints_of(config)
+    constraints_of(config, _OF_TEMPLATES if templated else None)
     if templated:
         try:
             template_of(config)

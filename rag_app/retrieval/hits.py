@@ -6,27 +6,7 @@ from uuid import UUID
 from llama_index.core.schema import NodeWithScore
 
 from rag_app.domain import Confidence, Hit
-from rag_app.retrieval.index import ConfidenceRule
-
-STANDARD_KEYS = frozenset(
-    {
-        "source_id",
-        "org_id",
-        "title",
-        "source_type",
-        "lang",
-        "position",
-        "uri",
-        "date",
-        "section",
-        "page",
-        "owner_id",
-        "site_id",
-        "private_to",
-        "version",
-    }
-)
-"""Node metadata that has a place of its own in a Hit; the rest is what the index declares."""
+from rag_app.retrieval.index import RESERVED_FIELDS, ConfidenceRule
 
 
 def to_hit(found: NodeWithScore) -> Hit:
@@ -47,7 +27,7 @@ def to_hit(found: NodeWithScore) -> Hit:
         section=meta.get("section"),
         page=meta.get("page"),
         owner_id=UUID(meta["owner_id"]) if meta.get("owner_id") else None,
-        metadata={key: value for key, value in meta.items() if key not in STANDARD_KEYS},
+        metadata={key: value for key, value in meta.items() if key not in RESERVED_FIELDS},
     )
 
 

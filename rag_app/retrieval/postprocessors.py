@@ -224,6 +224,5 @@ def _source(node: NodeWithScore) -> str:
 
 
 def _near(nodes: Nodes, within: float) -> Nodes:
-    """Those at most `within` (cosine) below the best one."""
     best = max((node.score or 0.0 for node in nodes), default=0.0)
     return [node for node in nodes if (node.score or 0.0) >= best - within]
