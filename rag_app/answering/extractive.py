@@ -189,21 +189,21 @@ def _is_heading(unit: str) -> bool:
     return len(unit.split()) <= 8
 
 
-def _chosen(scored: Sequence[tuple[float, Passage]], pool: Sequence[Passage]) -> list[tuple[float, Passage]]:
+def _chosen(scored: Sequence[tuple[float, Passage]], pool: Sequence[Passage]) -> list[Passage]:
     """Up to three, best first, without near-duplicates; "It ..." brings the sentence before it along."""
     before = {(passage.block, passage.place + 1): passage for passage in pool}
-    best = scored[0][0]
-    chosen: dict[Passage, float] = {}
+    chosen: list[Passage] = []
     for score, passage in scored:
-        if score < best - GAP or len(chosen) >= MAX_CHOSEN:
+        if score < scored[0][0] - GAP or len(chosen) >= MAX_CHOSEN:
             break
         if any(_alike(passage.text, other.text) for other in chosen):
             continue
-        chosen[passage] = score
+        if passage not in chosen:
+            chosen.append(passage)
         previous = before.get((passage.block, passage.place))
         if previous and _POINTS_BACK.match(passage.text) and previous not in chosen and len(chosen) < MAX_CHOSEN:
-            chosen[previous] = score
-    return [(score, passage) for passage, score in chosen.items()]
+            chosen.append(previous)
+    return chosen
 
 
 def _alike(one: str, other: str) -> bool:
@@ -213,10 +213,10 @@ def _alike(one: str, other: str) -> bool:
     return len(left & right) >= _SAME * max(1, len(left | right))
 
 
-def _written(chosen: Sequence[tuple[float, Passage]]) -> str:
+def _written(chosen: Sequence[Passage]) -> str:
     """Best source first, each in reading order, each sentence with its citation before the full stop."""
-    sources = [passage.block for _, passage in chosen]
-    ordered = sorted((passage for _, passage in chosen), key=lambda each: (sources.index(each.block), each.place))
+    sources = [passage.block for passage in chosen]
+    ordered = sorted(chosen, key=lambda each: (sources.index(each.block), each.place))
     return " ".join(_cited(passage.text, passage.block + 1) for passage in ordered)
 
 

@@ -161,9 +161,6 @@ class PromptVersion:
 GLOBAL = "global"
 TYPES = (GLOBAL, *DESCRIPTIONS)
 """Of conversations; `all_types` has the others, too."""
-_OF_TEMPLATES = ("temperature", "max_tokens")
-_GIVEN = ("context", "question")
-"""What a capability's template takes."""
 _parsed = lru_cache(maxsize=64)(prompt)
 
 SCOPES: Mapping[str, str] = {
@@ -250,7 +247,9 @@ def all_types() -> tuple[str, ...]:
 
 def template_of(config: PromptConfig) -> Prompt:
     """The template that a version is, of a type that is no conversation's. Raises Misconfigured where it is none."""
-    return _parsed(config.type, config.name.removeprefix(f"{config.type}_"), config.instructions, _GIVEN)
+    return _parsed(
+        config.type, config.name.removeprefix(f"{config.type}_"), config.instructions, ("context", "question")
+    )
 
 
 def check(config: PromptConfig) -> None:
@@ -272,7 +271,7 @@ def check(config: PromptConfig) -> None:
             "system_instructions", config.instructions, "must be text and line breaks, without control characters"
         )
     check_whole("weight", config.weight, 0, BIGGEST_WEIGHT)
-    constraints_of(config, _OF_TEMPLATES if templated else None)
+    constraints_of(config, ("temperature", "max_tokens") if templated else None)
     if templated:
         try:
             template_of(config)

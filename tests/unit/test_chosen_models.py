@@ -349,15 +349,3 @@ def test_only_what_is_chosen_is_loaded(variables: dict[str, str], loaded: list[s
     )
     assert printed.returncode == 0, printed.stderr
     assert printed.stdout.split() == loaded
-
-
-async def test_a_fallback_is_closed_with_its_first(choose: Choose) -> None:
-    with ScriptedModel(Reply("At nine.")) as server:
-        of_server = f'kind = "openai_like"\napi_base = "{server.url}"\n'
-        chosen = choose(
-            f'[models.default]\nmodel = "a"\n{of_server}[models.default.fallback]\nmodel = "b"\n{of_server}'
-        )
-        for each in chosen.all:
-            await each.chat(ASKED)
-        await chosen.aclose()
-    assert [(each.name, each._llm._aclient.is_closed()) for each in chosen.all] == [("a", True), ("b", True)]  # type: ignore[attr-defined]

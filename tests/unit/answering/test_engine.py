@@ -18,7 +18,7 @@ from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Question, Refusal, Usage
-from rag_app.domain.errors import Misconfigured, ModelLimited
+from rag_app.domain.errors import Misconfigured, ModelLimited, StoreFailed
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import cut_below, step
@@ -253,6 +253,15 @@ async def test_a_prompt_gets_what_it_takes_of_the_instructions_and_no_more(
         assert len(server.requests) == 2 and asked.model == "scripted"
     with pytest.raises(Misconfigured, match="missing history, language, role, system"):
         await lexybrain.write(Question("?"), evidence.context)
+
+
+async def test_a_version_that_cannot_be_drawn_loses_no_answer(served: tuple[ScriptedModel, ModelSynthesizer]) -> None:
+    async def draw(name: str) -> None:
+        raise StoreFailed("PostgreSQL failed")
+
+    server, plain = served
+    answer = await ask(engine(ModelSynthesizer(plain._model, plain._prompt, draw), WAITED))
+    assert answer.text == "One waited almost 15 minutes [Source 1]." and "STRICT RULES" in server.requests[0].prompt
 
 
 def gullible(body: dict[str, object]) -> Reply:
