@@ -17,7 +17,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from rag_app.documents.documents import Document
-from rag_app.documents.readers.formats import READERS, SIDECAR, clean_mapping, read_stream, written
+from rag_app.documents.readers.formats import READERS, SIDECAR, Documents, clean_mapping, read_stream, written
 from rag_app.domain.errors import UnreadableDocument
 
 __all__ = ["READERS", "SIDECAR", "SUFFIXES", "documents_below", "read", "read_stream"]
@@ -43,7 +43,7 @@ def documents_below(path: Path) -> Iterator[Path]:
     yield from sorted(found)
 
 
-def read(path: Path, shown: str | None = None) -> Iterator[Document | UnreadableDocument]:
+def read(path: Path, shown: str | None = None) -> Documents:
     """The documents of one file, lazily; `shown` is what errors call it.
 
     Raises `UnreadableDocument`, while it is iterated, when the file is missing, may not be read, is of an unsupported

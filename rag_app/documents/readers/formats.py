@@ -27,7 +27,9 @@ from rag_app.documents.documents import Document, Passage
 from rag_app.domain.errors import UnreadableDocument
 
 T = TypeVar("T")
-Reader = Callable[[BinaryIO, str], Iterator[Document | UnreadableDocument]]
+Documents = Iterator[Document | UnreadableDocument]
+"""What a file gives, in its order; errors stand for the parts of it that cannot be read."""
+Reader = Callable[[BinaryIO, str], Documents]
 
 SIDECAR = ".meta.json"
 
@@ -62,7 +64,7 @@ def read_plain(stream: BinaryIO, shown: str) -> Iterator[Document]:
     yield written(metadata, (Passage(text),), shown)
 
 
-def read_stream(stream: BinaryIO, name: str, shown: str) -> Iterator[Document | UnreadableDocument]:
+def read_stream(stream: BinaryIO, name: str, shown: str) -> Documents:
     """The documents of a stream with a file's name: `read` without the file system."""
     if name.lower().endswith(SIDECAR):
         raise UnreadableDocument(shown, "a sidecar: it describes the file beside it")

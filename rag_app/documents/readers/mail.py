@@ -9,7 +9,6 @@ author and the date of the mail where it has none.
 
 import mimetypes
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from email import policy
 from email.message import EmailMessage, Message
@@ -20,7 +19,7 @@ from pathlib import PurePath
 from typing import BinaryIO, cast
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import attempt, clean, decode, read_stream, reads
+from rag_app.documents.readers.formats import Documents, attempt, clean, decode, read_stream, reads
 from rag_app.documents.readers.markup import html_document
 from rag_app.documents.readers.shaping import known
 from rag_app.domain.errors import UnreadableDocument
@@ -31,14 +30,14 @@ _SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "appl
 
 
 @reads(".eml", becomes="the message; each attachment is a source of its own, `mail.eml#file.csv`")
-def read_mail(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
+def read_mail(stream: BinaryIO, shown: str) -> Documents:
     message = BytesParser(policy=policy.default).parse(stream)
     if _HEADERS.isdisjoint(name.lower() for name in message):
         raise UnreadableDocument(shown, "not an e-mail: it has no headers")
     yield from _read(message, shown)
 
 
-def _read(message: EmailMessage, shown: str) -> Iterator[Document | UnreadableDocument]:
+def _read(message: EmailMessage, shown: str) -> Documents:
     if message.get_content_type() in _SEALED:
         raise UnreadableDocument(shown, "encrypted, or sealed by S/MIME")
     sender = attempt(lambda: message["from"].addresses[0])
@@ -69,9 +68,7 @@ def _read(message: EmailMessage, shown: str) -> Iterator[Document | UnreadableDo
         yield from _attachment(part, shown, derived, taken)
 
 
-def _attachment(
-    part: EmailMessage, shown: str, derived: dict[str, object], taken: Counter[str]
-) -> Iterator[Document | UnreadableDocument]:
+def _attachment(part: EmailMessage, shown: str, derived: dict[str, object], taken: Counter[str]) -> Documents:
     try:
         if part.get_content_type() == "message/rfc822":
             inner = cast(EmailMessage, part.get_payload(0))

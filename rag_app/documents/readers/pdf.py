@@ -18,7 +18,7 @@ from pypdf import PageObject, PdfReader
 from pypdf.errors import PdfReadError
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import attempt, reads
+from rag_app.documents.readers.formats import Documents, attempt, reads
 from rag_app.documents.readers.shaping import known, language, sensible
 from rag_app.domain.errors import UnreadableDocument
 
@@ -31,7 +31,7 @@ _COLUMN_CHARS = 25  # characters: cells as long as this on both sides of a gap a
 
 
 @reads(".pdf", becomes="pages, with their numbers; a scan without text is refused")
-def read_pdf(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
+def read_pdf(stream: BinaryIO, shown: str) -> Documents:
     try:
         reader = PdfReader(stream)
         if reader.is_encrypted and not reader.decrypt(""):

@@ -6,11 +6,10 @@ JSON Lines file, are many. Any other JSON is one document: its own text, indente
 
 import codecs
 import json
-from collections.abc import Iterator
 from typing import BinaryIO
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import clean, decode, reads, written
+from rag_app.documents.readers.formats import Documents, clean, decode, reads, written
 from rag_app.domain.errors import UnreadableDocument
 
 _BECOME = "each record a source: `id`, `title`, `text`, and everything else metadata"
@@ -18,7 +17,7 @@ LINE_BYTES = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 
 
 @reads(".jsonl", ".ndjson", becomes=_BECOME, streamed=True)
-def read_json_lines(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
+def read_json_lines(stream: BinaryIO, shown: str) -> Documents:
     """Line by line, so that a file may be larger than memory."""
     blank = True
     for number, line in enumerate(iter(lambda: stream.readline(LINE_BYTES + 1), b""), start=1):
@@ -42,7 +41,7 @@ def read_json_lines(stream: BinaryIO, shown: str) -> Iterator[Document | Unreada
 
 
 @reads(".json", becomes=_BECOME)
-def read_json(stream: BinaryIO, shown: str) -> Iterator[Document | UnreadableDocument]:
+def read_json(stream: BinaryIO, shown: str) -> Documents:
     try:
         value = json.loads(decode(stream.read(), shown))
     except (ValueError, RecursionError) as error:
