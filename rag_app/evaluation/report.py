@@ -1,4 +1,4 @@
-"""Asking every question once, writing down what came back and how fast; and the figures of that, for people and for programs."""
+"""Asking every question once; what came back and how fast, and the figures of that, for people and for programs."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -32,6 +32,26 @@ Documents = Iterator[Document | UnreadableDocument]
 Reader = Callable[[BinaryIO, str], Documents]
 
 SIDECAR = ".meta.json"
+FRONT_MATTER_CHARS = 20_000  # characters; what people write is shorter, and reading more of it takes seconds
+LIMIT = 512 * 1024 * 1024  # bytes of a document once unpacked: it is held in memory, beside the models
+
+_MARKS = {  # UTF-32 first: its little-endian mark starts with that of UTF-16
+    b"\xff\xfe\0\0": "utf-32",
+    b"\0\0\xfe\xff": "utf-32",
+    b"\xef\xbb\xbf": "utf-8-sig",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+_LEGACY = [
+    *("cp1252", "cp1250", "cp1254", "cp1251", "koi8_r", "cp1253", "cp1255", "cp1256"),
+    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
+]
+_WEB_NAMES = dict.fromkeys(("iso-8859-1", "latin1", "latin-1", "us-ascii", "ascii"), "cp1252")
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
+_UNWANTED = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\ufeff\ud800-\udfff]")
+_LINE_ENDS = str.maketrans("\r\v\x85", "\n\n\n")
+_FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_KEY = re.compile(r"^[\w-]+:(?:\s|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,28 +127,6 @@ def _cleaned(document: Document, shown: str) -> Document:
         metadata=clean_mapping(document.metadata),
         derived=clean_mapping(document.derived),
     )
-
-
-FRONT_MATTER_CHARS = 20_000  # characters; what people write is shorter, and reading more of it takes seconds
-LIMIT = 512 * 1024 * 1024  # bytes of a document once unpacked: it is held in memory, beside the models
-
-_MARKS = {  # UTF-32 first: its little-endian mark starts with that of UTF-16
-    b"\xff\xfe\0\0": "utf-32",
-    b"\0\0\xfe\xff": "utf-32",
-    b"\xef\xbb\xbf": "utf-8-sig",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
-_LEGACY = [
-    *("cp1252", "cp1250", "cp1254", "cp1251", "koi8_r", "cp1253", "cp1255", "cp1256"),
-    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
-]
-_WEB_NAMES = dict.fromkeys(("iso-8859-1", "latin1", "latin-1", "us-ascii", "ascii"), "cp1252")
-_CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
-_UNWANTED = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\ufeff\ud800-\udfff]")
-_LINE_ENDS = str.maketrans("\r\v\x85", "\n\n\n")
-_FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_KEY = re.compile(r"^[\w-]+:(?:\s|$)", re.MULTILINE)
 
 
 def attempt(part: Callable[[], T]) -> T | None:
