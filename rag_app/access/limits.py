@@ -72,11 +72,7 @@ class Leases:
 
     def __init__(self, database: Database, seconds: float = 60.0) -> None:
         self._database, self._seconds = database, seconds
-
-    @property
-    def extend_every(self) -> float:
-        """Seconds: a lease outlives one extension that fails."""
-        return self._seconds / 3
+        self.extend_every = seconds / 3  # a lease outlives one extension that fails
 
     async def take(self, key: str, limit: int) -> UUID | None:
         """A place among the `limit` of `key`, or None where all are taken.

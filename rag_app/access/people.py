@@ -29,7 +29,6 @@ _PRINCIPAL = """
     """
 PREFIX = "rag_"
 """What API keys begin with, and tokens never do. Lets scanners for leaked secrets know one."""
-_BYTES = 32
 _BEGINNING = 12  # characters
 _KEY = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
 _A_BEGINNING = re.compile(PREFIX + "[A-Za-z0-9_-]{1,8}")  # of no characters it would be that of any key
@@ -231,7 +230,7 @@ class Keys:
         """
         if not name.strip() or not name.isprintable():
             raise InvalidInput("name", name, "must be a printable text, not empty")
-        secret = PREFIX + secrets.token_urlsafe(_BYTES)
+        secret = PREFIX + secrets.token_urlsafe(32)  # bytes: 43 characters
         key_id, user_id = uuid4(), uuid4()
         async with self._database.session() as session:
             await session.execute(insert(UserRow).values(id=user_id, name=f"key:{key_id}"))

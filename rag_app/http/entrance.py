@@ -76,18 +76,18 @@ class Entrance:
         if sum(map(len, shown.values())) > 1:
             raise Unauthenticated(f"Send one credential: either `Authorization` or `{API_KEY_HEADER}`, once")
         if API_KEY_HEADER in shown:
-            self._needs(Credential.API_KEY, accepted)
+            self._needs({Credential.API_KEY}, accepted)
             return await access.keys.principal(shown[API_KEY_HEADER][0].strip())
         if "authorization" in shown:
             token = bearer_token(shown["authorization"][0])
             if token is None:
                 raise self._refusal(accepted)
             if token.startswith(KEY_PREFIX):
-                self._needs(Credential.API_KEY, accepted)
+                self._needs({Credential.API_KEY}, accepted)
                 return await access.keys.principal(token)
             return await access.people.principal(await self._bearer(token, connection, accepted))
         if self.cookie in connection.cookies and Credential.COOKIE in accepted:
-            self._needs(Credential.COOKIE, accepted)
+            self._needs({Credential.COOKIE}, accepted)
             return await access.people.principal(await self._session(connection))
         if Credential.NONE not in accepted or self.default_organization is None:
             raise self._refusal(accepted)
@@ -106,13 +106,12 @@ class Entrance:
     async def _bearer(
         self, token: str, connection: ASGIConnection[Any, Any, Any, Any], accepted: Collection[Credential]
     ) -> str:
-        if not {Credential.JWT, Credential.EXTENSION} & self._taken(accepted):
-            raise self._refusal(accepted)
+        self._needs({Credential.JWT, Credential.EXTENSION}, accepted)
         claims = await self.tokens.claims(token)
         if claims.client != EXTENSION:
-            self._needs(Credential.JWT, accepted)
+            self._needs({Credential.JWT}, accepted)
             return claims.subject
-        self._needs(Credential.EXTENSION, accepted)
+        self._needs({Credential.EXTENSION}, accepted)
         if not connection.headers.get(EXTENSION_HEADER, "").strip():
             raise Unauthenticated(f"A token of the extension needs the header `{EXTENSION_HEADER}`")
         return claims.subject
@@ -133,8 +132,8 @@ class Entrance:
         configured = {Credential.COOKIE: bool(self.origins), Credential.NONE: self.default_organization is not None}
         return {each for each in accepted if configured.get(each, True)}
 
-    def _needs(self, credential: Credential, accepted: Collection[Credential]) -> None:
-        if credential not in self._taken(accepted):
+    def _needs(self, any_of: set[Credential], accepted: Collection[Credential]) -> None:
+        if not any_of & self._taken(accepted):
             raise self._refusal(accepted)
 
     def _refusal(self, accepted: Collection[Credential]) -> Unauthenticated:

@@ -181,6 +181,5 @@ def _preference(accepted: str, media_type: str) -> tuple[float, int]:
         name = each.partition(";")[0].strip()
         if name in ranges and ranges.index(name) >= best[1]:
             given = _QUALITY.search(each)
-            quality = 1.0 if given is None else min(1.0, float(given[1] or 0))
-            best = (quality, ranges.index(name))
+            best = (1.0 if given is None else min(1.0, float(given[1] or 0)), ranges.index(name))
     return best

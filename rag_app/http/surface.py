@@ -133,9 +133,8 @@ class Surface:
         }
 
         def keep(function: AnyCallable) -> HTTPRouteHandler:
-            handler = method(path, **{**shared, **self.options, **options})(function)
-            self.handlers.append(handler)
-            return handler
+            self.handlers.append(method(path, **{**shared, **self.options, **options})(function))
+            return self.handlers[-1]
 
         return keep
 
