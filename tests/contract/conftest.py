@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
@@ -27,6 +28,7 @@ from granian.constants import Interfaces
 from granian.server.embed import Server
 from litestar import Litestar
 from llama_index.core.schema import TextNode
+from msgspec import structs
 
 from rag_app.access.limits import Leases, RateLimiter, Window
 from rag_app.access.people import Keys, People
@@ -46,18 +48,24 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces import registry
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackResponse, FeedbackReview
 from rag_app.surfaces.lexybrain.statistics import LexyBrainStats, Period
+from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
+from rag_app.surfaces.lexybrain.threads import render_message, render_thread
 from rag_app.surfaces.lexybrain.types import (
-    Consent,
+    ConsentInfo,
     Flags,
-    KeptFeedback,
-    Message,
-    Page,
+    KeptMessageFeedback,
+    RagCitation,
+    RagModel,
+    RagReferences,
+    RagResponse,
+    RagSource,
     Rating,
-    Reply,
-    RetrievedSource,
     Role,
     Said,
-    Thread,
+    ThreadInfo,
+    ThreadsResponse,
+    ThreadWithMessages,
+    as_wire,
 )
 from rag_app.surfaces.validation.service import RetrievalValidation
 from tests.conftest import MIGRATIONS, free_port
@@ -453,13 +461,14 @@ class ScriptedValidations:
         return {source: text for source, text in self.texts.items() if source in sources}
 
 
-def replied(**other: Any) -> Reply:
+def replied(**other: Any) -> RagResponse:
     """An answer that was made from nothing."""
-    made = Reply(
-        thread=uuid4(), message=uuid4(), text="Said.", capability="general_chat", sources=(), references={},
-        model="extractive", usage=None, latency_ms=1, flags=Flags(insufficient_context=True),
-    )  # fmt: skip
-    return replace(made, **other)
+    made = {
+        "thread_id": uuid4(), "message_id": uuid4(), "answer": "Said.", "capability": "general_chat", "sources": [],
+        "references": RagReferences([], [], [], []), "model": RagModel("extractive", None, 1),
+        "flags": Flags(insufficient_context=True),
+    }  # fmt: skip
+    return as_wire(RagResponse, SimpleNamespace(**{**made, **other}))
 
 
 @dataclass
@@ -470,17 +479,17 @@ class ScriptedTurn:
 
     @property
     def thread(self) -> UUID:
-        return self.stage.given.thread
+        return self.stage.given.thread_id
 
     @property
     def message(self) -> UUID:
-        return self.stage.given.message
+        return self.stage.given.message_id
 
     @property
     def capability(self) -> str:
         return self.stage.given.capability
 
-    async def answer(self) -> Reply:
+    async def answer(self) -> RagResponse:
         if self.stage.fails:
             raise self.stage.fails
         return self.stage.given
@@ -491,30 +500,34 @@ class ScriptedTurn:
             if self.stage.fails and self.stage.breaks_after is None:
                 raise self.stage.fails
             yield Found(self.stage.hits)
-            for number, piece in enumerate(self.stage.pieces or [given.text]):
+            for number, piece in enumerate(self.stage.pieces or [given.answer]):
                 if number == self.stage.breaks_after:
                     raise self.stage.fails or ModelFailed("it broke")
                 if number:
                     await asyncio.sleep(self.stage.thinks)
                 said += piece
                 yield Delta(piece)
-            yield Answer(given.text, Confidence.HIGH, given.model, datetime.now(UTC), self.stage.hits)
+            yield Answer(given.answer, Confidence.HIGH, given.model.id, datetime.now(UTC), self.stage.hits)
         finally:
             await asyncio.sleep(0.01)  # keeping it takes a while
             closed.append(said)
 
-    def reply(self, answer: Answer) -> Reply:
-        return replace(self.stage.given, text=answer.text)
+    def reply(self, answer: Answer) -> RagResponse:
+        return structs.replace(self.stage.given, answer=answer.text)
 
-    def sources(self, hits: Sequence[Hit]) -> tuple[RetrievedSource, ...]:
-        return tuple(RetrievedSource(hit.source_id, hit.source_type, hit.title, hit.relevance) for hit in hits)
+    def citations(self, answer: Answer) -> list[RagCitation]:
+        return self.stage.cited
+
+    def sources(self, hits: Sequence[Hit]) -> list[RagSource]:
+        return [RagSource(hit.source_id, hit.source_type, hit.title, hit.relevance) for hit in hits]
 
 
 @dataclass
 class ScriptedConversations:
     """Remembers what was said and by whom; `error` meets whoever begins, `fails` whoever waits for the answer."""
 
-    given: Reply = field(default_factory=replied)
+    given: RagResponse = field(default_factory=replied)
+    cited: list[RagCitation] = field(default_factory=list)
     hits: tuple[Hit, ...] = ()
     pieces: list[str] = field(default_factory=list)
     breaks_after: int | None = None
@@ -535,10 +548,12 @@ class ScriptedConversations:
 
 @dataclass
 class ScriptedThreads:
-    """Keeps threads as the real ones are kept; whose subject is among `administrators` reads all."""
+    """Keeps threads as the real ones are kept, in rows; readers see the sources of `seen`. Whose subject is among `administrators` reads all."""
 
-    known: dict[UUID, Thread] = field(default_factory=dict)
-    messages: dict[UUID, list[Message]] = field(default_factory=dict)
+    known: dict[UUID, ThreadRow] = field(default_factory=dict)
+    messages: dict[UUID, list[MessageRow]] = field(default_factory=dict)
+    feedback: dict[UUID, FeedbackRow] = field(default_factory=dict)
+    seen: set[UUID] = field(default_factory=set)
     administrators: set[str] = field(default_factory=set)
     error: Exception | None = None
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -546,26 +561,24 @@ class ScriptedThreads:
     async def list(
         self, principal: Principal, *, limit: int, after: str | None, archived: bool | None, user: UUID | None,
         everybody: bool,
-    ) -> Page:  # fmt: skip
+    ) -> ThreadsResponse:  # fmt: skip
         self._ask("list", limit=limit, after=after, archived=archived, user=user, everybody=everybody)
         if (user or everybody) and principal.subject not in self.administrators:
             raise Forbidden("Only an administrator reads the threads of others")
         whose = None if everybody else user or principal.user
         found = [
             each for each in self.known.values()
-            if whose in (None, each.user) and archived in (None, each.archived)
+            if whose in (None, each.user_id) and archived in (None, each.archived)
         ]  # fmt: skip
         found.sort(key=lambda each: each.last_message_at, reverse=True)
         places = [place for place, each in enumerate(found, 1) if str(each.id) == after]
         if after is not None and not places:
             raise InvalidInput("cursor", after, "is none of ours")
         start = places[0] if places else 0
-        page = tuple(found[start : start + limit])
-        return Page(page, str(page[-1].id) if len(found) > start + limit else None)
+        page = [render_thread(ThreadInfo, row) for row in found[start : start + limit]]
+        return ThreadsResponse(page, str(page[-1].id) if len(found) > start + limit else None)
 
-    async def read(
-        self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None
-    ) -> tuple[Thread, Sequence[Message], bool]:
+    async def read(self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None) -> ThreadWithMessages:
         self._ask("read", thread=thread, limit=limit, before=before)
         found = self._own(principal, thread, reads=True)
         said = self.messages.get(thread, [])
@@ -574,17 +587,18 @@ class ScriptedThreads:
             if not places:
                 raise InvalidInput("before", before, "is no message of this thread")
             said = said[: places[0]]
-        return found, said[-limit:], len(said) > limit
+        shown = [render_message(each, self.feedback.get(each.id), self.seen) for each in said[-limit:]]
+        return render_thread(ThreadWithMessages, found, messages=shown, has_more=len(said) > limit)
 
-    async def rename(self, principal: Principal, thread: UUID, title: str) -> Thread:
+    async def rename(self, principal: Principal, thread: UUID, title: str) -> ThreadInfo:
         self._ask("rename", thread=thread, title=title)
-        self.known[thread] = replace(self._own(principal, thread), title=title)
-        return self.known[thread]
+        self._own(principal, thread).title = title
+        return render_thread(ThreadInfo, self.known[thread])
 
-    async def archive(self, principal: Principal, thread: UUID, archived: bool) -> Thread:
+    async def archive(self, principal: Principal, thread: UUID, archived: bool) -> ThreadInfo:
         self._ask("archive", thread=thread, archived=archived)
-        self.known[thread] = replace(self._own(principal, thread), archived=archived)
-        return self.known[thread]
+        self._own(principal, thread).archived = archived
+        return render_thread(ThreadInfo, self.known[thread])
 
     async def delete(self, principal: Principal, thread: UUID) -> None:
         self._ask("delete", thread=thread)
@@ -603,9 +617,11 @@ class ScriptedThreads:
         if self.error:
             raise self.error
 
-    def _own(self, principal: Principal, thread: UUID, *, reads: bool = False) -> Thread:
+    def _own(self, principal: Principal, thread: UUID, *, reads: bool = False) -> ThreadRow:
         found = self.known.get(thread)
-        if found is None or not (found.user == principal.user or (reads and principal.subject in self.administrators)):
+        if found is None or not (
+            found.user_id == principal.user or (reads and principal.subject in self.administrators)
+        ):
             raise NotFound("thread", str(thread))
         return found
 
@@ -615,7 +631,7 @@ class ScriptedFeedback:
     """Keeps feedback as the real one is kept, on the messages of `threads`; `sources` are what can be expected."""
 
     threads: ScriptedThreads
-    kept: dict[UUID, KeptFeedback] = field(default_factory=dict)
+    kept: dict[UUID, KeptMessageFeedback] = field(default_factory=dict)
     sources: dict[str, UUID] = field(default_factory=dict)
     now: datetime = datetime(2026, 1, 15, 11, tzinfo=UTC)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
@@ -623,15 +639,15 @@ class ScriptedFeedback:
 
     async def give(
         self, principal: Principal, message: UUID, rating: Rating, comment: str | None, expected: str | None
-    ) -> KeptFeedback:
+    ) -> KeptMessageFeedback:
         self.asked.append((principal, message, rating, comment, expected))
         self._find(principal, message)
         if expected is not None and (rating is not Rating.NEGATIVE or expected not in self.sources):
             raise InvalidInput("expectedSourceId", expected, "is refused")
         before = self.kept.get(message)
-        self.kept[message] = KeptFeedback(
-            rating, comment, self.sources[expected] if expected else None, message=message,
-            created_at=before.created_at if before else self.now, updated_at=self.now,
+        self.kept[message] = KeptMessageFeedback(
+            rating.value, comment, self.sources[expected] if expected else None, message,
+            before.created_at if before else self.now, self.now,
         )  # fmt: skip
         return self.kept[message]
 
@@ -646,8 +662,8 @@ class ScriptedFeedback:
             raise self.error
         for thread, messages in self.threads.messages.items():
             for each in messages:
-                if each.id == message and self.threads.known[thread].user == principal.user:
-                    if each.role is Role.USER:
+                if each.id == message and self.threads.known[thread].user_id == principal.user:
+                    if each.role == Role.USER:
                         raise InvalidInput("message_id", str(message), "is no answer")
                     return
         raise NotFound("message", str(message))
@@ -719,21 +735,21 @@ class ScriptedAdministration:
 class ScriptedConsents:
     """Remembers what each subject has decided; those among `keys` are no people."""
 
-    given: dict[str, Consent] = field(default_factory=dict)
+    given: dict[str, ConsentInfo] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
     error: Exception | None = None
     now: datetime = datetime(2026, 1, 15, 11, tzinfo=UTC)
 
-    async def consent(self, principal: Principal) -> Consent:
+    async def consent(self, principal: Principal) -> ConsentInfo:
         if self.error:
             raise self.error
         if principal.subject in self.keys:
             raise Forbidden("an API key speaks for others: only a person consents, signed in")
-        return self.given.get(principal.subject, Consent(False))
+        return self.given.get(principal.subject, ConsentInfo(False, None))
 
-    async def decide(self, principal: Principal, training: bool) -> Consent:
+    async def decide(self, principal: Principal, training: bool) -> ConsentInfo:
         await self.consent(principal)
-        self.given[principal.subject] = Consent(training, self.now if training else None)
+        self.given[principal.subject] = ConsentInfo(training, self.now if training else None)
         return self.given[principal.subject]
 
 

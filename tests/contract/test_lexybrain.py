@@ -12,9 +12,10 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from msgspec import convert
 
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.domain.answer import Hit, Usage
+from rag_app.domain.answer import Hit
 from rag_app.domain.errors import (
     BudgetSpent,
     CostCapReached,
@@ -33,7 +34,7 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
-from rag_app.surfaces.lexybrain.types import Flags, Focus, RetrievedSource, Said
+from rag_app.surfaces.lexybrain.types import Flags, Focus, RagCitation, RagResponse, Said
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, replied, serve
 from tests.contract.test_streaming import STREAM, events, parsed, soon
@@ -73,23 +74,12 @@ SHOWN: dict[str, Any] = {
     },
     "flags": {"usedRag": True, "fallbackToGeneric": False, "insufficientContext": False},
 }
-KEYWORD, LISTING, DOC = (UUID(each["id"]) for each in SHOWN["sources"])
-REPLY = replied(
-    thread=UUID(SHOWN["threadId"]),
-    message=UUID(SHOWN["messageId"]),
-    text=SHOWN["answer"],
-    capability="market_brief",
-    sources=(
-        RetrievedSource(KEYWORD, "keyword", "vintage wedding rings", 0.92, 1, "Demand index 87"),
-        RetrievedSource(LISTING, "listing", "handmade engagement rings", 0.89, 2, None),
-        RetrievedSource(DOC, "doc", "boho wedding dress", 0.87),
-    ),
-    references={"keyword": (KEYWORD,), "listing": (LISTING,), "alert": (), "doc": ()},
-    model="meta-llama/Llama-3.1-70B-Instruct",
-    usage=Usage(1847, 312),
-    latency_ms=3421,
-    flags=Flags(used_rag=True),
-)
+KEYWORD, LISTING, _ = (UUID(each["id"]) for each in SHOWN["sources"])
+REPLY = convert(SHOWN, RagResponse)
+CITED = [
+    RagCitation(KEYWORD, "keyword", "vintage wedding rings", 0.92, 1, "Demand index 87"),
+    RagCitation(LISTING, "listing", "handmade engagement rings", 0.89, 2, None),
+]
 ASK = {"message": "?"}
 RESETS = int(datetime(2026, 12, 1, tzinfo=UTC).timestamp())
 
@@ -227,7 +217,7 @@ def test_objects_of_nothing_say_nothing(rest: dict[str, Any], client: httpx.Clie
 
 
 def test_where_nobody_counted_usage_is_null(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:
-    backstage.conversations.given = replied(references={})
+    backstage.conversations.given = replied()
     response = client.post(RAG, json=ASK)
     assert response.json()["model"] == {"id": "extractive", "usage": None, "latencyMs": 1}
     assert response.json()["references"] == {"keywords": [], "listings": [], "alerts": [], "docs": []}
@@ -545,7 +535,7 @@ def found(label: str, score: float) -> Hit:
 
 def test_an_answer_streams(client: httpx.Client, backstage: Backstage) -> None:
     backstage.conversations.given, backstage.conversations.hits = REPLY, (found("a", 0.5), found("b", 0.25))
-    text = REPLY.text
+    backstage.conversations.cited, text = CITED, REPLY.answer
     backstage.conversations.pieces = [text[:10], text[10:]]
 
     response = client.post(RAG, json=ASK, headers=STREAM)

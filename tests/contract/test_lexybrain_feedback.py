@@ -1,6 +1,5 @@
 """Feedback on answers, over HTTP: what is accepted, whose answers they are, and what is told of it."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,7 +13,7 @@ from rag_app.domain.scope import Principal
 from rag_app.surfaces.lexybrain.types import Rating
 from tests.contract.conftest import Backstage
 from tests.contract.test_lexybrain import SHOWN, Validate, any_of, refused
-from tests.contract.test_lexybrain_threads import ADA, ANSWERED, ASKED, BERTA, THREAD, kept, thread
+from tests.contract.test_lexybrain_threads import ADA, ANSWERED, ASKED, BERTA, THREAD, answered, kept, thread
 
 __all__ = ["kept"]
 
@@ -167,7 +166,7 @@ def test_feedback_is_withdrawn_once(client: httpx.Client, backstage: Backstage) 
 def test_only_answers_in_threads_of_ones_own_are_rated(client: httpx.Client, backstage: Backstage) -> None:
     theirs = thread(1, BERTA)
     backstage.threads.known[theirs.id] = theirs
-    foreign = replace(ANSWERED, id=uuid4(), thread=theirs.id)
+    foreign = answered(thread_id=theirs.id)
     backstage.threads.messages[theirs.id] = [foreign]
     backstage.threads.administrators = {"ada"}  # who reads that thread, and rates nothing in it
     for message in (foreign.id, uuid4(), THREAD):

@@ -1,6 +1,5 @@
 """Conversations that are kept, over HTTP: what is shown of them, what may be changed, and whose they are."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,7 +9,7 @@ import pytest
 
 from rag_app.domain.errors import InvalidInput, StoreFailed
 from rag_app.domain.scope import Principal
-from rag_app.surfaces.lexybrain.types import Feedback, Flags, Message, Rating, RetrievedSource, Role, Thread
+from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from tests.contract.conftest import Backstage
 from tests.contract.test_lexybrain import SHOWN, THREADS, Validate, any_of, refused, validator
 
@@ -20,25 +19,40 @@ ADA, BERTA = uuid4(), uuid4()
 THREAD = UUID(SHOWN["threadId"])
 AT = f"{THREADS}/{THREAD}"
 BEGAN = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
-ASKED = Message(
-    uuid4(), THREAD, Role.USER, "What is trending?", BEGAN, "market_brief", context={"marketplaces": ["etsy"]}
-)
-GONE = RetrievedSource(uuid4(), "alert", "Trademark", 0.5, available=False)
-CITED = RetrievedSource(uuid4(), "keyword", "vintage wedding rings", 0.92, 1, "Demand index 87")
-ANSWERED = Message(
-    uuid4(), THREAD, Role.ASSISTANT, "Rings are [Source 1].", BEGAN + timedelta(seconds=3), "market_brief",
-    model="meta-llama/Llama-3.1-70B-Instruct", sources=(CITED, GONE),
-    generation={"tokensIn": 1847, "tokensOut": 312, "latencyMs": 3421, "temperature": 0.7, "prompts": {"global": "v1"}},
-    flags=Flags(used_rag=True, interrupted=True), feedback=Feedback(Rating.NEGATIVE, "Where is it?", GONE.id),
+ASKED = MessageRow(
+    id=uuid4(), thread_id=THREAD, role="user", content="What is trending?", created_at=BEGAN,
+    capability="market_brief", context_json={"marketplaces": ["etsy"]},
 )  # fmt: skip
+GONE = {"id": str(uuid4()), "type": "alert", "label": "Trademark", "score": 0.5, "cited": None, "quote": "Filed."}
+CITED = {
+    "id": str(uuid4()), "type": "keyword", "label": "vintage wedding rings", "score": 0.92, "cited": 1,
+    "quote": "Demand index 87",
+}  # fmt: skip
 
 
-def thread(number: int = 0, user: UUID = ADA, **other: Any) -> Thread:
-    made = Thread(
-        uuid4() if number else THREAD, user, f"Thread {number}", BEGAN, BEGAN, BEGAN - timedelta(hours=number), 2,
-        {"client": "web", "version": "1.0", "prompts": {"global": "ask_lexybrain_system"}},
+def answered(**other: Any) -> MessageRow:
+    made = {
+        "id": uuid4(), "thread_id": THREAD, "role": "assistant", "content": "Rings are [Source 1].",
+        "created_at": BEGAN + timedelta(seconds=3), "capability": "market_brief",
+        "model_id": "meta-llama/Llama-3.1-70B-Instruct", "retrieved_source_ids": [CITED, GONE],
+        "generation_metadata": {
+            "tokensIn": 1847, "tokensOut": 312, "latencyMs": 3421, "temperature": 0.7, "prompts": {"global": "v1"},
+        },
+        "flags": {"usedRag": True, "interrupted": True},
+    }  # fmt: skip
+    return MessageRow(**{**made, **other})
+
+
+ANSWERED = answered()
+RATED = FeedbackRow(rating="negative", comment="Where is it?", expected_source_id=UUID(str(GONE["id"])))
+
+
+def thread(number: int = 0, user: UUID = ADA, archived: bool = False) -> ThreadRow:
+    return ThreadRow(
+        id=uuid4() if number else THREAD, user_id=user, title=f"Thread {number}", created_at=BEGAN, updated_at=BEGAN,
+        last_message_at=BEGAN - timedelta(hours=number), message_count=2, archived=archived,
+        metadata_={"client": "web", "version": "1.0", "prompts": {"global": "ask_lexybrain_system"}},
     )  # fmt: skip
-    return replace(made, **other)
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +62,11 @@ def kept(backstage: Backstage) -> None:
     threads = [thread(), thread(1), thread(2, archived=True), thread(3, BERTA)]
     backstage.threads.known = {each.id: each for each in threads}
     backstage.threads.messages = {THREAD: [ASKED, ANSWERED]}
+    backstage.threads.feedback, backstage.threads.seen = {ANSWERED.id: RATED}, {UUID(str(CITED["id"]))}
 
 
 def theirs(backstage: Backstage) -> str:
-    [found] = [each for each in backstage.threads.known.values() if each.user == BERTA]
+    [found] = [each for each in backstage.threads.known.values() if each.user_id == BERTA]
     return f"{THREADS}/{found.id}"
 
 
@@ -170,7 +185,7 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
             "capability": "market_brief",
             "sources": [
                 {
-                    "id": str(CITED.id),
+                    "id": CITED["id"],
                     "type": "keyword",
                     "label": "vintage wedding rings",
                     "score": 0.92,
@@ -179,7 +194,7 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
                     "available": True,
                 },
                 {
-                    "id": str(GONE.id),
+                    "id": GONE["id"],
                     "type": "alert",
                     "label": "Trademark",
                     "score": 0.5,
@@ -194,7 +209,7 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
                 "latencyMs": 3421,
             },
             "flags": {"usedRag": True, "fallbackToGeneric": False, "insufficientContext": False, "interrupted": True},
-            "feedback": {"rating": "negative", "comment": "Where is it?", "expectedSourceId": str(GONE.id)},
+            "feedback": {"rating": "negative", "comment": "Where is it?", "expectedSourceId": GONE["id"]},
         },
     ]
     validator(response)
@@ -204,7 +219,7 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
 def test_a_message_whose_tokens_nobody_counted(
     generation: dict[str, Any], client: httpx.Client, backstage: Backstage, validator: Validate
 ) -> None:
-    backstage.threads.messages[THREAD] = [replace(ANSWERED, model="extractive", generation=generation)]
+    backstage.threads.messages[THREAD] = [answered(model_id="extractive", generation_metadata=generation)]
     response = client.get(AT)
     assert response.json()["messages"][0]["model"] == {"id": "extractive", "usage": None, "latencyMs": 0}
     validator(response)
@@ -245,7 +260,7 @@ def test_an_id_in_the_path_that_is_none(bad: str, client: httpx.Client, backstag
 
 def test_the_threads_of_others_are_not_there(client: httpx.Client, backstage: Backstage) -> None:
     unknown = f"{THREADS}/{uuid4()}"
-    before = dict(backstage.threads.known)
+    before = {each.id: (each.title, each.archived) for each in backstage.threads.known.values()}
     for at in (theirs(backstage), unknown):
         told = [
             client.get(at),
@@ -257,7 +272,7 @@ def test_the_threads_of_others_are_not_there(client: httpx.Client, backstage: Ba
         for response in told:
             message = refused(response, 404, "not_found")
             assert "Thread 3" not in message and str(BERTA) not in message
-    assert backstage.threads.known == before
+    assert {each.id: (each.title, each.archived) for each in backstage.threads.known.values()} == before
 
 
 def test_an_administrator_reads_them(client: httpx.Client, backstage: Backstage) -> None:

@@ -22,7 +22,7 @@ from rag_app.evaluation.tables import JudgmentRow
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow
 from rag_app.surfaces.lexybrain.threads import Threads
-from rag_app.surfaces.lexybrain.types import Feedback, KeptFeedback, Rating
+from rag_app.surfaces.lexybrain.types import KeptMessageFeedback, MessageFeedback, Rating
 from tests.conftest import NewOrganization, NewPostgres
 from tests.integration.stopping import until_blocked
 from tests.integration.test_db_threads import Talk, affected, audited, count, somebody, source, talk
@@ -56,11 +56,11 @@ class Desk:
     async def give(
         self, rating: str = "positive", comment: str | None = None, expected: object = None,
         who: Principal | None = None, message: UUID | None = None,
-    ) -> KeptFeedback:  # fmt: skip
+    ) -> KeptMessageFeedback:  # fmt: skip
         name = None if expected is None else str(expected)
         return await self.feedback.give(who or self.ann, message or self.answer, Rating(rating), comment, name)
 
-    async def shown(self, who: Principal | None = None) -> list[Feedback | None]:
+    async def shown(self, who: Principal | None = None) -> list[MessageFeedback | None]:
         return [message.feedback for message in await self.talk.read(who or self.ann, self.thread)]
 
     async def judged(self, query: str = ASKED, org: UUID | None = None) -> list[Any]:
@@ -92,13 +92,13 @@ def ledger(database: Database) -> FeedbackLedger:
 async def test_feedback_is_kept_and_a_second_one_takes_its_place(desk: Desk) -> None:
     expected = await source(desk.talk.database, desk.org.id)
     first = await desk.give("negative", "Where is it?", expected)
-    assert (first.rating, first.comment, first.expected_source) == (Rating.NEGATIVE, "Where is it?", expected)
-    assert first.message == desk.answer and first.created_at == first.updated_at
-    assert await desk.shown() == [None, Feedback(Rating.NEGATIVE, "Where is it?", expected)]
+    assert (first.rating, first.comment, first.expected_source_id) == (Rating.NEGATIVE, "Where is it?", expected)
+    assert first.message_id == desk.answer and first.created_at == first.updated_at
+    assert await desk.shown() == [None, MessageFeedback("negative", "Where is it?", expected)]
     second = await desk.give("positive")
-    assert (second.rating, second.comment, second.expected_source) == (Rating.POSITIVE, None, None)
+    assert (second.rating, second.comment, second.expected_source_id) == (Rating.POSITIVE, None, None)
     assert second.created_at == first.created_at and second.updated_at > first.updated_at
-    assert await desk.shown() == [None, Feedback(Rating.POSITIVE)] and await desk.left() == 1
+    assert await desk.shown() == [None, MessageFeedback("positive", None, None)] and await desk.left() == 1
 
 
 async def test_feedback_is_withdrawn_once(desk: Desk) -> None:
@@ -127,7 +127,7 @@ async def test_only_answers_of_ones_own_threads_are_rated(desk: Desk) -> None:
         await desk.give(message=desk.question)
     with pytest.raises(InvalidInput, match="message_id: is no answer"):
         await desk.feedback.withdraw(desk.ann, desk.question)
-    assert await desk.shown() == [None, Feedback(Rating.NEUTRAL)]
+    assert await desk.shown() == [None, MessageFeedback("neutral", None, None)]
     assert [await desk.left(who) for who in (desk.bob, desk.admin)] == [0, 0]
 
 
@@ -135,7 +135,7 @@ async def test_an_administrator_rates_answers_of_their_own_and_reads_what_others
     _, _, own = await desk.ask(desk.admin)
     await desk.give("positive", who=desk.admin, message=own)
     await desk.give("negative", "Bad")
-    assert await desk.shown(desk.admin) == [None, Feedback(Rating.NEGATIVE, "Bad")]
+    assert await desk.shown(desk.admin) == [None, MessageFeedback("negative", "Bad", None)]
     seen = await audited(desk.talk.database, desk.admin)
     assert seen == [("threads.read", str(desk.thread), {"user": str(desk.ann.user)})]
 
@@ -147,7 +147,7 @@ async def test_what_postgresql_cannot_keep_is_refused(comment: str, desk: Desk) 
         await desk.give("negative", comment)
     with pytest.raises(InvalidInput, match="expectedSourceId: must be a source that you may see"):
         await desk.give("negative", None, comment)
-    assert await desk.shown() == [None, Feedback(Rating.NEUTRAL)], "what was there stays"
+    assert await desk.shown() == [None, MessageFeedback("neutral", None, None)], "what was there stays"
 
 
 async def test_a_hundred_at_once_leave_one(desk: Desk) -> None:
@@ -155,9 +155,9 @@ async def test_a_hundred_at_once_leave_one(desk: Desk) -> None:
     given = await asyncio.gather(*(desk.give("negative", str(n), ids[n % 4]) for n in range(100)))
     assert len(given) == 100 and len({each.created_at for each in given}) == 1
     [kept] = [each for each in await desk.shown() if each]
-    assert kept.comment and kept.expected_source == ids[int(kept.comment) % 4]
+    assert kept.comment and kept.expected_source_id == ids[int(kept.comment) % 4]
     assert await desk.left() == 1
-    assert await desk.judged() == [(kept.expected_source, None)], "and what it judges is what is kept"
+    assert await desk.judged() == [(kept.expected_source_id, None)], "and what it judges is what is kept"
 
 
 async def test_given_and_withdrawn_at_once_nothing_is_half_there(desk: Desk) -> None:
@@ -167,7 +167,7 @@ async def test_given_and_withdrawn_at_once_nothing_is_half_there(desk: Desk) -> 
         for n in range(40)
     ]
     ends = await asyncio.gather(*ways, return_exceptions=True)
-    assert all(isinstance(end, NotFound | KeptFeedback) or end is None for end in ends)
+    assert all(isinstance(end, NotFound | KeptMessageFeedback) or end is None for end in ends)
     assert await desk.left() == len(await desk.judged()) <= 1
 
 
@@ -178,7 +178,7 @@ async def test_a_deleted_message_takes_its_feedback_along_and_gets_none_any_more
     expected = await source(desk.talk.database, desk.org.id)
     await desk.give("negative", None, expected)
     await desk.talk.threads.delete_message(desk.ann, desk.thread, desk.question)
-    assert await desk.shown() == [Feedback(Rating.NEGATIVE, None, expected)], "it is about the answer"
+    assert await desk.shown() == [MessageFeedback("negative", None, expected)], "it is about the answer"
     await desk.talk.threads.delete_message(desk.ann, desk.thread, desk.answer)
     assert await desk.left() == 0 and await desk.judged() == []
     with pytest.raises(NotFound, match="no message named"):
@@ -209,7 +209,7 @@ async def test_messages_deleted_and_rated_at_once(desk: Desk) -> None:
             going = desk.talk.threads.delete(desk.ann, thread)
         giving = (desk.give("negative", message=answer) for _ in range(6))
         ends = await asyncio.gather(*giving, going, return_exceptions=True)
-        assert ends[-1] is None and all(isinstance(end, KeptFeedback | NotFound) for end in ends[:-1])
+        assert ends[-1] is None and all(isinstance(end, KeptMessageFeedback | NotFound) for end in ends[:-1])
     assert await desk.left() == 0
 
 
@@ -236,7 +236,7 @@ async def test_a_source_is_named_by_id_or_as_its_organization_calls_it(desk: Des
     public = await source(database, PUBLIC_ORGANIZATION)
     for made in (team, own, public):
         for name in (str(made), str(made).upper(), made.hex):  # made.hex is its external id
-            assert (await desk.give("negative", None, name)).expected_source == made
+            assert (await desk.give("negative", None, name)).expected_source_id == made
 
 
 async def test_a_source_that_ann_may_not_see_is_as_good_as_none(desk: Desk, organization: NewOrganization) -> None:
@@ -283,7 +283,7 @@ async def test_a_name_that_several_sources_have_is_no_name(desk: Desk) -> None:
             await session.execute(named)
     with pytest.raises(InvalidInput, match="is what several sources are called: give an id"):
         await desk.give("negative", None, f"twice-{ours}")
-    assert (await desk.give("negative", None, public)).expected_source == public
+    assert (await desk.give("negative", None, public)).expected_source_id == public
 
 
 @pytest.mark.parametrize("rating", ["positive", "neutral"])
@@ -299,7 +299,7 @@ async def test_a_source_that_goes_leaves_the_feedback(desk: Desk) -> None:
     await desk.give("negative", "Where?", expected)
     async with desk.talk.database.scoped(desk.ann.scope(), operator=True) as session:
         await session.execute(text("DELETE FROM sources WHERE id = :id"), {"id": expected})
-    assert await desk.shown() == [None, Feedback(Rating.NEGATIVE, "Where?")] and await desk.judged() == []
+    assert await desk.shown() == [None, MessageFeedback("negative", "Where?", None)] and await desk.judged() == []
 
 
 # -- judgments
@@ -347,7 +347,7 @@ async def test_who_judges_a_public_source(organizations: int, desk: Desk, organi
     judged = [await desk.judged(org=org) for org in [*orgs, PUBLIC_ORGANIZATION]]
     assert judged == ([[(public, None)], []] if organizations == 1 else [[]] * (organizations + 1))
     [kept] = [each.feedback for each in await desk.talk.read(who, (await desk.talk.page(who)).threads[0].id)][1:]
-    assert kept == Feedback(Rating.NEGATIVE, None, public), "it is feedback all the same"
+    assert kept == MessageFeedback("negative", None, public), "it is feedback all the same"
 
 
 async def test_a_member_of_several_judges_for_the_one_whose_source_it_is(
@@ -413,7 +413,7 @@ async def test_where_that_was_not_kept_it_is_the_message_before_the_answer(desk:
     alone = await desk.talk.answer(desk.ann, begun.id)
     async with desk.talk.database.scoped(desk.ann.scope()) as session:
         await session.execute(text("DELETE FROM rag_messages WHERE id = :id"), {"id": question})
-    assert (await desk.give("negative", None, expected, message=alone)).expected_source == expected
+    assert (await desk.give("negative", None, expected, message=alone)).expected_source_id == expected
     assert await desk.judged("Nothing?") == []
 
 
@@ -495,7 +495,7 @@ async def test_an_administrators_session_reads_feedback_and_writes_none(desk: De
         forged = f"INSERT INTO rag_feedback (message_id, user_id, rating) VALUES ('{unrated}', '{user}', 'positive')"
         with pytest.raises(DBAPIError, match="violates row-level security policy"):
             await affected(database, desk.admin, forged, administrator=True)
-    assert await desk.shown() == [None, Feedback(Rating.NEGATIVE, "Bad")]
+    assert await desk.shown() == [None, MessageFeedback("negative", "Bad", None)]
 
 
 async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
@@ -520,7 +520,7 @@ async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
         session.add(FeedbackRow(message_id=answer, user_id=bob.user, rating="positive", expected_source_id=other))
     assert [message.feedback for message in await talk.read(ann, begun.id)] == [
         None,
-        Feedback(Rating.NEGATIVE, "Hers"),
+        MessageFeedback("negative", "Hers", None),
     ]
     await feedback.withdraw(ann, answer)
     assert await count(database, ann, "rag_feedback") == 1

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec import convert, structs
 from sqlalchemy import event, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
@@ -27,7 +28,18 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.surfaces.lexybrain import threads
 from rag_app.surfaces.lexybrain.tables import MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.threads import Threads, title_of
-from rag_app.surfaces.lexybrain.types import Flags, Message, Outcome, Page, RetrievedSource, Role, Thread
+from rag_app.surfaces.lexybrain.types import (
+    Flags,
+    Outcome,
+    RagModel,
+    RagUsage,
+    Role,
+    ThreadFlags,
+    ThreadInfo,
+    ThreadMessage,
+    ThreadSource,
+    ThreadsResponse,
+)
 from tests.conftest import MIGRATIONS, NewOrganization, NewPostgres
 from tests.integration.stopping import until_blocked
 
@@ -70,7 +82,7 @@ class Talk:
         capability: str | None = None,
         context: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
-    ) -> tuple[Thread, UUID]:
+    ) -> tuple[ThreadRow, UUID]:
         assert who.user
         message = uuid4()
         async with self.database.scoped(who.scope()) as session:
@@ -90,16 +102,21 @@ class Talk:
         async with self.database.scoped(who.scope()) as session:
             return given.message if await threads.add_answer(session, thread, given) else None
 
-    async def page(self, who: Principal, **wanted: Any) -> Page:
+    async def page(self, who: Principal, **wanted: Any) -> ThreadsResponse:
         options: dict[str, Any] = {"limit": 20, "after": None, "archived": None, "user": None, "everybody": False}
         return await self.threads.list(who, **options | wanted)
 
-    async def read(self, who: Principal, thread: UUID, limit: int = 50, before: UUID | None = None) -> list[Message]:
-        _, messages, _ = await self.threads.read(who, thread, limit=limit, before=before)
-        return [*messages]
+    async def read(
+        self, who: Principal, thread: UUID, limit: int = 50, before: UUID | None = None
+    ) -> list[ThreadMessage]:
+        return (await self.threads.read(who, thread, limit=limit, before=before)).messages
 
-    async def thread(self, who: Principal, thread: UUID) -> Thread:
-        return (await self.threads.read(who, thread, limit=1, before=None))[0]
+    async def thread(self, who: Principal, thread: UUID) -> ThreadInfo:
+        return convert(await self.threads.read(who, thread, limit=1, before=None), ThreadInfo, from_attributes=True)
+
+    async def metadata(self, who: Principal, thread: UUID) -> Any:
+        async with self.database.scoped(who.scope()) as session:
+            return await session.scalar(select(ThreadRow.metadata_).where(ThreadRow.id == thread))
 
 
 @pytest.fixture
@@ -107,7 +124,7 @@ def talk(database: Database) -> Talk:
     return Talk(database, Threads(database, SourceLedger(database)))
 
 
-def outcome(said: str = "Rings.", sources: tuple[RetrievedSource, ...] = ()) -> Outcome:
+def outcome(said: str = "Rings.", sources: tuple[ThreadSource, ...] = ()) -> Outcome:
     return Outcome(
         message=uuid4(),
         text=said,
@@ -143,26 +160,29 @@ async def source(database: Database, org_id: UUID, owner: UUID | None = None) ->
 async def test_a_message_begins_a_thread_and_what_was_said_is_kept(talk: Talk, ann: Principal) -> None:
     context = {"keywordIds": ["a"], "timeRange": {"from": "2026-01-01"}}
     begun, message = await talk.say(ann, "What\nsells?", None, None, context, {"client": "web", "version": "1.0"})
-    cited = RetrievedSource(uuid4(), "keyword", "vintage rings", 0.92, 1, "Rings sell.")
+    cited = ThreadSource(uuid4(), "keyword", "vintage rings", 0.92, 1, "Rings sell.", True)
     given = outcome("Rings [Source 1].", (cited,))
     given = replace(given, flags=Flags(used_rag=True, insufficient_context=True, interrupted=True))
     async with talk.database.scoped(ann.scope()) as session:
         assert await threads.add_answer(session, begun.id, given)
 
-    thread, [first, second], more = await talk.threads.read(ann, begun.id, limit=2, before=None)
-    assert not more
-    assert (begun.user, begun.title, begun.archived) == (ann.user, "What sells?", False)
-    assert (thread.messages, thread.metadata) == (2, {"client": "web", "version": "1.0"})
+    thread = await talk.threads.read(ann, begun.id, limit=2, before=None)
+    [first, second] = thread.messages
+    assert not thread.has_more
+    assert (begun.user_id, begun.title, begun.archived) == (ann.user, "What sells?", False)
+    assert (thread.message_count, thread.metadata) == (2, {"client": "web", "version": "1.0"})
     assert begun.created_at < first.created_at < second.created_at == thread.last_message_at
-    assert first == Message(message, begun.id, Role.USER, "What\nsells?", first.created_at, context=context)
-    assert second == Message(
-        given.message, begun.id, Role.ASSISTANT, "Rings [Source 1].", second.created_at, "market_brief",
-        model="m", sources=(replace(cited, quote=None, available=False),), generation=given.generation,
-        flags=given.flags,
+    assert first == ThreadMessage(message, "user", "What\nsells?", first.created_at, None, [], None, None, None)
+    assert second == ThreadMessage(
+        given.message, "assistant", "Rings [Source 1].", second.created_at, "market_brief",
+        [structs.replace(cited, quote=None, available=False)], RagModel("m", RagUsage(10, 2), 5),
+        ThreadFlags(True, False, True, True), None,
     )  # fmt: skip
     async with talk.database.scoped(ann.scope()) as session:
         kept = (await session.scalars(select(MessageRow).where(MessageRow.id == given.message))).one()
         assert await session.scalar(text("SELECT count(*) FROM rag_messages WHERE context_json = 'null'")) == 0
+        asked = select(MessageRow.context_json).where(MessageRow.id == message)
+        assert await session.scalar(asked) == context and kept.generation_metadata == given.generation
     assert kept.retrieved_source_ids == [
         {"id": str(cited.id), "type": "keyword", "label": "vintage rings", "score": 0.92, "cited": 1,
          "quote": "Rings sell."}
@@ -187,13 +207,13 @@ async def test_what_fails_later_in_the_transaction_leaves_no_thread(talk: Talk, 
     for unkept in ("a\0b", "half \ud83d of a pair"):
         with pytest.raises(InvalidInput, match="message: must not contain NUL"):
             await begin(unkept)
-    assert await talk.page(ann) == Page(())
+    assert await talk.page(ann) == ThreadsResponse([], None)
 
 
 async def test_what_a_model_says_is_kept_without_what_postgresql_cannot_keep(talk: Talk, ann: Principal) -> None:
     begun, _ = await talk.say(ann)
     await talk.answer(ann, begun.id, "Ri\0ngs \ud83dsell 💍.")
-    assert [message.text for message in await talk.read(ann, begun.id)] == ["What sells?", "Rings sell 💍."]
+    assert [message.content for message in await talk.read(ann, begun.id)] == ["What sells?", "Rings sell 💍."]
 
 
 async def test_a_foreign_thread_is_as_unknown_as_one_that_there_is_not(
@@ -221,7 +241,7 @@ async def test_a_foreign_thread_is_as_unknown_as_one_that_there_is_not(
             assert await talk.threads.history(who.scope(), unknown, message) == []
             await talk.settle_on(who, unknown, message, "general_chat", {"global": "theirs"})
     assert await talk.thread(ann, hers.id) == before
-    assert [(kept.text, kept.capability) for kept in await talk.read(ann, hers.id)] == [("What sells?", None)]
+    assert [(kept.content, kept.capability) for kept in await talk.read(ann, hers.id)] == [("What sells?", None)]
 
 
 async def test_the_query_names_the_user_even_where_row_level_security_lets_more_through(
@@ -236,7 +256,7 @@ async def test_the_query_names_the_user_even_where_row_level_security_lets_more_
         assert not await threads.add_answer(session, hers.id, outcome())
         with pytest.raises(NotFound):
             await threads.add_user_message(session, admin.user, hers.id, uuid4(), "Hello", None, None)
-    assert (await talk.thread(ann, hers.id)).messages == 1
+    assert (await talk.thread(ann, hers.id)).message_count == 1
 
 
 async def test_a_message_brings_an_archived_thread_back_and_to_the_front(talk: Talk, ann: Principal) -> None:
@@ -250,7 +270,7 @@ async def test_a_message_brings_an_archived_thread_back_and_to_the_front(talk: T
     again, _ = await talk.say(ann, "Again", old.id)
     assert not again.archived and again.title == "Old"
     assert [thread.id for thread in (await talk.page(ann, archived=False)).threads] == [old.id, new.id]
-    assert (await talk.page(ann, archived=True)).threads == ()
+    assert (await talk.page(ann, archived=True)).threads == []
     assert (await talk.threads.archive(ann, old.id, True)).archived
     assert not (await talk.threads.archive(ann, old.id, False)).archived
 
@@ -261,8 +281,9 @@ async def test_messages_at_once_in_one_thread_are_all_kept_and_counted_one_after
     begun, first = await talk.say(ann)
     said = await asyncio.gather(*(talk.say(ann, str(number), begun.id) for number in range(12)))
     answered = await asyncio.gather(*(talk.answer(ann, begun.id, str(number)) for number in range(12)))
-    thread, messages, more = await talk.threads.read(ann, begun.id, limit=25, before=None)
-    assert not more and thread.messages == 25
+    thread = await talk.threads.read(ann, begun.id, limit=25, before=None)
+    messages = thread.messages
+    assert not thread.has_more and thread.message_count == 25
     assert {message.id for message in messages} == {first, *(message for _, message in said), *answered}
     moments = [message.created_at for message in messages]
     assert moments == sorted(set(moments)) and moments[-1] == thread.last_message_at
@@ -271,12 +292,12 @@ async def test_messages_at_once_in_one_thread_are_all_kept_and_counted_one_after
 async def test_of_two_messages_at_once_the_second_waits_until_the_first_is_kept(talk: Talk, ann: Principal) -> None:
     begun, _ = await talk.say(ann)
     async with talk.database.scoped(ann.scope()) as session:
-        await threads.add_user_message(session, begun.user, begun.id, uuid4(), "First", None, None)
+        await threads.add_user_message(session, begun.user_id, begun.id, uuid4(), "First", None, None)
         second = asyncio.create_task(talk.say(ann, "Second", begun.id))
         await until_blocked(talk.database)
         assert not second.done()
     await second
-    assert [message.text for message in await talk.read(ann, begun.id)] == ["What sells?", "First", "Second"]
+    assert [message.content for message in await talk.read(ann, begun.id)] == ["What sells?", "First", "Second"]
 
 
 async def test_messages_keep_their_order_when_the_clock_is_set_back(talk: Talk, ann: Principal) -> None:
@@ -287,7 +308,7 @@ async def test_messages_keep_their_order_when_the_clock_is_set_back(talk: Talk, 
         await session.execute(update(MessageRow).where(MessageRow.id == first).values(created_at=later))
     _, second = await talk.say(ann, "b", begun.id)
     third = await talk.answer(ann, begun.id, "c")
-    assert [message.text for message in await talk.read(ann, begun.id)] == ["What sells?", "b", "c"]
+    assert [message.content for message in await talk.read(ann, begun.id)] == ["What sells?", "b", "c"]
     assert third
     assert [message.id for message in await talk.threads.history(ann.scope(), begun.id, third)][-1] == second
 
@@ -320,7 +341,7 @@ async def test_what_a_message_wants_and_which_prompts_its_thread_has_are_written
     assert [kept.capability for kept in await talk.read(ann, begun.id)] == [
         "general_chat", "market_brief", "market_brief",
     ]  # fmt: skip
-    assert (await talk.thread(ann, begun.id)).metadata == {
+    assert await talk.metadata(ann, begun.id) == {
         "client": "web", "prompts": {"global": "s2", "general_chat": "g1", "market_brief": "m1"},
     }  # fmt: skip
 
@@ -329,7 +350,7 @@ async def test_prompts_of_two_messages_at_once_are_both_kept(talk: Talk, ann: Pr
     begun, message = await talk.say(ann)
     types = [f"type{number}" for number in range(8)]
     await asyncio.gather(*(talk.settle_on(ann, begun.id, message, "general_chat", {name: name}) for name in types))
-    assert (await talk.thread(ann, begun.id)).metadata["prompts"] == {name: name for name in types}
+    assert (await talk.metadata(ann, begun.id))["prompts"] == {name: name for name in types}
 
 
 # -- titles
@@ -391,12 +412,12 @@ async def test_pages_neither_skip_nor_repeat_and_what_is_bumped_in_between_moves
     await talk.say(ann, "again", newest[1])  # seen already
     await talk.say(ann, "again", newest[5])  # not yet seen
     added = (await talk.say(ann, "new"))[0].id
-    second = await talk.page(ann, limit=3, after=first.after)
+    second = await talk.page(ann, limit=3, after=first.next_cursor)
     await talk.threads.delete(ann, newest[6])  # the one that the next cursor stands on
-    third = await talk.page(ann, limit=3, after=second.after)
+    third = await talk.page(ann, limit=3, after=second.next_cursor)
     rest = [thread.id for page in (second, third) for thread in page.threads]
     assert rest == [newest[3], newest[4], newest[6], newest[7], newest[8]]
-    assert third.after is None
+    assert third.next_cursor is None
     front = await talk.page(ann, limit=3)
     assert [thread.id for thread in front.threads] == [added, newest[5], newest[1]]
 
@@ -411,17 +432,17 @@ async def test_threads_of_the_same_moment_are_paged_by_id(talk: Talk, ann: Princ
     for _ in range(5):
         page = await talk.page(ann, limit=1, after=after)
         seen += [thread.id for thread in page.threads]
-        after = page.after
+        after = page.next_cursor
     assert after is None and seen == sorted(made, reverse=True)
 
 
 async def test_the_last_page_has_no_cursor_even_if_it_is_full(talk: Talk, ann: Principal) -> None:
-    assert await talk.page(ann) == Page(())
+    assert await talk.page(ann) == ThreadsResponse([], None)
     await talk.say(ann)
     await talk.say(ann)
     page = await talk.page(ann, limit=2)
-    assert len(page.threads) == 2 and page.after is None
-    assert (await talk.page(ann, limit=1)).after
+    assert len(page.threads) == 2 and page.next_cursor is None
+    assert (await talk.page(ann, limit=1)).next_cursor
 
 
 @pytest.mark.parametrize(
@@ -447,14 +468,14 @@ async def test_a_cursor_that_somebody_made_shows_no_more_than_a_list_does(
     await talk.say(ann)
     hers = (await talk.page(ann)).threads
     cursor = pages.cursor(datetime(year, 12, 31, tzinfo=UTC), UUID(int=2**128 - 1))
-    assert (await talk.page(ann, after=cursor)).threads == (hers if year == 9999 else ())
-    assert (await talk.page(bob, after=cursor)).threads == ()
+    assert (await talk.page(ann, after=cursor)).threads == (hers if year == 9999 else [])
+    assert (await talk.page(bob, after=cursor)).threads == []
 
 
 async def test_somebody_without_a_user_has_no_threads(talk: Talk, ann: Principal) -> None:
     nobody = Principal("nobody-we-know")
     begun, _ = await talk.say(ann)
-    assert await talk.page(nobody) == Page(())
+    assert await talk.page(nobody) == ThreadsResponse([], None)
     with pytest.raises(NotFound):
         await talk.read(nobody, begun.id)
     for others in ({"everybody": True}, {"user": ann.user}):
@@ -466,7 +487,7 @@ async def test_a_list_is_read_from_its_index(talk: Talk, ann: Principal, bob: Pr
     for who in (ann, bob):
         for _ in range(3):
             await talk.say(who)
-    cursor = (await talk.page(ann, limit=1)).after
+    cursor = (await talk.page(ann, limit=1)).next_cursor
     asked: list[tuple[str, tuple[Any, ...]]] = []
     engine = talk.database._engine.sync_engine
 
@@ -498,8 +519,8 @@ async def test_messages_are_read_from_the_newest_back(talk: Talk, ann: Principal
     ids = [first] + [(await talk.say(ann, str(number), begun.id))[1] for number in range(1, 7)]
 
     async def page(before: UUID | None, limit: int = 3) -> tuple[list[str], bool]:
-        _, messages, more = await talk.threads.read(ann, begun.id, limit=limit, before=before)
-        return [message.text for message in messages], more
+        page = await talk.threads.read(ann, begun.id, limit=limit, before=before)
+        return [message.content for message in page.messages], page.has_more
 
     assert await page(None) == (["4", "5", "6"], True)
     assert await page(ids[4]) == (["1", "2", "3"], True)
@@ -518,7 +539,7 @@ async def test_messages_are_read_from_the_newest_back(talk: Talk, ann: Principal
             await page(nonsense)
     with pytest.raises(NotFound):
         await talk.read(ann, uuid4(), before=elsewhere)
-    assert (await talk.thread(ann, other.id)).messages == 1
+    assert (await talk.thread(ann, other.id)).message_count == 1
 
 
 async def test_a_deleted_message_is_not_shown_nor_counted_nor_history(talk: Talk, ann: Principal) -> None:
@@ -528,15 +549,16 @@ async def test_a_deleted_message_is_not_shown_nor_counted_nor_history(talk: Talk
     moment = (await talk.thread(ann, begun.id)).last_message_at
     await talk.threads.delete_message(ann, begun.id, first)
 
-    thread, messages, _ = await talk.threads.read(ann, begun.id, limit=9, before=None)
+    thread = await talk.threads.read(ann, begun.id, limit=9, before=None)
+    messages = thread.messages
     assert [message.id for message in messages] == [answered, last]
-    assert (thread.messages, thread.last_message_at) == (2, moment)
+    assert (thread.message_count, thread.last_message_at) == (2, moment)
     assert [message.id for message in await talk.threads.history(ann.scope(), begun.id, last)] == [answered]
     other, _ = await talk.say(ann)
     for thread_id, message in ((begun.id, first), (begun.id, uuid4()), (other.id, last)):
         with pytest.raises(NotFound, match="no message named"):
             await talk.threads.delete_message(ann, thread_id, message)
-    assert [(await talk.thread(ann, found)).messages for found in (begun.id, other.id)] == [2, 1]
+    assert [(await talk.thread(ann, found)).message_count for found in (begun.id, other.id)] == [2, 1]
 
 
 async def test_a_message_deleted_twice_at_once_is_counted_once(talk: Talk, ann: Principal) -> None:
@@ -547,7 +569,7 @@ async def test_a_message_deleted_twice_at_once_is_counted_once(talk: Talk, ann: 
     )
     assert [end is None for end in ends].count(True) == 1
     assert all(end is None or isinstance(end, NotFound) for end in ends)
-    assert (await talk.thread(ann, begun.id)).messages == 1
+    assert (await talk.thread(ann, begun.id)).message_count == 1
 
 
 async def test_a_deleted_thread_takes_its_messages_along(talk: Talk, ann: Principal) -> None:
@@ -577,7 +599,7 @@ async def test_history_is_what_was_said_before_a_message(talk: Talk, ann: Princi
     await talk.answer(ann, begun.id, "later")
 
     async def history(before: UUID, limit: int = 10) -> list[str]:
-        return [message.text for message in await talk.threads.history(ann.scope(), begun.id, before, limit)]
+        return [message.content for message in await talk.threads.history(ann.scope(), begun.id, before, limit)]
 
     assert await history(last) == [str(number) for number in range(3, 13)]
     assert await history(last, 2) == ["11", "12"]
@@ -589,16 +611,17 @@ async def test_history_is_what_was_said_before_a_message(talk: Talk, ann: Princi
 
 async def test_what_was_interrupted_before_it_said_anything_is_no_history(talk: Talk, ann: Principal) -> None:
     begun, _ = await talk.say(ann, "0")
-    cited = RetrievedSource(uuid4(), "keyword", "rings", 0.9, 1, "Rings sell.")
+    cited = ThreadSource(uuid4(), "keyword", "rings", 0.9, 1, "Rings sell.", True)
     await talk.answer(ann, begun.id, "Half a sen", flags=Flags(interrupted=True), sources=(cited,))
     await talk.answer(ann, begun.id, "", flags=Flags(interrupted=True))
     await talk.answer(ann, begun.id, " \n", flags=Flags(interrupted=True))
     _, last = await talk.say(ann, "1", begun.id)
     history = await talk.threads.history(ann.scope(), begun.id, last, 2)
-    assert [message.text for message in history] == ["0", "Half a sen"], "an empty one takes nobody's place"
-    assert [message.sources for message in history] == [(), ()]
-    assert history[1].flags.interrupted and history[1].role is Role.ASSISTANT
-    assert len(await talk.read(ann, begun.id)) == 5, "they are shown"
+    assert [message.content for message in history] == ["0", "Half a sen"], "an empty one takes nobody's place"
+    assert history[1].role is Role.ASSISTANT
+    shown = await talk.read(ann, begun.id)
+    assert shown[1].flags and shown[1].flags.interrupted
+    assert len(shown) == 5, "they are shown"
 
 
 async def test_sources_are_shown_as_far_as_the_reader_may_see_them_now(
@@ -618,19 +641,19 @@ async def test_sources_are_shown_as_far_as_the_reader_may_see_them_now(
         "never was": uuid4(),
     }
     cited = tuple(
-        RetrievedSource(found, "keyword", label, 0.5, number, f"quote of {label}")
+        ThreadSource(found, "keyword", label, 0.5, number, f"quote of {label}", True)
         for number, (label, found) in enumerate(ids.items(), 1)
     )
     ann = replace(ann, organizations=frozenset({org.id, left.id}))
     begun, _ = await talk.say(ann)
     await talk.answer(ann, begun.id, sources=cited)
-    await talk.answer(ann, begun.id, sources=(replace(cited[0], cited=None, quote=None),))
+    await talk.answer(ann, begun.id, sources=(structs.replace(cited[0], cited=None, quote=None),))
 
-    async def shown(who: Principal) -> tuple[tuple[RetrievedSource, ...], set[str]]:
+    async def shown(who: Principal) -> tuple[list[ThreadSource], set[str]]:
         messages = await talk.read(who, begun.id)
-        assert messages[2].sources == (
-            replace(cited[0], cited=None, quote=None, available=org.id in who.organizations),
-        )
+        assert messages[2].sources == [
+            structs.replace(cited[0], cited=None, quote=None, available=org.id in who.organizations)
+        ]
         return messages[1].sources, {kept.label for kept in messages[1].sources if kept.available}
 
     assert (await shown(ann))[1] == {"team", "own", "global", "deleted", "left"}
@@ -641,9 +664,9 @@ async def test_sources_are_shown_as_far_as_the_reader_may_see_them_now(
     ann = replace(ann, organizations=frozenset({org.id}))  # a member of the other no more
     sources, available = await shown(ann)
     assert available == {"team", "own", "global"}
-    assert sources == tuple(
-        kept if kept.label in available else replace(kept, quote=None, available=False) for kept in cited
-    )
+    assert sources == [
+        kept if kept.label in available else structs.replace(kept, quote=None, available=False) for kept in cited
+    ]
     admin = await somebody(database, role="admin")
     assert (await shown(admin))[1] == {"global"}, "an administrator reads threads, not sources of other organizations"
 
@@ -655,7 +678,9 @@ async def test_a_page_asks_for_all_its_sources_at_once_and_on_one_connection(
     talk = Talk(alone, Threads(alone, SourceLedger(alone)))
     begun, _ = await talk.say(ann)
     for _ in range(4):
-        await talk.answer(ann, begun.id, sources=(RetrievedSource(uuid4(), "keyword", "rings", 0.9),) * 3)
+        await talk.answer(
+            ann, begun.id, sources=(ThreadSource(uuid4(), "keyword", "rings", 0.9, None, None, True),) * 3
+        )
     asked: list[str] = []
     event.listen(alone._engine.sync_engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
     messages = await talk.read(ann, begun.id)
@@ -681,7 +706,7 @@ async def test_an_administrator_reads_the_threads_of_others_and_it_is_written_do
     own, _ = await talk.say(admin, "Own")
     assert [thread.id for thread in (await talk.page(admin)).threads] == [own.id]
     assert [thread.id for thread in (await talk.page(admin, user=admin.user)).threads] == [own.id]
-    assert [message.text for message in await talk.read(admin, own.id)] == ["Own"]
+    assert [message.content for message in await talk.read(admin, own.id)] == ["Own"]
     assert await audited(talk.database, admin) == [], "nobody is watched reading what is theirs"
 
     assert [thread.id for thread in (await talk.page(admin, user=ann.user)).threads] == [hers.id]
@@ -689,11 +714,11 @@ async def test_an_administrator_reads_the_threads_of_others_and_it_is_written_do
     while pages == 0 or after:
         page = await talk.page(admin, everybody=True, limit=50, after=after)
         everybodys += [thread.id for thread in page.threads if thread.id in {own.id, his.id, hers.id}]
-        after, pages = page.after, pages + 1
+        after, pages = page.next_cursor, pages + 1
     assert everybodys == [own.id, his.id, hers.id]
-    assert [message.text for message in await talk.read(admin, hers.id)] == ["Hers"]
+    assert [message.content for message in await talk.read(admin, hers.id)] == ["Hers"]
     nobody = uuid4()
-    assert await talk.page(admin, user=nobody) == Page(())
+    assert await talk.page(admin, user=nobody) == ThreadsResponse([], None)
     assert await audited(talk.database, admin) == [
         ("threads.list", str(ann.user), {}),
         *[("threads.list", "everybody", {})] * pages,
@@ -719,7 +744,7 @@ async def test_what_an_administrator_reads_cannot_be_read_without_being_written_
     for attempt in (talk.page(admin, user=ann.user), talk.page(admin, everybody=True), talk.read(admin, hers.id)):
         with pytest.raises(ZeroDivisionError):
             await attempt
-    assert (await talk.page(admin)).threads == ()
+    assert (await talk.page(admin)).threads == []
     event.remove(engine, "before_cursor_execute", fail)
 
     def fail_to_commit(connection: Any) -> None:
@@ -826,7 +851,7 @@ async def test_nobody_sees_or_changes_what_is_not_theirs(
             await session.execute(text(change))
     for administrator in (False, True):
         assert await count(database, ann, "rag_messages", administrator=administrator) == 1
-    assert [kept.text for kept in await talk.read(ann, hers.id)] == ["What sells?"]
+    assert [kept.content for kept in await talk.read(ann, hers.id)] == ["What sells?"]
     assert (await talk.thread(ann, hers.id)).title == "What sells?"
 
 
@@ -849,7 +874,7 @@ async def test_nobody_puts_anything_into_the_threads_of_others(
             for administrator in (False, True):
                 with pytest.raises(DBAPIError, match="violates row-level security policy"):
                     await affected(database, who, refused, administrator=administrator)
-    assert (await talk.thread(ann, hers.id)).messages == len(await talk.read(ann, hers.id)) == 1
+    assert (await talk.thread(ann, hers.id)).message_count == len(await talk.read(ann, hers.id)) == 1
 
 
 async def test_an_administrators_session_reads_all_and_changes_nothing(
@@ -922,9 +947,9 @@ async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
     await talk.settle_on(bob, hers.id, message, "general_chat", {"global": "his"})
     _, later = await talk.say(ann, "And?", hers.id)
     assert await talk.threads.history(bob.scope(), hers.id, later) == []
-    assert await talk.page(bob) == Page(())
+    assert await talk.page(bob) == ThreadsResponse([], None)
     now = await talk.thread(ann, hers.id)
-    assert (now.title, now.metadata, now.messages) == (before.title, before.metadata, 2)
+    assert (now.title, now.metadata, now.message_count) == (before.title, before.metadata, 2)
     assert [kept.capability for kept in await talk.read(ann, hers.id)] == [None, None]
     await database.close()
 
@@ -953,7 +978,7 @@ async def test_0006_goes_down_and_up_with_conversations_in_it(server: PrivatePos
     migrate.upgrade(server.owner_url, server.app_url, MIGRATIONS)
     again = Database(server.app_url)
     talk = Talk(again, Threads(again, SourceLedger(again)))
-    assert await talk.page(ann) == Page(())
+    assert await talk.page(ann) == ThreadsResponse([], None)
     await talk.say(ann)
     assert len((await talk.page(ann)).threads) == 1
     with pytest.raises(Forbidden):

@@ -114,8 +114,8 @@ async def test_a_turn_from_its_beginning_to_its_end(
     who, org = await account(), await organization()
     scope, caller = scope_of(who, org.id), asking(who, org.id)
     begun = await turns.begin(caller, replace(HELLO, context={"marketplaces": ["etsy"]}))
-    assert begun.account == who and begun.thread.user == who.user
-    assert (begun.thread.title, begun.thread.metadata) == ("What sells best in spring?", dict(HELLO.meta))
+    assert begun.account == who and begun.thread.user_id == who.user
+    assert (begun.thread.title, begun.thread.metadata_) == ("What sells best in spring?", dict(HELLO.meta))
     assert await state(database, who) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
     before = await spent_today(database)
     done = outcome()
@@ -131,7 +131,7 @@ async def test_a_turn_from_its_beginning_to_its_end(
         assert await session.scalar(select(UsageEventRow.message_id)) == done.message
 
     again = await turns.begin(caller, Said("And in autumn?", thread=begun.thread.id, meta={"client": "api"}))
-    assert (again.thread.id, again.thread.metadata) == (begun.thread.id, dict(HELLO.meta))
+    assert (again.thread.id, again.thread.metadata_) == (begun.thread.id, dict(HELLO.meta))
     assert await state(database, who) == {"threads": 1, "messages": 3, "used": 2, "reservations": 1}
 
 

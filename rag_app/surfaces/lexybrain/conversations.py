@@ -14,11 +14,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any, Unpack
 from uuid import UUID, uuid4
 
 from llama_index.core.llms import ChatMessage
-from msgspec import structs
+from msgspec import convert, structs
 
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
@@ -58,7 +59,19 @@ from rag_app.surfaces.lexybrain.messages import (
 from rag_app.surfaces.lexybrain.threads import Threads, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
 from rag_app.surfaces.lexybrain.turns import Turns
-from rag_app.surfaces.lexybrain.types import Begun, Message, Outcome, Reply, RetrievedSource, Said
+from rag_app.surfaces.lexybrain.types import (
+    REFERENCE_TYPES,
+    Begun,
+    Outcome,
+    PastMessage,
+    RagCitation,
+    RagModel,
+    RagReferences,
+    RagResponse,
+    RagSource,
+    Said,
+    as_wire,
+)
 from rag_app.telemetry.observing import Stage, identify, named
 
 log = logging.getLogger(__name__)
@@ -210,12 +223,12 @@ class Turn:
             now=thread.last_message_at,
         )
 
-    async def _read_history(self) -> Sequence[Message]:
-        if self._begun.thread.messages == 1:  # this one
+    async def _read_history(self) -> Sequence[PastMessage]:
+        if self._begun.thread.message_count == 1:  # this one
             return ()
         return await self._with.threads.history(self._scope, self.thread, before=self._begun.message, limit=HISTORY)
 
-    async def _detect(self, history: Sequence[Message]) -> str:
+    async def _detect(self, history: Sequence[PastMessage]) -> str:
         text = self._said.text
         model = self._with.models.model(GENERAL) if self._with.detect_by_model else None
         if model is None:
@@ -227,14 +240,14 @@ class Turn:
     async def _choose_prompts(self) -> tuple[PromptConfig | None, PromptConfig | None]:
         """The versions of what all capabilities are told, and of what this one is; written down with the capability."""
         thread = self._begun.thread
-        kept = thread.metadata.get("prompts", {})
+        kept = thread.metadata_.get("prompts", {})
         async with self._with.prompts.active(self._scope) as (session, configs):
             system, role = (choose(configs, kind, thread.id, kept.get(kind)) for kind in ("global", self.capability))
             self._prompts = {each.type: each.name for each in (system, role) if each is not None}
             await settle_on(session, self._scope.user, thread.id, self._begun.message, self.capability, self._prompts)
         return system, role
 
-    async def _searched_text(self, history: Sequence[Message]) -> str:
+    async def _searched_text(self, history: Sequence[PastMessage]) -> str:
         """What is looked for: a follow-up by itself often names nothing."""
         text = self._said.text
         model = self._with.models.model(self.capability) if self._with.rewrite and history else None
@@ -246,7 +259,7 @@ class Turn:
 
     # -- the answer
 
-    async def answer(self) -> Reply:
+    async def answer(self) -> RagResponse:
         """Raises ModelFailed where nothing can be said; nothing is charged then. And StoreFailed, EmbeddingFailed."""
         try:
             answer = await self._with.pipeline.answer(self.capability, self.question, self._scope)
@@ -284,24 +297,27 @@ class Turn:
                 await self._whole(self._give_back(error, context))
             raise
 
-    def sources(self, hits: Sequence[Hit]) -> tuple[RetrievedSource, ...]:
+    def sources(self, hits: Sequence[Hit]) -> list[RagSource]:
         """Those of the hits, before it is known which of them are cited."""
-        return retrieved(hits, (), self._index)
+        return convert(retrieved(hits, (), self._index), list[RagSource], from_attributes=True)
 
-    def reply(self, answer: Answer) -> Reply:
+    def citations(self, answer: Answer) -> list[RagCitation]:
+        """The sources that it cites, by number."""
+        cited = [each for each in sources_of(answer, self._index) if each.cited is not None]
+        return sorted(convert(cited, list[RagCitation], from_attributes=True), key=attrgetter("cited"))
+
+    def reply(self, answer: Answer) -> RagResponse:
         """What a client is told of it."""
         outcome = self._outcome(answer)
-        return Reply(
-            self.thread,
-            self.message,
-            outcome.text,
-            self.capability,
-            outcome.sources,
-            mentioned(outcome.text, outcome.sources, answer.hits),
-            outcome.model,
-            answer.usage,
-            outcome.latency_ms,
-            outcome.flags,
+        mentions = mentioned(outcome.text, outcome.sources, answer.hits)
+        return as_wire(
+            RagResponse,
+            outcome,
+            thread_id=self.thread,
+            message_id=self.message,
+            answer=outcome.text,
+            references=RagReferences(*(list(mentions[each]) for each in REFERENCE_TYPES)),
+            model=as_wire(RagModel, outcome, id=outcome.model),
         )
 
     # -- the end

@@ -27,7 +27,7 @@ from rag_app.domain.text import storable
 from rag_app.evaluation.records import judge
 from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
-from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptFeedback, Moment, Rated, Rating, Role
+from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rated, Rating, Role, as_wire
 
 
 class FeedbackLedger:
@@ -38,7 +38,7 @@ class FeedbackLedger:
 
     async def give(
         self, principal: Principal, message: UUID, rating: Rating, comment: str | None, expected: str | None
-    ) -> KeptFeedback:
+    ) -> KeptMessageFeedback:
         """Keep what the principal thinks of an answer, in place of all that they thought before.
 
         `expected` names a source that should have been found, by id or as its organization calls it. It goes with the
@@ -64,7 +64,7 @@ class FeedbackLedger:
                 message_id=message,
                 user_id=principal.user,
                 rating=rating.value,
-                feedback_text=comment,
+                comment=comment,
                 expected_source_id=source and source.id,
                 **({} if since is None else {"created_at": since}),
             )
@@ -73,14 +73,7 @@ class FeedbackLedger:
                 asked = await _asked(session, answer)
                 if asked is not None:
                     await judge(session, org_id, self._index, asked, source.id, row.id)
-        return KeptFeedback(
-            rating,
-            comment,
-            row.expected_source_id,
-            message=message,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-        )
+        return as_wire(KeptMessageFeedback, row)
 
     async def withdraw(self, principal: Principal, message: UUID) -> None:
         """Raises NotFound, also where there is no feedback, and InvalidInput for a message that is no answer."""
@@ -212,7 +205,7 @@ _REVIEWS = (
         _ANSWER.thread_id,
         FeedbackRow.message_id,
         FeedbackRow.rating,
-        FeedbackRow.feedback_text.label("comment"),
+        FeedbackRow.comment,
         FeedbackRow.expected_source_id,
         FeedbackRow.created_at,
         FeedbackRow.updated_at,

@@ -14,7 +14,7 @@ from rag_app.domain.errors import ModelFailed
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.types import Flags, Message, RetrievedSource, Role, Said
+from rag_app.surfaces.lexybrain.types import REFERENCE_TYPES, Flags, PastMessage, Role, Said, ThreadSource
 
 # -- what it wants: which of the five capabilities answers it best
 _NAME_TOKENS = 32
@@ -35,7 +35,7 @@ def detect(text: str) -> str:
     return next(said, "general_chat")
 
 
-def follow_up(text: str, history: Sequence[Message]) -> str | None:
+def follow_up(text: str, history: Sequence[PastMessage]) -> str | None:
     """The capability of the turn before, for a question that refers back to it and says nothing of its own kind.
 
     "And how did it change?" is about what "it" is about. None where the rules of the contract find something, and
@@ -78,7 +78,6 @@ async def classify(model: Chats, prompt: Prompt, text: str, default: Callable[[s
 
 
 # -- what has been said before, as a prompt shows it and as a search takes it in
-_SPEAKERS = {Role.USER: "User", Role.ASSISTANT: "Assistant"}
 _WORTH_CUTTING = 24  # tokens: less of an older message than this says nothing
 _PREVIOUS = 400  # characters
 _FOLLOW_UPS = 3
@@ -88,7 +87,7 @@ _QUERY_TOKENS = 160
 _CUT = " …"
 
 
-def history_text(messages: Sequence[Message], max_tokens: int) -> str:
+def history_text(messages: Sequence[PastMessage], max_tokens: int) -> str:
     """The newest of these messages (oldest first) that fit into `max_tokens` of the bundled tokenizer, oldest first.
 
     The oldest of them may be cut at its end. What was said is data: every line but the first of a message is quoted, so
@@ -98,7 +97,7 @@ def history_text(messages: Sequence[Message], max_tokens: int) -> str:
     turns: list[str] = []
     left = max_tokens
     for message in reversed(messages):
-        text = neutralise(message.text).strip()
+        text = neutralise(message.content).strip()
         if not text:
             continue
         turn = _turn(message.role, text)
@@ -111,7 +110,7 @@ def history_text(messages: Sequence[Message], max_tokens: int) -> str:
     return "\n".join(reversed(turns))
 
 
-def searched_text(text: str, history: Sequence[Message]) -> str:
+def searched_text(text: str, history: Sequence[PastMessage]) -> str:
     """What to search for: the user's previous message, and the present one whole. A follow-up by itself names nothing.
 
     Where the previous one is a follow-up, too, the one before it comes along, and so on.
@@ -119,7 +118,7 @@ def searched_text(text: str, history: Sequence[Message]) -> str:
     said: list[str] = []
     for message in reversed(history):
         if message.role is Role.USER and len(said) < _FOLLOW_UPS and (not said or refers_back(said[0])):
-            said.insert(0, message.text)
+            said.insert(0, message.content)
     previous = _beginning(" ".join(neutralise(" ".join(said)).split()), _PREVIOUS)
     return f"{previous}\n{text}" if previous and previous != text.strip() else text
 
@@ -133,7 +132,9 @@ def refers_back(text: str) -> bool:
     return _REFERS.search(text) is not None
 
 
-async def rewritten(model: Chats, prompt: Prompt, text: str, history: Sequence[Message], max_tokens: int) -> str | None:
+async def rewritten(
+    model: Chats, prompt: Prompt, text: str, history: Sequence[PastMessage], max_tokens: int
+) -> str | None:
     """The message as a query that stands on its own, by a model: `prompt` takes `history` and `question`.
 
     The model reads at most `max_tokens` of history. None where there is none, or the model does not give a query:
@@ -154,7 +155,7 @@ async def rewritten(model: Chats, prompt: Prompt, text: str, history: Sequence[M
 
 def _turn(role: Role, text: str) -> str:
     first, *others = text.splitlines()
-    return "\n".join([f"{_SPEAKERS[role]}: {first}", *(f"> {line}" if line.strip() else ">" for line in others)])
+    return "\n".join([f"{role.capitalize()}: {first}", *(f"> {line}" if line.strip() else ">" for line in others)])
 
 
 def _cut(role: Role, text: str, max_tokens: int) -> list[str]:
@@ -271,13 +272,12 @@ def _is_about(severity: str, text: str) -> bool:
 
 
 # -- what a client is told of an answer
-REFERENCE_TYPES = ("keyword", "listing", "alert", "doc")
 ENOUGH_SOURCES = 5
 
 _MADE_FROM_HITS = frozenset({Refusal.FAILED, Refusal.UNCITED, Refusal.ADMITTED})
 
 
-def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpec) -> tuple[RetrievedSource, ...]:
+def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpec) -> tuple[ThreadSource, ...]:
     """A source for each of the hits' sources: the cited ones by number, then the others in the order of their hits."""
     best: dict[UUID, Hit] = {}
     for hit in (*(citation.hit for citation in citations), *hits):
@@ -285,26 +285,27 @@ def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpe
             best[hit.source_id] = hit
     cited = {citation.hit.source_id: citation for citation in citations}
     return tuple(
-        RetrievedSource(
+        ThreadSource(
             hit.source_id,
             spec.shown(hit.source_type),
             hit.title,
             hit.relevance,
             cited[source].number if source in cited else None,
             cited[source].quote if source in cited else None,
+            available=True,
         )
         for source, hit in best.items()
     )
 
 
-def sources_of(answer: Answer, spec: IndexSpec) -> tuple[RetrievedSource, ...]:
+def sources_of(answer: Answer, spec: IndexSpec) -> tuple[ThreadSource, ...]:
     """What an answer was made from; of a refusal, what was found. Nothing where an answer makes no use of it."""
     if not answer.refused and not _uses(answer):
         return ()
     return retrieved(answer.hits, () if answer.refused else answer.citations, spec)
 
 
-def flags_of(answer: Answer, sources: Sequence[RetrievedSource]) -> Flags:
+def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:
     return Flags(
         used_rag=bool(sources) and _uses(answer),
         fallback_to_generic=answer.refusal is Refusal.FAILED or not answer.complete,
@@ -313,7 +314,7 @@ def flags_of(answer: Answer, sources: Sequence[RetrievedSource]) -> Flags:
     )
 
 
-def mentioned(text: str, sources: Sequence[RetrievedSource], hits: Iterable[Hit]) -> Mapping[str, tuple[UUID, ...]]:
+def mentioned(text: str, sources: Sequence[ThreadSource], hits: Iterable[Hit]) -> Mapping[str, tuple[UUID, ...]]:
     """Ids of the sources that a text cites by number or names by label or term, by shown type."""
     names: dict[UUID, set[str]] = {}
     for hit in hits:

@@ -3,11 +3,9 @@
 The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from operator import attrgetter
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -33,13 +31,12 @@ from rag_app.domain.errors import (
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Injected, example
+from rag_app.surfaces.lexybrain import thread_routes
 from rag_app.surfaces.lexybrain.conversations import Conversations
-from rag_app.surfaces.lexybrain.messages import REFERENCE_TYPES
 from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, LexyBrainOperation
-from rag_app.surfaces.lexybrain.thread_routes import RagModel, RagSource
-from rag_app.surfaces.lexybrain.types import THREAD, Capability, Focus, Reply, RetrievedSource, Said, as_wire
+from rag_app.surfaces.lexybrain.types import THREAD, Capability, Focus, RagResponse, Said
 
-__all__ = ["SURFACE"]
+__all__ = ["SURFACE", "thread_routes"]
 
 CAPABILITIES = ", ".join(DESCRIPTIONS)
 EXAMPLE, ANSWER = example(__package__, "message"), example(__package__, "answer")
@@ -245,41 +242,6 @@ class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
         )
 
 
-class RagReferences(Struct, frozen=True):
-    """Ids of the sources that the answer mentions."""
-
-    keywords: list[UUID]
-    listings: list[UUID]
-    alerts: list[UUID]
-    docs: list[UUID]
-
-
-class RagFlags(Struct, frozen=True, rename="camel"):
-    used_rag: Annotated[bool, Meta(description="the answer was made from sources")]
-    fallback_to_generic: Annotated[bool, Meta(description="the model failed; the answer says what was found")]
-    insufficient_context: Annotated[bool, Meta(description="fewer than five sources, or none that was good enough")]
-
-
-class RagResponse(Struct, frozen=True, rename="camel"):
-    thread: UUID = field(name="threadId")
-    message: Annotated[UUID, Meta(description="of the answer")] = field(name="messageId")
-    text: str = field(name="answer")
-    capability: Annotated[str, Meta(description=f"that was used: one of {CAPABILITIES}", examples=["market_brief"])]
-    sources: Annotated[
-        list[RagSource], Meta(description="what it was made from, the cited ones first: [Source N] is the Nth")
-    ]
-    references: RagReferences
-    model: RagModel
-    flags: RagFlags
-
-
-class RagCitation(RagSource, frozen=True):
-    """A source that the answer cites."""
-
-    cited: Annotated[int, Meta(ge=1, description="its number in the text: [Source N]")] = field(name="citation")
-    quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
-
-
 RagBody = Annotated[RagRequest, BodyKwarg(examples=[EXAMPLE])]
 
 
@@ -317,25 +279,11 @@ async def rag(request: Caller, data: RagBody, conversations: Injected[Conversati
             request,
             turn.stream(),
             meta={"threadId": turn.thread, "messageId": turn.message, "capability": turn.capability},
-            sources=lambda hits: _sources(turn.sources(hits)),
-            citations=lambda answer: _citations(turn.reply(answer)),
-            body=lambda answer: _response(turn.reply(answer)),
+            sources=turn.sources,
+            citations=turn.citations,
+            body=turn.reply,
         )
-    return Response(_response(await turn.answer()))
-
-
-def _response(given: Reply) -> RagResponse:
-    references = RagReferences(*(list(given.references.get(each, ())) for each in REFERENCE_TYPES))
-    return as_wire(RagResponse, given, references=references, model=as_wire(RagModel, given, id=given.model))
-
-
-def _sources(found: Iterable[RetrievedSource]) -> list[RagSource]:
-    return convert(found, list[RagSource], from_attributes=True)
-
-
-def _citations(given: Reply) -> list[RagCitation]:
-    cited = [each for each in given.sources if each.cited is not None]
-    return sorted(convert(cited, list[RagCitation], from_attributes=True), key=attrgetter("cited"))
+    return Response(await turn.answer())
 
 
 def _moment(name: str, value: str, when: time) -> datetime:

@@ -84,7 +84,7 @@ class FeedbackRow(Base):
     message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
     user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
     rating: Mapped[str]
-    feedback_text: Mapped[str | None]
+    comment: Mapped[str | None] = mapped_column("feedback_text")
     expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())

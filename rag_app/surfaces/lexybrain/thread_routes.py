@@ -1,24 +1,31 @@
 """Ask LexyBrain: what a user has there: conversations that are kept (`/api/lexybrain/threads`), feedback on their answers
 (`.../messages`), and whether answers may be collected to train models with (`.../consent`)."""
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg, FromPath, QueryParameter
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound, UnknownField
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.messages import REFERENCE_TYPES
 from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, Cursor, Limit
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
-from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, Message, Moment, Rated, Rating, Role, Thread, as_wire
+from rag_app.surfaces.lexybrain.types import (
+    MESSAGE,
+    THREAD,
+    ConsentInfo,
+    KeptMessageFeedback,
+    Rated,
+    Rating,
+    ThreadInfo,
+    ThreadsResponse,
+    ThreadWithMessages,
+)
 
 PATH = "/api/lexybrain/threads"
 ONE = f"{PATH}/{{thread_id:str}}"
@@ -48,97 +55,6 @@ Title = Annotated[
         examples=["Wedding keywords"],
     ),
 ]
-
-
-class RagSource(Struct, frozen=True):
-    id: UUID
-    type: Annotated[
-        str,
-        Meta(
-            description=f"one of {', '.join(REFERENCE_TYPES)}",
-            extra_json_schema={"extra": {"enum": list(REFERENCE_TYPES)}},
-        ),
-    ]
-    label: Annotated[str, Meta(examples=["vintage wedding rings"])]
-    score: Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.92])]
-
-
-class RagUsage(Struct, frozen=True, rename="camel"):
-    input_tokens: Annotated[int, Meta(examples=[1847])]
-    output_tokens: Annotated[int, Meta(examples=[312])]
-
-
-class RagModel(Struct, frozen=True, rename="camel"):
-    id: Annotated[str, Meta(description='"extractive" where no model is configured', examples=["extractive"])]
-    usage: Annotated[RagUsage | None, Meta(description="null where nobody counted")]
-    latency_ms: Annotated[int, Meta(description="of the generation", examples=[3421])]
-
-
-class ThreadSource(RagSource, frozen=True):
-    cited: Annotated[int | None, Meta(description="its number in the text, [Source N]; null where it has none")] = (
-        field(name="citation")
-    )
-    quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
-    available: Annotated[
-        bool, Meta(description="false where it was deleted, or is no longer yours to see: its quote is withheld")
-    ]
-
-
-class ThreadFlags(Struct, frozen=True, rename="camel"):
-    used_rag: bool
-    fallback_to_generic: bool
-    insufficient_context: bool
-    interrupted: Annotated[bool, Meta(description="the text ends where the model or the client left")]
-
-
-class MessageFeedback(Struct, frozen=True, rename="camel"):
-    rating: Rated
-    comment: Annotated[str | None, Meta(examples=["The keyword itself is missing"])]
-    expected_source: Annotated[
-        UUID | None, Meta(description="what should have been found; null, too, where it was deleted")
-    ] = field(name="expectedSourceId")
-
-
-class KeptMessageFeedback(MessageFeedback, frozen=True):
-    message: Annotated[UUID, Meta(examples=[MESSAGE])] = field(name="messageId")
-    created_at: Moment
-    updated_at: Moment
-
-
-class ThreadMessage(Struct, frozen=True, rename="camel"):
-    id: Annotated[UUID, Meta(examples=[MESSAGE])]
-    role: Literal["user", "assistant"]
-    text: str = field(name="content")
-    created_at: Moment
-    capability: Annotated[str | None, Meta(examples=["market_brief"])]
-    sources: Annotated[list[ThreadSource], Meta(description="as the answer cited them; of the assistant's alone")]
-    model: Annotated[RagModel | None, Meta(description="null for the user's")]
-    flags: Annotated[ThreadFlags | None, Meta(description="null for the user's")]
-    feedback: Annotated[MessageFeedback | None, Meta(description="of the thread's user; null where there is none")]
-
-
-class ThreadInfo(Struct, frozen=True, rename="camel"):
-    id: Annotated[UUID, Meta(examples=[THREAD])]
-    user: Annotated[UUID, Meta(description="whose it is")] = field(name="userId")
-    title: Annotated[str | None, Meta(description="made from the first message, until it is renamed")]
-    created_at: Moment
-    updated_at: Moment
-    last_message_at: Moment
-    messages: int = field(name="messageCount")
-    archived: bool
-    metadata: Annotated[
-        dict[str, Any], Meta(description="`meta` of the first message", examples=[{"client": "web", "version": "1.0"}])
-    ]
-
-
-class ThreadWithMessages(ThreadInfo, frozen=True):
-    said: Annotated[list[ThreadMessage], Meta(description="the oldest first")] = field(name="messages")
-    has_more: Annotated[bool, Meta(description="there are earlier ones: ask with `before`, the id of the first here")]
-
-
-class ThreadsResponse(Struct, frozen=True, rename="camel"):
-    threads: Annotated[list[ThreadInfo], Meta(description="the one with the newest message first")]
-    next_cursor: Annotated[str | None, Meta(description="`cursor` of the next page; null where this is the last")]
 
 
 class ThreadChange(Struct, frozen=True, forbid_unknown_fields=True):
@@ -192,11 +108,6 @@ FeedbackBody = Annotated[
 ]
 
 
-class ConsentInfo(Struct, frozen=True):
-    training: Annotated[bool, Meta(description="whether your answers may be collected to train models with")]
-    since: Annotated[datetime | None, Meta(description="null where they may not", examples=["2026-01-15T10:30:00Z"])]
-
-
 class ConsentChange(Struct, frozen=True, forbid_unknown_fields=True):
     training: Annotated[bool, Meta(description="true or false")]
 
@@ -234,7 +145,7 @@ async def newest(
     ] = None,
 ) -> ThreadsResponse:
     """What an administrator reads of others is written down."""
-    page = await threads.list(
+    return await threads.list(
         request.user,
         limit=limit,
         after=cursor,
@@ -242,7 +153,6 @@ async def newest(
         user=user,
         everybody=everybody == "true",
     )
-    return ThreadsResponse([_info(each) for each in page.threads], page.after)
 
 
 @SURFACE.get(
@@ -262,9 +172,7 @@ async def read(
 ) -> ThreadWithMessages:
     """Sources come as they were cited. One that you may see no longer keeps its label and loses its quote. What an
     administrator reads of others is written down."""
-    thread, messages, more = await threads.read(request.user, thread_id, limit=limit, before=before)
-    said = [_message(each) for each in messages]
-    return as_wire(ThreadWithMessages, thread, metadata=_shown(thread), said=said, has_more=more)
+    return await threads.read(request.user, thread_id, limit=limit, before=before)
 
 
 @SURFACE.patch(
@@ -280,14 +188,14 @@ async def change(
     request: Caller, data: ChangeBody, threads: Injected[Threads], thread_id: FromPath[UUID]
 ) -> ThreadInfo:
     """A message in an archived thread brings it back."""
-    changed: Thread | None = None
+    changed: ThreadInfo | None = None
     if data.title is not UNSET:
         changed = await threads.rename(request.user, thread_id, data.title.strip())
     if data.archived is not UNSET:
         changed = await threads.archive(request.user, thread_id, data.archived)
     if changed is None:
         raise InvalidInput("", None, NOTHING_TO_CHANGE)
-    return _info(changed)
+    return changed
 
 
 @SURFACE.delete(
@@ -326,8 +234,7 @@ async def give(
 ) -> KeptMessageFeedback:
     """There is one of each answer, of its thread's user: a second one takes the place of the first, whole."""
     comment = data.comment and data.comment.strip()
-    kept = await feedback.give(request.user, message_id, Rating(data.rating), comment, data.expected_source_id)
-    return as_wire(KeptMessageFeedback, kept)
+    return await feedback.give(request.user, message_id, Rating(data.rating), comment, data.expected_source_id)
 
 
 @SURFACE.delete(
@@ -344,7 +251,7 @@ async def withdraw(request: Caller, feedback: Injected[FeedbackLedger], message_
 @SURFACE.get(CONSENT, NOT_A_PERSON, UnknownField("user", []), summary="Whether you consent to training")
 async def consent(request: Caller, consents: Injected[Training]) -> ConsentInfo:
     """Nobody does who has not said so."""
-    return as_wire(ConsentInfo, await consents.consent(request.user))
+    return await consents.consent(request.user)
 
 
 @SURFACE.put(
@@ -355,22 +262,4 @@ async def consent(request: Caller, consents: Injected[Training]) -> ConsentInfo:
 )
 async def decide(request: Caller, data: ConsentBody, consents: Injected[Training]) -> ConsentInfo:
     """Consent holds for answers to come. With its withdrawal all that was collected from you is deleted, at once."""
-    return as_wire(ConsentInfo, await consents.decide(request.user, data.training))
-
-
-def _info(thread: Thread) -> ThreadInfo:
-    return as_wire(ThreadInfo, thread, metadata=_shown(thread))
-
-
-def _shown(thread: Thread) -> Mapping[str, Any]:
-    """Which version of a prompt a thread has is the operator's affair."""
-    return {name: value for name, value in thread.metadata.items() if name != "prompts"}
-
-
-def _message(message: Message) -> ThreadMessage:
-    if message.role is Role.USER:
-        return as_wire(ThreadMessage, message, model=None, flags=None)
-    made = message.generation
-    read, written = made.get("tokensIn"), made.get("tokensOut")
-    usage = None if read is None or written is None else RagUsage(read, written)
-    return as_wire(ThreadMessage, message, model=RagModel(message.model or "", usage, made.get("latencyMs", 0)))
+    return await consents.decide(request.user, data.training)

@@ -8,13 +8,13 @@ once one waits, and neither is lost.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from unicodedata import category
 from uuid import UUID
 
 from msgspec import convert, to_builtins
+from msgspec.structs import asdict
 from sqlalchemy import (
     ColumnElement,
     Select,
@@ -45,15 +45,19 @@ from rag_app.domain.text import storable
 from rag_app.surfaces.lexybrain.quotas import holding
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
 from rag_app.surfaces.lexybrain.types import (
-    Feedback,
     Flags,
-    Message,
     Outcome,
-    Page,
-    Rating,
-    RetrievedSource,
+    PastMessage,
+    RagModel,
+    RagUsage,
     Role,
-    Thread,
+    T,
+    ThreadInfo,
+    ThreadMessage,
+    ThreadSource,
+    ThreadsResponse,
+    ThreadWithMessages,
+    as_wire,
 )
 
 _LONGEST_TITLE = 80  # characters
@@ -80,7 +84,7 @@ async def add_user_message(
     text: str,
     capability: str | None,
     context: Mapping[str, Any] | None,
-) -> Thread:
+) -> ThreadRow:
     """Put a user's message at the end of a thread of theirs, which is no longer archived then.
 
     Raises NotFound, also for a thread of somebody else, and InvalidInput for a text that PostgreSQL cannot keep.
@@ -91,7 +95,7 @@ async def add_user_message(
     row = await _append(session, *_own(user, thread), message=message, role=Role.USER, values=values, archived=False)
     if row is None:
         raise NotFound("thread", str(thread))
-    return _thread(row)
+    return row
 
 
 async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome, *, training_eligible: bool = False) -> bool:
@@ -101,8 +105,8 @@ async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome, *, t
         "capability": outcome.capability,
         "model_id": outcome.model,
         "retrieved_source_ids": [
-            {key: value for key, value in source.items() if key != "available"}  # to whom, is asked when it is read
-            for source in to_builtins(outcome.sources)
+            to_builtins({name: value for name, value in asdict(source).items() if name != "available"})
+            for source in outcome.sources  # to whom it is available, is asked when it is read
         ],
         "generation_metadata": dict(outcome.generation),
         "training_eligible": training_eligible,
@@ -131,7 +135,7 @@ def title_of(text: str) -> str:
     >>> title_of("What sells\\n  best?"), title_of("very " * 20)[-11:], title_of("\\u200b")
     ('What sells best?', ' very very…', '…')
     """
-    line = " ".join("".join(character for character in text if _shown(character)).split())
+    line = " ".join("".join(character for character in text if _visible(character)).split())
     if len(line) > _LONGEST_TITLE:
         room = line[:_LONGEST_TITLE]  # one more than there is: a word may end right before the "…"
         line = (room.rpartition(" ")[0] or room[:-1]) + "…"
@@ -151,8 +155,8 @@ class Threads:
         self._database = database
         self._ledger = ledger
 
-    async def history(self, scope: Scope, thread: UUID, before: UUID, limit: int = 10) -> Sequence[Message]:
-        """The newest messages before that one in the thread of the scope's user, in their order, without their sources.
+    async def history(self, scope: Scope, thread: UUID, before: UUID, limit: int = 10) -> Sequence[PastMessage]:
+        """The newest messages before that one in the thread of the scope's user, in their order.
 
         Deleted ones are not among them, nor those that were interrupted before they said anything. Empty where the
         thread is gone.
@@ -167,7 +171,7 @@ class Threads:
                 _older_than(then.scalar_subquery(), before),
             )
         )
-        return [_message(row) for row in reversed(await self._database.read(scope, statement))]
+        return convert((await self._database.read(scope, statement))[::-1], list[PastMessage], from_attributes=True)
 
     async def list(
         self,
@@ -178,7 +182,7 @@ class Threads:
         archived: bool | None,
         user: UUID | None,
         everybody: bool,
-    ) -> Page:
+    ) -> ThreadsResponse:
         """Threads by their last message, the newest first; archived ones, others, or (None) both.
 
         `after` is a page's cursor. A thread that gets a message between two pages moves to the front, and is on none of
@@ -205,13 +209,11 @@ class Threads:
                     act = Act("threads.list", EVERYBODY if user is None else str(user))
                     await write_down(session, principal.user, act)
             rows = (await session.scalars(statement)).all()
-        page = tuple(_thread(row) for row in rows[:limit])
-        return Page(page, pages.cursor(page[-1].last_message_at, page[-1].id) if len(rows) > limit else None)
+        more = pages.cursor(rows[limit - 1].last_message_at, rows[limit - 1].id) if len(rows) > limit else None
+        return ThreadsResponse([render_thread(ThreadInfo, row) for row in rows[:limit]], more)
 
-    async def read(
-        self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None
-    ) -> tuple[Thread, Sequence[Message], bool]:
-        """The thread, its newest messages (or those before one) in their order, and whether there are earlier ones.
+    async def read(self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None) -> ThreadWithMessages:
+        """The thread with its newest messages (or those before one).
 
         What the principal may see of sources is asked now: those that are out of reach keep their label alone. Feedback
         is that of the thread's user. Raises NotFound, and InvalidInput for a `before` that is no message of this thread.
@@ -238,21 +240,18 @@ class Threads:
         # after the transaction: the ledger takes a connection of its own
         named = {UUID(source["id"]) for message, _ in shown for source in message.retrieved_source_ids or ()}
         seen = await self._ledger.seen(principal.scope(), named) if named else set()
-        messages = [
-            replace(_message(message, _sources(message, seen)), feedback=feedback and _feedback(feedback))
-            for message, feedback in shown
-        ]
-        return _thread(row), messages, len(rows) > limit
+        messages = [render_message(message, feedback, seen) for message, feedback in shown]
+        return render_thread(ThreadWithMessages, row, messages=messages, has_more=len(rows) > limit)
 
-    async def rename(self, principal: Principal, thread: UUID, title: str) -> Thread:
+    async def rename(self, principal: Principal, thread: UUID, title: str) -> ThreadInfo:
         """White space becomes single spaces. Raises NotFound, and InvalidInput for what is no line of visible text."""
         line = " ".join(title.split())
-        if any(category(character) in {"Cc", "Cs"} for character in line) or not any(map(_shown, line)):
+        if any(category(character) in {"Cc", "Cs"} for character in line) or not any(map(_visible, line)):
             raise InvalidInput("title", title, "must be visible text without control characters")
         async with self._database.scoped(principal.scope()) as session:
             return await _change(session, principal.user, thread, title=line)
 
-    async def archive(self, principal: Principal, thread: UUID, archived: bool) -> Thread:
+    async def archive(self, principal: Principal, thread: UUID, archived: bool) -> ThreadInfo:
         """Put a thread away, or bring it back; the next message brings it back, too. Raises NotFound."""
         async with self._database.scoped(principal.scope()) as session:
             return await _change(session, principal.user, thread, archived=archived)
@@ -298,13 +297,13 @@ def _own(user: UUID | None, thread: UUID) -> list[ColumnElement[bool]]:
     return [ThreadRow.id == thread, ThreadRow.user_id == user]  # of None there are none: the column is NOT NULL
 
 
-async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **values: Any) -> Thread:
+async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **values: Any) -> ThreadInfo:
     """Change a thread of the user's own, hold its row, and give it as it is now. Raises NotFound."""
     changed = update(ThreadRow).where(*_own(user, thread)).values(**values).returning(ThreadRow)
     row = await session.scalar(changed, execution_options=_FRESH)
     if row is None:
         raise NotFound("thread", str(thread))
-    return _thread(row)
+    return render_thread(ThreadInfo, row)
 
 
 _FRESH = {"synchronize_session": False, "populate_existing": True}  # whatever the session has read before
@@ -366,46 +365,27 @@ def _older_than(moment: ColumnElement[datetime], message: UUID) -> ColumnElement
     return tuple_(MessageRow.created_at, MessageRow.id) < tuple_(moment, literal(message))
 
 
-def _shown(character: str) -> bool:
+def _visible(character: str) -> bool:
     """Whether it can be seen, or is white space."""
     return character.isspace() or not (category(character) in {"Cc", "Cf", "Cs"} or _UNSEEN.match(character))
 
 
-def _thread(row: ThreadRow) -> Thread:
-    return Thread(
-        id=row.id,
-        user=row.user_id,
-        title=row.title,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        last_message_at=row.last_message_at,
-        messages=row.message_count,
-        metadata=row.metadata_,
-        archived=row.archived,
-    )
+def render_thread(of: type[T], row: ThreadRow, **others: Any) -> T:
+    """A thread as its user is shown it. Which version of a prompt a thread has is the operator's affair."""
+    metadata = {name: value for name, value in row.metadata_.items() if name != "prompts"}
+    return as_wire(of, row, metadata=metadata, **others)
 
 
-def _feedback(row: FeedbackRow) -> Feedback:
-    return Feedback(Rating(row.rating), row.feedback_text, row.expected_source_id)
-
-
-def _message(row: MessageRow, sources: tuple[RetrievedSource, ...] = ()) -> Message:
-    return Message(
-        id=row.id,
-        thread=row.thread_id,
-        role=Role(row.role),
-        text=row.content,
-        created_at=row.created_at,
-        capability=row.capability,
-        context=row.context_json,
-        model=row.model_id,
-        sources=sources,
-        generation=row.generation_metadata or {},
-        flags=convert(row.flags, Flags),
-    )
-
-
-def _sources(row: MessageRow, seen: Collection[UUID]) -> tuple[RetrievedSource, ...]:
-    """As they were cited; of those that are not `seen`, the label."""
-    cited = convert(row.retrieved_source_ids or (), tuple[RetrievedSource, ...])
-    return tuple(each if each.id in seen else replace(each, quote=None, available=False) for each in cited)
+def render_message(row: MessageRow, feedback: FeedbackRow | None, seen: Collection[UUID]) -> ThreadMessage:
+    """A message as its user is shown it, its sources as they were cited; of those that are not `seen`, the label."""
+    if row.role == Role.USER:
+        return as_wire(ThreadMessage, row, sources=(), model=None, flags=None, feedback=feedback)
+    made, sources = row.generation_metadata or {}, []
+    for kept in row.retrieved_source_ids or ():
+        source = UUID(kept["id"])
+        quote = kept["quote"] if source in seen else None
+        sources.append(ThreadSource(**{**kept, "id": source, "quote": quote, "available": source in seen}))
+    read, written = made.get("tokensIn"), made.get("tokensOut")
+    usage = None if read is None or written is None else RagUsage(read, written)
+    model = RagModel(row.model_id or "", usage, made.get("latencyMs", 0))
+    return as_wire(ThreadMessage, row, sources=sources, model=model, flags=convert(row.flags, Flags), feedback=feedback)

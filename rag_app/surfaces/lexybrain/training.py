@@ -35,7 +35,7 @@ from rag_app.surfaces.lexybrain.tables import (
     TrainingRequestRow,
     TrainingResponseRow,
 )
-from rag_app.surfaces.lexybrain.types import Consent, Lesson
+from rag_app.surfaces.lexybrain.types import ConsentInfo, Lesson
 
 _PAGE = 200
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
@@ -74,16 +74,16 @@ class Training:
     def __init__(self, database: Database, accounts: Accounts) -> None:
         self._database, self._accounts = database, accounts
 
-    async def consent(self, principal: Principal) -> Consent:
+    async def consent(self, principal: Principal) -> ConsentInfo:
         """Raises Forbidden for the service user of an API key."""
         if principal.user is None:  # nobody has asked whom the database does not know
-            return Consent(False)
+            return ConsentInfo(False, None)
         async with self._database.scoped(Scope.alone(principal.user)) as session:
             await _check_person(session, principal.user)
             since = await session.scalar(select(UserRow.training_opt_in_at).where(UserRow.id == principal.user))
-        return Consent(since is not None, since)
+        return ConsentInfo(since is not None, since)
 
-    async def decide(self, principal: Principal, training: bool) -> Consent:
+    async def decide(self, principal: Principal, training: bool) -> ConsentInfo:
         """Consent from now on, or withdraw it: then all that was collected from this user goes, at once.
 
         A second time changes nothing. Each change is written down. Raises Forbidden for the service user of an API key,
@@ -96,13 +96,13 @@ class Training:
             before = select(UserRow.training_opt_in_at).where(this).with_for_update(key_share=True)
             since = await session.scalar(before)
             if training == (since is not None):
-                return Consent(training, since)
+                return ConsentInfo(training, since)
             changed = update(UserRow).where(this).values(training_opt_in_at=func.now() if training else None)
             since = await session.scalar(changed.returning(UserRow.training_opt_in_at))
             details = {} if training else {"collected": await _forget(session, user)}
             act = Act("training.consent" if training else "training.withdraw", str(user), details)
             await write_down(session, user, act)
-        return Consent(training, since)
+        return ConsentInfo(training, since)
 
     async def collect(self, scope: Scope, lesson: Lesson) -> bool:
         """Keep a lesson of the scope's user; False, and nothing is kept, where the user does not consent any more.

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from msgspec import Meta, Struct, convert
+from msgspec import field as named
 
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain.answer import Usage
 from rag_app.domain.scope import Scope
+from rag_app.surfaces.lexybrain.tables import ThreadRow
 
 T = TypeVar("T", bound=Struct)
 
@@ -55,6 +57,151 @@ def as_wire(of: type[T], inner: object, **others: Any) -> T:
     """A response from what it shows: fields come from the attributes of the same name, or from `others`."""
     values = {name: others[name] if name in others else getattr(inner, name) for name in of.__struct_fields__}
     return convert(SimpleNamespace(**values), of, from_attributes=True)
+
+
+# -- what leaves
+
+
+class RagReferences(Struct, frozen=True):
+    """Ids of the sources that the answer mentions."""
+
+    keywords: list[UUID]
+    listings: list[UUID]
+    alerts: list[UUID]
+    docs: list[UUID]
+
+
+REFERENCE_TYPES = tuple(each.removesuffix("s") for each in RagReferences.__struct_fields__)
+"""The types of sources that clients know: an index says how it shows the others (`shown_types`)."""
+
+
+class RagSource(Struct, frozen=True):
+    id: UUID
+    type: Annotated[
+        str,
+        Meta(
+            description=f"one of {', '.join(REFERENCE_TYPES)}",
+            extra_json_schema={"extra": {"enum": list(REFERENCE_TYPES)}},
+        ),
+    ]
+    label: Annotated[str, Meta(examples=["vintage wedding rings"])]
+    score: Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.92])]
+
+
+class RagUsage(Struct, frozen=True, rename="camel"):
+    input_tokens: Annotated[int, Meta(examples=[1847])]
+    output_tokens: Annotated[int, Meta(examples=[312])]
+
+
+class RagModel(Struct, frozen=True, rename="camel"):
+    id: Annotated[str, Meta(description='"extractive" where no model is configured', examples=["extractive"])]
+    usage: Annotated[RagUsage | None, Meta(description="null where nobody counted")]
+    latency_ms: Annotated[int, Meta(description="of the generation", examples=[3421])]
+
+
+class RagCitation(RagSource, frozen=True):
+    """A source that the answer cites."""
+
+    cited: Annotated[int, Meta(ge=1, description="its number in the text: [Source N]")] = named(name="citation")
+    quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
+
+
+class ThreadSource(RagSource, frozen=True):
+    cited: Annotated[int | None, Meta(description="its number in the text, [Source N]; null where it has none")] = (
+        named(name="citation")
+    )
+    quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
+    available: Annotated[
+        bool, Meta(description="false where it was deleted, or is no longer yours to see: its quote is withheld")
+    ]
+
+
+class ThreadFlags(Struct, frozen=True, rename="camel"):
+    used_rag: bool
+    fallback_to_generic: bool
+    insufficient_context: bool
+    interrupted: Annotated[bool, Meta(description="the text ends where the model or the client left")]
+
+
+class MessageFeedback(Struct, frozen=True, rename="camel"):
+    rating: Rated
+    comment: Annotated[str | None, Meta(examples=["The keyword itself is missing"])]
+    expected_source_id: Annotated[
+        UUID | None, Meta(description="what should have been found; null, too, where it was deleted")
+    ]
+
+
+class KeptMessageFeedback(MessageFeedback, frozen=True):
+    """As it is kept: `created_at` stays when it is changed."""
+
+    message_id: Annotated[UUID, Meta(examples=[MESSAGE])]
+    created_at: Moment
+    updated_at: Moment
+
+
+class ThreadMessage(Struct, frozen=True, rename="camel"):
+    id: Annotated[UUID, Meta(examples=[MESSAGE])]
+    role: Literal["user", "assistant"]
+    content: str
+    created_at: Moment
+    capability: Annotated[str | None, Meta(examples=["market_brief"])]
+    sources: Annotated[list[ThreadSource], Meta(description="as the answer cited them; of the assistant's alone")]
+    model: Annotated[RagModel | None, Meta(description="null for the user's")]
+    flags: Annotated[ThreadFlags | None, Meta(description="null for the user's")]
+    feedback: Annotated[MessageFeedback | None, Meta(description="of the thread's user; null where there is none")]
+
+
+class ThreadInfo(Struct, frozen=True, rename="camel"):
+    id: Annotated[UUID, Meta(examples=[THREAD])]
+    user_id: Annotated[UUID, Meta(description="whose it is")]
+    title: Annotated[str | None, Meta(description="made from the first message, until it is renamed")]
+    created_at: Moment
+    updated_at: Moment
+    last_message_at: Moment
+    message_count: int
+    archived: bool
+    metadata: Annotated[
+        dict[str, Any], Meta(description="`meta` of the first message", examples=[{"client": "web", "version": "1.0"}])
+    ]
+
+
+class ThreadWithMessages(ThreadInfo, frozen=True):
+    messages: Annotated[list[ThreadMessage], Meta(description="the oldest first")]
+    has_more: Annotated[bool, Meta(description="there are earlier ones: ask with `before`, the id of the first here")]
+
+
+class ThreadsResponse(Struct, frozen=True, rename="camel"):
+    threads: Annotated[list[ThreadInfo], Meta(description="the one with the newest message first")]
+    next_cursor: Annotated[str | None, Meta(description="`cursor` of the next page; null where this is the last")]
+
+
+class RagFlags(Struct, frozen=True, rename="camel"):
+    used_rag: Annotated[bool, Meta(description="the answer was made from sources")]
+    fallback_to_generic: Annotated[bool, Meta(description="the model failed; the answer says what was found")]
+    insufficient_context: Annotated[bool, Meta(description="fewer than five sources, or none that was good enough")]
+
+
+class RagResponse(Struct, frozen=True, rename="camel"):
+    thread_id: UUID
+    message_id: Annotated[UUID, Meta(description="of the answer")]
+    answer: str
+    capability: Annotated[
+        str, Meta(description=f"that was used: one of {', '.join(DESCRIPTIONS)}", examples=["market_brief"])
+    ]
+    sources: Annotated[
+        list[RagSource], Meta(description="what it was made from, the cited ones first: [Source N] is the Nth")
+    ]
+    references: RagReferences
+    model: RagModel
+    flags: RagFlags
+
+
+class ConsentInfo(Struct, frozen=True):
+    training: Annotated[bool, Meta(description="whether your answers may be collected to train models with")]
+    since: Annotated[datetime | None, Meta(description="null where they may not", examples=["2026-01-15T10:30:00Z"])]
+
+
+# -- what a turn is made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +247,6 @@ class Said:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievedSource:
-    """A source that an answer was made from. `score` is the cosine of its best chunk, clipped to 0..1.
-
-    `type` is its kind as the index shows it; `cited` is its number in the text ([Source N]), if it has one; `quote` the
-    passage that supports the answer. `available` is False, and `quote` None, where its reader may see it no longer.
-    """
-
-    id: UUID
-    type: str
-    label: str
-    score: float
-    cited: int | None = None
-    quote: str | None = None
-    available: bool = True
-
-
 class Flags(Struct, frozen=True, rename="camel"):
     """What a client should know of an answer; kept as JSON.
 
@@ -131,71 +261,13 @@ class Flags(Struct, frozen=True, rename="camel"):
     interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
-    """What a user thinks of an answer. `expected_source`: what should have been among its sources, and was not."""
-
-    rating: Rating
-    comment: str | None = None
-    expected_source: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFeedback(Feedback):
-    """Feedback as it is kept: `created_at` stays when it is changed."""
-
-    message: UUID
-    created_at: datetime
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message of a thread. From `model` on: of the assistant's alone. `feedback` is that of the thread's user."""
+class PastMessage(Struct, frozen=True):
+    """A message of the thread's history. `capability` is what was wanted, or what answered."""
 
     id: UUID
-    thread: UUID
     role: Role
-    text: str
-    created_at: datetime
+    content: str
     capability: str | None = None
-    context: Mapping[str, Any] | None = None
-    model: str | None = None
-    sources: tuple[RetrievedSource, ...] = ()
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    flags: Flags = field(default_factory=Flags)
-    feedback: Feedback | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Thread:
-    """A conversation of one user."""
-
-    id: UUID
-    user: UUID
-    title: str | None
-    created_at: datetime
-    updated_at: datetime
-    last_message_at: datetime
-    messages: int
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    archived: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a user gets for a message. `references` are ids of the sources that the text mentions, by shown type."""
-
-    thread: UUID
-    message: UUID
-    text: str
-    capability: str
-    sources: tuple[RetrievedSource, ...]
-    references: Mapping[str, tuple[UUID, ...]]
-    model: str
-    usage: Usage | None
-    latency_ms: int
-    flags: Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +286,6 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Threads, newest first; `after` is the cursor of the next page, None on the last one."""
-
-    threads: tuple[Thread, ...]
-    after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a turn: the assistant's message, and what it took.
 
@@ -234,7 +298,7 @@ class Outcome:
     text: str
     capability: str
     model: str
-    sources: tuple[RetrievedSource, ...]
+    sources: tuple[ThreadSource, ...]
     flags: Flags
     usage: Usage | None
     cost_cents: Decimal
@@ -250,19 +314,11 @@ class Outcome:
 class Begun:
     """A turn under way: the user's message is kept in its thread, and one message of the plan is reserved for it."""
 
-    thread: Thread
+    thread: ThreadRow
     message: UUID
     reservation: UUID
     account: Account
     scope: Scope
-
-
-@dataclass(frozen=True, slots=True)
-class Consent:
-    """Whether a user lets their answers be collected to train models with, and since when."""
-
-    training: bool
-    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

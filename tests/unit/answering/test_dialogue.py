@@ -3,7 +3,6 @@
 import random
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -14,7 +13,7 @@ from rag_app.answering.models import ChatModel
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.surfaces.lexybrain.messages import history_text, rewritten, searched_text
-from rag_app.surfaces.lexybrain.types import Message, Role
+from rag_app.surfaces.lexybrain.types import PastMessage, Role
 from tests.scripted_model import Reply, ScriptedModel
 
 ROOT = Path(__file__).parents[3]
@@ -22,10 +21,10 @@ THREAD = UUID(int=1)
 PROMPTS = load_prompts(ROOT / "prompts")
 
 
-def said(*texts: str) -> list[Message]:
+def said(*texts: str) -> list[PastMessage]:
     """A user's message, an answer, a user's message..."""
     roles = (Role.USER, Role.ASSISTANT)
-    return [Message(uuid4(), THREAD, roles[n % 2], text, datetime.now(UTC)) for n, text in enumerate(texts)]
+    return [PastMessage(uuid4(), roles[n % 2], text) for n, text in enumerate(texts)]
 
 
 def chat_model(server: ScriptedModel) -> ChatModel:
@@ -190,7 +189,7 @@ def test_the_previous_message_is_bounded_and_the_present_one_is_not() -> None:
 
 
 async def ask_for_query(
-    reply: Reply, history: Sequence[Message], text: str = "And the second one?"
+    reply: Reply, history: Sequence[PastMessage], text: str = "And the second one?"
 ) -> tuple[str | None, ScriptedModel]:
     with ScriptedModel(reply) as server:
         query = await rewritten(chat_model(server), PROMPTS["ask_lexybrain_rewrite"], text, history, 200)
