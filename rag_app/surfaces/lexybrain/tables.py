@@ -2,42 +2,52 @@
 
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    ForeignKey,
-    Identity,
-    Index,
-    UniqueConstraint,
-    func,
-    text,
-)
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, UniqueConstraint, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import UserRow
 from rag_app.database.tables import Base
 from rag_app.documents.tables import SourceRow
 
+_Made = Annotated[datetime, mapped_column(server_default=func.now())]
+_No = Annotated[bool, mapped_column(server_default=text("false"))]
+_Json = Annotated[dict[str, Any], mapped_column(server_default=text("'{}'"))]
+_User = Annotated[UUID, mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))]
 
-class ThreadRow(Base):
+
+class _Owned:
+    """A row of one user."""
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    user_id: Mapped[_User]
+    created_at: Mapped[_Made]
+
+
+class _Event:
+    """A row of what happened in a turn; it may stay when its user goes."""
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    message_id: Mapped[UUID | None]
+    capability: Mapped[str | None]
+    created_at: Mapped[_Made]
+
+
+class ThreadRow(_Owned, Base):
     __tablename__ = "rag_threads"
     __table_args__ = (
         Index("rag_threads_user_id_idx", "user_id", text("last_message_at DESC"), text("id DESC")),
         Index("rag_threads_archived_idx", "archived", postgresql_where=text("NOT archived")),
     )
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
     title: Mapped[str | None]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    last_message_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[_Made]
+    last_message_at: Mapped[_Made]
     message_count: Mapped[int] = mapped_column(server_default=text("0"))
-    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", server_default=text("'{}'"))
-    archived: Mapped[bool] = mapped_column(server_default=text("false"))
+    metadata_: Mapped[_Json] = mapped_column("metadata")
+    archived: Mapped[_No]
 
 
 class MessageRow(Base):
@@ -63,12 +73,12 @@ class MessageRow(Base):
     model_id: Mapped[str | None]
     retrieved_source_ids: Mapped[list[dict[str, Any]] | None]
     generation_metadata: Mapped[dict[str, Any] | None]
-    flags: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
-    training_eligible: Mapped[bool] = mapped_column(server_default=text("false"))
+    flags: Mapped[_Json]
+    training_eligible: Mapped[_No]
     deleted_at: Mapped[datetime | None]
 
 
-class FeedbackRow(Base):
+class FeedbackRow(_Owned, Base):
     """What a user thinks of an answer; of one, one. `expected_source_id`: what should have been among its sources."""
 
     __tablename__ = "rag_feedback"
@@ -80,44 +90,37 @@ class FeedbackRow(Base):
         Index(None, "created_at"),
     )
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
     message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
     rating: Mapped[str]
     comment: Mapped[str | None] = mapped_column("feedback_text")
     expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[_Made]
 
 
-class TrainingRequestRow(Base):
+class TrainingRequestRow(_Owned, Base):
     """What a model was asked, of a user who consents to training: `prompt` is a list of messages (role, content),
     `context` the passages it was shown, with their sources. `message_id` is the answer's."""
 
     __tablename__ = "lexybrain_requests"
     __table_args__ = (UniqueConstraint("message_id"), Index(None, "user_id", "created_at"))
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
     message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
     capability: Mapped[str]
     prompt: Mapped[list[dict[str, Any]]]
     context: Mapped[list[dict[str, Any]]]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[_Made]
 
 
-class TrainingResponseRow(Base):
+class TrainingResponseRow(_Owned, Base):
     """What it answered."""
 
     __tablename__ = "lexybrain_responses"
-    __table_args__ = (UniqueConstraint("request_id"),)
+    __table_args__ = (UniqueConstraint("request_id"), Index(None, "user_id"))
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
     request_id: Mapped[UUID] = mapped_column(ForeignKey(TrainingRequestRow.id, ondelete="CASCADE"))
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), index=True)
     model_id: Mapped[str]
     content: Mapped[str]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[_Made]
 
 
 class UsageCounterRow(Base):
@@ -126,7 +129,7 @@ class UsageCounterRow(Base):
     __tablename__ = "usage_counters"
     __table_args__ = (CheckConstraint("used >= 0", name="used"),)
 
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True)
+    user_id: Mapped[_User] = mapped_column(primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     period: Mapped[date] = mapped_column(primary_key=True)
     used: Mapped[int]
@@ -139,7 +142,7 @@ class ReservationRow(Base):
     __table_args__ = (Index(None, "user_id", "expires_at"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    user_id: Mapped[_User]
     key: Mapped[str]
     period: Mapped[date]
     expires_at: Mapped[datetime]
@@ -155,39 +158,32 @@ class DailyCostRow(Base):
     cents: Mapped[Decimal]
 
 
-class UsageEventRow(Base):
+class UsageEventRow(_Event, Base):
     """One answer and what it took. `stages` in milliseconds."""
 
     __tablename__ = "ai_usage_events"
     __table_args__ = (Index(None, "created_at"), Index(None, "user_id", "created_at"))
 
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
     type: Mapped[str]
-    message_id: Mapped[UUID | None]
     plan_code: Mapped[str]
-    capability: Mapped[str | None]
     model_version: Mapped[str]
-    cache_hit: Mapped[bool] = mapped_column(server_default=text("false"))
+    cache_hit: Mapped[_No]
     latency_ms: Mapped[int]
-    stages: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    stages: Mapped[_Json]
     tokens_in: Mapped[int]
     tokens_out: Mapped[int]
     cost_cents: Mapped[Decimal]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[_Made]
 
 
-class FailureRow(Base):
+class FailureRow(_Event, Base):
     """A part that failed while an answer was made: `kind` is the error's name, `message` its text, without what was asked."""
 
     __tablename__ = "ai_failures"
     __table_args__ = (Index(None, "created_at"), Index(None, "user_id"))
 
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
-    message_id: Mapped[UUID | None]
-    capability: Mapped[str | None]
     model_id: Mapped[str | None]
     kind: Mapped[str]
     message: Mapped[str]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
