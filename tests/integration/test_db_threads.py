@@ -100,7 +100,7 @@ class Talk:
         """The answer's id, or None where the thread is gone."""
         given = replace(outcome(said), **values)
         async with self.database.scoped(who.scope()) as session:
-            return given.message if await threads.add_answer(session, thread, given) else None
+            return given.message if await threads.add_answer(session, who.user, thread, given) else None
 
     async def page(self, who: Principal, **wanted: Any) -> ThreadsResponse:
         options: dict[str, Any] = {"limit": 20, "after": None, "archived": None, "user": None, "everybody": False}
@@ -164,7 +164,7 @@ async def test_a_message_begins_a_thread_and_what_was_said_is_kept(talk: Talk, a
     given = outcome("Rings [Source 1].", (cited,))
     given = replace(given, flags=Flags(used_rag=True, insufficient_context=True, interrupted=True))
     async with talk.database.scoped(ann.scope()) as session:
-        assert await threads.add_answer(session, begun.id, given)
+        assert await threads.add_answer(session, ann.user, begun.id, given)
 
     thread = await talk.threads.read(ann, begun.id, limit=2, before=None)
     [first, second] = thread.messages
@@ -253,7 +253,7 @@ async def test_the_query_names_the_user_even_where_row_level_security_lets_more_
             await threads.add_user_message(session, admin.user, hers.id, uuid4(), "Hello", None, None)
     async with talk.database.scoped(admin.scope(), administrator=True) as session:
         assert await session.scalar(select(ThreadRow.id).where(ThreadRow.id == hers.id)) == hers.id
-        assert not await threads.add_answer(session, hers.id, outcome())
+        assert not await threads.add_answer(session, admin.user, hers.id, outcome())
         with pytest.raises(NotFound):
             await threads.add_user_message(session, admin.user, hers.id, uuid4(), "Hello", None, None)
     assert (await talk.thread(ann, hers.id)).message_count == 1

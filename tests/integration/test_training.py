@@ -20,8 +20,7 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain.quotas import Accounts
 from rag_app.surfaces.lexybrain.threads import Threads
-from rag_app.surfaces.lexybrain.training import Training
-from rag_app.surfaces.lexybrain.types import Lesson
+from rag_app.surfaces.lexybrain.training import Lesson, Training
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Chat, chatting, citing
 from tests.integration.service import bearer
 from tests.integration.stopping import until_blocked

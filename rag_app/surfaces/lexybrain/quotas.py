@@ -13,31 +13,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import starmap
 from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import (
     JSON,
     BigInteger,
-    Boolean,
     DateTime,
-    Double,
-    Integer,
     Numeric,
     Select,
-    Text,
-    TextClause,
-    Uuid,
     and_,
     bindparam,
     exists,
     select,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import TypeEngine
 
 from rag_app.access.people import called
 from rag_app.access.tables import ApiKeyRow, PlanRow, UserRow
@@ -59,6 +53,7 @@ _LONGEST_CODE = 64  # characters of a plan's code
 _MOST_MESSAGES = 2**31 - 1  # what the column holds
 _LONGEST_FAILURE = 2000  # characters that are kept of a failure's text
 
+_NOW = bindparam("now", type_=DateTime(timezone=True))
 _MOMENT = "moment AS (SELECT coalesce(:now, statement_timestamp()) AS at)"
 _MONTH = f"{_MOMENT}, month AS (SELECT at, date_trunc('month', at AT TIME ZONE 'UTC') AS first FROM moment)"
 _RESETS = "extract(epoch FROM (first + interval '1 month') AT TIME ZONE 'UTC')::bigint"
@@ -66,37 +61,7 @@ _RESETS = "extract(epoch FROM (first + interval '1 month') AT TIME ZONE 'UTC')::
 
 _TODAY = "(coalesce(:now, statement_timestamp()) AT TIME ZONE 'UTC')::date"
 
-
-def _statement(sql: str) -> TextClause:
-    """With the types of the parameters it has: PostgreSQL cannot guess that of one that may be null."""
-    types: dict[str, TypeEngine[Any]] = {
-        "now": DateTime(timezone=True),
-        "id": Uuid(),
-        "user": Uuid(),
-        "message": Uuid(),
-        "organizations": ARRAY(Uuid()),
-        "public": Uuid(),
-        "limit": Integer(),
-        "seconds": Double(),
-        "default": BigInteger(),
-        "tokens_in": BigInteger(),
-        "tokens_out": BigInteger(),
-        "latency_ms": Integer(),
-        "cents": Numeric(),
-        "messages": Integer(),
-        "enabled": Boolean(),
-        "plan": Text(),
-        "capability": Text(),
-        "model": Text(),
-        "kinds": ARRAY(Text()),
-        "texts": ARRAY(Text()),
-        "stages": JSONB(),
-    }
-    made = text(sql)
-    return made.bindparams(*(bindparam(name, type_=types[name]) for name in types if name in made.compile().params))
-
-
-_RESERVE = _statement(
+_RESERVE = text(
     f"""
     WITH {_MONTH}, expired AS (
         DELETE FROM usage_reservations WHERE id IN (
@@ -128,7 +93,7 @@ _RESERVE = _statement(
     SELECT EXISTS (SELECT FROM reserved) AS reserved, uses AS returned FROM present
     """
 )
-_CHARGE = _statement(
+_CHARGE = text(
     f"""
     WITH {_MONTH}
     INSERT INTO usage_counters AS stored (user_id, key, period, used)
@@ -136,15 +101,15 @@ _CHARGE = _statement(
     ON CONFLICT (user_id, key, period) DO UPDATE SET used = stored.used + 1
     """
 )
-_SETTLE = _statement("DELETE FROM usage_reservations WHERE id = :id RETURNING id")
-_GIVE_BACK = _statement(
+_SETTLE = text("DELETE FROM usage_reservations WHERE id = :id RETURNING id")
+_GIVE_BACK = text(
     f"""
     WITH returned AS (DELETE FROM usage_reservations WHERE id = :id RETURNING user_id, period)
     UPDATE usage_counters AS stored SET used = greatest(used - 1, 0) FROM returned
     WHERE stored.user_id = returned.user_id AND key = '{_KEY}' AND stored.period = returned.period
     """
 )
-_USED = _statement(
+_USED = text(
     f"""
     WITH {_MONTH}
     SELECT greatest(0, coalesce((
@@ -155,8 +120,8 @@ _USED = _statement(
     )) AS used, {_RESETS} AS resets_at FROM month
     """
 )
-_SPENT_TODAY = _statement(f"SELECT cents FROM daily_costs WHERE day = {_TODAY}")
-_OVER_BUDGET = _statement(
+_SPENT_TODAY = text(f"SELECT cents FROM daily_costs WHERE day = {_TODAY}").bindparams(_NOW)
+_OVER_BUDGET = text(
     f"""
     WITH {_MONTH}
     SELECT json_build_array(coalesce(monthly_token_budget, :default), coalesce(tokens, 0), {_RESETS})
@@ -165,19 +130,19 @@ _OVER_BUDGET = _statement(
         AND coalesce(tokens, 0) >= coalesce(monthly_token_budget, :default)
     ORDER BY slug LIMIT 1
     """
-)
+).bindparams(_NOW, bindparam("default", type_=BigInteger()))
 _ADD_FAILURES = """
     INSERT INTO ai_failures (user_id, message_id, capability, model_id, kind, message)
     SELECT :user, :message, :capability, :model, kind, said
     FROM unnest(:kinds, :texts) WITH ORDINALITY AS failed (kind, said, place) ORDER BY place
     """
-_RECORD_FAILURES = _statement(_ADD_FAILURES)
+_RECORD_FAILURES = text(_ADD_FAILURES)
 # the cost comes last: all users' answers wait for that row, and no longer than to the end of the transaction
 _ADD_COST = f"""
     tokens AS (
         INSERT INTO organization_tokens AS stored (org_id, period, tokens)
-        SELECT id, first::date, :tokens_in + :tokens_out FROM organizations, month
-        WHERE id = ANY (:organizations) AND id <> :public AND :tokens_in + :tokens_out > 0 ORDER BY id
+        SELECT id, first::date, :tokens_in + CAST(:tokens_out AS bigint) FROM organizations, month
+        WHERE id = ANY (:organizations) AND id <> :public AND :tokens_in + CAST(:tokens_out AS bigint) > 0 ORDER BY id
         ON CONFLICT (org_id, period) DO UPDATE SET tokens = stored.tokens + excluded.tokens
         RETURNING 1
     )
@@ -185,8 +150,8 @@ _ADD_COST = f"""
     SELECT {_TODAY}, :cents FROM (SELECT count(*) FROM tokens) AS those_before WHERE :cents <> 0
     ON CONFLICT (day) DO UPDATE SET cents = stored.cents + excluded.cents
     """
-_SPEND = _statement(f"WITH {_MONTH}, {_ADD_COST}")
-_RECORD = _statement(
+_SPEND = text(f"WITH {_MONTH}, {_ADD_COST}")
+_RECORD = text(
     f"""
     WITH {_MONTH}, event AS (
         INSERT INTO ai_usage_events (
@@ -198,8 +163,8 @@ _RECORD = _statement(
         )
     ), failures AS ({_ADD_FAILURES}), {_ADD_COST}
     """
-)
-_SET_PLAN = _statement(
+).bindparams(bindparam("stages", type_=JSONB()))
+_SET_PLAN = text(
     """
     INSERT INTO plan_entitlements AS stored (plan_code, rag_messages_per_month, rag_enabled)
     VALUES (:code, coalesce(:messages, 50), coalesce(:enabled, true))
@@ -248,7 +213,7 @@ class Plans:
     async def list(self) -> Sequence[Plan]:
         """By code."""
         async with self._database.session() as session:
-            return [Plan(*row) for row in await session.execute(_PLANS)]
+            return [*starmap(Plan, await session.execute(_PLANS))]
 
     async def set(self, code: str, messages: int | None = None, enabled: bool | None = None) -> Plan:
         """Change what is not None, from the next message on; a new code makes a new plan (50 messages, enabled).
@@ -280,11 +245,6 @@ class Accounts:
             if principal.user is None:
                 return await _welcome(session, principal)
             return _account((await session.execute(_ACCOUNTS.where(UserRow.id == principal.user))).one_or_none())
-
-    async def usage(self, account: Account, now: datetime | None = None) -> MonthlyUse:
-        """What the account's user has used this month; a message whose reservation has run out does not count."""
-        async with self._database.scoped(Scope.alone(account.user)) as session:
-            return await usage(session, account, now)
 
     async def used(self, users: Iterable[UUID]) -> dict[UUID, int]:
         """Messages of this month, for the operator: one user after the other, as each of them may see it."""
@@ -342,7 +302,12 @@ async def admitted(
         *mine, spent, over = found[0] if found else (None, None, None)
         account = _account(mine if found else None)
         if plan is not None:
-            account = await _on_plan(session, account, plan)
+            if not account.administrator:
+                raise Forbidden("planCode: only an administrator may choose a plan")
+            plans = {each.code: each for each in starmap(Plan, await session.execute(_PLANS))}
+            if plan not in plans:
+                raise InvalidInput("planCode", plan, f"accepted: {', '.join(plans)}")
+            account = replace(account, plan=plan, messages=plans[plan].messages, enabled=plans[plan].enabled)
         if not account.enabled:
             raise FeatureDisabled(f"the plan {account.plan} has no conversations")
         if cost_cap_cents is not None and (spent or 0) >= cost_cap_cents:
@@ -438,16 +403,6 @@ def _account(found: Sequence[Any] | None) -> Account:
     if found is None:
         raise Forbidden("the user of these credentials is gone")
     return Account(*found)
-
-
-async def _on_plan(session: AsyncSession, account: Account, code: str) -> Account:
-    """The account as if it had this plan. Raises Forbidden, and InvalidInput, which names the plans there are."""
-    if not account.administrator:
-        raise Forbidden("planCode: only an administrator may choose a plan")
-    plans = {row.plan_code: Plan(*row) for row in await session.execute(_PLANS)}
-    if code not in plans:
-        raise InvalidInput("planCode", code, f"accepted: {', '.join(plans)}")
-    return replace(account, plan=code, messages=plans[code].messages, enabled=plans[code].enabled)
 
 
 async def _welcome(session: AsyncSession, principal: Principal) -> Account:

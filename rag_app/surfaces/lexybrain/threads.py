@@ -8,7 +8,7 @@ once one waits, and neither is lost.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from unicodedata import category
 from uuid import UUID
@@ -24,7 +24,6 @@ from sqlalchemy import (
     func,
     insert,
     literal,
-    null,
     or_,
     select,
     text,
@@ -33,7 +32,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
 from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
@@ -91,29 +89,31 @@ async def add_user_message(
     """
     if text != storable(text):
         raise InvalidInput("message", None, "must not contain NUL characters or halves of surrogate pairs")
-    values = {"content": text, "capability": capability, "context_json": null() if context is None else dict(context)}
-    row = await _append(session, *_own(user, thread), message=message, role=Role.USER, values=values, archived=False)
+    said = {"role": Role.USER.value, "content": text, "capability": capability, "context": context}
+    row = await _append(session, user, thread, message, said)
     if row is None:
         raise NotFound("thread", str(thread))
     return row
 
 
-async def add_answer(session: AsyncSession, thread: UUID, outcome: Outcome, *, training_eligible: bool = False) -> bool:
+async def add_answer(
+    session: AsyncSession, user: UUID | None, thread: UUID, outcome: Outcome, *, training_eligible: bool = False
+) -> bool:
     """Put the assistant's message at the end of its thread. False, and nothing is written, if that is gone meanwhile."""
-    values = {
+    sources = [asdict(source) for source in outcome.sources]
+    for source in sources:
+        del source["available"]  # to whom, is asked when it is read
+    said = {
+        "role": Role.ASSISTANT.value,
         "content": storable(outcome.text),
         "capability": outcome.capability,
-        "model_id": outcome.model,
-        "retrieved_source_ids": [
-            to_builtins({name: value for name, value in asdict(source).items() if name != "available"})
-            for source in outcome.sources  # to whom it is available, is asked when it is read
-        ],
-        "generation_metadata": dict(outcome.generation),
-        "training_eligible": training_eligible,
+        "model": outcome.model,
+        "sources": to_builtins(sources),
+        "generation": outcome.generation,
         "flags": to_builtins(outcome.flags),
+        "eligible": training_eligible,
     }
-    this = (ThreadRow.id == thread, ThreadRow.user_id == func.rag_user())
-    return await _append(session, *this, message=outcome.message, role=Role.ASSISTANT, values=values) is not None
+    return await _append(session, user, thread, outcome.message, said) is not None
 
 
 async def settle_on(
@@ -309,36 +309,45 @@ async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **valu
 _FRESH = {"synchronize_session": False, "populate_existing": True}  # whatever the session has read before
 
 
-async def _append(
-    session: AsyncSession,
-    *this: ColumnElement[bool],
-    message: UUID,
-    role: Role,
-    values: Mapping[str, Any],
-    **changes: Any,
-) -> ThreadRow | None:
-    """Count a message and put it at the end of this thread, which is changed so; None if there is no such thread.
-
-    It comes after all others in their order even if the clock was set back.
+# a message comes after all others in their order even if the clock was set back; a user's brings an archived thread back
+_APPEND = text(
     """
-    after_all = func.greatest(func.clock_timestamp(), ThreadRow.last_message_at + timedelta(microseconds=1))
-    thread = (
-        update(ThreadRow)
-        .where(*this)
-        .values(message_count=ThreadRow.message_count + 1, last_message_at=after_all, **changes)
-        .returning(ThreadRow)
-        .cte("thread")
+    WITH thread AS (
+        UPDATE rag_threads SET message_count = message_count + 1, archived = archived AND :role <> 'user',
+            last_message_at = greatest(clock_timestamp(), last_message_at + interval '1 microsecond')
+        WHERE id = :thread AND user_id = :user RETURNING *
+    ), message AS (
+        INSERT INTO rag_messages (
+            id, thread_id, created_at, role, content, capability, context_json, model_id, retrieved_source_ids,
+            generation_metadata, flags, training_eligible
+        )
+        SELECT :message, id, last_message_at, :role, :content, :capability, :context, :model, :sources, :generation,
+            :flags, :eligible
+        FROM thread RETURNING id
     )
-    columns = {"id": message, "role": role.value, **values}
-    said = [
-        value if isinstance(value, ColumnElement) else literal(value, MessageRow.__table__.c[name].type)
-        for name, value in columns.items()
-    ]
-    added = insert(MessageRow).from_select(
-        ["thread_id", "created_at", *columns], select(thread.c.id, thread.c.last_message_at, *said)
+    SELECT * FROM thread
+    """
+).bindparams(
+    *(bindparam(each, type_=JSONB(none_as_null=True)) for each in ("context", "sources", "generation", "flags"))
+)
+_UNSAID: Mapping[str, Any] = {
+    "context": None,
+    "model": None,
+    "sources": None,
+    "generation": None,
+    "flags": {},
+    "eligible": False,
+}
+
+
+async def _append(
+    session: AsyncSession, user: UUID | None, thread: UUID, message: UUID, said: Mapping[str, Any]
+) -> ThreadRow | None:
+    """Count a message and put it at the end of this thread of the user; None if there is no such thread."""
+    values = {**_UNSAID, **said, "user": user, "thread": thread, "message": message}
+    row: ThreadRow | None = await session.scalar(
+        select(ThreadRow).from_statement(_APPEND), values, execution_options=_FRESH
     )
-    kept = select(aliased(ThreadRow, thread)).add_cte(added.returning(MessageRow.id).cte("message"))
-    row: ThreadRow | None = await session.scalar(kept, execution_options=_FRESH)
     return row
 
 

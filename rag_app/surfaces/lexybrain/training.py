@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import any_, delete, exists, func, insert, literal, select, tuple_, update
+from sqlalchemy import any_, bindparam, delete, exists, func, literal, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
@@ -35,9 +35,19 @@ from rag_app.surfaces.lexybrain.tables import (
     TrainingRequestRow,
     TrainingResponseRow,
 )
-from rag_app.surfaces.lexybrain.types import ConsentInfo, Lesson
+from rag_app.surfaces.lexybrain.types import ConsentInfo
 
 _PAGE = 200
+_COLLECT = text(
+    """
+    WITH request AS (
+        INSERT INTO lexybrain_requests (message_id, user_id, capability, prompt, context)
+        VALUES (:message, :user, :capability, :prompt, :context) RETURNING id, user_id
+    )
+    INSERT INTO lexybrain_responses (request_id, user_id, model_id, content)
+    SELECT id, user_id, :model, :text FROM request
+    """
+).bindparams(bindparam("prompt", type_=JSONB()), bindparam("context", type_=JSONB()))
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
 
 
@@ -51,14 +61,31 @@ class Consenting:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
-    """A lesson as it is kept. `prompts` are the versions that were in use, by type; `rating` is its user's, if any."""
+class _Taught:
+    """`prompt` is what a model was told, a list of {role, content}; `text` is what it should say to that: the answer,
+    with sources numbered as in the prompt. `context` are the passages in the prompt, in the order of their numbers: {id,
+    type, label, text, cited}.
+    """
 
     capability: str
     model: str
     prompt: Sequence[Mapping[str, Any]]
     context: Sequence[Mapping[str, Any]]
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson(_Taught):
+    """One answer to learn from. `message` is its id, `told` are the ids of the messages that its prompt was made from."""
+
+    message: UUID
+    told: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collected(_Taught):
+    """A lesson as it is kept. `prompts` are the versions that were in use, by type; `rating` is its user's, if any."""
+
     prompts: Mapping[str, str]
     rating: str | None
     created_at: datetime
@@ -129,19 +156,16 @@ class Training:
             found = dict((await session.execute(there)).tuples().all())
             if found.keys() != said or not found[lesson.message]:
                 return False
-            request = insert(TrainingRequestRow).values(
-                message_id=lesson.message,
-                user_id=user,
-                capability=lesson.capability,
-                prompt=[_storable(each) for each in lesson.prompt],
-                context=[_storable(each) for each in lesson.context],
-            )
-            number = (await session.scalars(request.returning(TrainingRequestRow.id))).one()
-            await session.execute(
-                insert(TrainingResponseRow).values(
-                    request_id=number, user_id=user, model_id=lesson.model, content=storable(lesson.text)
-                )
-            )
+            kept = {
+                "message": lesson.message,
+                "user": user,
+                "capability": lesson.capability,
+                "prompt": [_storable(each) for each in lesson.prompt],
+                "context": [_storable(each) for each in lesson.context],
+                "model": lesson.model,
+                "text": storable(lesson.text),
+            }
+            await session.execute(_COLLECT, kept)
         return True
 
     async def consenting(self) -> list[Consenting]:

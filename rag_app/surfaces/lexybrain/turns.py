@@ -69,7 +69,9 @@ class Turns:
             elif not await quotas.settle(session, begun.reservation):
                 await quotas.charge(session, begun.account)
             eligible = outcome.teaches and begun.account.training and training
-            kept = await threads.add_answer(session, begun.thread.id, outcome, training_eligible=eligible)
+            kept = await threads.add_answer(
+                session, begun.scope.user, begun.thread.id, outcome, training_eligible=eligible
+            )
             await quotas.record(session, begun.account, begun.scope, outcome)
         return kept
 

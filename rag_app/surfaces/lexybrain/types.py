@@ -1,6 +1,6 @@
 """A conversation: threads of messages, what a user sends, and what comes back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -319,21 +319,3 @@ class Begun:
     reservation: UUID
     account: Account
     scope: Scope
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """One answer to learn from. `message` is its id, `told` are the ids of the messages that its prompt was made from.
-
-    `prompt` is what a model was told, a list of {role, content}; `text` is what it should say to that: the answer, with
-    sources numbered as in the prompt. `context` are the passages in the prompt, in the order of their numbers: {id, type,
-    label, text, cited}.
-    """
-
-    message: UUID
-    told: tuple[UUID, ...]
-    capability: str
-    model: str
-    prompt: Sequence[Mapping[str, Any]]
-    context: Sequence[Mapping[str, Any]]
-    text: str
