@@ -209,10 +209,7 @@ class Application:
             ledger=self.ledger,
             models=self.models,
             training=self.training,
-            enabled=chosen.enabled,
-            detect_by_model=chosen.detection == "model",
-            rewrite=chosen.rewrite,
-            history_tokens=chosen.history_tokens,
+            settings=chosen,
         )
 
     async def start(self) -> None:

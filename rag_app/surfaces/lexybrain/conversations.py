@@ -9,13 +9,13 @@ goes back. Whoever is killed in between leaves a kept message and a reservation 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 from uuid import UUID, uuid4
 
 from llama_index.core.llms import ChatMessage
@@ -43,6 +43,7 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import Principal
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
+from rag_app.settings import LexyBrainSettings
 from rag_app.surfaces.lexybrain.messages import (
     classify,
     detect,
@@ -75,20 +76,19 @@ from rag_app.surfaces.lexybrain.types import (
 from rag_app.telemetry.observing import Stage, identify, named
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 INDEX = "marketplace"
 GENERAL = "general_chat"
 MAX_TOKENS, TEMPERATURE = 1024, 0.7
 """Of an answer, where neither the message nor a version of a prompt says."""
-HISTORY = 10
-"""Messages of a thread that a model is shown at most."""
 _UNWRITTEN = frozenset({Refusal.NOTHING_FOUND, Refusal.WEAK, Refusal.FAILED})
 """Refusals for which no model has written anything; of the others one was paid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversations:
-    """What turns are made with, and where they begin. `history_tokens` bound the history in a prompt."""
+    """What turns are made with, and where they begin."""
 
     pipeline: Pipeline
     index: IndexSpec | None
@@ -98,14 +98,11 @@ class Conversations:
     ledger: SourceLedger
     models: ChosenModels
     training: Training
-    enabled: bool = True
-    detect_by_model: bool = False
-    rewrite: bool = False
-    history_tokens: int = 1500
+    settings: LexyBrainSettings
     _ending: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        if self.detect_by_model and self.models.model(GENERAL) is None:
+        if self.settings.detection == "model" and self.models.model(GENERAL) is None:
             raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model needs a model: docs/models.md")
 
     async def begin(self, principal: Principal, said: Said) -> "Turn":
@@ -114,7 +111,7 @@ class Conversations:
         Raises FeatureDisabled, CostCapReached, QuotaExceeded, BudgetSpent, Forbidden (an index or plan that is not the
         caller's), NotFound (a thread or capability), InvalidInput (a plan), StoreFailed: then nothing is charged.
         """
-        if not self.enabled:
+        if not self.settings.enabled:
             raise FeatureDisabled("Ask LexyBrain is switched off")
         if self.index is None:
             raise FeatureDisabled(f"There is no index {INDEX} here")
@@ -190,7 +187,9 @@ class Turn:
     async def _prepare(self) -> None:
         said, thread = self._said, self._begun.thread
         with Stage("history"):
-            history = await self._read_history()
+            history: Sequence[PastMessage] = ()
+            if thread.message_count > 1:
+                history = await self._with.threads.history(self._scope, thread.id, before=self._begun.message)
         self._told_of = (*(each.id for each in history), self._begun.message)
         with Stage("detection"):
             self.capability = said.capability or await self._detect(history)
@@ -198,8 +197,6 @@ class Turn:
         with Stage("prompts"):
             system, role = await self._choose_prompts()
         rules = [kept_constraints(each) for each in (role, system) if each is not None]
-        tokens = next((each.max_tokens for each in rules if each.max_tokens is not None), MAX_TOKENS)
-        temperature = next((each.temperature for each in rules if each.temperature is not None), TEMPERATURE)
         focus, named_sources = said.focus, list[UUID]()
         if focus.names or focus.shop_url:
             named_sources = await self._with.ledger.named(self._scope, INDEX, focus.names, focus.shop_url)
@@ -208,34 +205,29 @@ class Turn:
             said,
             searched=await self._searched_text(history),
             named=tuple(named_sources),
-            retrieval_scope=next((each.retrieval_scope for each in rules if each.retrieval_scope is not None), None),
+            retrieval_scope=_first(each.retrieval_scope for each in rules),
             at_most=rules[0].at_most if rules else {},
             instructions=Instructions(
                 {
                     "system": system.instructions if system else "",
                     "role": role.instructions if role else "",
-                    "history": history_text(history, self._with.history_tokens),
+                    "history": history_text(history, self._with.settings.history_tokens),
                     "language": said.language,
                 },
-                said.max_tokens if said.max_tokens is not None else tokens,
-                said.temperature if said.temperature is not None else temperature,
+                _first([said.max_tokens, *(each.max_tokens for each in rules), MAX_TOKENS]),
+                _first([said.temperature, *(each.temperature for each in rules), TEMPERATURE]),
             ),
             now=thread.last_message_at,
         )
 
-    async def _read_history(self) -> Sequence[PastMessage]:
-        if self._begun.thread.message_count == 1:  # this one
-            return ()
-        return await self._with.threads.history(self._scope, self.thread, before=self._begun.message, limit=HISTORY)
-
     async def _detect(self, history: Sequence[PastMessage]) -> str:
-        text = self._said.text
-        model = self._with.models.model(GENERAL) if self._with.detect_by_model else None
+        text, models = self._said.text, self._with.models
+        by_words = follow_up(text, history) or detect(text)
+        model = models.model(GENERAL) if self._with.settings.detection == "model" else None
         if model is None:
-            return follow_up(text, history) or detect(text)
-        prompt, whole = self._with.models.prompt("ask_lexybrain_intent"), searched_text(text, history)
-        paid = Counted(model, self._paid)
-        return await classify(paid, prompt, whole, lambda _: follow_up(text, history) or detect(text))
+            return by_words
+        paid, whole = Counted(model, self._paid), searched_text(text, history)
+        return await classify(paid, models.prompt("ask_lexybrain_intent"), whole, lambda _: by_words)
 
     async def _choose_prompts(self) -> tuple[PromptConfig | None, PromptConfig | None]:
         """The versions of what all capabilities are told, and of what this one is; written down with the capability."""
@@ -250,10 +242,10 @@ class Turn:
     async def _searched_text(self, history: Sequence[PastMessage]) -> str:
         """What is looked for: a follow-up by itself often names nothing."""
         text = self._said.text
-        model = self._with.models.model(self.capability) if self._with.rewrite and history else None
+        model = self._with.models.model(self.capability) if self._with.settings.rewrite and history else None
         if model is not None:
             prompt, paid = self._with.models.prompt("ask_lexybrain_rewrite"), Counted(model, self._paid)
-            if query := await rewritten(paid, prompt, text, history, self._with.history_tokens):
+            if query := await rewritten(paid, prompt, text, history, self._with.settings.history_tokens):
                 return query
         return searched_text(text, history)
 
@@ -487,6 +479,10 @@ class Counted:
         read = "\n".join(str(message.content) for message in messages)
         self.paid.append((draft.model, draft.usage or estimated(read, draft.text)))
         return draft
+
+
+def _first(values: Iterable[T | None]) -> T | None:
+    return next((each for each in values if each is not None), None)
 
 
 def _lasting(answer: Answer) -> Sequence[RagError]:

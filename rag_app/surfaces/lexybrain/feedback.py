@@ -29,6 +29,11 @@ from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rated, Rating, Role, as_wire
 
+_SAID_BEFORE = text(
+    "SELECT content FROM rag_messages WHERE thread_id = :thread AND role = 'user' AND (created_at, id) < (:created_at, :id)"
+    " ORDER BY created_at DESC, id DESC LIMIT 1"
+)
+
 
 class FeedbackLedger:
     """Feedback on answers from `index`. What is not the principal's own message is NotFound, for administrators, too."""
@@ -131,12 +136,8 @@ async def _asked(session: AsyncSession, answer: MessageRow) -> str | None:
     searched = (answer.generation_metadata or {}).get("searched")
     if searched is not None:
         return str(searched)
-    before = tuple_(MessageRow.created_at, MessageRow.id) < tuple_(literal(answer.created_at), literal(answer.id))
     said: str | None = await session.scalar(
-        select(MessageRow.content)
-        .where(MessageRow.thread_id == answer.thread_id, MessageRow.role == Role.USER.value, before)
-        .order_by(MessageRow.created_at.desc(), MessageRow.id.desc())
-        .limit(1)
+        _SAID_BEFORE, {"thread": answer.thread_id, "created_at": answer.created_at, "id": answer.id}
     )
     return said
 
@@ -253,16 +254,13 @@ class Reviews:
 
 
 def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    if wanted.rating is not None:
-        found.append(FeedbackRow.rating == wanted.rating.value)
-    if wanted.capability is not None:
-        found.append(_ANSWER.capability == wanted.capability)
-    if wanted.prompt is not None:
-        versions = func.jsonb_each_text(_ANSWER.generation_metadata["prompts"]).table_valued("value")
-        found.append(select(versions).where(versions.c.value == wanted.prompt).exists())
-    if wanted.since is not None:
-        found.append(FeedbackRow.created_at >= midnight(wanted.since))
-    if wanted.until is not None and wanted.until < date.max:  # there is no day after that one
-        found.append(FeedbackRow.created_at < midnight(wanted.until) + timedelta(days=1))
-    return found
+    versions = func.jsonb_each_text(_ANSWER.generation_metadata["prompts"]).table_valued("value")
+    last = min(wanted.until or date.max, date.max - timedelta(days=1))  # there must be a day after it
+    conditions: list[tuple[object, ColumnElement[bool]]] = [
+        (wanted.rating, FeedbackRow.rating == wanted.rating),
+        (wanted.capability, _ANSWER.capability == wanted.capability),
+        (wanted.prompt, select(versions).where(versions.c.value == wanted.prompt).exists()),
+        (wanted.since, FeedbackRow.created_at >= midnight(wanted.since or date.min)),
+        (wanted.until, FeedbackRow.created_at < midnight(last) + timedelta(days=1)),
+    ]
+    return [condition for given, condition in conditions if given is not None]

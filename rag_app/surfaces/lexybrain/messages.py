@@ -1,6 +1,7 @@
 """A message on its way: what it wants, what was said before it, what it asks of retrieval, and what its sender is told."""
 
 import re
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -14,9 +15,16 @@ from rag_app.domain.errors import ModelFailed
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.types import REFERENCE_TYPES, Flags, PastMessage, Role, Said, ThreadSource
+from rag_app.surfaces.lexybrain.types import REFERENCE_TYPES, Flags, Focus, PastMessage, Role, Said, ThreadSource
 
 # -- what it wants: which of the five capabilities answers it best
+# of each capability: letters that a message must have together, or other ones
+_CONTRACT = (
+    ("competitor_intel", ("competitor",), ("listing",)),
+    ("alert_explanation", ("alert",), ("risk",)),
+    ("keyword_explanation", ("keyword", "why")),
+    ("market_brief", ("market",), ("niche",), ("brief",)),
+)
 _NAME_TOKENS = 32
 _PLAIN = re.compile(r"[\s-]+")
 
@@ -52,16 +60,9 @@ def contracted(text: str) -> str:
     >>> contracted("Which listing is best?"), contracted("How do we look beside our rivals?")
     ('competitor_intel', 'general_chat')
     """
-    keywords = text.lower()
-    if "competitor" in keywords or "listing" in keywords:
-        return "competitor_intel"
-    if "alert" in keywords or "risk" in keywords:
-        return "alert_explanation"
-    if "keyword" in keywords and "why" in keywords:
-        return "keyword_explanation"
-    if "market" in keywords or "niche" in keywords or "brief" in keywords:
-        return "market_brief"
-    return "general_chat"
+    said = text.lower()
+    found = (name for name, *rules in _CONTRACT if any(all(each in said for each in rule) for rule in rules))
+    return next(found, "general_chat")
 
 
 async def classify(model: Chats, prompt: Prompt, text: str, default: Callable[[str], str] = detect) -> str:
@@ -160,14 +161,8 @@ def _turn(role: Role, text: str) -> str:
 
 def _cut(role: Role, text: str, max_tokens: int) -> list[str]:
     """As much of a turn's beginning as fits, if any does. Longer beginnings cost more, so halving finds the longest."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count_tokens(_turn(role, text[:middle] + _CUT)) <= max_tokens:
-            low = middle
-        else:
-            high = middle - 1
-    kept = _beginning(text, low).rstrip()
+    fits = bisect(range(1, len(text) + 1), max_tokens, key=lambda n: count_tokens(_turn(role, text[:n] + _CUT)))
+    kept = _beginning(text, fits).rstrip()
     return [_turn(role, kept + _CUT)] if kept else []
 
 
@@ -207,7 +202,7 @@ def question_for(
     """
     return Question(
         said.text,
-        (*_types(capability, retrieval_scope), *_focused(said)),
+        (*_types(capability, retrieval_scope), *_focused(said.focus)),
         capability.top_k,
         fetch=capability.fetch,
         searched=searched if searched != said.text else None,
@@ -241,17 +236,14 @@ def _types(capability: Capability, retrieval_scope: tuple[str, ...] | None) -> F
     return (Condition("source_type", Operator.IN, types),)
 
 
-def _focused(said: Said) -> Filters:
-    focus = said.focus
-    found = []
-    if focus.marketplaces:
-        markets = tuple(dict.fromkeys(name for each in focus.marketplaces for name in (each, each.lower())))
-        found.append(Condition("market", Operator.IN, markets, or_missing=True))
-    if focus.since is not None:
-        found.append(Condition("date", Operator.GTE, epoch_seconds("timeRange", focus.since), or_missing=True))
-    if focus.until is not None:
-        found.append(Condition("date", Operator.LTE, epoch_seconds("timeRange", focus.until), or_missing=True))
-    return tuple(found)
+def _focused(focus: Focus) -> Filters:
+    markets = tuple(dict.fromkeys(name for each in focus.marketplaces for name in (each, each.lower())))
+    named = (
+        ("market", Operator.IN, markets),
+        ("date", Operator.GTE, None if focus.since is None else epoch_seconds("timeRange", focus.since)),
+        ("date", Operator.LTE, None if focus.until is None else epoch_seconds("timeRange", focus.until)),
+    )
+    return tuple(Condition(name, how, value, or_missing=True) for name, how, value in named if value not in ((), None))
 
 
 def _preferred(capability: Capability, said: Said, now: datetime) -> Filters:

@@ -134,7 +134,7 @@ _OVER_BUDGET = text(
 _ADD_FAILURES = """
     INSERT INTO ai_failures (user_id, message_id, capability, model_id, kind, message)
     SELECT :user, :message, :capability, :model, kind, said
-    FROM unnest(:kinds, :texts) WITH ORDINALITY AS failed (kind, said, place) ORDER BY place
+    FROM unnest(CAST(:kinds AS text[]), CAST(:texts AS text[])) WITH ORDINALITY AS failed (kind, said, place) ORDER BY place
     """
 _RECORD_FAILURES = text(_ADD_FAILURES)
 # the cost comes last: all users' answers wait for that row, and no longer than to the end of the transaction
@@ -147,7 +147,7 @@ _ADD_COST = f"""
         RETURNING 1
     )
     INSERT INTO daily_costs AS stored (day, cents)
-    SELECT {_TODAY}, :cents FROM (SELECT count(*) FROM tokens) AS those_before WHERE :cents <> 0
+    SELECT {_TODAY}, :cents FROM (SELECT count(*) FROM tokens) AS those_before WHERE CAST(:cents AS numeric) <> 0
     ON CONFLICT (day) DO UPDATE SET cents = stored.cents + excluded.cents
     """
 _SPEND = text(f"WITH {_MONTH}, {_ADD_COST}")

@@ -41,7 +41,7 @@ from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.domain.text import storable
 from rag_app.surfaces.lexybrain.quotas import holding
-from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow, TrainingRequestRow
+from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import (
     Flags,
     Outcome,
@@ -277,7 +277,8 @@ class Threads:
             if await session.scalar(gone) is None:
                 raise NotFound("message", str(message))
             await session.execute(delete(FeedbackRow).where(FeedbackRow.message_id == message))
-            await _forget_lessons(session, thread, message)
+            for statement in _FORGET_LESSONS:
+                await session.execute(statement, {"thread": thread, "message": message})
 
 
 _SETTLE_ON = text(
@@ -291,6 +292,14 @@ _SETTLE_ON = text(
     WHERE rag_messages.id = :message AND thread_id = thread.id AND role = 'user'
     """
 ).bindparams(bindparam("prompts", type_=JSONB))
+
+
+# no lesson is left whose prompt may hold this message: its own, and those of later ones
+_LATER = "thread_id = :thread AND created_at >= (SELECT created_at FROM rag_messages WHERE id = :message)"
+_FORGET_LESSONS = (
+    text(f"UPDATE rag_messages SET training_eligible = false WHERE training_eligible AND {_LATER}"),
+    text(f"DELETE FROM lexybrain_requests WHERE message_id IN (SELECT id FROM rag_messages WHERE {_LATER})"),
+)
 
 
 def _own(user: UUID | None, thread: UUID) -> list[ColumnElement[bool]]:
@@ -349,16 +358,6 @@ async def _append(
         select(ThreadRow).from_statement(_APPEND), values, execution_options=_FRESH
     )
     return row
-
-
-async def _forget_lessons(session: AsyncSession, thread: UUID, message: UUID) -> None:
-    """No lesson is left whose prompt may hold this message: its own, and those of later ones."""
-    then = select(MessageRow.created_at).where(MessageRow.id == message).scalar_subquery()
-    later: list[ColumnElement[bool]] = [MessageRow.thread_id == thread, MessageRow.created_at >= then]
-    not_eligible = update(MessageRow).where(*later, MessageRow.training_eligible).values(training_eligible=False)
-    await session.execute(not_eligible, execution_options={"synchronize_session": False})
-    messages = select(MessageRow.id).where(*later)
-    await session.execute(delete(TrainingRequestRow).where(TrainingRequestRow.message_id.in_(messages)))
 
 
 def _newest_messages(thread: UUID, limit: int) -> Select[tuple[MessageRow]]:

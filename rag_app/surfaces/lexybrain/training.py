@@ -8,11 +8,11 @@ it is not collected. Locks are taken in one order: the user's row, messages, wha
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import any_, bindparam, delete, exists, func, literal, select, text, tuple_, update
+from sqlalchemy import any_, bindparam, exists, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
@@ -29,11 +29,7 @@ from rag_app.domain.text import storable
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import (
-    FeedbackRow,
     MessageRow,
-    ThreadRow,
-    TrainingRequestRow,
-    TrainingResponseRow,
 )
 from rag_app.surfaces.lexybrain.types import ConsentInfo
 
@@ -48,6 +44,23 @@ _COLLECT = text(
     SELECT id, user_id, :model, :text FROM request
     """
 ).bindparams(bindparam("prompt", type_=JSONB()), bindparam("context", type_=JSONB()))
+_COLLECTED = text(
+    """
+    SELECT q.capability, a.model_id, q.prompt, q.context, a.content,
+        coalesce(m.generation_metadata -> 'prompts', '{}') AS prompts, f.rating, q.created_at, q.id
+    FROM lexybrain_requests q JOIN lexybrain_responses a ON a.request_id = q.id
+    JOIN rag_messages m ON m.id = q.message_id JOIN users u ON u.id = q.user_id
+    LEFT JOIN rag_feedback f ON f.message_id = m.id AND f.user_id = u.id
+    WHERE u.id = :user AND u.training_opt_in_at IS NOT NULL AND m.deleted_at IS NULL
+        AND q.capability = coalesce(:capability, q.capability) AND (q.created_at, q.id) > (:after, :last)
+    ORDER BY q.created_at, q.id LIMIT :page
+    """
+).columns(prompt=JSONB(), context=JSONB(), prompts=JSONB())
+_NOT_ELIGIBLE = text(
+    "UPDATE rag_messages SET training_eligible = false"
+    " WHERE training_eligible AND thread_id IN (SELECT id FROM rag_threads WHERE user_id = :user)"
+)
+_FORGET = text("DELETE FROM lexybrain_requests WHERE user_id = :user RETURNING id")
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
 
 
@@ -186,44 +199,16 @@ class Training:
         self, of: Consenting, *, since: datetime | None = None, capability: str | None = None
     ) -> AsyncIterator[Sequence[Collected]]:
         """What was collected from one user, page by page, oldest first, read as that user; nothing once they withdraw."""
-        request, place = TrainingRequestRow, tuple_(TrainingRequestRow.created_at, TrainingRequestRow.id)
-        page = (
-            select(
-                request.capability,
-                TrainingResponseRow.model_id,
-                request.prompt,
-                request.context,
-                TrainingResponseRow.content,
-                func.coalesce(MessageRow.generation_metadata["prompts"], literal({}, JSONB)),
-                FeedbackRow.rating,
-                request.created_at,
-                request.id,
-            )
-            .join(TrainingResponseRow, TrainingResponseRow.request_id == TrainingRequestRow.id)
-            .join(MessageRow, MessageRow.id == TrainingRequestRow.message_id)
-            .join(UserRow, UserRow.id == TrainingRequestRow.user_id)
-            .outerjoin(
-                FeedbackRow,
-                (FeedbackRow.message_id == MessageRow.id) & (FeedbackRow.user_id == TrainingRequestRow.user_id),
-            )
-            .where(UserRow.id == of.user, UserRow.training_opt_in_at.is_not(None), MessageRow.deleted_at.is_(None))
-            .order_by(place)
-            .limit(_PAGE)
-        )
-        if since is not None:
-            page = page.where(TrainingRequestRow.created_at >= since)
-        if capability is not None:
-            page = page.where(TrainingRequestRow.capability == capability)
-        rest = page
+        after, last = since or datetime(1, 1, 1, tzinfo=UTC), UUID(int=0)
         while True:
+            values = {"user": of.user, "capability": capability, "after": after, "last": last, "page": _PAGE}
             async with self._database.scoped(of.scope) as session:
-                rows = (await session.execute(rest)).tuples().all()
+                rows = (await session.execute(_COLLECTED, values)).tuples().all()
             if rows:
                 yield [Collected(*row[:-1]) for row in rows]
             if len(rows) < _PAGE:
                 return
-            *_, created_at, number = rows[-1]
-            rest = page.where(place > tuple_(literal(created_at, request.created_at.type), literal(number)))
+            *_, after, last = rows[-1]
 
 
 def lesson(
@@ -266,15 +251,8 @@ def lesson(
 
 async def _forget(session: AsyncSession, user: UUID) -> int:
     """All that was collected from a user; how many lessons that were."""
-    threads = select(ThreadRow.id).where(ThreadRow.user_id == user)
-    await session.execute(
-        update(MessageRow)
-        .where(MessageRow.thread_id.in_(threads), MessageRow.training_eligible)
-        .values(training_eligible=False),
-        execution_options={"synchronize_session": False},
-    )
-    gone = delete(TrainingRequestRow).where(TrainingRequestRow.user_id == user).returning(TrainingRequestRow.id)
-    return len((await session.scalars(gone)).all())
+    await session.execute(_NOT_ELIGIBLE, {"user": user})
+    return len((await session.scalars(_FORGET, {"user": user})).all())
 
 
 async def _check_person(session: AsyncSession, user: UUID) -> None:
