@@ -39,12 +39,11 @@ from rag_app.settings import Settings
 from rag_app.stores.registry import STORES, store_named
 from rag_app.surfaces.lexybrain.conversations import INDEX as CONVERSATIONS
 from rag_app.surfaces.lexybrain.conversations import Conversations
-from rag_app.surfaces.lexybrain.feedback import FeedbackLedger, Reviews
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
 from rag_app.surfaces.lexybrain.statistics import Statistics
-from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.threads import Threads, Turns
 from rag_app.surfaces.lexybrain.training import Training
-from rag_app.surfaces.lexybrain.turns import Turns
 from rag_app.telemetry.setup import Telemetry, Wanted, configure_logging
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ class Application:
         self.pipeline = Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer)
         self.accounts, self.plans = Accounts(self.database), Plans(self.database)
         self.threads = Threads(self.database, self.ledger)
-        self.statistics, self.reviews = Statistics(self.database), Reviews(self.database)
+        self.statistics = Statistics(self.database)
         self.feedback = FeedbackLedger(self.database, self.ledger, CONVERSATIONS)
         self.training = Training(self.database, self.accounts)
         self.conversations = self._conversations()
@@ -404,7 +403,6 @@ def create_app() -> "Litestar":
             "threads": application.threads,
             "consents": application.training,
             "statistics": application.statistics,
-            "reviews": application.reviews,
             "prompts": application.prompts,
             "feedback": application.feedback,
             "readiness": application.readiness,

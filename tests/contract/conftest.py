@@ -590,15 +590,14 @@ class ScriptedThreads:
         shown = [render_message(each, self.feedback.get(each.id), self.seen) for each in said[-limit:]]
         return render_thread(ThreadWithMessages, found, messages=shown, has_more=len(said) > limit)
 
-    async def rename(self, principal: Principal, thread: UUID, title: str) -> ThreadInfo:
-        self._ask("rename", thread=thread, title=title)
-        self._own(principal, thread).title = title
-        return render_thread(ThreadInfo, self.known[thread])
-
-    async def archive(self, principal: Principal, thread: UUID, archived: bool) -> ThreadInfo:
-        self._ask("archive", thread=thread, archived=archived)
-        self._own(principal, thread).archived = archived
-        return render_thread(ThreadInfo, self.known[thread])
+    async def change(
+        self, principal: Principal, thread: UUID, *, title: str | None = None, archived: bool | None = None
+    ) -> ThreadInfo:
+        self._ask("change", thread=thread, title=title, archived=archived)
+        row = self._own(principal, thread)
+        row.title = row.title if title is None else " ".join(title.split())
+        row.archived = row.archived if archived is None else archived
+        return render_thread(ThreadInfo, row)
 
     async def delete(self, principal: Principal, thread: UUID) -> None:
         self._ask("delete", thread=thread)
@@ -631,6 +630,7 @@ class ScriptedFeedback:
     """Keeps feedback as the real one is kept, on the messages of `threads`; `sources` are what can be expected."""
 
     threads: ScriptedThreads
+    administration: "ScriptedAdministration"
     kept: dict[UUID, KeptMessageFeedback] = field(default_factory=dict)
     sources: dict[str, UUID] = field(default_factory=dict)
     now: datetime = datetime(2026, 1, 15, 11, tzinfo=UTC)
@@ -650,6 +650,9 @@ class ScriptedFeedback:
             before.created_at if before else self.now, self.now,
         )  # fmt: skip
         return self.kept[message]
+
+    async def review(self, principal: Principal, wanted: FeedbackFilter, **page: Any) -> FeedbackResponse:
+        return await self.administration.list(principal, wanted, **page)
 
     async def withdraw(self, principal: Principal, message: UUID) -> None:
         self.asked.append((principal, message))
@@ -773,7 +776,7 @@ class Backstage:
     checks: dict[str, str] = field(default_factory=lambda: {"database": "ok"})
 
     def __post_init__(self) -> None:
-        self.feedback = ScriptedFeedback(self.threads)
+        self.feedback = ScriptedFeedback(self.threads, self.administration)
 
     def reset(self) -> None:
         self.pipeline.__init__()  # type: ignore[misc]
@@ -782,7 +785,7 @@ class Backstage:
         for scripted in (self.validations, self.conversations, self.threads, self.consents):
             scripted.__init__()  # type: ignore[misc]
         self.shelf.clear()
-        self.feedback.__init__(self.threads)  # type: ignore[misc]
+        self.feedback.__init__(self.threads, self.administration)  # type: ignore[misc]
         self.administration.__init__()  # type: ignore[misc]
         self.checks = {"database": "ok"}
 
@@ -799,7 +802,6 @@ class Backstage:
             "consents": self.consents,
             "feedback": self.feedback,
             "statistics": self.administration,
-            "reviews": self.administration,
             "prompts": self.administration,
             "readiness": self.readiness,
         }

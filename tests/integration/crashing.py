@@ -17,7 +17,7 @@ from rag_app.domain.scope import Principal
 from rag_app.pipeline import Pipeline
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain import conversations as conversation
-from rag_app.surfaces.lexybrain import quotas, threads, turns
+from rag_app.surfaces.lexybrain import quotas, threads
 from rag_app.surfaces.lexybrain.types import Said
 
 
@@ -44,7 +44,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "1 account": lambda: setattr(quotas, "admitted", die),
     "2 quota, before it is kept": lambda: after(quotas, "reserve"),
     "3 message, before it is kept": lambda: after(threads, "add_user_message"),
-    "3 message, after it is kept": lambda: after(turns.Turns, "begin"),
+    "3 message, after it is kept": lambda: after(threads.Turns, "begin"),
     "4 history": lambda: setattr(conversation.Turn, "_read_history", die_later),
     "4 capability": lambda: setattr(conversation, "detect", die),
     "4 capability, after it is kept": lambda: after(conversation, "settle_on"),
@@ -54,7 +54,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "8 answer, settled but not kept": lambda: after(quotas, "settle"),
     "8 answer, before it is kept": lambda: after(threads, "add_answer"),
     "10 usage, before it is kept": lambda: after(quotas, "record"),
-    "11 response": lambda: after(turns.Turns, "finish"),
+    "11 response": lambda: after(threads.Turns, "finish"),
 }
 
 

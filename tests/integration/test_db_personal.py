@@ -14,9 +14,8 @@ from rag_app.domain.errors import Forbidden, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.administration.personal import Personal
 from rag_app.surfaces.lexybrain.quotas import Accounts
-from rag_app.surfaces.lexybrain.threads import Threads
+from rag_app.surfaces.lexybrain.threads import Threads, Turns
 from rag_app.surfaces.lexybrain.training import Training
-from rag_app.surfaces.lexybrain.turns import Turns
 from rag_app.surfaces.lexybrain.types import Account, Said
 from tests.integration.test_db_turns import outcome
 
@@ -48,7 +47,7 @@ async def test_whatever_a_user_is_at_work_on_nothing_is_left_and_nothing_breaks(
             turns.begin(principal, HELLO),
             personal.erase(account.user),
             turns.begin(principal, Said("And then?", thread=first.thread.id)),
-            threads.rename(principal, second.thread.id, "Spring"),
+            threads.change(principal, second.thread.id, title="Spring"),
             threads.delete(principal, first.thread.id),
             training.decide(principal, True),
             return_exceptions=True,

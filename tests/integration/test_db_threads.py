@@ -69,7 +69,7 @@ async def admin(database: Database) -> Principal:
 
 @dataclass(frozen=True)
 class Talk:
-    """The application's part: turns, as `rag_app.surfaces.lexybrain.turns` makes them, and their threads."""
+    """The application's part: turns, as `rag_app.surfaces.lexybrain.threads` makes them, and their threads."""
 
     database: Database
     threads: Threads
@@ -224,8 +224,8 @@ async def test_a_foreign_thread_is_as_unknown_as_one_that_there_is_not(
     for who in (bob, admin, Principal("nobody-we-know")):
         for unknown in (hers.id, uuid4()):
             refused = [
-                talk.threads.rename(who, unknown, "Mine"),
-                talk.threads.archive(who, unknown, True),
+                talk.threads.change(who, unknown, title="Mine"),
+                talk.threads.change(who, unknown, archived=True),
                 talk.threads.delete(who, unknown),
                 talk.threads.delete_message(who, unknown, message),
             ]
@@ -262,7 +262,7 @@ async def test_the_query_names_the_user_even_where_row_level_security_lets_more_
 async def test_a_message_brings_an_archived_thread_back_and_to_the_front(talk: Talk, ann: Principal) -> None:
     old, _ = await talk.say(ann, "Old")
     new, _ = await talk.say(ann, "New")
-    assert (await talk.threads.archive(ann, old.id, True)).archived
+    assert (await talk.threads.change(ann, old.id, archived=True)).archived
     assert [thread.title for thread in (await talk.page(ann, archived=False)).threads] == ["New"]
     assert [thread.title for thread in (await talk.page(ann, archived=True)).threads] == ["Old"]
     assert [thread.title for thread in (await talk.page(ann)).threads] == ["New", "Old"], "archiving is no message"
@@ -271,8 +271,8 @@ async def test_a_message_brings_an_archived_thread_back_and_to_the_front(talk: T
     assert not again.archived and again.title == "Old"
     assert [thread.id for thread in (await talk.page(ann, archived=False)).threads] == [old.id, new.id]
     assert (await talk.page(ann, archived=True)).threads == []
-    assert (await talk.threads.archive(ann, old.id, True)).archived
-    assert not (await talk.threads.archive(ann, old.id, False)).archived
+    assert (await talk.threads.change(ann, old.id, archived=True)).archived
+    assert not (await talk.threads.change(ann, old.id, archived=False)).archived
 
 
 async def test_messages_at_once_in_one_thread_are_all_kept_and_counted_one_after_the_other(
@@ -390,12 +390,12 @@ async def test_any_title_can_be_kept(talk: Talk, ann: Principal) -> None:
 
 async def test_a_thread_is_renamed(talk: Talk, ann: Principal) -> None:
     begun, _ = await talk.say(ann)
-    renamed = await talk.threads.rename(ann, begun.id, "  Rings\n and \t👩‍👧  ")
+    renamed = await talk.threads.change(ann, begun.id, title="  Rings\n and \t👩‍👧  ")
     assert renamed.title == "Rings and 👩‍👧" and renamed.updated_at > begun.updated_at
     assert renamed == await talk.thread(ann, begun.id)
     for refused in ("", " \n", "a\0b", "\ud800", "a\x1bb", "\u200b", "\u2060\ufe0f"):
         with pytest.raises(InvalidInput, match=r"^title: "):
-            await talk.threads.rename(ann, begun.id, refused)
+            await talk.threads.change(ann, begun.id, title=refused)
     assert (await talk.thread(ann, begun.id)).title == "Rings and 👩‍👧"
 
 
@@ -936,8 +936,8 @@ async def test_the_queries_hold_by_themselves_where_row_level_security_does_not(
     for attempt in (
         talk.say(bob, "Mine?", hers.id),
         talk.read(bob, hers.id),
-        talk.threads.rename(bob, hers.id, "Mine"),
-        talk.threads.archive(bob, hers.id, True),
+        talk.threads.change(bob, hers.id, title="Mine"),
+        talk.threads.change(bob, hers.id, archived=True),
         talk.threads.delete(bob, hers.id),
         talk.threads.delete_message(bob, hers.id, message),
     ):

@@ -38,7 +38,7 @@ from rag_app.surfaces.lexybrain.tables import (
     UsageCounterRow,
     UsageEventRow,
 )
-from rag_app.surfaces.lexybrain.turns import Turns
+from rag_app.surfaces.lexybrain.threads import Turns
 from rag_app.surfaces.lexybrain.types import Account, Flags, Outcome, Said
 from tests.conftest import NewOrganization
 
@@ -328,7 +328,7 @@ import asyncio, sys
 from uuid import UUID
 
 from rag_app.database.session import Database
-from rag_app.surfaces.lexybrain.turns import Turns
+from rag_app.surfaces.lexybrain.threads import Turns
 from rag_app.surfaces.lexybrain.types import Said
 from rag_app.domain.scope import Principal
 

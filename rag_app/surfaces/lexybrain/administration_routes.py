@@ -16,7 +16,7 @@ from rag_app.answering.prompts import PromptConfig, PromptVersion
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.http.bodies import WORD
 from rag_app.http.surface import Credential, Injected, example, security
-from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackResponse, Reviews
+from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackResponse
 from rag_app.surfaces.lexybrain.rules import SURFACE as LEXYBRAIN
 from rag_app.surfaces.lexybrain.rules import Caller, Cursor, Limit
 from rag_app.surfaces.lexybrain.statistics import VERSION, LexyBrainStats, Statistics
@@ -157,7 +157,7 @@ async def stats(
 )
 async def feedback(
     request: Caller,
-    reviews: Injected[Reviews],
+    feedback: Injected[FeedbackLedger],
     rating: Annotated[RatingName | None, QueryParameter()] = None,
     capability: Annotated[Capability | None, QueryParameter(description="of the answer")] = None,
     prompt: Annotated[
@@ -173,7 +173,7 @@ async def feedback(
 ) -> FeedbackResponse:
     """With the question and the answer, newest first. What users deleted is not shown."""
     wanted = FeedbackFilter(Rating(rating) if rating else None, capability, prompt, since, until)
-    return await reviews.list(request.user, wanted, limit=limit, after=cursor)
+    return await feedback.review(request.user, wanted, limit=limit, after=cursor)
 
 
 @SURFACE.get(

@@ -57,9 +57,8 @@ from rag_app.surfaces.lexybrain.messages import (
     searched_text,
     sources_of,
 )
-from rag_app.surfaces.lexybrain.threads import Threads, settle_on
+from rag_app.surfaces.lexybrain.threads import Threads, Turns, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
-from rag_app.surfaces.lexybrain.turns import Turns
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
     Begun,

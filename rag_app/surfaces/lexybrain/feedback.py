@@ -29,121 +29,6 @@ from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rated, Rating, Role, as_wire
 
-_SAID_BEFORE = text(
-    "SELECT content FROM rag_messages WHERE thread_id = :thread AND role = 'user' AND (created_at, id) < (:created_at, :id)"
-    " ORDER BY created_at DESC, id DESC LIMIT 1"
-)
-
-
-class FeedbackLedger:
-    """Feedback on answers from `index`. What is not the principal's own message is NotFound, for administrators, too."""
-
-    def __init__(self, database: Database, ledger: SourceLedger, index: str) -> None:
-        self._database, self._ledger, self._index = database, ledger, index
-
-    async def give(
-        self, principal: Principal, message: UUID, rating: Rating, comment: str | None, expected: str | None
-    ) -> KeptMessageFeedback:
-        """Keep what the principal thinks of an answer, in place of all that they thought before.
-
-        `expected` names a source that should have been found, by id or as its organization calls it. It goes with the
-        rating negative alone, and makes the feedback a judgment: of the source's own organization, or for a public
-        source of the one that the principal belongs to, if there is one and no other.
-
-        Raises NotFound, and InvalidInput for a message that is no answer, for a source that the principal may not see
-        or whose name several have, and for text that PostgreSQL cannot keep.
-        """
-        if expected is not None and rating is not Rating.NEGATIVE:
-            raise InvalidInput("expectedSourceId", expected, "goes with the rating negative alone")
-        if comment is not None and comment != storable(comment):
-            raise InvalidInput("comment", None, "must not contain NUL characters or halves of surrogate pairs")
-        scope, found = principal.scope(), list[UUID]()
-        if expected is not None and expected == storable(expected):
-            found = await self._ledger.named(scope, self._index, [expected])
-        async with self._database.scoped(scope) as session:
-            answer = await _answer(session, principal, message)
-            source = None if expected is None else await _one(session, found, expected)
-            # made anew, not updated: so what it had judged goes, in whatever organization that was
-            since = await session.scalar(_gone(principal, message).returning(FeedbackRow.created_at))
-            made = insert(FeedbackRow).values(
-                message_id=message,
-                user_id=principal.user,
-                rating=rating.value,
-                comment=comment,
-                expected_source_id=source and source.id,
-                **({} if since is None else {"created_at": since}),
-            )
-            row = (await session.scalars(made.returning(FeedbackRow))).one()
-            if source is not None and (org_id := _judging(principal, source)) is not None:
-                asked = await _asked(session, answer)
-                if asked is not None:
-                    await judge(session, org_id, self._index, asked, source.id, row.id)
-        return as_wire(KeptMessageFeedback, row)
-
-    async def withdraw(self, principal: Principal, message: UUID) -> None:
-        """Raises NotFound, also where there is no feedback, and InvalidInput for a message that is no answer."""
-        async with self._database.scoped(principal.scope()) as session:
-            await _answer(session, principal, message)
-            if await session.scalar(_gone(principal, message).returning(FeedbackRow.id)) is None:
-                raise NotFound("feedback", str(message))
-
-
-async def _answer(session: AsyncSession, principal: Principal, message: UUID) -> MessageRow:
-    """An answer in a thread of the principal's own, held until the transaction ends."""
-    statement = (
-        select(MessageRow)
-        .join(ThreadRow, ThreadRow.id == MessageRow.thread_id)
-        .where(MessageRow.id == message, ThreadRow.user_id == principal.user, MessageRow.deleted_at.is_(None))
-        .with_for_update(of=MessageRow, key_share=True)
-    )
-    row = await session.scalar(statement)
-    if row is None:
-        raise NotFound("message", str(message))
-    if row.role != Role.ASSISTANT.value:
-        raise InvalidInput("message_id", str(message), "is no answer, but a message of yours")
-    return row
-
-
-async def _one(session: AsyncSession, found: Collection[UUID], name: str) -> SourceRow:
-    """The source that this name means: it stays until the transaction ends."""
-    statement = (
-        select(SourceRow)
-        .where(SourceRow.id == any_(literal([*found], ARRAY(Uuid))), SourceRow.deleted_at.is_(None))
-        .with_for_update(read=True, key_share=True)
-    )
-    rows = (await session.scalars(statement)).all()
-    if not rows:
-        raise InvalidInput("expectedSourceId", name, "must be a source that you may see")
-    if len(rows) > 1:
-        raise InvalidInput("expectedSourceId", name, "is what several sources are called: give an id")
-    return rows[0]
-
-
-def _gone(principal: Principal, message: UUID) -> Delete:
-    return delete(FeedbackRow).where(FeedbackRow.message_id == message, FeedbackRow.user_id == principal.user)
-
-
-def _judging(principal: Principal, source: SourceRow) -> UUID | None:
-    """The organization that judges: it must be plain which one."""
-    if source.org_id != PUBLIC_ORGANIZATION:
-        return source.org_id
-    own = principal.organizations - {PUBLIC_ORGANIZATION}
-    return next(iter(own)) if len(own) == 1 else None
-
-
-async def _asked(session: AsyncSession, answer: MessageRow) -> str | None:
-    """What was searched to give the answer. Where that is not known, the user's message before it."""
-    searched = (answer.generation_metadata or {}).get("searched")
-    if searched is not None:
-        return str(searched)
-    said: str | None = await session.scalar(
-        _SAID_BEFORE, {"thread": answer.thread_id, "created_at": answer.created_at, "id": answer.id}
-    )
-    return said
-
-
-# -- what administrators read
-
 
 class FeedbackFilter(Struct, frozen=True, omit_defaults=True):
     """None is all. `prompt` is the name of a version; `since` and `until` whole days in UTC, both included."""
@@ -223,18 +108,70 @@ _REVIEWS = (
     .where(_ANSWER.deleted_at.is_(None))
     .order_by(FeedbackRow.created_at.desc(), FeedbackRow.id.desc())
 )
+_SAID_BEFORE = text(
+    "SELECT content FROM rag_messages WHERE thread_id = :thread AND role = 'user' AND (created_at, id) < (:created_at, :id)"
+    " ORDER BY created_at DESC, id DESC LIMIT 1"
+)
 
 
-class Reviews:
-    """For administrators; each reading is written down with it."""
+class FeedbackLedger:
+    """Feedback on answers from `index`. What is not the principal's own message is NotFound, for administrators, too."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, ledger: SourceLedger, index: str) -> None:
+        self._database, self._ledger, self._index = database, ledger, index
 
-    async def list(
+    async def give(
+        self, principal: Principal, message: UUID, rating: Rating, comment: str | None, expected: str | None
+    ) -> KeptMessageFeedback:
+        """Keep what the principal thinks of an answer, in place of all that they thought before.
+
+        `expected` names a source that should have been found, by id or as its organization calls it. It goes with the
+        rating negative alone, and makes the feedback a judgment: of the source's own organization, or for a public
+        source of the one that the principal belongs to, if there is one and no other.
+
+        Raises NotFound, and InvalidInput for a message that is no answer, for a source that the principal may not see
+        or whose name several have, and for text that PostgreSQL cannot keep.
+        """
+        if expected is not None and rating is not Rating.NEGATIVE:
+            raise InvalidInput("expectedSourceId", expected, "goes with the rating negative alone")
+        if comment is not None and comment != storable(comment):
+            raise InvalidInput("comment", None, "must not contain NUL characters or halves of surrogate pairs")
+        scope, found = principal.scope(), list[UUID]()
+        if expected is not None and expected == storable(expected):
+            found = await self._ledger.named(scope, self._index, [expected])
+        async with self._database.scoped(scope) as session:
+            answer = await _answer(session, principal, message)
+            source = None if expected is None else await _one(session, found, expected)
+            # made anew, not updated: so what it had judged goes, in whatever organization that was
+            since = await session.scalar(_gone(principal, message).returning(FeedbackRow.created_at))
+            made = insert(FeedbackRow).values(
+                message_id=message,
+                user_id=principal.user,
+                rating=rating.value,
+                comment=comment,
+                expected_source_id=source and source.id,
+                **({} if since is None else {"created_at": since}),
+            )
+            row = (await session.scalars(made.returning(FeedbackRow))).one()
+            if source is not None and (org_id := _judging(principal, source)) is not None:
+                asked = await _asked(session, answer)
+                if asked is not None:
+                    await judge(session, org_id, self._index, asked, source.id, row.id)
+        return as_wire(KeptMessageFeedback, row)
+
+    async def withdraw(self, principal: Principal, message: UUID) -> None:
+        """Raises NotFound, also where there is no feedback, and InvalidInput for a message that is no answer."""
+        async with self._database.scoped(principal.scope()) as session:
+            await _answer(session, principal, message)
+            if await session.scalar(_gone(principal, message).returning(FeedbackRow.id)) is None:
+                raise NotFound("feedback", str(message))
+
+    async def review(
         self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None
     ) -> FeedbackResponse:
-        """The newest first; `after` is a page's cursor. What is rated anew keeps its place.
+        """All users' feedback, for administrators, the newest first: each reading is written down with it.
+
+        `after` is a page's cursor. What is rated anew keeps its place.
 
         Raises Forbidden, and InvalidInput for a cursor that is none.
         """
@@ -251,6 +188,60 @@ class Reviews:
             for row in rows[:limit]
         ]
         return FeedbackResponse(page, pages.cursor(page[-1].created_at, page[-1].id) if len(rows) > limit else None)
+
+
+async def _answer(session: AsyncSession, principal: Principal, message: UUID) -> MessageRow:
+    """An answer in a thread of the principal's own, held until the transaction ends."""
+    statement = (
+        select(MessageRow)
+        .join(ThreadRow, ThreadRow.id == MessageRow.thread_id)
+        .where(MessageRow.id == message, ThreadRow.user_id == principal.user, MessageRow.deleted_at.is_(None))
+        .with_for_update(of=MessageRow, key_share=True)
+    )
+    row = await session.scalar(statement)
+    if row is None:
+        raise NotFound("message", str(message))
+    if row.role != Role.ASSISTANT.value:
+        raise InvalidInput("message_id", str(message), "is no answer, but a message of yours")
+    return row
+
+
+async def _one(session: AsyncSession, found: Collection[UUID], name: str) -> SourceRow:
+    """The source that this name means: it stays until the transaction ends."""
+    statement = (
+        select(SourceRow)
+        .where(SourceRow.id == any_(literal([*found], ARRAY(Uuid))), SourceRow.deleted_at.is_(None))
+        .with_for_update(read=True, key_share=True)
+    )
+    rows = (await session.scalars(statement)).all()
+    if not rows:
+        raise InvalidInput("expectedSourceId", name, "must be a source that you may see")
+    if len(rows) > 1:
+        raise InvalidInput("expectedSourceId", name, "is what several sources are called: give an id")
+    return rows[0]
+
+
+def _gone(principal: Principal, message: UUID) -> Delete:
+    return delete(FeedbackRow).where(FeedbackRow.message_id == message, FeedbackRow.user_id == principal.user)
+
+
+def _judging(principal: Principal, source: SourceRow) -> UUID | None:
+    """The organization that judges: it must be plain which one."""
+    if source.org_id != PUBLIC_ORGANIZATION:
+        return source.org_id
+    own = principal.organizations - {PUBLIC_ORGANIZATION}
+    return next(iter(own)) if len(own) == 1 else None
+
+
+async def _asked(session: AsyncSession, answer: MessageRow) -> str | None:
+    """What was searched to give the answer. Where that is not known, the user's message before it."""
+    searched = (answer.generation_metadata or {}).get("searched")
+    if searched is not None:
+        return str(searched)
+    said: str | None = await session.scalar(
+        _SAID_BEFORE, {"thread": answer.thread_id, "created_at": answer.created_at, "id": answer.id}
+    )
+    return said
 
 
 def _conditions(wanted: FeedbackFilter) -> list[ColumnElement[bool]]:

@@ -5,7 +5,7 @@ when nothing came of it. One whose process died is given back when it has expire
 
 Months and days are those of the database's clock, in UTC. `now` is for tests. `admitted` and `holding` begin a user's
 transaction; the functions below them work in it. They lock in one order (the user, reservations, counters, what is
-charged), so that two of them never wait for each other; `rag_app.surfaces.lexybrain.turns` puts threads in its middle.
+charged), so that two of them never wait for each other; `rag_app.surfaces.lexybrain.threads` puts threads in its middle.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg, FromPath, QueryParameter
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound, UnknownField
 from rag_app.http.bodies import NOT_BLANK
@@ -188,14 +188,10 @@ async def change(
     request: Caller, data: ChangeBody, threads: Injected[Threads], thread_id: FromPath[UUID]
 ) -> ThreadInfo:
     """A message in an archived thread brings it back."""
-    changed: ThreadInfo | None = None
-    if data.title is not UNSET:
-        changed = await threads.rename(request.user, thread_id, data.title.strip())
-    if data.archived is not UNSET:
-        changed = await threads.archive(request.user, thread_id, data.archived)
-    if changed is None:
+    changes = to_builtins(data)
+    if not changes:
         raise InvalidInput("", None, NOTHING_TO_CHANGE)
-    return changed
+    return await threads.change(request.user, thread_id, **changes)
 
 
 @SURFACE.delete(

@@ -1,6 +1,6 @@
 """Conversations: threads of one user each, and their messages.
 
-The functions are steps of a turn, inside its transactions (`rag_app.surfaces.lexybrain.turns`); `Threads` is what users
+`Turns` begins and ends turns, of which the functions before it are steps; `Threads` is what users
 do with conversations that are kept. Row-level security leaves a session the threads of its user; each query names that
 user again. Whatever changes a thread or its messages begins with the thread's row, and so holds it: of two changes at
 once one waits, and neither is lost.
@@ -8,10 +8,12 @@ once one waits, and neither is lost.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from unicodedata import category
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from msgspec import convert, to_builtins
 from msgspec.structs import asdict
@@ -40,15 +42,18 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.domain.text import storable
-from rag_app.surfaces.lexybrain.quotas import holding
+from rag_app.surfaces.lexybrain import quotas
+from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import (
+    Begun,
     Flags,
     Outcome,
     PastMessage,
     RagModel,
     RagUsage,
     Role,
+    Said,
     T,
     ThreadInfo,
     ThreadMessage,
@@ -140,6 +145,84 @@ def title_of(text: str) -> str:
         room = line[:_LONGEST_TITLE]  # one more than there is: a word may end right before the "…"
         line = (room.rpartition(" ")[0] or room[:-1]) + "…"
     return line or "…"
+
+
+class Turns:
+    """A turn in the database: what is kept and charged before a model thinks, and after. Two short transactions, each all or
+    nothing; between them nothing is held. Locks are taken in one order - the user, reservations, counters, the thread,
+    what is charged - so that two turns never wait for each other.
+
+    `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound.
+
+    A turn that neither finishes nor is given back within `expires_s` seconds is not charged; its message is kept.
+    Everything raises StoreFailed.
+    """
+
+    def __init__(
+        self, database: Database, *, cost_cap_cents: Decimal | None, token_budget: int | None, expires_s: float = 900.0
+    ) -> None:
+        self._database, self._expires_s = database, expires_s
+        self._cost_cap_cents, self._token_budget = cost_cap_cents, token_budget
+
+    async def begin(self, principal: Principal, said: Said) -> Begun:
+        """Keep what the user says, in a thread of theirs or a new one, and reserve one message of their plan.
+
+        Raises FeatureDisabled, CostCapReached, BudgetSpent, QuotaExceeded, NotFound (a thread that is not theirs),
+        Forbidden (no user, or a plan that they may not choose), InvalidInput (a plan that there is not): then nothing
+        remains, no thread and no charge.
+        """
+        user = principal.user or (await Accounts(self._database).of(principal)).user
+        scope, message = replace(principal.scope(), user=user), uuid4()
+        async with quotas.admitted(
+            self._database,
+            scope,
+            plan=said.plan,
+            cost_cap_cents=self._cost_cap_cents,
+            token_budget=self._token_budget,
+        ) as (session, account):
+            await quotas.reserve(session, message, account, seconds=self._expires_s)
+            # the versions of prompts are ours to say
+            metadata = {key: value for key, value in said.meta.items() if key != "prompts"}
+            thread = said.thread or await add_thread(session, user, title_of(said.text), metadata)
+            kept = await add_user_message(session, user, thread, message, said.text, said.capability, said.context)
+        return Begun(kept, message, account, scope)
+
+    async def finish(self, begun: Begun, outcome: Outcome) -> bool:
+        """Keep the answer, and charge for it or not. False where the thread was deleted meanwhile.
+
+        What it took is recorded then, too, and the charge stands. Of a user who was erased meanwhile only the cost is.
+        It is eligible for training if the user consented when the turn began, and does still.
+        """
+        async with holding(self._database, begun.scope) as (session, training):
+            if training is None:
+                await quotas.spend(session, begun.scope, outcome)
+                return False
+            if not outcome.charged:
+                await quotas.give_back(session, begun.message)
+            elif not await quotas.settle(session, begun.message):
+                await quotas.charge(session, begun.account)
+            eligible = outcome.teaches and begun.account.training and training
+            kept = await add_answer(session, begun.scope.user, begun.thread.id, outcome, training_eligible=eligible)
+            await quotas.record(session, begun.account, begun.scope, outcome)
+        return kept
+
+    async def give_back(
+        self, begun: Begun, failures: Sequence[tuple[str, str]] = (), took: Outcome | None = None
+    ) -> None:
+        """Nothing came of it: no charge. The user's message is kept, and why it has no answer (kind, text) recorded.
+
+        So is what it `took` nevertheless.
+        """
+        async with holding(self._database, begun.scope) as (session, training):
+            if training is None:
+                if took is not None:
+                    await quotas.spend(session, begun.scope, took)
+                return
+            await quotas.give_back(session, begun.message)
+            if failures:
+                await quotas.record_failures(session, begun.account, begun.message, failures)
+            if took is not None:
+                await quotas.record(session, begun.account, begun.scope, took)
 
 
 # -- conversations that are kept
@@ -243,18 +326,20 @@ class Threads:
         messages = [render_message(message, feedback, seen) for message, feedback in shown]
         return render_thread(ThreadWithMessages, row, messages=messages, has_more=len(rows) > limit)
 
-    async def rename(self, principal: Principal, thread: UUID, title: str) -> ThreadInfo:
-        """White space becomes single spaces. Raises NotFound, and InvalidInput for what is no line of visible text."""
-        line = " ".join(title.split())
-        if any(category(character) in {"Cc", "Cs"} for character in line) or not any(map(_visible, line)):
-            raise InvalidInput("title", title, "must be visible text without control characters")
-        async with self._database.scoped(principal.scope()) as session:
-            return await _change(session, principal.user, thread, title=line)
+    async def change(
+        self, principal: Principal, thread: UUID, *, title: str | None = None, archived: bool | None = None
+    ) -> ThreadInfo:
+        """Rename a thread, put it away, or bring it back; the next message brings it back, too.
 
-    async def archive(self, principal: Principal, thread: UUID, archived: bool) -> ThreadInfo:
-        """Put a thread away, or bring it back; the next message brings it back, too. Raises NotFound."""
+        White space in a title becomes single spaces. Raises NotFound, and InvalidInput for what is no line of visible text.
+        """
+        changes: dict[str, str | bool] = {} if archived is None else {"archived": archived}
+        if title is not None:
+            changes["title"] = line = " ".join(title.split())
+            if any(category(character) in {"Cc", "Cs"} for character in line) or not any(map(_visible, line)):
+                raise InvalidInput("title", title, "must be visible text without control characters")
         async with self._database.scoped(principal.scope()) as session:
-            return await _change(session, principal.user, thread, archived=archived)
+            return await _change(session, principal.user, thread, **changes)
 
     async def delete(self, principal: Principal, thread: UUID) -> None:
         """The thread with its messages goes. Raises NotFound, also the second time."""

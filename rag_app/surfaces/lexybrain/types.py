@@ -312,10 +312,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A turn under way: the user's message is kept in its thread, and one message of the plan is reserved for it."""
+    """A turn under way: the user's message is kept in its thread, and one message of the plan is reserved for it.
+
+    `message` is the id of both.
+    """
 
     thread: ThreadRow
     message: UUID
-    reservation: UUID
     account: Account
     scope: Scope
