@@ -3,7 +3,7 @@
 Who is one, PostgreSQL looks up in the transaction that reads; each request is written down there.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from typing import Annotated, Any, get_args
 
@@ -215,5 +215,4 @@ async def change(
 
 
 def _prompt(given: PromptVersion) -> PromptInfo:
-    others = {name: getattr(given, name) for name in ("threads", "created_at", "updated_at")}
-    return as_wire(PromptInfo, given.config, share=round(given.share, 4), **others)
+    return as_wire(PromptInfo, given.config, **{**asdict(given), "share": round(given.share, 4)})

@@ -197,8 +197,9 @@ class Turn:
             system, role = await self._choose_prompts()
         rules = [kept_constraints(each) for each in (role, system) if each is not None]
         focus, named_sources = said.focus, list[UUID]()
-        if focus.names or focus.shop_url:
-            named_sources = await self._with.ledger.named(self._scope, INDEX, focus.names, focus.shop_url)
+        names = (*focus.keywords, *focus.watchlists, *focus.listings, *focus.alerts)
+        if names or focus.shop_url:
+            named_sources = await self._with.ledger.named(self._scope, INDEX, names, focus.shop_url)
         self.question = question_for(
             chosen,
             said,

@@ -15,7 +15,7 @@ from rag_app.domain.errors import ModelFailed
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.types import REFERENCE_TYPES, Flags, Focus, PastMessage, Role, Said, ThreadSource
+from rag_app.surfaces.lexybrain.types import REFERENCE_TYPES, Flags, PastMessage, Role, Said, ThreadSource
 
 # -- what it wants: which of the five capabilities answers it best
 # of each capability: letters that a message must have together, or other ones
@@ -200,14 +200,28 @@ def question_for(
     `retrieval_scope` is what a prompt version narrows the capability's source types to; with nothing in common,
     nothing is found. `searched` is looked for, `named` sources come first, `at_most` so many of a type are kept.
     """
+    focus, types, recent = said.focus, capability.source_types, None
+    if retrieval_scope is not None:
+        types = tuple(each for each in types or retrieval_scope if each in retrieval_scope)
+    of_types = (Condition("source_type", Operator.IN, types),) if types or retrieval_scope is not None else ()
+    markets = tuple(dict.fromkeys(name for each in focus.marketplaces for name in (each, each.lower())))
+    if capability.recent_days is not None and focus.since is None and focus.until is None:
+        recent = now - timedelta(days=capability.recent_days)
+    severities = tuple(each for each in capability.severities if _is_about(each, said.text))
+    named_by_client = _conditions(
+        ("market", Operator.IN, markets), ("date", Operator.GTE, focus.since), ("date", Operator.LTE, focus.until)
+    )
     return Question(
         said.text,
-        (*_types(capability, retrieval_scope), *_focused(said.focus)),
+        (*of_types, *named_by_client),
         capability.top_k,
         fetch=capability.fetch,
         searched=searched if searched != said.text else None,
         sources=named,
-        preferred=_preferred(capability, said, now),
+        preferred=(
+            *capability.preferred,
+            *_conditions(("date", Operator.GTE, recent), ("severity", Operator.IN, severities)),
+        ),
         terms=quoted(said.text),
         at_most=tuple(at_most.items()),
         instructions=instructions,
@@ -227,33 +241,15 @@ def quoted(text: str) -> tuple[str, ...]:
     return tuple(found.values())[:MAX_TERMS]
 
 
-def _types(capability: Capability, retrieval_scope: tuple[str, ...] | None) -> Filters:
-    types = capability.source_types
-    if retrieval_scope is not None:
-        types = tuple(each for each in types or retrieval_scope if each in retrieval_scope)
-    elif not types:
-        return ()
-    return (Condition("source_type", Operator.IN, types),)
-
-
-def _focused(focus: Focus) -> Filters:
-    markets = tuple(dict.fromkeys(name for each in focus.marketplaces for name in (each, each.lower())))
-    named = (
-        ("market", Operator.IN, markets),
-        ("date", Operator.GTE, None if focus.since is None else epoch_seconds("timeRange", focus.since)),
-        ("date", Operator.LTE, None if focus.until is None else epoch_seconds("timeRange", focus.until)),
+def _conditions(*wanted: tuple[str, Operator, datetime | tuple[str, ...] | None]) -> Filters:
+    """Of those that have a value; what lacks the field passes."""
+    return tuple(
+        Condition(
+            field, how, epoch_seconds("timeRange", value) if isinstance(value, datetime) else value, or_missing=True
+        )
+        for field, how, value in wanted
+        if value
     )
-    return tuple(Condition(name, how, value, or_missing=True) for name, how, value in named if value not in ((), None))
-
-
-def _preferred(capability: Capability, said: Said, now: datetime) -> Filters:
-    found = list(capability.preferred)
-    if capability.recent_days is not None and said.focus.since is None and said.focus.until is None:
-        since = epoch_seconds("date", now - timedelta(days=capability.recent_days))
-        found.append(Condition("date", Operator.GTE, since, or_missing=True))
-    if severities := tuple(each for each in capability.severities if _is_about(each, said.text)):
-        found.append(Condition("severity", Operator.IN, severities, or_missing=True))
-    return tuple(found)
 
 
 def _is_about(severity: str, text: str) -> bool:
@@ -313,7 +309,10 @@ def mentioned(text: str, sources: Sequence[ThreadSource], hits: Iterable[Hit]) -
         names.setdefault(hit.source_id, {hit.title}).add(str(hit.metadata.get("term", hit.title)))
     found: dict[str, tuple[UUID, ...]] = dict.fromkeys(REFERENCE_TYPES, ())
     for source in sources:
-        if source.cited is not None or any(_says(text, name) for name in names.get(source.id, {source.label})):
+        if source.cited is not None or any(
+            re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)
+            for name in names.get(source.id, {source.label})
+        ):
             found[source.type] = (*found.get(source.type, ()), source.id)
     return found
 
@@ -321,7 +320,3 @@ def mentioned(text: str, sources: Sequence[ThreadSource], hits: Iterable[Hit]) -
 def _uses(answer: Answer) -> bool:
     """Whether the text is made from the hits: weak ones are not shown to a model."""
     return bool(answer.hits) and (answer.refusal in _MADE_FROM_HITS or answer.confidence is not Confidence.LOW)
-
-
-def _says(text: str, name: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None

@@ -204,11 +204,11 @@ class MonthlyUse:
     resets_at: int
 
 
+@dataclass(frozen=True, slots=True)
 class Plans:
     """The plans there are. Codes are compared to the letter."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def list(self) -> Sequence[Plan]:
         """By code."""
@@ -229,11 +229,11 @@ class Plans:
             return Plan(*row.one())
 
 
+@dataclass(frozen=True, slots=True)
 class Accounts:
     """What a principal's user may do in conversations."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def of(self, principal: Principal) -> Account:
         """Plan, entitlement and role. Whom the database does not know becomes a user, on plan free.

@@ -6,6 +6,7 @@ Messages that were deleted count (they were written and answered), those of dele
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
@@ -58,31 +59,29 @@ class Period(Struct, frozen=True):
         return cls(first, last)
 
 
-class LexyBrainTotals(Struct, frozen=True, rename="camel"):
+class _Spoken(Struct, frozen=True, rename="camel"):
+    questions: Count
+    answers: Count
+    input_tokens: Count
+    output_tokens: Count
+    cost_cents: float
+
+
+class LexyBrainTotals(_Spoken, frozen=True, rename="camel"):
     """Of the period. Shares and means are null where there is no answer."""
 
     messages: Annotated[
         Count, Meta(description="questions and answers; deleted ones too, those of deleted threads not")
     ]
-    questions: Count
-    answers: Count
     deleted_messages: Count
     threads: Annotated[Count, Meta(description="with a message in the period")]
     new_threads: Count
     active_users: Annotated[Count, Meta(description="who asked something")]
-    input_tokens: Count
-    output_tokens: Count
-    cost_cents: float
 
 
-class LexyBrainDay(Struct, frozen=True, rename="camel"):
+class LexyBrainDay(_Spoken, frozen=True, rename="camel"):
     date: date
     messages: Count
-    questions: Count
-    answers: Count
-    input_tokens: Count
-    output_tokens: Count
-    cost_cents: float
 
 
 class PlanQuota(Struct, frozen=True, rename="camel"):
@@ -315,11 +314,11 @@ _FIGURES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """For administrators; each reading is written down with it."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def read(self, principal: Principal, since: date | None, until: date | None) -> LexyBrainStats:
         """Raises Forbidden, and InvalidInput for dates that are no period."""

@@ -8,7 +8,7 @@ once one waits, and neither is lost.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -228,15 +228,15 @@ class Turns:
 # -- conversations that are kept
 
 
+@dataclass(frozen=True, slots=True)
 class Threads:
     """What is not the principal's is NotFound, unless an administrator reads it: that is written down with the reading.
 
     Who an administrator is, PostgreSQL looks up (`rag_app.database.session`). A principal without a user has no threads.
     """
 
-    def __init__(self, database: Database, ledger: SourceLedger) -> None:
-        self._database = database
-        self._ledger = ledger
+    _database: Database
+    _ledger: SourceLedger
 
     async def history(self, scope: Scope, thread: UUID, before: UUID, limit: int = 10) -> Sequence[PastMessage]:
         """The newest messages before that one in the thread of the scope's user, in their order.
@@ -343,7 +343,9 @@ class Threads:
 
     async def delete(self, principal: Principal, thread: UUID) -> None:
         """The thread with its messages goes. Raises NotFound, also the second time."""
-        gone = delete(ThreadRow).where(*_own(principal.user, thread)).returning(ThreadRow.id)
+        gone = (
+            delete(ThreadRow).where(ThreadRow.id == thread, ThreadRow.user_id == principal.user).returning(ThreadRow.id)
+        )
         async with holding(self._database, principal.scope()) as (session, _):  # a withdrawal comes before, or after
             if await session.scalar(gone) is None:
                 raise NotFound("thread", str(thread))
@@ -387,13 +389,12 @@ _FORGET_LESSONS = (
 )
 
 
-def _own(user: UUID | None, thread: UUID) -> list[ColumnElement[bool]]:
-    return [ThreadRow.id == thread, ThreadRow.user_id == user]  # of None there are none: the column is NOT NULL
-
-
 async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **values: Any) -> ThreadInfo:
     """Change a thread of the user's own, hold its row, and give it as it is now. Raises NotFound."""
-    changed = update(ThreadRow).where(*_own(user, thread)).values(**values).returning(ThreadRow)
+    # of the user None there are none: the column is NOT NULL
+    changed = (
+        update(ThreadRow).where(ThreadRow.id == thread, ThreadRow.user_id == user).values(**values).returning(ThreadRow)
+    )
     row = await session.scalar(changed, execution_options=_FRESH)
     if row is None:
         raise NotFound("thread", str(thread))

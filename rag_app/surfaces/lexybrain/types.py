@@ -220,11 +220,6 @@ class Focus:
     since: datetime | None = None
     until: datetime | None = None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All sources that are named."""
-        return self.keywords + self.watchlists + self.listings + self.alerts
-
 
 @dataclass(frozen=True, slots=True)
 class Said:
