@@ -342,7 +342,7 @@ async def test_of_a_withdrawal_and_a_collection_at_once_nothing_is_left(chat: Ch
         await asyncio.to_thread(chat.post, BOX, user)
         (kept,) = await asyncio.to_thread(collected, chat, user, 1)
         await asyncio.to_thread(chat.rows, "DELETE FROM lexybrain_requests", user)
-        lesson = Lesson(kept["message_id"], (), kept["capability"], "scripted", kept["prompt"], kept["context"], "Yes.")
+        lesson = Lesson(kept["capability"], "scripted", kept["prompt"], kept["context"], "Yes.", kept["message_id"], ())
         principal = Principal(str(user), user)
         scope = Scope(frozenset({PUBLIC_ORGANIZATION}), user)
         await asyncio.gather(training.collect(scope, lesson), training.decide(principal, False))
