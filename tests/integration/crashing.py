@@ -45,7 +45,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "2 quota, before it is kept": lambda: after(quotas, "reserve"),
     "3 message, before it is kept": lambda: after(threads, "add_user_message"),
     "3 message, after it is kept": lambda: after(threads.Turns, "begin"),
-    "4 history": lambda: setattr(conversation.Turn, "_read_history", die_later),
+    "4 history": lambda: setattr(conversation.Turn, "_prepare", die_later),
     "4 capability": lambda: setattr(conversation, "detect", die),
     "4 capability, after it is kept": lambda: after(conversation, "settle_on"),
     "5 retrieval": lambda: setattr(Pipeline, "retriever", die),

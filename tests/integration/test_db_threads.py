@@ -26,8 +26,9 @@ from rag_app.domain.answer import Usage
 from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.surfaces.lexybrain import threads
+from rag_app.surfaces.lexybrain.messages import title_of
 from rag_app.surfaces.lexybrain.tables import MessageRow, ThreadRow
-from rag_app.surfaces.lexybrain.threads import Threads, title_of
+from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import (
     Flags,
     Outcome,

@@ -15,23 +15,21 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from llama_index.core.llms import ChatMessage
 from msgspec import convert, structs
 
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import count_tokens
-from rag_app.answering.models import AnsweringModel, Draft, Limits, estimated
+from rag_app.answering.models import estimated
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, choose, kept_constraints
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Instructions, Refusal, Usage
 from rag_app.domain.errors import (
-    EmbeddingFailed,
     FeatureDisabled,
     Forbidden,
     Misconfigured,
@@ -45,17 +43,20 @@ from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
 from rag_app.settings import LexyBrainSettings
 from rag_app.surfaces.lexybrain.messages import (
+    Counted,
     classify,
     detect,
     flags_of,
     follow_up,
     history_text,
+    lasting_failures,
     mentioned,
     question_for,
     retrieved,
     rewritten,
     searched_text,
     sources_of,
+    worth_it,
 )
 from rag_app.surfaces.lexybrain.threads import Threads, Turns, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
@@ -81,8 +82,8 @@ INDEX = "marketplace"
 GENERAL = "general_chat"
 MAX_TOKENS, TEMPERATURE = 1024, 0.7
 """Of an answer, where neither the message nor a version of a prompt says."""
+# refusals for which no model has written anything; of the others one was paid
 _UNWRITTEN = frozenset({Refusal.NOTHING_FOUND, Refusal.WEAK, Refusal.FAILED})
-"""Refusals for which no model has written anything; of the others one was paid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +260,7 @@ class Turn:
             self._log_failures(error)
             await self._whole(self._give_back(error, capability_named(self.capability).max_context_tokens))
             raise
-        self._log_failures(*_lasting(answer))
+        self._log_failures(*lasting_failures(answer))
         await self._whole(self._keep(self._outcome(answer), answer))
         return self.reply(answer)
 
@@ -275,7 +276,7 @@ class Turn:
                         case Delta():
                             said = Delta(said.text + event.text, event.citations)
                         case Answer():
-                            self._log_failures(*_lasting(event))
+                            self._log_failures(*lasting_failures(event))
                             await self._whole(self._keep(self._outcome(event), event))
                     yield event
         except BaseException as error:
@@ -421,8 +422,8 @@ class Turn:
                 "stages": stages,
             },
             failures=tuple((type(error).__name__, str(error)) for error in answer.failures),
-            charged=_worth_it(answer),
-            teaches=_worth_it(answer) and not answer.refused and answer.model not in (None, EXTRACTIVE),
+            charged=worth_it(answer),
+            teaches=worth_it(answer) and not answer.refused and answer.model not in (None, EXTRACTIVE),
         )
 
     def _read(self, hits: Sequence[Hit]) -> str:
@@ -431,7 +432,6 @@ class Turn:
         return "\n".join([*values.values(), self.question.text, *(hit.text for hit in hits)])
 
     def _log_failures(self, *errors: BaseException) -> None:
-        """A model has failed, and the user noticed."""
         for error in errors:
             if isinstance(error, ModelFailed):
                 log.error(
@@ -448,7 +448,6 @@ class Turn:
                 )
 
     def _record(self, outcome: Outcome) -> None:
-        """One line a turn."""
         usage, stages = outcome.usage, outcome.stages
         log.info(
             "RAG request completed",
@@ -467,30 +466,5 @@ class Turn:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A model whose use is written down in `paid`."""
-
-    model: AnsweringModel
-    paid: list[tuple[str, Usage]]
-
-    async def chat(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> Draft:
-        draft = await self.model.chat(messages, **limits)
-        read = "\n".join(str(message.content) for message in messages)
-        self.paid.append((draft.model, draft.usage or estimated(read, draft.text)))
-        return draft
-
-
 def _first(values: Iterable[T | None]) -> T | None:
     return next((each for each in values if each is not None), None)
-
-
-def _lasting(answer: Answer) -> Sequence[RagError]:
-    """Failures that the answer is the worse for: no other model has stepped in."""
-    return () if answer.complete and answer.refusal is not Refusal.FAILED else answer.failures
-
-
-def _worth_it(answer: Answer) -> bool:
-    """Whether a user is charged: not for a fallback, for half an answer, nor where nothing could be looked up."""
-    looked_up = not any(isinstance(each, EmbeddingFailed | StoreFailed) for each in answer.failures)
-    return looked_up and answer.complete and answer.refusal is not Refusal.FAILED

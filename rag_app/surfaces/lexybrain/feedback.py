@@ -178,8 +178,9 @@ class FeedbackLedger:
         statement = _REVIEWS.where(*_conditions(wanted)).limit(limit + 1)
         if after is not None:
             statement = statement.where(pages.before(after, FeedbackRow.created_at, FeedbackRow.id))
-        act = Act("feedback.read", EVERYBODY, to_builtins(wanted))
-        async with administering(self._database, principal, act) as session:
+        async with administering(
+            self._database, principal, Act("feedback.read", EVERYBODY, to_builtins(wanted))
+        ) as session:
             rows = (await session.execute(statement)).mappings().all()
         page = [
             FeedbackReview(

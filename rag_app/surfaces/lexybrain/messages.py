@@ -3,15 +3,20 @@
 import re
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Unpack
+from unicodedata import category
 from uuid import UUID
+
+from llama_index.core.llms import ChatMessage
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, Capability
 from rag_app.answering.context import count_tokens, neutralise
-from rag_app.answering.models import Chats
+from rag_app.answering.models import AnsweringModel, Chats, Draft, Limits, estimated
 from rag_app.answering.prompts import Prompt
-from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Instructions, Question, Refusal
-from rag_app.domain.errors import ModelFailed
+from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Instructions, Question, Refusal, Usage
+from rag_app.domain.errors import EmbeddingFailed, ModelFailed, RagError, StoreFailed
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import IndexSpec
@@ -76,6 +81,48 @@ async def classify(model: Chats, prompt: Prompt, text: str, default: Callable[[s
         return default(text)
     said = _PLAIN.sub("_", draft.text.strip(" \t\r\n\"'`*.“”‘’").lower())
     return said if said in DESCRIPTIONS else default(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A model whose use is written down in `paid`."""
+
+    model: AnsweringModel
+    paid: list[tuple[str, Usage]]
+
+    async def chat(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> Draft:
+        draft = await self.model.chat(messages, **limits)
+        read = "\n".join(str(message.content) for message in messages)
+        self.paid.append((draft.model, draft.usage or estimated(read, draft.text)))
+        return draft
+
+
+# -- what its thread is called
+_LONGEST_TITLE = 80  # characters
+# fillers and variation selectors: letters and marks to Unicode, but nothing to the eye
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def title_of(text: str) -> str:
+    """What a thread is called that begins with this message: one line of whole words, at most 80 characters.
+
+    A first word that is longer is cut. What cannot be seen is gone, and a message of nothing else is called "…".
+
+    >>> title_of("What sells\\n  best?"), title_of("very " * 20)[-11:], title_of("\\u200b")
+    ('What sells best?', ' very very…', '…')
+    """
+    line = " ".join("".join(character for character in text if is_visible(character)).split())
+    if len(line) > _LONGEST_TITLE:
+        room = line[:_LONGEST_TITLE]  # one more than there is: a word may end right before the "…"
+        line = (room.rpartition(" ")[0] or room[:-1]) + "…"
+    return line or "…"
+
+
+def is_visible(character: str) -> bool:
+    """Whether it can be seen, or is white space."""
+    return character.isspace() or not (category(character) in {"Cc", "Cf", "Cs"} or _UNSEEN.match(character))
 
 
 # -- what has been said before, as a prompt shows it and as a search takes it in
@@ -320,3 +367,14 @@ def mentioned(text: str, sources: Sequence[ThreadSource], hits: Iterable[Hit]) -
 def _uses(answer: Answer) -> bool:
     """Whether the text is made from the hits: weak ones are not shown to a model."""
     return bool(answer.hits) and (answer.refusal in _MADE_FROM_HITS or answer.confidence is not Confidence.LOW)
+
+
+def lasting_failures(answer: Answer) -> Sequence[RagError]:
+    """Failures that the answer is the worse for: no other model has stepped in."""
+    return () if answer.complete and answer.refusal is not Refusal.FAILED else answer.failures
+
+
+def worth_it(answer: Answer) -> bool:
+    """Whether a user is charged: not for a fallback, for half an answer, nor where nothing could be looked up."""
+    looked_up = not any(isinstance(each, EmbeddingFailed | StoreFailed) for each in answer.failures)
+    return looked_up and answer.complete and answer.refusal is not Refusal.FAILED

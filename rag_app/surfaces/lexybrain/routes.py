@@ -38,13 +38,11 @@ from rag_app.surfaces.lexybrain.types import THREAD, Capability, Focus, RagRespo
 
 __all__ = ["SURFACE", "thread_routes"]
 
-CAPABILITIES = ", ".join(DESCRIPTIONS)
 EXAMPLE, ANSWER = example(__package__, "message"), example(__package__, "answer")
 
 # `(?!\n)`: to Python, `$` is also before a last line break
 _CODE = r"^[^\s\x00\x1c-\x1f\x85\ufeff]+(?!\n)$"
 _LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*(?!\n)$"
-_NO_NUL = r"^[^\x00]*$"
 # a host that every URL parser takes, and no user name in front of it
 _URL = r"^[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9._-]+(:[0-9]{1,5})?([/?#][^\s\x00-\x1f\x7f\x85\ufeff]*)?(?!\n)$"
 
@@ -198,7 +196,8 @@ class RagMeta(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     client: Annotated[Literal["web", "extension", "api"], Meta(description="one of web, extension, api")] | None = None
     version: (
-        Annotated[str, Meta(max_length=100, pattern=_NO_NUL, description="a text of at most 100 characters")] | None
+        Annotated[str, Meta(max_length=100, pattern=r"^[^\x00]*$", description="a text of at most 100 characters")]
+        | None
     ) = None
 
 
@@ -221,7 +220,7 @@ class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
     capability: (
         Annotated[
             Capability,
-            Meta(description=f"one of {CAPABILITIES}; without one, it is detected"),
+            Meta(description=f"one of {', '.join(DESCRIPTIONS)}; without one, it is detected"),
         ]
         | None
     ) = None
@@ -240,9 +239,6 @@ class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
             meta=to_builtins(self.meta) or {},
             **{**asdict(options), "language": options.language or "en"},
         )
-
-
-RagBody = Annotated[RagRequest, BodyKwarg(examples=[EXAMPLE])]
 
 
 @dataclass
@@ -271,7 +267,9 @@ class RagOperation(LexyBrainOperation, StreamedOperation):
     summary="A message, and the answer to it",
     operation_class=RagOperation,
 )
-async def rag(request: Caller, data: RagBody, conversations: Injected[Conversations]) -> Response[RagResponse]:
+async def rag(
+    request: Caller, data: Annotated[RagRequest, BodyKwarg(examples=[EXAMPLE])], conversations: Injected[Conversations]
+) -> Response[RagResponse]:
     """Keeps the message in its thread, or in a new one, and answers from what the caller may see."""
     turn = await conversations.begin(request.user, data.said())
     if wants_stream(request):

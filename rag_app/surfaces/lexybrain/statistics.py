@@ -59,29 +59,31 @@ class Period(Struct, frozen=True):
         return cls(first, last)
 
 
-class _Spoken(Struct, frozen=True, rename="camel"):
-    questions: Count
-    answers: Count
-    input_tokens: Count
-    output_tokens: Count
-    cost_cents: float
-
-
-class LexyBrainTotals(_Spoken, frozen=True, rename="camel"):
+class LexyBrainTotals(Struct, frozen=True, rename="camel"):
     """Of the period. Shares and means are null where there is no answer."""
 
     messages: Annotated[
         Count, Meta(description="questions and answers; deleted ones too, those of deleted threads not")
     ]
+    questions: Count
+    answers: Count
     deleted_messages: Count
     threads: Annotated[Count, Meta(description="with a message in the period")]
     new_threads: Count
     active_users: Annotated[Count, Meta(description="who asked something")]
+    input_tokens: Count
+    output_tokens: Count
+    cost_cents: float
 
 
-class LexyBrainDay(_Spoken, frozen=True, rename="camel"):
+class LexyBrainDay(Struct, frozen=True, rename="camel"):
     date: date
     messages: Count
+    questions: Count
+    answers: Count
+    input_tokens: Count
+    output_tokens: Count
+    cost_cents: float
 
 
 class PlanQuota(Struct, frozen=True, rename="camel"):
@@ -199,7 +201,6 @@ _FLAGS = ", ".join(
 
 
 def _latency(values: str) -> str:
-    """A StageLatency of these milliseconds."""
     cuts = (f"'p{n}', percentile_cont(0.{n}) WITHIN GROUP (ORDER BY {values})" for n in (50, 95))
     return f"jsonb_build_object('answers', count({values}), {', '.join(cuts)})"
 
@@ -328,8 +329,8 @@ class Statistics:
             "until": midnight(period.until) + timedelta(days=1),
             "month": period.until.replace(day=1),
         }
-        act = Act("statistics.read", EVERYBODY, {"from": str(period.since), "to": str(period.until)})
-        async with administering(self._database, principal, act) as session:
+        details = {"from": str(period.since), "to": str(period.until)}
+        async with administering(self._database, principal, Act("statistics.read", EVERYBODY, details)) as session:
             await session.execute(_PLAN)
             parts = dict((await session.execute(_FIGURES, values)).tuples().all())
         return stats_of(period, parts)

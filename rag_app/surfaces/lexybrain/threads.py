@@ -6,7 +6,6 @@ user again. Whatever changes a thread or its messages begins with the thread's r
 once one waits, and neither is lost.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,6 +42,7 @@ from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.domain.text import storable
 from rag_app.surfaces.lexybrain import quotas
+from rag_app.surfaces.lexybrain.messages import is_visible, title_of
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import (
@@ -62,13 +62,6 @@ from rag_app.surfaces.lexybrain.types import (
     ThreadWithMessages,
     as_wire,
 )
-
-_LONGEST_TITLE = 80  # characters
-_UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-"""Fillers and variation selectors: letters and marks to Unicode, but nothing to the eye."""
-
 
 # -- a turn
 
@@ -130,21 +123,6 @@ async def settle_on(
     """
     kept = {"thread": thread, "user": user, "message": message, "capability": capability, "prompts": dict(prompts)}
     await session.execute(_SETTLE_ON, kept)
-
-
-def title_of(text: str) -> str:
-    """What a thread is called that begins with this message: one line of whole words, at most 80 characters.
-
-    A first word that is longer is cut. What cannot be seen is gone, and a message of nothing else is called "…".
-
-    >>> title_of("What sells\\n  best?"), title_of("very " * 20)[-11:], title_of("\\u200b")
-    ('What sells best?', ' very very…', '…')
-    """
-    line = " ".join("".join(character for character in text if _visible(character)).split())
-    if len(line) > _LONGEST_TITLE:
-        room = line[:_LONGEST_TITLE]  # one more than there is: a word may end right before the "…"
-        line = (room.rpartition(" ")[0] or room[:-1]) + "…"
-    return line or "…"
 
 
 class Turns:
@@ -289,8 +267,9 @@ class Threads:
                 if not await may_administer(session):
                     raise Forbidden("only an administrator may read the threads of other users")
                 if user != principal.user:
-                    act = Act("threads.list", EVERYBODY if user is None else str(user))
-                    await write_down(session, principal.user, act)
+                    await write_down(
+                        session, principal.user, Act("threads.list", EVERYBODY if user is None else str(user))
+                    )
             rows = (await session.scalars(statement)).all()
         more = pages.cursor(rows[limit - 1].last_message_at, rows[limit - 1].id) if len(rows) > limit else None
         return ThreadsResponse([render_thread(ThreadInfo, row) for row in rows[:limit]], more)
@@ -307,8 +286,7 @@ class Threads:
             if row is None or (row.user_id != principal.user and not await may_administer(session)):
                 raise NotFound("thread", str(thread))
             if row.user_id != principal.user:
-                act = Act("threads.read", str(thread), {"user": str(row.user_id)})
-                await write_down(session, principal.user, act)
+                await write_down(session, principal.user, Act("threads.read", str(thread), {"user": str(row.user_id)}))
             theirs = and_(FeedbackRow.message_id == MessageRow.id, FeedbackRow.user_id == row.user_id)
             statement = _newest_messages(thread, limit + 1).add_columns(FeedbackRow).outerjoin(FeedbackRow, theirs)
             if before is not None:
@@ -336,7 +314,7 @@ class Threads:
         changes: dict[str, str | bool] = {} if archived is None else {"archived": archived}
         if title is not None:
             changes["title"] = line = " ".join(title.split())
-            if any(category(character) in {"Cc", "Cs"} for character in line) or not any(map(_visible, line)):
+            if any(category(character) in {"Cc", "Cs"} for character in line) or not any(map(is_visible, line)):
                 raise InvalidInput("title", title, "must be visible text without control characters")
         async with self._database.scoped(principal.scope()) as session:
             return await _change(session, principal.user, thread, **changes)
@@ -457,11 +435,6 @@ def _newest_messages(thread: UUID, limit: int) -> Select[tuple[MessageRow]]:
 
 def _older_than(moment: ColumnElement[datetime], message: UUID) -> ColumnElement[bool]:
     return tuple_(MessageRow.created_at, MessageRow.id) < tuple_(moment, literal(message))
-
-
-def _visible(character: str) -> bool:
-    """Whether it can be seen, or is white space."""
-    return character.isspace() or not (category(character) in {"Cc", "Cf", "Cs"} or _UNSEEN.match(character))
 
 
 def render_thread(of: type[T], row: ThreadRow, **others: Any) -> T:

@@ -133,15 +133,15 @@ class Training:
         this = UserRow.id == user
         async with self._database.scoped(Scope.alone(user)) as session:
             await _check_person(session, user)
-            before = select(UserRow.training_opt_in_at).where(this).with_for_update(key_share=True)
-            since = await session.scalar(before)
+            since = await session.scalar(select(UserRow.training_opt_in_at).where(this).with_for_update(key_share=True))
             if training == (since is not None):
                 return ConsentInfo(training, since)
             changed = update(UserRow).where(this).values(training_opt_in_at=func.now() if training else None)
             since = await session.scalar(changed.returning(UserRow.training_opt_in_at))
             details = {} if training else {"collected": await _forget(session, user)}
-            act = Act("training.consent" if training else "training.withdraw", str(user), details)
-            await write_down(session, user, act)
+            await write_down(
+                session, user, Act("training.consent" if training else "training.withdraw", str(user), details)
+            )
         return ConsentInfo(training, since)
 
     async def collect(self, scope: Scope, lesson: Lesson) -> bool:
