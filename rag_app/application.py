@@ -208,7 +208,10 @@ class Application:
             ledger=self.ledger,
             models=self.models,
             training=self.training,
-            settings=chosen,
+            enabled=chosen.enabled,
+            detect_by_model=chosen.detection == "model",
+            rewrite=chosen.rewrite,
+            history_tokens=chosen.history_tokens,
         )
 
     async def start(self) -> None:

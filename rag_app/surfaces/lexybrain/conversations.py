@@ -41,7 +41,6 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import Principal
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
-from rag_app.settings import LexyBrainSettings
 from rag_app.surfaces.lexybrain.messages import (
     Counted,
     classify,
@@ -88,7 +87,7 @@ _UNWRITTEN = frozenset({Refusal.NOTHING_FOUND, Refusal.WEAK, Refusal.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversations:
-    """What turns are made with, and where they begin."""
+    """What turns are made with, and where they begin. `history_tokens` bound the history in a prompt."""
 
     pipeline: Pipeline
     index: IndexSpec | None
@@ -98,11 +97,14 @@ class Conversations:
     ledger: SourceLedger
     models: ChosenModels
     training: Training
-    settings: LexyBrainSettings
+    enabled: bool
+    detect_by_model: bool
+    rewrite: bool
+    history_tokens: int
     _ending: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        if self.settings.detection == "model" and self.models.model(GENERAL) is None:
+        if self.detect_by_model and self.models.model(GENERAL) is None:
             raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model needs a model: docs/models.md")
 
     async def begin(self, principal: Principal, said: Said) -> "Turn":
@@ -111,7 +113,7 @@ class Conversations:
         Raises FeatureDisabled, CostCapReached, QuotaExceeded, BudgetSpent, Forbidden (an index or plan that is not the
         caller's), NotFound (a thread or capability), InvalidInput (a plan), StoreFailed: then nothing is charged.
         """
-        if not self.settings.enabled:
+        if not self.enabled:
             raise FeatureDisabled("Ask LexyBrain is switched off")
         if self.index is None:
             raise FeatureDisabled(f"There is no index {INDEX} here")
@@ -212,7 +214,7 @@ class Turn:
                 {
                     "system": system.instructions if system else "",
                     "role": role.instructions if role else "",
-                    "history": history_text(history, self._with.settings.history_tokens),
+                    "history": history_text(history, self._with.history_tokens),
                     "language": said.language,
                 },
                 _first([said.max_tokens, *(each.max_tokens for each in rules), MAX_TOKENS]),
@@ -224,7 +226,7 @@ class Turn:
     async def _detect(self, history: Sequence[PastMessage]) -> str:
         text, models = self._said.text, self._with.models
         by_words = follow_up(text, history) or detect(text)
-        model = models.model(GENERAL) if self._with.settings.detection == "model" else None
+        model = models.model(GENERAL) if self._with.detect_by_model else None
         if model is None:
             return by_words
         paid, whole = Counted(model, self._paid), searched_text(text, history)
@@ -243,10 +245,10 @@ class Turn:
     async def _searched_text(self, history: Sequence[PastMessage]) -> str:
         """What is looked for: a follow-up by itself often names nothing."""
         text = self._said.text
-        model = self._with.models.model(self.capability) if self._with.settings.rewrite and history else None
+        model = self._with.models.model(self.capability) if self._with.rewrite and history else None
         if model is not None:
             prompt, paid = self._with.models.prompt("ask_lexybrain_rewrite"), Counted(model, self._paid)
-            if query := await rewritten(paid, prompt, text, history, self._with.settings.history_tokens):
+            if query := await rewritten(paid, prompt, text, history, self._with.history_tokens):
                 return query
         return searched_text(text, history)
 
