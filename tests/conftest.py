@@ -34,6 +34,8 @@ settings.load_profile("any machine")
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 DEFAULT_STORE = os.environ.get("RAG_VECTOR_STORE") or "postgres"
+ON_DEFAULT_STORE = pytest.param(DEFAULT_STORE, marks=pytest.mark.default_store)
+"""For what either store should do and one of them is enough to show: CI has it done by the other one, too."""
 SEVERAL = pytest.mark.skipif(DEFAULT_STORE == "qdrant", reason="local Qdrant belongs to one process")
 """For a second application or another process beside one that runs."""
 

@@ -19,14 +19,11 @@ from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.settings import Settings
-from tests.conftest import DEFAULT_STORE, MIGRATIONS, NewOrganization
+from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE, NewOrganization
 from tests.remembered import remember
 
 INDEX = "org_knowledge"
-ON_DEFAULT = pytest.mark.parametrize(
-    "environment", [pytest.param(DEFAULT_STORE, marks=pytest.mark.default_store)], indirect=True
-)
-"""For what either store should do and one of them is enough to show."""
+ON_DEFAULT = pytest.mark.parametrize("environment", [ON_DEFAULT_STORE], indirect=True)
 
 
 @pytest.fixture(params=["postgres", "qdrant"])

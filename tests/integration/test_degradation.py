@@ -21,7 +21,7 @@ SECOND = "postgres"
 """For an application beside another one: local Qdrant would be in use."""
 
 
-@pytest.fixture(scope="module", params=["openai_like", "huggingface"])
+@pytest.fixture(scope="module", params=["openai_like", pytest.param("huggingface", marks=pytest.mark.thorough)])
 def running(
     request: pytest.FixtureRequest, database_urls: tuple[str, str], default_store: str, qdrant_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,

@@ -29,6 +29,7 @@ from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.text import tokens
+from tests.integration.conftest import ON_DEFAULT
 from tests.integration.service import prepare
 from tests.scripted_model import Reply, ScriptedModel
 
@@ -142,6 +143,7 @@ async def test_limits_reach_the_context(rag: Rag) -> None:
     assert pirate.prompts.chat[0] == {"role": "system", "content": "You are a pirate."}
 
 
+@ON_DEFAULT
 async def test_every_capability_can_be_asked(rag: Rag) -> None:
     """Each refuses what nothing tells, in its own words; those of a conversation without a thread."""
     for each in CAPABILITIES:
@@ -380,6 +382,7 @@ def test_everything_public_has_an_example_that_the_tests_run() -> None:
     assert not missing, "a public name needs an example, as a doctest or, with data, below `Example:`"
 
 
+@ON_DEFAULT
 def test_the_documented_examples_run(
     environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from rag_app.console.demo import load_samples
 from rag_app.documents.metadata import Target
 from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval.text import tokens
+from tests.conftest import ON_DEFAULT_STORE
 from tests.contract.test_errors import problem
 from tests.contract.test_owner_qa import ASK, NOTHING, SEARCH, SEARCH_EXAMPLE, UNCITED, commands, events, sent
 from tests.integration.service import bearer, configured, prepare, served
@@ -72,7 +73,7 @@ async def unload(application: Application) -> None:
     await ingestor.delete([source_id(aurora.id, INDEX, "note.txt")])
 
 
-@pytest.fixture(scope="module", params=["postgres", "qdrant"])
+@pytest.fixture(scope="module", params=[ON_DEFAULT_STORE])
 def salon(
     request: pytest.FixtureRequest, database_urls: tuple[str, str], qdrant_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,

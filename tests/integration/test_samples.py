@@ -1,4 +1,4 @@
-"""The sample corpora on both stores: what is judged is found, what cannot be answered is refused, tenants stay apart."""
+"""The sample corpora: what is judged is found, what cannot be answered is refused, tenants stay apart."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -13,6 +13,9 @@ from rag_app.evaluation.judgments import Query, read_judgments
 from rag_app.evaluation.report import make_report, run_retrieval, source_names
 from rag_app.settings import Settings
 from rag_app.surfaces.library.rag import question_of, scope_of
+from tests.integration.conftest import ON_DEFAULT
+
+pytestmark = ON_DEFAULT
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The contracts' own examples, typed as their authors wrote them, against `rag-app serve` and on both vector stores.
+"""The contracts' own examples, typed as their authors wrote them, against `rag-app serve` and on the default vector store.
 
 What comes back has the fields and types of the example, and no others but those named in ADDED.
 """
@@ -14,7 +14,7 @@ import pytest
 
 from rag_app.application import Application
 from rag_app.console.demo import load_samples
-from tests.conftest import NewPostgres
+from tests.conftest import ON_DEFAULT_STORE, NewPostgres
 from tests.contract.test_owner_qa import commands, sent
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_cli import serving
@@ -189,7 +189,7 @@ def urls(new_database: NewPostgres) -> tuple[str, str]:
     return server.owner_url, server.app_url
 
 
-@pytest.fixture(scope="module", params=["postgres", "qdrant"])
+@pytest.fixture(scope="module", params=[ON_DEFAULT_STORE])
 def served(
     request: pytest.FixtureRequest, urls: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
