@@ -1,6 +1,7 @@
 """`rag-app ingest` and `rag-app sources`: an operator sees all of one organization, private sources included."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -149,10 +150,8 @@ async def _find_source(application: Application, name: str, spec: "IndexSpec", s
         wanted = UUID(name)
     except ValueError:
         wanted = source_id(org_id, spec.name, name)
-    try:
+    with suppress(NotFound):
         found = await application.ledger.get(scope, wanted, operator=True)
-    except NotFound:
-        found = None
-    if found is None or found.index != spec.name:
-        raise NotFound(f"source of this organization in {spec.name}", name)
-    return found
+        if found.index == spec.name:
+            return found
+    raise NotFound(f"source of this organization in {spec.name}", name)

@@ -213,8 +213,7 @@ def _prompt_block(number: int, of: Chunk | ContextBlock, text: str) -> PromptBlo
         "updated": of.source_updated_at,
     }
     known = header_line({key: value for key, value in fields.items() if value})
-    header = f" (Similarity: {of.similarity:.2f})\n{known}"
-    return PromptBlock(number, header, neutralise(text))
+    return PromptBlock(number, f" (Similarity: {of.similarity:.2f})\n{known}", neutralise(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,9 @@ class Rag:
         chosen = capability_of(self.application, index, capability)
         asked = question_of(question, top_k or chosen.top_k, mode, filters)
         scope = await scope_of(self.application, organization, user, site)
-        opening = await opening_of(self.application, chosen, asked)
-        return await self.application.pipeline.answer(chosen.name, opening, scope)
+        return await self.application.pipeline.answer(
+            chosen.name, await opening_of(self.application, chosen, asked), scope
+        )
 
     async def engine(
         self,
