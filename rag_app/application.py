@@ -26,9 +26,7 @@ from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
-from rag_app.domain.errors import Misconfigured, RagError, StoreFailed
-from rag_app.domain.resources import resource_folder
-from rag_app.domain.scope import Scope
+from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
 from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.embedders import build_embedder

@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
-from rag_app.domain.errors import Misconfigured
+from rag_app.domain import Misconfigured
 from rag_app.retrieval.embedders import EMBEDDERS
 from rag_app.stores.registry import STORES
 

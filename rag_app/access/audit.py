@@ -11,8 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.tables import AuditRow
 from rag_app.database.session import Database
-from rag_app.domain.errors import Forbidden
-from rag_app.domain.scope import Principal
+from rag_app.domain import Forbidden, Principal
 
 EVERYBODY = "everybody"
 """The subject of acts that concern all users."""

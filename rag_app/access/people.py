@@ -18,8 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, PlanRow, SiteRow, UserRow
 from rag_app.database.session import Database
 from rag_app.database.tables import Base
-from rag_app.domain.errors import InvalidInput, NotFound, Unauthenticated
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, Unauthenticated
 
 Kind = TypeVar("Kind")
 

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from rag_app.domain.errors import Misconfigured, RagError, Unauthenticated
+from rag_app.domain import Misconfigured, RagError, Unauthenticated
 
 ALGORITHM = "HS256"  # of tokens signed with the secret
 PUBLIC_KEY_ALGORITHMS = ("RS256", "ES256")

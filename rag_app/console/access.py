@@ -32,7 +32,7 @@ from rag_app.console.printing import (
     record,
     written,
 )
-from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from rag_app.access.people import ApiKey

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSp
 
 from typer import Argument, Option, Typer
 
-from rag_app.domain.errors import InvalidInput
+from rag_app.domain import InvalidInput
 
 if TYPE_CHECKING:
     from rag_app.application import Application as Application  # noqa: PLC0414 - for the modules of commands

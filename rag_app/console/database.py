@@ -11,8 +11,7 @@ from typer import Argument, Exit
 
 from rag_app.console.commands import Application, Json, command_on, group, on_closed_application, open_application
 from rag_app.console.printing import print_list, print_result, record
-from rag_app.domain.errors import Misconfigured, RagError
-from rag_app.domain.resources import resource_folder
+from rag_app.domain import Misconfigured, RagError, resource_folder
 
 if TYPE_CHECKING:
     from rag_app.answering.prompt_configs import PromptConfigs

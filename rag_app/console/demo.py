@@ -23,11 +23,7 @@ from rag_app.console.printing import answer_text, progress_bar, summary_text
 from rag_app.console.serving import claim_port, http_url, serve_at
 from rag_app.documents.ingest import Summary
 from rag_app.documents.readers import documents_below
-from rag_app.domain.answer import Answer
-from rag_app.domain.errors import InvalidInput, Misconfigured
-from rag_app.domain.resources import resource_folder
-from rag_app.domain.scope import PUBLIC_ORGANIZATION
-from rag_app.domain.source import source_id
+from rag_app.domain import PUBLIC_ORGANIZATION, Answer, InvalidInput, Misconfigured, resource_folder, source_id
 from rag_app.retrieval.index import IndexSpec
 from rag_app.settings import Settings
 from rag_app.surfaces.library.rag import Rag, target_of

@@ -14,9 +14,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rag_app.domain.answer import Answer, Hit
-from rag_app.domain.errors import UnreadableDocument
-from rag_app.domain.source import Source
+from rag_app.domain import Answer, Hit, Source, UnreadableDocument
 
 if TYPE_CHECKING:
     from rag_app.documents.ingest import Progress, Summary

@@ -8,9 +8,7 @@ from typer import Argument, Option
 
 from rag_app.console.commands import Application, Index, Json, Mode, Org, Site, User, group, on_application
 from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result
-from rag_app.domain.answer import Hit
-from rag_app.domain.errors import InvalidInput
-from rag_app.domain.resources import resource_folder
+from rag_app.domain import Hit, InvalidInput, resource_folder
 
 if TYPE_CHECKING:
     from rag_app.evaluation.judgments import Judgments, Query

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Exit, Option
 
 from rag_app.console.commands import group
-from rag_app.domain.errors import Misconfigured, NotFound
-from rag_app.domain.resources import resource_folder
+from rag_app.domain import Misconfigured, NotFound, resource_folder
 from rag_app.stores.registry import store_named
 
 if TYPE_CHECKING:

@@ -18,9 +18,7 @@ from rag_app.console.printing import (
     summary_json,
     summary_text,
 )
-from rag_app.domain.errors import InvalidInput, NotFound
-from rag_app.domain.scope import Scope
-from rag_app.domain.source import Source, source_id
+from rag_app.domain import InvalidInput, NotFound, Scope, Source, source_id
 
 if TYPE_CHECKING:
     from rag_app.retrieval.index import IndexSpec

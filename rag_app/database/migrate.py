@@ -21,7 +21,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from rag_app.database.session import asyncpg_url, create_engine
 from rag_app.database.tables import all_tables
-from rag_app.domain.errors import Misconfigured
+from rag_app.domain import Misconfigured
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, literal, tuple_
 from sqlalchemy.orm import InstrumentedAttribute
 
-from rag_app.domain.errors import InvalidInput
+from rag_app.domain import InvalidInput
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CURSOR = re.compile("[A-Za-z0-9_-]{32}")

@@ -36,7 +36,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from rag_app.domain.errors import Misconfigured, StoreFailed
+from rag_app.domain import Misconfigured, StoreFailed
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",

@@ -41,8 +41,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
 from rag_app.database.tables import REVISION
-from rag_app.domain.errors import Misconfigured, StoreFailed
-from rag_app.domain.scope import Scope
+from rag_app.domain import Misconfigured, Scope, StoreFailed
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_IN_LINE = 30  # a request waits no longer than this for one of the pool: transactions are short, lines move on

@@ -7,7 +7,7 @@ from llama_index.core.schema import TextNode
 from msgspec import to_builtins
 
 from rag_app.documents.documents import Passage
-from rag_app.domain.source import Source, chunk_id
+from rag_app.domain import Source, chunk_id
 from rag_app.retrieval.index import Chunking
 from rag_app.retrieval.store import chunk_node, heading
 from rag_app.retrieval.text import sentence_pieces, tokens

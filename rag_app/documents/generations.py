@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import GenerationRow
-from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
+from rag_app.domain import InvalidInput, Misconfigured, NotFound
 
 
 class GenerationState(StrEnum):

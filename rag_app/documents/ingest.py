@@ -31,8 +31,7 @@ from rag_app.documents.documents import Document, Passage
 from rag_app.documents.ledger import NO_BUILD, SourceLedger
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.readers import documents_below, read
-from rag_app.domain.errors import InvalidInput, UnreadableDocument
-from rag_app.domain.source import Source
+from rag_app.domain import InvalidInput, Source, UnreadableDocument
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, searchable_text

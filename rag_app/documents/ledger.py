@@ -29,9 +29,7 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import SourceBuildRow, SourceRow
-from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
-from rag_app.domain.scope import Scope
-from rag_app.domain.source import Source, Visibility
+from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope, Source, Visibility
 
 Passages = Sequence[Mapping[str, Any]]
 """A source's normalised content as JSON: what an index can be rebuilt from without the file."""

@@ -12,9 +12,7 @@ from uuid import UUID
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from rag_app.documents.documents import Document
-from rag_app.domain.errors import InvalidInput, UnknownField
-from rag_app.domain.filters import FieldType
-from rag_app.domain.source import MetadataValue, Source, Visibility
+from rag_app.domain import FieldType, InvalidInput, MetadataValue, Source, UnknownField, Visibility
 from rag_app.retrieval.filters import checked_text, coerce, epoch_seconds, language_code
 from rag_app.retrieval.index import IndexSpec
 

@@ -27,9 +27,7 @@ from rag_app.documents.documents import Passage
 from rag_app.documents.ingest import Work, embed_nodes, overlap, write_sources
 from rag_app.documents.ledger import NO_BUILD, Build, Passages, SourceLedger
 from rag_app.documents.metadata import under
-from rag_app.domain.errors import EmbeddingFailed, InvalidInput
-from rag_app.domain.scope import Scope
-from rag_app.domain.source import Source
+from rag_app.domain import EmbeddingFailed, InvalidInput, Scope, Source
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 

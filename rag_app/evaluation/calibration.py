@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from rag_app.domain.errors import InvalidInput
+from rag_app.domain import InvalidInput
 from rag_app.retrieval.index import ConfidenceRule
 
 _HIGH_PRECISION = 0.9

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rag_app.domain.errors import InvalidInput
+from rag_app.domain import InvalidInput
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> external id of a source -> grade; relevant from 1 on."""

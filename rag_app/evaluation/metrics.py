@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rag_app.domain.errors import InvalidInput
+from rag_app.domain import InvalidInput
 
 Grades = Mapping[str, int]
 _Cut = TypeVar("_Cut", int, None)

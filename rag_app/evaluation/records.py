@@ -30,8 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.database.session import Database
 from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import SourceRow
-from rag_app.domain.errors import Forbidden
-from rag_app.domain.scope import Principal
+from rag_app.domain import Forbidden, Principal
 from rag_app.evaluation.tables import JudgmentRow, ValidationRow
 from rag_app.evaluation.validation import Judged, Span
 

@@ -8,9 +8,7 @@ from uuid import UUID
 
 import numpy as np
 
-from rag_app.domain.answer import Hit, Mode
-from rag_app.domain.scope import PUBLIC_ORGANIZATION
-from rag_app.domain.source import source_id
+from rag_app.domain import PUBLIC_ORGANIZATION, Hit, Mode, source_id
 from rag_app.evaluation.calibration import Answerability, answerability, calibrate
 from rag_app.evaluation.judgments import Judgments, Qrels, Query
 from rag_app.evaluation.metrics import Scores, evaluate_run

@@ -12,7 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from rag_app.documents.ledger import Passages
-from rag_app.domain.answer import Hit
+from rag_app.domain import Hit
 from rag_app.evaluation.metrics import hit_rate, precision, reciprocal_rank
 
 Asked = TypeVar("Asked")

@@ -15,7 +15,7 @@ from litestar.openapi.spec import Reference, Schema
 from litestar.status_codes import HTTP_415_UNSUPPORTED_MEDIA_TYPE
 from litestar.typing import FieldDefinition
 
-from rag_app.domain.errors import InvalidInput, UnknownField
+from rag_app.domain import InvalidInput, UnknownField
 
 T = TypeVar("T", bound=msgspec.Struct)
 

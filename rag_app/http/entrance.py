@@ -17,8 +17,7 @@ from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.access.people import Keys, People
 from rag_app.access.tokens import EXTENSION, Tokens, bearer_token
-from rag_app.domain.errors import Misconfigured, NotFound, RateLimited, StoreFailed, TooManyAtOnce, Unauthenticated
-from rag_app.domain.scope import Principal
+from rag_app.domain import Misconfigured, NotFound, Principal, RateLimited, StoreFailed, TooManyAtOnce, Unauthenticated
 from rag_app.http.exchange import exchange
 from rag_app.http.surface import Credential, Surface
 from rag_app.telemetry.observing import Stage, identify

@@ -15,7 +15,7 @@ from litestar.openapi.spec import Example
 from litestar.params import ParameterKwarg
 from msgspec import Meta, MsgspecError, Struct, json
 
-from rag_app.domain.errors import (
+from rag_app.domain import (
     CostCapReached,
     EmbeddingFailed,
     FeatureDisabled,

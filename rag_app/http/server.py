@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 
 from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.access.tokens import bearer_token
-from rag_app.domain.errors import Forbidden, Unauthenticated
+from rag_app.domain import Forbidden, Unauthenticated
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
 from rag_app.http.problems import KINDS, plain_envelope, respond

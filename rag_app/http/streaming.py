@@ -22,7 +22,7 @@ from litestar.serialization import encode_json
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
-from rag_app.domain.answer import Answer, Delta, Event, Found, Hit
+from rag_app.domain import Answer, Delta, Event, Found, Hit
 from rag_app.http.exchange import exchange
 
 MEDIA_TYPE = "text/event-stream"

@@ -16,7 +16,7 @@ from litestar.openapi.spec import Example, SecurityRequirement, Tag
 from litestar.params import SkipValidationMarker
 from litestar.types import AnyCallable
 
-from rag_app.domain.errors import RateLimited
+from rag_app.domain import RateLimited
 from rag_app.http.bodies import JsonBody
 from rag_app.http.problems import KINDS, Envelope, Kind, documented, plain_envelope
 

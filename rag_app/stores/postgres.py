@@ -22,9 +22,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from pgvector.asyncpg import register_vector
 
 from rag_app.database.session import Database
-from rag_app.domain.answer import Mode
-from rag_app.domain.filters import FieldType, Filters
-from rag_app.domain.scope import Scope
+from rag_app.domain import FieldType, Filters, Mode, Scope
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Backend, ScopedStore, chunk_node, heading

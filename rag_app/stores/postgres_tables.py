@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from rag_app.domain.answer import Mode
-from rag_app.domain.filters import Condition, FieldType, Filters, Operator
+from rag_app.domain import Condition, FieldType, Filters, Mode, Operator
 from rag_app.retrieval.index import BASE_FIELDS, IndexSpec
 from rag_app.retrieval.store import ScopedStore
 

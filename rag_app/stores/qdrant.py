@@ -21,10 +21,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
 from rag_app.database.session import Database
-from rag_app.domain.answer import Mode
-from rag_app.domain.errors import Misconfigured, StoreFailed
-from rag_app.domain.filters import Condition, FieldType, Filters, Operator
-from rag_app.domain.scope import Scope
+from rag_app.domain import Condition, FieldType, Filters, Misconfigured, Mode, Operator, Scope, StoreFailed
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Backend, ScopedStore, chunk_node, heading

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rag_app.domain.errors import Misconfigured
-from rag_app.domain.scope import Scope
+from rag_app.domain import Misconfigured, Scope
 
 if TYPE_CHECKING:
     from pathlib import Path

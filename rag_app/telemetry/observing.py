@@ -19,8 +19,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from rag_app.domain.answer import Usage
-from rag_app.domain.errors import EmbeddingFailed, InvalidInput, ModelFailed, NotFound, RagError
+from rag_app.domain import EmbeddingFailed, InvalidInput, ModelFailed, NotFound, RagError, Usage
 
 _tracer = trace.get_tracer("rag_app")
 _TRACE_CONTEXT = TraceContextTextMapPropagator()  # and no baggage: nobody here wants what callers put into it

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from opentelemetry import trace
 from pythonjsonlogger.msgspec import MsgspecFormatter
 
-from rag_app.domain.answer import Usage
-from rag_app.domain.errors import Misconfigured
+from rag_app.domain import Misconfigured, Usage
 from rag_app.telemetry import observing
 
 if TYPE_CHECKING:

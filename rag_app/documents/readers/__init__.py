@@ -18,7 +18,7 @@ from pkgutil import iter_modules
 
 from rag_app.documents.documents import Document
 from rag_app.documents.readers.formats import READERS, SIDECAR, Documents, clean_mapping, read_stream, written
-from rag_app.domain.errors import UnreadableDocument
+from rag_app.domain import UnreadableDocument
 
 __all__ = ["READERS", "SIDECAR", "SUFFIXES", "documents_below", "read", "read_stream"]
 

@@ -24,7 +24,7 @@ import yaml  # type: ignore[import-untyped]
 from charset_normalizer import from_bytes
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.domain.errors import UnreadableDocument
+from rag_app.domain import UnreadableDocument
 
 T = TypeVar("T")
 Documents = Iterator[Document | UnreadableDocument]

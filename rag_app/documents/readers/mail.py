@@ -22,7 +22,7 @@ from rag_app.documents.documents import Document, Passage
 from rag_app.documents.readers.formats import Documents, attempt, clean, decode, read_stream, reads
 from rag_app.documents.readers.markup import html_document
 from rag_app.documents.readers.shaping import known
-from rag_app.domain.errors import UnreadableDocument
+from rag_app.domain import UnreadableDocument
 
 _HEADERS = {"from", "to", "subject", "date", "received", "message-id", "mime-version", "content-type"}
 _SEALED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}

@@ -19,7 +19,7 @@ from markdown_it.common.html_blocks import block_names
 from rag_app.documents.documents import Document
 from rag_app.documents.readers.formats import decode, front_matter, reads, written
 from rag_app.documents.readers.shaping import Sections, iso_date, known, language, sensible
-from rag_app.domain.errors import UnreadableDocument
+from rag_app.domain import UnreadableDocument
 
 _DROPPED = (
     *("script", "style", "nav", "footer", "template", "noscript", "svg", "iframe", "object"),

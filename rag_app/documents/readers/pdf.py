@@ -20,7 +20,7 @@ from pypdf.errors import PdfReadError
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.readers.formats import Documents, attempt, reads
 from rag_app.documents.readers.shaping import known, language, sensible
-from rag_app.domain.errors import UnreadableDocument
+from rag_app.domain import UnreadableDocument
 
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 _MARK = r"(?:[-•◦▪●○*–]|\(?(?:\d{1,3}|[a-zA-Z])[.)])"

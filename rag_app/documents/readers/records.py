@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.readers.formats import Documents, clean, decode, reads, written
-from rag_app.domain.errors import UnreadableDocument
+from rag_app.domain import UnreadableDocument
 
 _BECOME = "each record a source: `id`, `title`, `text`, and everything else metadata"
 LINE_BYTES = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines

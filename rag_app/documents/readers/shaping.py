@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.readers.formats import attempt, decode, reads
-from rag_app.domain.errors import UnreadableDocument
+from rag_app.domain import UnreadableDocument
 
 ROWS_BECOME = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
 GROUP_WORDS = 150  # words: a group of rows that fits in one chunk

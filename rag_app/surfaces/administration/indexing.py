@@ -10,8 +10,7 @@ from uuid import UUID
 from rag_app.application import Application
 from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.rebuild import Built, Comparison, Move, Rebuild
-from rag_app.domain.errors import InvalidInput, Misconfigured, NotFound
-from rag_app.domain.scope import Scope
+from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.store import ScopedStore
 from rag_app.stores.registry import STORES

@@ -27,9 +27,7 @@ from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.ledger import SOURCE, source_of
 from rag_app.documents.metadata import versioned
 from rag_app.documents.tables import SourceBuildRow, SourceRow
-from rag_app.domain.errors import InvalidInput, NotFound, StoreFailed
-from rag_app.domain.scope import Scope
-from rag_app.domain.source import Source, chunk_id
+from rag_app.domain import InvalidInput, NotFound, Scope, Source, StoreFailed, chunk_id
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.store import ScopedStore

@@ -14,20 +14,25 @@ from litestar.openapi.spec import Schema, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
-from rag_app.domain.answer import Answer, Confidence, Hit, Question
-from rag_app.domain.errors import (
+from rag_app.domain import (
+    Answer,
+    Condition,
+    Confidence,
     EmbeddingFailed,
+    Filters,
+    Hit,
     InvalidInput,
+    MetadataValue,
     ModelFailed,
     ModelLimited,
     ModelTimeout,
+    Operator,
+    Principal,
+    Question,
     StoreFailed,
     Unauthenticated,
     UnknownField,
 )
-from rag_app.domain.filters import Condition, Filters, Operator
-from rag_app.domain.scope import Principal
-from rag_app.domain.source import MetadataValue
 from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, PromptVersion
-from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
+from rag_app.domain import Forbidden, InvalidInput, NotFound
 from rag_app.http.bodies import WORD
 from rag_app.http.surface import Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackResponse

@@ -28,17 +28,25 @@ from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, choose, kept_constraints
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.documents.ledger import SourceLedger
-from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Instructions, Refusal, Usage
-from rag_app.domain.errors import (
+from rag_app.domain import (
+    Answer,
+    Confidence,
+    Delta,
+    Event,
     FeatureDisabled,
     Forbidden,
+    Found,
+    Hit,
+    Instructions,
     Misconfigured,
     ModelFailed,
     NotFound,
+    Principal,
     RagError,
+    Refusal,
     StoreFailed,
+    Usage,
 )
-from rag_app.domain.scope import Principal
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.messages import (

@@ -21,9 +21,7 @@ from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.tables import SourceRow
-from rag_app.domain.errors import InvalidInput, NotFound
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
-from rag_app.domain.text import storable
+from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, storable
 from rag_app.evaluation.records import judge
 from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow

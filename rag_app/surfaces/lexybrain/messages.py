@@ -15,9 +15,23 @@ from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, Capabilit
 from rag_app.answering.context import count_tokens, neutralise
 from rag_app.answering.models import AnsweringModel, Chats, Draft, Limits, estimated
 from rag_app.answering.prompts import Prompt
-from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Instructions, Question, Refusal, Usage
-from rag_app.domain.errors import EmbeddingFailed, ModelFailed, RagError, StoreFailed
-from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain import (
+    Answer,
+    Citation,
+    Condition,
+    Confidence,
+    EmbeddingFailed,
+    Filters,
+    Hit,
+    Instructions,
+    ModelFailed,
+    Operator,
+    Question,
+    RagError,
+    Refusal,
+    StoreFailed,
+    Usage,
+)
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.types import REFERENCE_TYPES, Flags, PastMessage, Role, Said, ThreadSource

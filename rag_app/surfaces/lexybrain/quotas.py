@@ -36,15 +36,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.access.people import called
 from rag_app.access.tables import ApiKeyRow, PlanRow, UserRow
 from rag_app.database.session import Database, set_tenant
-from rag_app.domain.errors import (
+from rag_app.domain import (
+    PUBLIC_ORGANIZATION,
     BudgetSpent,
     CostCapReached,
     FeatureDisabled,
     Forbidden,
     InvalidInput,
+    Principal,
     QuotaExceeded,
+    Scope,
 )
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain.types import Account, Outcome
 
 _KEY = "rag_messages"

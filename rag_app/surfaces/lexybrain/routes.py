@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, convert, field, to_builtins
 from msgspec.structs import asdict
 
 from rag_app.answering.capabilities import DESCRIPTIONS
-from rag_app.domain.errors import (
+from rag_app.domain import (
     BudgetSpent,
     CostCapReached,
     EmbeddingFailed,

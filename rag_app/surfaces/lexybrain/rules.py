@@ -11,7 +11,7 @@ from litestar.openapi.spec import Operation, Tag
 from litestar.params import QueryParameter
 from msgspec import Meta, Struct
 
-from rag_app.domain.errors import (
+from rag_app.domain import (
     CostCapReached,
     EmbeddingFailed,
     FeatureDisabled,
@@ -19,13 +19,13 @@ from rag_app.domain.errors import (
     InvalidInput,
     ModelFailed,
     NotFound,
+    Principal,
     QuotaExceeded,
     RateLimited,
     StoreFailed,
     Unauthenticated,
     UnknownField,
 )
-from rag_app.domain.scope import Principal
 from rag_app.http.bodies import WORD
 from rag_app.http.problems import Kind, Problem
 from rag_app.http.surface import Credential, Surface

@@ -16,8 +16,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database.session import Database
-from rag_app.domain.errors import InvalidInput
-from rag_app.domain.scope import Principal
+from rag_app.domain import InvalidInput, Principal
 from rag_app.surfaces.lexybrain.types import Count, Rating, Share
 
 LONGEST_PERIOD = 366

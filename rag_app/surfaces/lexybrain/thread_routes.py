@@ -8,7 +8,7 @@ from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from rag_app.domain.errors import Forbidden, InvalidInput, NotFound, UnknownField
+from rag_app.domain import Forbidden, InvalidInput, NotFound, UnknownField
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger

@@ -38,9 +38,7 @@ from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
-from rag_app.domain.scope import Principal, Scope
-from rag_app.domain.text import storable
+from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, storable
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.messages import is_visible, title_of
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding

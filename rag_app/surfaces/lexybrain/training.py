@@ -22,10 +22,7 @@ from rag_app.access.tables import ApiKeyRow, MembershipRow, UserRow
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
-from rag_app.domain.answer import Answer, Question
-from rag_app.domain.errors import Forbidden
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.domain.text import storable
+from rag_app.domain import PUBLIC_ORGANIZATION, Answer, Forbidden, Principal, Question, Scope, storable
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import (

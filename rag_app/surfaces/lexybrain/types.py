@@ -14,8 +14,7 @@ from msgspec import field as named
 
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
-from rag_app.domain.answer import Usage
-from rag_app.domain.scope import Scope
+from rag_app.domain import Scope, Usage
 from rag_app.surfaces.lexybrain.tables import ThreadRow
 
 T = TypeVar("T", bound=Struct)

@@ -6,9 +6,7 @@ from typing import Any, Literal, get_args
 
 from rag_app.answering.context import ContextBlock as PromptBlock
 from rag_app.answering.context import count_tokens, fill, header_line, neutralise
-from rag_app.domain.answer import Hit
-from rag_app.domain.errors import InvalidInput
-from rag_app.domain.source import MetadataValue
+from rag_app.domain import Hit, InvalidInput, MetadataValue
 
 MergeStrategy = Literal["concatenate", "separate"]
 

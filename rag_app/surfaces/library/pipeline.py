@@ -13,8 +13,7 @@ from uuid import UUID
 
 from rag_app.answering.context import neutralise
 from rag_app.answering.prompts import Prompt, load_prompts
-from rag_app.domain.errors import InvalidInput
-from rag_app.domain.resources import resource_folder
+from rag_app.domain import InvalidInput, resource_folder
 from rag_app.surfaces.library.context import (
     SEPARATOR,
     Chunk,

@@ -15,10 +15,17 @@ from rag_app.answering.engine import CapabilityEngine
 from rag_app.application import Application, database_urls, open_application
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
-from rag_app.domain.answer import Answer, Hit, Instructions, Mode, Question
-from rag_app.domain.errors import InvalidInput
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
-from rag_app.domain.source import Visibility
+from rag_app.domain import (
+    PUBLIC_ORGANIZATION,
+    Answer,
+    Hit,
+    Instructions,
+    InvalidInput,
+    Mode,
+    Question,
+    Scope,
+    Visibility,
+)
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.retriever import ChunkRetriever

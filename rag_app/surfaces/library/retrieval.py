@@ -6,10 +6,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from rag_app.application import Application
-from rag_app.domain.answer import Mode, Question
-from rag_app.domain.errors import Forbidden, InvalidInput, NotFound
-from rag_app.domain.filters import Condition, Operator
-from rag_app.domain.scope import Scope
+from rag_app.domain import Condition, Forbidden, InvalidInput, Mode, NotFound, Operator, Question, Scope
 from rag_app.retrieval.filters import checked_text
 from rag_app.retrieval.index import find_index
 from rag_app.surfaces.library.context import Chunk, chunk_of

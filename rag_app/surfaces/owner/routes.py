@@ -13,19 +13,24 @@ from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
 
-from rag_app.domain.answer import Answer, Hit, Question, Refusal
-from rag_app.domain.errors import (
+from rag_app.domain import (
+    Answer,
+    Condition,
     EmbeddingFailed,
+    Filters,
+    Hit,
     InvalidInput,
     ModelFailed,
     ModelLimited,
     ModelTimeout,
+    Operator,
+    Principal,
+    Question,
+    Refusal,
     StoreFailed,
     Unauthenticated,
     UnknownField,
 )
-from rag_app.domain.filters import Condition, Filters, Operator
-from rag_app.domain.scope import Principal
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream

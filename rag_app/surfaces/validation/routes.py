@@ -11,18 +11,18 @@ from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 
-from rag_app.domain.errors import (
+from rag_app.domain import (
     EmbeddingFailed,
     Forbidden,
     InvalidInput,
     NotFound,
+    Principal,
     RateLimited,
     StoreFailed,
     TooManyAtOnce,
     Unauthenticated,
     UnknownField,
 )
-from rag_app.domain.scope import Principal
 from rag_app.http.problems import Kind, Problem
 from rag_app.http.surface import Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation

@@ -14,9 +14,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import asdict, replace
 
 from rag_app.documents.generations import Generation
-from rag_app.domain.answer import Hit, Question
-from rag_app.domain.errors import InvalidInput, NotFound
-from rag_app.domain.scope import Principal
+from rag_app.domain import Hit, InvalidInput, NotFound, Principal, Question
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.validation import (
     DEPTH,

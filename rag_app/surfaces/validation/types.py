@@ -6,8 +6,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from rag_app.domain.answer import Question
-from rag_app.domain.errors import InvalidInput
+from rag_app.domain import InvalidInput, Question
 from rag_app.evaluation.validation import DEPTH
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.problems import ErrorInfo
