@@ -361,9 +361,11 @@ class Settings:
             fresh = file.with_name(f"jwt-secret.{os.getpid()}")
             fresh.touch(mode=0o600)
             fresh.write_text(secrets.token_urlsafe(48))
-            with suppress(FileExistsError):
-                os.link(fresh, file)  # of two processes that start at once, one wins
-            fresh.unlink()
+            try:
+                with suppress(FileExistsError):
+                    os.link(fresh, file)  # of two processes that start at once, one wins
+            finally:
+                fresh.unlink()
         return file.read_text()
 
 

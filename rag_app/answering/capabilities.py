@@ -23,7 +23,7 @@ class Capability:
     before what belongs to the team, and that before what is public. `rerank` names a strategy (STRATEGIES in
     retrieval/postprocessors.py) that orders what was found beyond that: what it does not tell apart stays in that order.
 
-    A conversation (answering/focus.py) asks for `source_types` alone, and for `fetch` chunks to choose from; it
+    A conversation (surfaces/lexybrain/messages.py) asks for `source_types` alone, and for `fetch` chunks to choose from; it
     prefers those of the last `recent_days` days and those that `preferred` holds for, and takes from a message which
     of the `severities` it is about. `failure_text` is said where the model fails and something was found, with a
     {summary} of it; without one, what fails is raised.

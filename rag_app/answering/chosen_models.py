@@ -150,8 +150,10 @@ class ChosenModels:
         return tuple(self._built.values())
 
     async def aclose(self) -> None:
-        """Close the connections of all."""
-        await asyncio.gather(*(model.aclose() for model in self.all))
+        """Close the connections of all, also where one cannot be closed."""
+        for outcome in await asyncio.gather(*(model.aclose() for model in self.all), return_exceptions=True):
+            if outcome is not None:
+                raise outcome
 
     def _of_file(self, name: str, entry: _Model | _Extractive) -> AnsweringModel | None:
         if isinstance(entry, _Extractive):

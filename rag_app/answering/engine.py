@@ -105,7 +105,7 @@ class CapabilityEngine(BaseQueryEngine):
         """Answer, or refuse in the capability's words: where hits are too weak, no model is called.
 
         Filters, mode, limits and order are what the retriever and the postprocessors were made with; of the question
-        only its texts, its named sources and its instructions are read here.
+        only its texts, its named sources, its threshold (for how many hits reach it) and its instructions are read here.
         Raises EmbeddingFailed, StoreFailed and ModelFailed as its parts do.
         """
         return await self._write(await self.gather(question))

@@ -9,8 +9,6 @@ import re
 from itertools import islice
 from json import JSONDecodeError, JSONDecoder
 
-from pydantic_core import from_json
-
 from rag_app.domain import storable
 
 LONGEST = 200_000
@@ -24,7 +22,7 @@ _NO_ANSWER = re.compile(r'"(?:errors?|messages|prompt)"\s{0,99}:')
 _STOPPED = re.compile(r'"finish_reason"\s{0,99}:\s{0,99}"(?:length|content_filter)"')
 _JSON = re.compile(r'\s*+(?:\{|\[\s*+(?:[\[{"\]]|-?\d++\s*+[.,]))')
 _MARKUP = re.compile(r"\A\s*+(?:<|data:|event:)|<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x1f]")
+_HALF_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _SAID = re.compile(r"""[.!?…](?=["')\]*]{0,9}(?:\s|\Z))|[。！？।؟]|\[Source \d""")
 
 
@@ -74,7 +72,15 @@ def _string(reply: str, start: int) -> tuple[str, int | None]:
     except JSONDecodeError:
         pass
     try:
-        escaped = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", reply[start:])
-        return str(from_json(escaped, allow_partial="trailing-strings")), None
-    except ValueError:  # an escape there is not, somewhere in it
+        return str(_DECODER.decode(_without_half_escape(reply[start:]) + '"')), None
+    except JSONDecodeError:  # an escape there is not, somewhere in it
         return "", None
+
+
+def _without_half_escape(text: str) -> str:
+    half = _HALF_ESCAPE.search(text, max(0, len(text) - 6))
+    if half is None:
+        return text
+    before = text[: half.start()]
+    escaped = (len(before) - len(before.rstrip("\\"))) % 2  # then its backslash is a character
+    return text if escaped else before
