@@ -172,6 +172,7 @@ class Client:
     def _disconnect(self) -> asyncio.Task[HTTPReceiveMessage]:
         if self._leaving is None:
             self._leaving = asyncio.create_task(self._receive_disconnect())
+            self._leaving.add_done_callback(lambda task: task.cancelled() or task.exception())  # asyncio would log it
         return self._leaving
 
     async def _receive_disconnect(self) -> HTTPReceiveMessage:

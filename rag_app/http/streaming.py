@@ -34,7 +34,7 @@ _HEADERS = {
     "Cache-Control": "no-cache",
     "X-Accel-Buffering": "no",  # for nginx, which collects a response
 }
-_QUALITY = re.compile(r";\s*q\s*=\s*(\d*\.?\d+|\d+\.|)")  # empty where it is no number: not wanted
+_QUALITY = re.compile(r";\s*q\b(?:\s*=\s*(\d*\.?\d+|\d+\.)\s*(?:;|$))?")  # empty where it is no number: not wanted
 _SAMPLE = """\
 event: meta
 data: {"request_id":"5b1f0c9e"}

@@ -299,7 +299,8 @@ def test_an_answer_that_is_refused_for_want_of_a_citation_is_paid_for_all_the_sa
     """Of a model that does not count, what it read is estimated; where no model was asked, nothing was."""
     chat.model.script[:] = [Reply("The demand index is 58.", usage=None)]
     user = chat.newcomer()
-    assert "58" not in chat.post(BOX, user, capability="keyword_explanation")["answer"]
+    body = chat.post(BOX, user, capability="keyword_explanation")
+    assert "58" not in body["answer"] and body["model"]["usage"] is None
     assert "Jupiter" not in chat.post("How many moons does Jupiter have?", user, capability="market_brief")["answer"]
     paid, unasked = chat.rows("SELECT cost_cents, tokens_in FROM ai_usage_events ORDER BY id", user)
     assert paid["cost_cents"] > 0 and paid["tokens_in"] > 500

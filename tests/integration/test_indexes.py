@@ -210,17 +210,17 @@ class Gated(MiniLM):
     """The usual model; from the second batch of texts on it waits until it may go on."""
 
     _calls: int = 0
-    _waiting: Any = None
+    _paused: Any = None
     _open: Any = None
 
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
-        self._waiting, self._open = asyncio.Event(), asyncio.Event()
+        self._paused, self._open = asyncio.Event(), asyncio.Event()
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         self._calls += 1
         if self._calls > 1:
-            self._waiting.set()
+            self._paused.set()
             await self._open.wait()
         return await super()._aget_text_embeddings(texts)
 
@@ -236,7 +236,7 @@ async def test_ingests_and_deletions_during_a_rebuild_reach_both_generations(
         gated, usual = Gated(embed_batch_size=2048), application.embedder
         application.embedder = gated
         running = asyncio.create_task(rebuild(application, switch=True))
-        await asyncio.wait_for(gated._waiting.wait(), 60)
+        await asyncio.wait_for(gated._paused.wait(), 60)
         application.embedder = usual
         with pytest.raises(Misconfigured, match=f"another command rebuilds, switches or drops .* {INDEX}: wait"):
             await rebuild(application)

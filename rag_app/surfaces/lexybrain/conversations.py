@@ -320,7 +320,7 @@ class Turn:
             message_id=self.message,
             answer=outcome.text,
             references=RagReferences(*(list(mentions[each]) for each in REFERENCE_TYPES)),
-            model=as_wire(RagModel, outcome, id=outcome.model),
+            model=as_wire(RagModel, outcome, id=outcome.model, usage=answer.usage),  # what is estimated is no count
         )
 
     # -- the end

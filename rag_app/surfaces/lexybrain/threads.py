@@ -448,8 +448,9 @@ def render_message(row: MessageRow, feedback: FeedbackRow | None, seen: Collecti
     made, sources = row.generation_metadata or {}, []
     for kept in row.retrieved_source_ids or ():
         source = UUID(kept["id"])
-        quote = kept["quote"] if source in seen else None
-        sources.append(ThreadSource(**{**kept, "id": source, "quote": quote, "available": source in seen}))
+        quote = kept.get("quote") if source in seen else None
+        shown = kept["type"], kept["label"], kept["score"], kept.get("cited"), quote
+        sources.append(ThreadSource(source, *shown, available=source in seen))
     read, written = made.get("tokensIn"), made.get("tokensOut")
     usage = None if read is None or written is None else RagUsage(read, written)
     model = RagModel(row.model_id or "", usage, made.get("latencyMs", 0))

@@ -176,7 +176,8 @@ class RetrievalValidation:
     def _collection(self, name: str | None, user: Principal) -> IndexSpec:
         """By name or alias. Raises NoCollection with the names there are, also for one that the key is not bound to."""
         name = DEFAULT_COLLECTION if name is None else name
-        named = {each: spec for spec in self._allowed(user) for each in _names(spec)}
+        specs = reversed([*self._allowed(user)])  # of two with one alias it is the first one's
+        named = {each: spec for spec in specs for each in _names(spec)}
         if name not in named:
             raise NoCollection("collection_name", name, str(NotFound("collection", name[: LONGEST_NAME + 1], named)))
         return named[name]
