@@ -233,7 +233,7 @@ async def test_a_foreign_thread_is_as_unknown_as_one_that_there_is_not(
             if who.user:
                 refused.append(talk.say(who, "Mine?", unknown))  # type: ignore[arg-type]
             if who is not admin or unknown != hers.id:
-                refused.append(talk.threads.read(who, unknown, limit=1, before=None))  # type: ignore[arg-type]
+                refused.append(talk.threads.read(who, unknown, limit=1, before=None))
             for attempt in refused:
                 with pytest.raises(NotFound) as error:
                     await attempt
