@@ -55,8 +55,6 @@ NewOrganization = Callable[[], Awaitable[Organization]]
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files with the longest tests come first, so that no process is left alone with them at the end."""
-    items.sort(key=lambda item: "integration" not in item.path.parts)
     for item in items:
         if "default_store" in getattr(item, "fixturenames", ()):
             item.add_marker("default_store")
