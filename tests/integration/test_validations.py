@@ -27,7 +27,7 @@ from rag_app.domain.source import Source, Visibility, chunk_id, source_id
 from rag_app.evaluation.judgments import read_judgments
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.tables import JudgmentRow, ValidationRow
-from tests.conftest import SEVERAL, NewOrganization
+from tests.conftest import SEVERAL, NewOrganization, NewPostgres
 from tests.contract.test_retrieval_validation import COLLECTIONS, QUERY, RUNS, VALIDATE, problem
 from tests.integration.service import configured, prepare, served
 
@@ -119,15 +119,14 @@ async def load(application: Application) -> tuple[UUID, list[str], dict[str, lis
 
 
 @pytest.fixture(scope="module")
-def school(
-    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[School]:
-    folder = tmp_path_factory.mktemp("school")
+def school(new_database: NewPostgres, default_store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+    """In a database of its own: the public book of another test would be found, too, and is not judged."""
+    server, folder = new_database(), tmp_path_factory.mktemp("school")
     variables = {
-        "RAG_DATABASE_OWNER_URL": database_urls[0],
-        "RAG_DATABASE_URL": database_urls[1],
+        "RAG_DATABASE_OWNER_URL": server.owner_url,
+        "RAG_DATABASE_URL": server.app_url,
         "RAG_VECTOR_STORE": default_store,
-        "QDRANT_PATH": str(qdrant_folder),
+        "QDRANT_PATH": str(folder / "qdrant"),
         "RAG_HOME": str(folder),
     }
     with configured(variables) as patch:
