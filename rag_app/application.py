@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -362,10 +362,7 @@ def create_app() -> "Litestar":
     """The HTTP application, for any ASGI server: `granian --interface asgi --factory rag_app.application:create_app`."""
     from litestar import Litestar
 
-    from rag_app.http.entrance import Access
-    from rag_app.http.server import api, metrics
-    from rag_app.surfaces import registry
-    from rag_app.surfaces.validation.service import RetrievalValidation
+    from rag_app.http.server import metrics
 
     settings = Settings()
     wanted = telemetry_wanted(settings)
@@ -390,6 +387,20 @@ def create_app() -> "Litestar":
                 await application.close()
                 await asyncio.to_thread(telemetry.stop)
 
+    return build_api(
+        application,
+        lifespan=[lifespan],
+        metrics=metrics(counted.scrape, token.get_secret_value() if token else None) if counted else None,
+    )
+
+
+def build_api(application: Application, **options: Any) -> "Litestar":
+    """All surfaces over an application that is open; `options` are those of `rag_app.http.server.api`."""
+    from rag_app.http.entrance import Access
+    from rag_app.http.server import api
+    from rag_app.surfaces import registry
+    from rag_app.surfaces.validation.service import RetrievalValidation
+
     return api(
         {
             "pipeline": application.pipeline,
@@ -409,11 +420,10 @@ def create_app() -> "Litestar":
             "readiness": application.readiness,
         },
         Access(application.people, application.keys, application.limiter, application.leases),
-        entrance(settings),
+        entrance(application.settings),
         registry.SURFACES,
         version=version("rag-app"),
-        lifespan=[lifespan],
-        metrics=metrics(counted.scrape, token.get_secret_value() if token else None) if counted else None,
+        **options,
     )
 
 

@@ -94,8 +94,15 @@ async def ask(
 @on_application
 async def evaluate(
     application: Application,
-    index: Index,
-    org: Org,
+    index: Annotated[str | None, Option("--index", "-i", metavar="I", help="index: a folder of indexes/")] = None,
+    org: Annotated[str | None, Option("--org", "-o", metavar="O", help="organization: slug or id")] = None,
+    answers: Annotated[
+        Path | None,
+        Option(metavar="F", help="ask these questions over HTTP and check the answers (tests/answers/README.md)"),
+    ] = None,
+    corpus: Annotated[
+        str | None, Option(metavar="NAME", help="with --answers: the questions of this corpus alone")
+    ] = None,
     queries: Annotated[
         Path | None, Option(metavar="F", help="JSONL with `id` and `text`; the index's own judgments otherwise")
     ] = None,
@@ -106,7 +113,18 @@ async def evaluate(
     mode: Mode = "hybrid",
     as_json: Json = False,
 ) -> None:
-    """Measure retrieval: nDCG@10, P@k, R@k, MRR, hit rate."""
+    """Measure retrieval: nDCG@10, P@k, R@k, MRR, hit rate; with --answers, whether answers help.
+
+    --answers asks the index and the organization that a question names; one of another corpus is asked with --corpus,
+    --index and --org.
+    """
+    if answers is not None:
+        await _evaluate_answers(application, answers, corpus, index, org, as_json)
+        return
+    if index is None or org is None:
+        raise InvalidInput("", None, "say --index and --org, or --answers")
+    if corpus is not None:
+        raise InvalidInput("", corpus, "--corpus goes with --answers")
     from rag_app.evaluation.report import make_report, report_json, report_text, run_retrieval, source_names
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import question_of, scope_of
@@ -130,6 +148,21 @@ async def evaluate(
         done = await run_retrieval(judgments.queries, search, names, rule=spec.confidence, progress=count)
     report = make_report(spec.name, chosen.mode, done, judgments, spec.confidence)
     print_result(as_json, report_json(report), report_text(report))
+
+
+async def _evaluate_answers(
+    application: Application, path: Path, corpus: str | None, index: str | None, org: str | None, as_json: bool
+) -> None:
+    from rag_app.console.answers import ask_threads
+    from rag_app.evaluation.answers import answers_json, answers_text, read_threads
+
+    asked = {corpus} if corpus else application.indexes.keys()
+    threads = [each for each in read_threads(path) if each.corpus in asked]
+    if not threads:
+        raise InvalidInput("--corpus", corpus, f"{path} has no question of {', '.join(sorted(asked))}")
+    with counting("turns", sum(len(each.turns) for each in threads)) as count:
+        scored = await ask_threads(application, threads, index, org, count)
+    print_result(as_json, answers_json(scored), answers_text(scored))
 
 
 async def _judgments(

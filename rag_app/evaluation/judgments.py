@@ -13,19 +13,24 @@ from rag_app.domain import InvalidInput
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> external id of a source -> grade; relevant from 1 on."""
 
-_Text = Annotated[str, Field(pattern=r"\S")]
+Text = Annotated[str, Field(pattern=r"\S")]
 _QREL = re.compile(r"(\S+)\s+\S+\s+(\S.*?)\s+(\S+)")
 
 
-class _Asked(BaseModel):
+class Line(BaseModel):
+    """One line of a file: what its id names."""
+
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
-    id: _Text
-    text: _Text
-    organization: _Text | None = None
-    site: _Text | None = None
-    user: _Text | None = None
-    lang: _Text | None = None
+    id: Text
+
+
+class _Asked(Line):
+    text: Text
+    organization: Text | None = None
+    site: Text | None = None
+    user: Text | None = None
+    lang: Text | None = None
     demo: bool = False
 
 
@@ -39,8 +44,8 @@ class Query(_Asked):
 
 
 class _Judged(_Asked, extra="forbid"):  # closed: with a misspelt `user` it would be asked in another scope
-    organization: _Text
-    sources: tuple[_Text, ...]
+    organization: Text
+    sources: tuple[Text, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ def read_judgments(path: Path) -> Judgments:
     Optional: `site`, `user`, `lang`, `demo`. A query without sources is unanswerable. Raises InvalidInput with file,
     line and what is accepted.
     """
-    lines = _read_jsonl(path, _Judged)
+    lines = read_jsonl(path, _Judged)
     queries = [Query(**line.model_dump(exclude={"sources"}), answerable=bool(line.sources)) for line in lines]
     return Judgments(tuple(queries), {line.id: dict.fromkeys(line.sources, 1) for line in lines if line.sources})
 
@@ -95,7 +100,7 @@ def read_queries(path: Path) -> list[Query]:
 
     Raises InvalidInput with file, line and what is accepted.
     """
-    return _read_jsonl(path, Query)
+    return read_jsonl(path, Query)
 
 
 def read_qrels(path: Path, known: Collection[str]) -> dict[str, dict[str, int]]:
@@ -119,10 +124,11 @@ def read_qrels(path: Path, known: Collection[str]) -> dict[str, dict[str, int]]:
     return qrels
 
 
-_Row = TypeVar("_Row", bound=_Asked)
+_Row = TypeVar("_Row", bound=Line)
 
 
-def _read_jsonl(path: Path, kind: type[_Row]) -> list[_Row]:
+def read_jsonl(path: Path, kind: type[_Row]) -> list[_Row]:
+    """One JSON object a line, each with an id of its own. Raises InvalidInput with file, line and what is accepted."""
     rows: dict[str, _Row] = {}
     for where, line in _lines(path):
         try:

@@ -233,6 +233,17 @@ def test_a_day_with_the_command(
     assert main(*evaluate, "--mode", "text", "--json").json["MRR@10"] == 1.0
     assert re.search(r"^  hit rate@10 +1\.0000$", main(*evaluate).out, re.MULTILINE)
     assert doctor.out.endswith("all is well\n") and "!!" not in doctor.out
+    asked = {
+        "opens": {"text": question, "must": [["nine", "9 pm"]]},
+        "wrong": {"text": question, "must": [["nine"], ["free of charge"]]},
+        "parking": {"text": "Who won the chess championship of 1972?", "refuse": True},
+    }
+    lines = ({"id": id_, "corpus": "elsewhere", "kind": "fact", "turns": [turn]} for id_, turn in asked.items())
+    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    answers = ("evaluate", "--answers", tmp_path / "answers.jsonl", "--corpus", "elsewhere", *at)
+    outcomes = {turn["id"]: turn["outcome"] for turn in main(*answers, "--json").json["turns"]}
+    assert outcomes == {"opens": "helped", "wrong": "wrong", "parking": "refused"}
+    assert re.search(r"^  fact +2 +1 +0 +1 +0$", main(*answers).out, re.MULTILINE)
 
     (hit,) = main("search", "observatory", *at, "--filter", "lang=fr", "-f", "tags has stars", "--json").json["hits"]
     assert (hit["title"], hit["lang"], hit["metadata"]["tags"]) == ("prix.txt", "fr", ["stars", "night"])
@@ -313,6 +324,9 @@ def test_every_failure_is_one_clear_line(
         (("evaluate", *at, "--queries", "no.jsonl", "--qrels", "no.txt"), {}, "no.jsonl: cannot be read"),
         (("evaluate", *at, "--queries", broken, "--qrels", broken), {}, "broken.jsonl:1: Invalid JSON"),
         (("evaluate", *at), {}, "no query has a judged document"),
+        (("evaluate", "--index", INDEX), {}, "say --index and --org, or --answers"),
+        (("evaluate", *at, "--corpus", "book"), {}, "--corpus goes with --answers"),
+        (("evaluate", *at, "--answers", broken), {}, "broken.jsonl:1: Invalid JSON"),
         (("orgs", "list"), {"RAG_PORT": "http"}, "RAG_PORT='http': Input should be a valid integer"),
         (("orgs", "list"), {"RAG_DATABASE_URL": "mysql://x"}, "a database URL must look like postgresql://"),
         (("db", "upgrade"), {"RAG_DATABASE_OWNER_URL": ""}, "set RAG_DATABASE_OWNER_URL"),

@@ -1,0 +1,98 @@
+"""`rag-app evaluate --answers`: questions asked over the HTTP API, as the users who would ask them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+from uuid import UUID
+
+import httpx
+
+from rag_app.application import Application, build_api
+from rag_app.console.access import issue
+from rag_app.domain import Misconfigured, RagError
+from rag_app.evaluation.answers import Reply, Scored, Thread, score_thread
+from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
+from rag_app.surfaces.lexybrain.conversations import INDEX as MARKETPLACE
+from rag_app.surfaces.library.rag import Rag
+from rag_app.surfaces.owner.routes import INDEX as CALLS
+
+Ask = Callable[[str], Awaitable[Reply]]
+"""Sends one turn, and the next in the same thread."""
+
+
+async def ask_threads(
+    application: Application,
+    threads: Sequence[Thread],
+    index: str | None,
+    organization: str | None,
+    progress: Callable[[int], None],
+) -> list[Scored]:
+    """Ask every turn over the index of its corpus, or over `index`, as its user, or as a member of its organization.
+
+    An index that an HTTP route answers from is asked there, any other through the library. Raises NotFound and
+    Misconfigured where a question names an organization, user or site that is not there.
+    """
+    scored: list[Scored] = []
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(cast(Any, build_api(application))), base_url="http://localhost"
+    ) as client:
+        for thread in threads:
+            ask = await _asker(application, client, thread, index or thread.corpus, organization or thread.organization)
+            scored += score_thread(thread, [await ask(turn.text) for turn in thread.turns])
+            progress(len(scored))
+    return scored
+
+
+async def _asker(
+    application: Application, client: httpx.AsyncClient, thread: Thread, index: str, organization: str | None
+) -> Ask:
+    if organization is None:
+        raise Misconfigured(f"{thread.id} names no organization: say --org")
+    if index not in {KNOWLEDGE, CALLS, MARKETPLACE}:
+
+        async def ask_library(text: str) -> Reply:
+            answer = await Rag(application).ask(
+                text, index=index, organization=organization, user=thread.user, site=thread.site
+            )
+            return Reply(answer.text, answer.refused)
+
+        return ask_library
+    user = await _user(application, thread, organization)
+    headers = {"Authorization": f"Bearer {issue(application.settings, user, hours=24)}"}
+    following: dict[str, Any] = {}
+
+    async def post(path: str, body: dict[str, Any]) -> Any:
+        while True:
+            response = await client.post(path, json=body, headers=headers)
+            if response.status_code != 429:
+                break
+            await asyncio.sleep(float(response.headers.get("Retry-After", 1)))
+        if response.status_code != 200:
+            raise RagError(f"{thread.id}: POST {path}: {response.status_code} {response.text}")
+        return response.json()
+
+    async def ask(text: str) -> Reply:
+        if index == KNOWLEDGE:
+            reply = await post("/api/rag/answer", {"query_text": text})
+            return Reply(reply["answer"]["text"], reply["status"] != "success")
+        if index == CALLS:
+            reply = await post("/owner/ask", {"question": text})
+            return Reply(reply["answer"], not reply["has_sufficient_evidence"])
+        reply = await post("/api/lexybrain/rag", {"message": text, **following})
+        following["threadId"] = reply["threadId"]
+        kept = await client.get(f"/api/lexybrain/threads/{reply['threadId']}", headers=headers)
+        cited = any(source["citation"] for source in kept.json()["messages"][-1]["sources"])
+        return Reply(reply["answer"], not cited)
+
+    return ask
+
+
+async def _user(application: Application, thread: Thread, organization: str) -> UUID:
+    """The thread's user, or the first member of the organization."""
+    if thread.user is not None:
+        return (await application.people.user(thread.user)).id
+    slug = (await application.people.organization(organization)).slug
+    for user, slugs in await application.people.users():
+        if slug in slugs:
+            return user.id
+    raise Misconfigured(f"{organization} has no member to ask as: `rag-app users create`")

@@ -1,0 +1,142 @@
+"""Questions with the facts that their answers must hold: reading them, scoring what came back, the figures by kind."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rag_app.evaluation.judgments import Line, Text, read_jsonl
+
+
+class Turn(BaseModel):
+    """What is asked, and what the answer is checked for.
+
+    `must` is a list of facts, each a list of wordings of which one has to be in the answer. None of `must_not` may be.
+    `refuse`: the documents do not say, and an honest answer says so.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    text: Text
+    must: tuple[tuple[Text, ...], ...] = ()
+    must_not: tuple[Text, ...] = ()
+    refuse: bool = False
+
+
+class Thread(Line, extra="forbid"):
+    """One question, or several turns of a conversation. Organization, user and site are slugs and e-mail addresses."""
+
+    corpus: Text
+    kind: Text
+    language: str = "en"
+    organization: str | None = None
+    user: str | None = None
+    site: str | None = None
+    note: str = ""
+    turns: tuple[Turn, ...] = Field(min_length=1)
+
+
+class Outcome(StrEnum):
+    """`helped`: every fact is there and nothing false. `refused`: it was not answered. `wrong`: neither.
+
+    Of a question without an answer, `refused` is right and `answered` is not.
+    """
+
+    HELPED = "helped"
+    REFUSED = "refused"
+    WRONG = "wrong"
+    ANSWERED = "answered"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to one turn. `refused` is what the surface says: no answer was given."""
+
+    text: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One turn with its reply. The first turn of a conversation counts as `opening`, the others as the thread's kind."""
+
+    id: str
+    corpus: str
+    kind: str
+    question: str
+    reply: Reply
+    outcome: Outcome
+
+
+def read_threads(path: Path) -> list[Thread]:
+    """One JSON object a line. Raises InvalidInput with file, line and what is accepted."""
+    return read_jsonl(path, Thread)
+
+
+def score(turn: Turn, reply: Reply) -> Outcome:
+    """
+    >>> coffee = Turn(text="What is a coffee?", must=[["$3", "3 dollars"]], must_not=["$4"])
+    >>> score(coffee, Reply("It costs 3  Dollars [Source 1].", refused=False)).value
+    'helped'
+    >>> score(coffee, Reply("It costs $3, or $4 with milk.", refused=False)).value
+    'wrong'
+    """
+    said = normalise(reply.text)
+    false = any(normalise(each) in said for each in turn.must_not)
+    if turn.refuse:
+        return Outcome.REFUSED if reply.refused and not false else Outcome.ANSWERED
+    if reply.refused:
+        return Outcome.REFUSED
+    complete = all(any(normalise(wording) in said for wording in fact) for fact in turn.must)
+    return Outcome.HELPED if complete and not false else Outcome.WRONG
+
+
+def score_thread(thread: Thread, replies: Sequence[Reply]) -> list[Scored]:
+    """Each turn with its reply, in order."""
+    return [
+        Scored(
+            f"{thread.id}/{place}" if len(thread.turns) > 1 else thread.id,
+            thread.corpus,
+            "unanswerable" if turn.refuse else "opening" if len(thread.turns) > 1 and place == 1 else thread.kind,
+            turn.text,
+            reply,
+            score(turn, reply),
+        )
+        for place, (turn, reply) in enumerate(zip(thread.turns, replies, strict=True), 1)
+    ]
+
+
+def normalise(text: str) -> str:
+    """
+    >>> normalise("About 1,200\\n METRES")
+    'about 1200 metres'
+    """
+    return re.sub(r"(?<=\d)[,  ’'](?=\d{3}\b)", "", " ".join(text.casefold().split()))
+
+
+def answers_json(scored: Iterable[Scored]) -> dict[str, Any]:
+    """The counts of each outcome by kind and by corpus, and every turn."""
+    turns = list(scored)
+    counts = {
+        name: {key: dict(Counter(each.outcome for each in turns if getattr(each, name) == key)) for key in keys}
+        for name in ("kind", "corpus")
+        for keys in [sorted({getattr(each, name) for each in turns})]
+    }
+    return {**counts, "turns": [asdict(each) for each in turns]}
+
+
+def answers_text(scored: Sequence[Scored]) -> str:
+    """A table for a terminal: a row for each kind and for each corpus."""
+    figures = answers_json(scored)
+    lines = [f"  {'':<16} {'turns':>5}" + "".join(f" {each:>9}" for each in Outcome)]
+    for name in ("kind", "corpus"):
+        lines.append(f"by {name}")
+        for key, counts in figures[name].items():
+            shares = "".join(f" {counts.get(each, 0):>9}" for each in Outcome)
+            lines.append(f"  {key:<16} {sum(counts.values()):>5}{shares}")
+    return "\n".join(lines)
