@@ -33,7 +33,7 @@ async def measure(report: Report, corpus: Corpus, ours: Ours, questions: int) ->
     ids = [candidate.id for candidate in await store.candidates(vectors[0], "", (), Mode.DENSE, 8)]
     asked: dict[str, Callable[[int], Awaitable[object]]] = {
         "the user's organizations": lambda n: application.people.principal(str(user.id)),
-        "the rate limit": lambda n: application.limiter.hit("bench parts", 10**9),
+        "the rate limit": lambda n: application.limiter.hit("bench parts", 60),
         "embedding the question": lambda n: model.aget_query_embedding(texts[n]),
         "the active generation": lambda n: application.backends.open(spec, scope),
         "candidates, dense": lambda n: store.candidates(vectors[n], texts[n], (), Mode.DENSE, 8),

@@ -398,9 +398,11 @@ def build_api(application: Application, **options: Any) -> "Litestar":
     """All surfaces over an application that is open; `options` are those of `rag_app.http.server.api`."""
     from rag_app.http.entrance import Access
     from rag_app.http.server import api
+    from rag_app.http.surface import with_limits
     from rag_app.surfaces import registry
     from rag_app.surfaces.validation.service import RetrievalValidation
 
+    chosen = application.settings.api
     return api(
         {
             "pipeline": application.pipeline,
@@ -421,7 +423,7 @@ def build_api(application: Application, **options: Any) -> "Litestar":
         },
         Access(application.people, application.keys, application.limiter, application.leases),
         entrance(application.settings),
-        registry.SURFACES,
+        with_limits(registry.SURFACES, chosen.requests, chosen.concurrent),
         version=version("rag-app"),
         **options,
     )

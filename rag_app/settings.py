@@ -16,17 +16,19 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from dotenv import dotenv_values
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, Json, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
-from rag_app.domain import Misconfigured
+from rag_app.domain import MOST_REQUESTS, Misconfigured
 from rag_app.retrieval.embedders import EMBEDDERS
 from rag_app.stores.registry import STORES
 
 _ENV_FILE = ".env"
+
+Limit = Annotated[int, Field(ge=0, le=MOST_REQUESTS)]
 
 
 def one_of(names: Callable[[], Collection[str]]) -> AfterValidator:
@@ -295,6 +297,18 @@ class ApiSettings(_Settings):
         None,
         alias="RAG_DEFAULT_ORGANIZATION",
         description="slug or id: anybody without a credential reads its content, where a surface allows that",
+    )
+    requests: Json[dict[str, Limit]] = Field(
+        {},
+        validate_default=False,
+        alias="RAG_REQUESTS_PER_MINUTE",
+        description='other limits of a caller\'s requests, by surface, as JSON: {"rag_retrieval": 600}; 0: none (docs/limits.md)',
+    )
+    concurrent: Json[dict[str, Limit]] = Field(
+        {},
+        validate_default=False,
+        alias="RAG_CONCURRENT_REQUESTS",
+        description="the same for requests under way at once",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", alias="RAG_LOG_LEVEL", description="least severe level that is logged"

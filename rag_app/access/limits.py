@@ -1,23 +1,38 @@
 """How often somebody asked, and how many requests of theirs are under way: exact however many processes serve."""
 
 from dataclasses import dataclass
+from math import ceil
 from uuid import UUID, uuid4
 
 from sqlalchemy import BigInteger, Double, Uuid, bindparam, text
 
 from rag_app.database.session import Database
 
-_HIT = """
-    INSERT INTO rate_windows AS stored (key, window_start, count)
-    SELECT $1, floor(coalesce($3::float8, extract(epoch FROM clock_timestamp())::float8) / $2::bigint) * $2::bigint, 1
+SECONDS = 60
+"""The length of the window."""
+
+_HIT = f"""
+    INSERT INTO rate_windows AS stored (key, times, let_in)
+    SELECT $1, array_fill(coalesce($5::float8, extract(epoch FROM clock_timestamp())::float8), ARRAY[$3::integer]), true
     FROM (SELECT set_config('synchronous_commit', 'off', true) OFFSET 0) AS nobody_waits_for_the_disk
-    ON CONFLICT (key) DO UPDATE SET
-        count = CASE WHEN stored.window_start >= excluded.window_start THEN stored.count + 1 ELSE 1 END,
-        window_start = greatest(stored.window_start, excluded.window_start)
-    RETURNING window_start, count
+    ON CONFLICT (key) DO UPDATE SET (times, let_in) = (
+        SELECT CASE WHEN let_in THEN recent[borrowed + 1:] || array_fill(now, ARRAY[$3::integer - borrowed])
+            || ARRAY(SELECT taken + {SECONDS} FROM unnest(recent[:borrowed]) AS taken) ELSE recent END, let_in
+        FROM (
+            SELECT now, recent, $4::boolean OR cardinality(recent) < $2::integer AS let_in,
+                least(greatest(cardinality(recent) + $3::integer - $2::integer, 0), $3::integer) AS borrowed
+            FROM (
+                SELECT now, ARRAY(
+                    SELECT taken FROM unnest(stored.times) AS taken WHERE taken > now - {SECONDS} ORDER BY taken
+                ) AS recent
+                FROM (SELECT coalesce($5::float8, extract(epoch FROM clock_timestamp())::float8) AS now OFFSET 0) AS clock
+            ) AS log
+        ) AS decision
+    )
+    RETURNING times, let_in
     """
 # A crash of PostgreSQL may lose the hits of its last second, which is less than waiting for its disk at each of them.
-# greatest: a statement that waited for the row from one window into the next must not open the old one again
+# The sub-select is evaluated once the row is locked, so its clock cannot be behind that of the hit before.
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 _TAKE = text(
     """
@@ -37,7 +52,7 @@ _GIVE_BACK = "DELETE FROM request_leases WHERE id = $1"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The state after a hit. `resets_at`: Unix time, seconds, at which the next window begins."""
+    """The state after a hit: `remaining` places are free now, the next one at `resets_at` (Unix time, seconds)."""
 
     limit: int
     remaining: int
@@ -46,20 +61,22 @@ class Window:
 
 
 class RateLimiter:
-    """Fixed windows, aligned to the epoch: `limit` hits a key in each."""
+    """At most `limit` places of a key are taken in any 60 seconds: its row holds when each of them was taken."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def hit(self, key: str, limit: int, window: int = 60, now: float | None = None) -> Window:
-        """Count one request of `key` in the current window of `window` seconds.
+    async def hit(self, key: str, limit: int, more: int = 0, now: float | None = None) -> Window:
+        """Take a place for one request of `key`. A request that finds none is not allowed, and takes none.
 
-        A key always comes with the same window. `now` (Unix time, seconds) is for tests: the clock is the database's,
-        the same for all processes. A request that is not allowed is counted, too, and changes nothing else.
+        `more` is for a request that has been let in and costs more than one place: it takes so many further ones, or
+        `limit` where that is fewer. Places that are not free are taken at the moment at which they will be.
+        `now` (Unix time, seconds) is for tests: the clock is the database's, the same for all processes.
         Raises StoreFailed.
         """
-        [(start, count)] = await self._database.fetch(_HIT, key, window, now)
-        return Window(limit, max(0, limit - count), start + window, count <= limit)
+        [(times, allowed)] = await self._database.fetch(_HIT, key, limit, min(more or 1, limit), more > 0, now)
+        next_free = sorted(times)[max(0, len(times) - limit)]
+        return Window(limit, max(0, limit - len(times)), ceil(next_free + SECONDS), allowed)
 
 
 class Leases:

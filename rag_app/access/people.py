@@ -3,7 +3,7 @@ user of one organization."""
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -18,13 +18,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, PlanRow, SiteRow, UserRow
 from rag_app.database.session import Database
 from rag_app.database.tables import Base
-from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, Unauthenticated
+from rag_app.domain import MOST_REQUESTS, PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, Unauthenticated
 
 Kind = TypeVar("Kind")
+Row = TypeVar("Row", bound=Base)
 
 _PRINCIPAL = """
-    SELECT id, ARRAY(SELECT org_id FROM memberships WHERE user_id = users.id) AS organizations
-    FROM users WHERE subject = $1 OR id = $2::uuid ORDER BY subject = $1 DESC NULLS LAST LIMIT 1
+    SELECT users.id, theirs.* FROM users, LATERAL (
+        SELECT array_agg(org_id), max(requests_per_minute), max(concurrent_requests)
+        FROM memberships JOIN organizations ON organizations.id = org_id WHERE user_id = users.id
+    ) AS theirs (organizations, requests, at_once)
+    WHERE subject = $1 OR users.id = $2::uuid ORDER BY subject = $1 DESC NULLS LAST LIMIT 1
     """
 PREFIX = "rag_"
 """What API keys begin with, and tokens never do. Lets scanners for leaked secrets know one."""
@@ -42,7 +46,9 @@ _KEY_PRINCIPAL = """
             FOR UPDATE SKIP LOCKED
         )
     )
-    SELECT id, user_id, org_id, indexes FROM api_keys WHERE digest = $1 AND revoked_at IS NULL
+    SELECT api_keys.id, user_id, org_id, indexes, coalesce(api_keys.requests_per_minute, theirs.requests_per_minute),
+        coalesce(api_keys.concurrent_requests, theirs.concurrent_requests)
+    FROM api_keys JOIN organizations AS theirs ON theirs.id = org_id WHERE digest = $1 AND revoked_at IS NULL
     """
 # skip locked: of many requests at once one writes the time down, and none waits for it
 _ROLES = ("admin", "user")
@@ -54,6 +60,8 @@ class Organization:
     id: UUID
     slug: str
     name: str
+    requests_per_minute: int | None = None
+    concurrent_requests: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,8 @@ class ApiKey:
     created_at: datetime
     last_used_at: datetime | None
     revoked_at: datetime | None
+    requests_per_minute: int | None = None
+    concurrent_requests: int | None = None
 
 
 class People:
@@ -127,6 +137,14 @@ class People:
             await session.execute(
                 update(OrganizationRow).where(OrganizationRow.id == organization.id).values(monthly_token_budget=tokens)
             )
+
+    async def set_limits(self, organization: Organization, limits: Mapping[str, int | None]) -> Organization:
+        """How many requests a member may make: `requests_per_minute`, `concurrent_requests`; None: as each surface has it.
+
+        What is not named stays. Raises InvalidInput below 1 and above 10,000.
+        """
+        async with self._database.session() as session:
+            return _to(Organization, await _limited(session, OrganizationRow, organization.id, limits))
 
     async def create_user(self, name: str, plan: str = "free", role: str = "user", subject: str | None = None) -> User:
         """With what an identity provider calls the user, if anything (see `know_as`); all of it, or nothing.
@@ -201,12 +219,16 @@ class People:
         if not subject.isprintable():  # nor can PostgreSQL be asked for a NUL
             return Principal(subject)
         found = await self._database.fetch(_PRINCIPAL, subject, uuid_in(subject))
-        return Principal(subject, found[0]["id"], frozenset(found[0]["organizations"])) if found else Principal(subject)
+        if not found:
+            return Principal(subject)
+        user, organizations, requests, at_once = found[0]
+        return Principal(subject, user, frozenset(organizations or ()), requests=requests, at_once=at_once)
 
     async def member_of(self, organization: str) -> Principal:
         """Somebody without a name, who sees what all members of an organization see. Raises NotFound."""
         found = await self.organization(organization)
-        return Principal(f"member of {found.slug}", None, frozenset({found.id}))
+        limits = found.requests_per_minute, found.concurrent_requests
+        return Principal(f"member of {found.slug}", None, frozenset({found.id}), None, *limits)
 
 
 class Keys:
@@ -260,18 +282,17 @@ class Keys:
 
         Once is enough: a second time changes nothing. Raises NotFound, and InvalidInput where several begin like that.
         """
-        shown = key[:_BEGINNING]  # an error must not show more of a key than a list does
         async with self._database.session() as session:
-            found = (await session.scalars(select(ApiKeyRow).where(_named(key)))).all()
-            if not found:
-                raise NotFound("key", key if uuid_in(key) else shown)
-            if len(found) > 1:
-                raise InvalidInput("key", shown, f"{len(found)} keys begin with {shown!r}: give the id of one")
-            row = found[0]
+            row = await _find_key(session, key)
             row.revoked_at = func.coalesce(ApiKeyRow.revoked_at, func.now())
             await session.flush()
             await session.refresh(row)
             return _to(ApiKey, row)
+
+    async def set_limits(self, key: str, limits: Mapping[str, int | None]) -> ApiKey:
+        """As `People.set_limits`, of one key; None: as its organization has it. Raises NotFound, too."""
+        async with self._database.session() as session:
+            return _to(ApiKey, await _limited(session, ApiKeyRow, (await _find_key(session, key)).id, limits))
 
     async def principal(self, key: str) -> Principal:
         """The service user of a key. Raises Unauthenticated for one that is unknown or revoked, and tells not which.
@@ -282,8 +303,9 @@ class Keys:
         rows = await self._database.fetch(_KEY_PRINCIPAL, _digest(key)) if _KEY.fullmatch(key) else []
         if not rows:
             raise Unauthenticated("The API key is not valid")
-        key_id, user_id, org_id, indexes = rows[0]
-        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), None if indexes is None else frozenset(indexes))
+        key_id, user_id, org_id, indexes, *limits = rows[0]
+        bound = None if indexes is None else frozenset(indexes)
+        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound, *limits)
 
 
 def called(subject: str) -> ColumnElement[bool]:
@@ -311,6 +333,27 @@ async def _changed(session: AsyncSession, user: User, **values: str) -> User:
     if row is None:
         raise NotFound("user", user.name)
     return _to(User, row)
+
+
+async def _limited(session: AsyncSession, table: type[Row], row_id: UUID, limits: Mapping[str, int | None]) -> Row:
+    for name, limit in limits.items():
+        if limit is not None and not 1 <= limit <= MOST_REQUESTS:
+            raise InvalidInput(name, limit, f"must be a number between 1 and {MOST_REQUESTS}, or none")
+    row = await session.get_one(table, row_id)
+    for name, limit in limits.items():
+        setattr(row, name, limit)
+    return row
+
+
+async def _find_key(session: AsyncSession, key: str) -> ApiKeyRow:
+    """By its id, by how it begins, or as it is. Raises NotFound, and InvalidInput where several begin like that."""
+    shown = key[:_BEGINNING]  # an error must not show more of a key than a list does
+    found = (await session.scalars(select(ApiKeyRow).where(_named(key)))).all()
+    if not found:
+        raise NotFound("key", key if uuid_in(key) else shown)
+    if len(found) > 1:
+        raise InvalidInput("key", shown, f"{len(found)} keys begin with {shown!r}: give the id of one")
+    return found[0]
 
 
 def _role(role: str) -> str:

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
+    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
@@ -31,6 +32,8 @@ class OrganizationRow(Base):
     name: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     monthly_token_budget: Mapped[int | None] = mapped_column(BigInteger)
+    requests_per_minute: Mapped[int | None]
+    concurrent_requests: Mapped[int | None]
 
 
 class SiteRow(Base):
@@ -81,14 +84,17 @@ class MembershipRow(Base):
 
 
 class RateWindowRow(Base):
-    """UNLOGGED: a count of the last minute need not survive a crash, and costs no write-ahead log."""
+    """When each of a key's places of the last minute was taken: Unix time, seconds. `let_in`: whether the last hit was.
+
+    UNLOGGED: the last minute need not survive a crash, and costs no write-ahead log.
+    """
 
     __tablename__ = "rate_windows"
     __table_args__ = ({"prefixes": ["UNLOGGED"]},)
 
     key: Mapped[str] = mapped_column(primary_key=True)
-    window_start: Mapped[int] = mapped_column(BigInteger)
-    count: Mapped[int]
+    times: Mapped[list[float]] = mapped_column(ARRAY(Double))
+    let_in: Mapped[bool]
 
 
 class LeaseRow(Base):
@@ -121,6 +127,8 @@ class ApiKeyRow(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    requests_per_minute: Mapped[int | None]
+    concurrent_requests: Mapped[int | None]
     organization: Mapped[OrganizationRow] = relationship(
         primaryjoin=lambda: foreign(ApiKeyRow.org_id) == OrganizationRow.id,
         viewonly=True,

@@ -35,9 +35,15 @@ from rag_app.console.printing import (
 from rag_app.domain import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from rag_app.access.people import ApiKey
+    from rag_app.access.people import ApiKey, Organization
     from rag_app.settings import Settings
     from rag_app.surfaces.lexybrain.quotas import Plan
+
+KeyArgument = Annotated[str, Argument(help="id, or how it begins, as `keys list` shows them")]
+Requests = Annotated[
+    str | None, Option("--requests", metavar="N|none", help="in any minute; none: as it is without one")
+]
+AtOnce = Annotated[str | None, Option("--at-once", metavar="N|none", help="requests under way at once; none: likewise")]
 
 app = group()
 keys = group("API keys: each belongs to an organization.")
@@ -118,6 +124,20 @@ async def set_budget(
     organization = await application.people.organization(org)
     await application.people.set_budget(organization, bound)
     print(f"{organization.slug}\t{'no budget of its own' if bound is None else f'{bound} tokens a month'}")
+
+
+@orgs.command("set-limits")
+@on_application
+async def set_organization_limits(
+    application: Application, org: OrgArgument, requests: Requests = None, at_once: AtOnce = None
+) -> None:
+    """Give each member and key of an organization limits of their own.
+
+    They hold on all surfaces, in place of theirs. Of several organizations of a user the highest counts; a key's own comes first.
+    """
+    organization = await application.people.organization(org)
+    limited = await application.people.set_limits(organization, _limits(requests, at_once))
+    print(f"{limited.slug}\t{_limits_text(limited)}")
 
 
 @users.command("create")
@@ -358,13 +378,41 @@ async def list_keys(
 @on_application
 async def revoke(
     application: Application,
-    key: Annotated[str, Argument(help="id, or how it begins, as `keys list` shows them")],
+    key: KeyArgument,
 ) -> None:
     """Refuse an API key from now on.
 
     Every process does so at once. What is under way is answered.
     """
     print(_key_text(_key_json(await application.keys.revoke(key))))
+
+
+@keys.command("set-limits")
+@on_application
+async def set_key_limits(
+    application: Application, key: KeyArgument, requests: Requests = None, at_once: AtOnce = None
+) -> None:
+    """Give an API key limits of its own, from its next request on.
+
+    They hold on all surfaces, in place of its organization's and theirs.
+    """
+    limited = await application.keys.set_limits(key, _limits(requests, at_once))
+    print(f"{limited.beginning}...\t{_limits_text(limited)}")
+
+
+def _limits(requests: str | None, at_once: str | None) -> dict[str, int | None]:
+    """Of both what was given. Raises InvalidInput where that is nothing."""
+    given = {"requests_per_minute": requests, "concurrent_requests": at_once}
+    if requests is None and at_once is None:
+        raise InvalidInput("--requests", None, "give it, or --at-once, or both")
+    return {
+        name: None if said == "none" else number(name, said, "none") for name, said in given.items() if said is not None
+    }
+
+
+def _limits_text(limited: "Organization | ApiKey") -> str:
+    said = limited.requests_per_minute or "no number of its own", limited.concurrent_requests or "no number of its own"
+    return "{} requests a minute\t{} at once".format(*said)
 
 
 def _key_json(key: "ApiKey") -> dict[str, Any]:

@@ -42,11 +42,12 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator, Value
 from rag_app.domain.resources import resource_folder
-from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
+from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.source import MetadataValue, Source, Visibility, chunk_id, source_id
 from rag_app.domain.text import storable
 
 __all__ = [
+    "MOST_REQUESTS",
     "PUBLIC_ORGANIZATION",
     "Answer",
     "BudgetSpent",

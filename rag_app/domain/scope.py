@@ -5,6 +5,8 @@ from uuid import UUID
 
 PUBLIC_ORGANIZATION = UUID("00000000-0000-0000-0000-000000000001")
 """Owns what everybody may see (visibility "global"). Every principal belongs to it."""
+MOST_REQUESTS = 10_000
+"""That may be allowed in a minute: the log of as many is a row of 80 kB, which each of them writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Principal:
     """An authenticated caller: a user and the organizations the database says it belongs to.
 
     `indexes` are the names of those that the caller may search, all of them where it is None: an API key may be bound
-    to some.
+    to some. `requests` (a minute) and `at_once` are limits of the caller's own; None: those of each surface.
 
     >>> Principal(subject="nobody-we-know").scope().organizations == {PUBLIC_ORGANIZATION}
     True
@@ -48,6 +50,8 @@ class Principal:
     user: UUID | None = None
     organizations: frozenset[UUID] = frozenset()
     indexes: frozenset[str] | None = None
+    requests: int | None = None
+    at_once: int | None = None
 
     def scope(self, site: UUID | None = None) -> Scope:
         return Scope(self.organizations | {PUBLIC_ORGANIZATION}, self.user, site)

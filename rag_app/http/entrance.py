@@ -183,35 +183,45 @@ def origins(text: str) -> frozenset[str]:
 def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
     """A guard that authenticates the caller, then counts the request against the caller's rate limit of the surface.
 
-    From then on every response carries the state of that limit. Where the surface limits concurrent requests, the
-    request also holds a lease until its response is finished or its client has gone; a request that gets none still
-    counts.
+    A caller's own limits hold in place of the surface's. From then on every response carries the state of the limit.
+    Where concurrent requests are limited, the request also holds a lease until its response is finished or its client
+    has gone; a request that gets none still counts.
     """
 
     # A function and not an object with attributes: Litestar makes deep copies of guards, and of a database's pool.
-    async def enter(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+    async def enter(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
         if connection.scope.get("method") == "OPTIONS":  # by definition without credentials
             return
         with Stage("entrance"):
             principal = connection.scope["user"] = await entrance.principal(connection, surface.credentials, access)
-            who = f"{surface.name}:{principal.user or principal.subject}"
-            window = await access.limiter.hit(who, surface.limit)
-        identify(user=principal.user)
-        current = exchange(connection.scope)
-        current.headers |= {
-            "X-RateLimit-Limit": str(window.limit),
-            "X-RateLimit-Remaining": str(window.remaining),
-            "X-RateLimit-Reset": str(window.resets_at),
-        }
-        if not window.allowed:
-            raise RateLimited(window.limit, window.resets_at)
-        if surface.concurrent is not None:
+            identify(user=principal.user)
+            user = principal.user or principal.subject
+            name = handler.opt.get("window", surface.name)
+            limit = principal.requests or surface.windows.get(name, surface.limit)
+
+            async def count(more: int = 0) -> None:
+                if limit is None:
+                    return
+                window = await access.limiter.hit(f"{name}:{user}", limit, more)
+                current.headers |= {
+                    "X-RateLimit-Limit": str(window.limit),
+                    "X-RateLimit-Remaining": str(window.remaining),
+                    "X-RateLimit-Reset": str(window.resets_at),
+                }
+                if not window.allowed:
+                    raise RateLimited(window.limit, window.resets_at)
+
+            current = exchange(connection.scope)
+            current.count = count
+            await count()
+        concurrent = principal.at_once or surface.concurrent
+        if concurrent is not None:
             # a task: a request that is cancelled in the meantime must learn whether it has a place to give back
-            taking = asyncio.create_task(access.leases.take(who, surface.concurrent))
+            taking = asyncio.create_task(access.leases.take(f"{surface.name}:{user}", concurrent))
             current.closing.append(lambda: _give_back(access.leases, taking))
             lease = await asyncio.shield(taking)
             if lease is None:
-                raise TooManyAtOnce(surface.concurrent)
+                raise TooManyAtOnce(concurrent)
             keeping = asyncio.create_task(_keep(access.leases, lease))
             current.closing.append(lambda: _stop(keeping))
 

@@ -34,12 +34,14 @@ class Exchange:
 
     `closing` are run, the last one first, when nothing is left to do but to send the response's last bytes: whoever has
     read it to its end finds them done. They are run whatever became of the request, also when its client has gone.
+    `count` takes further places of the caller's rate limit, where the request costs more than one.
     """
 
     request_id: str
     headers: dict[str, str] = field(default_factory=dict)
     started: float = field(default_factory=perf_counter)
     closing: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    count: Callable[[int], Awaitable[None]] = field(default=lambda _: asyncio.sleep(0))
     status: int | None = None
     _closed: asyncio.Task[None] | None = field(default=None, init=False)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.resources import files
 from typing import Annotated, Any, TypeVar
@@ -16,7 +16,7 @@ from litestar.openapi.spec import Example, SecurityRequirement, Tag
 from litestar.params import SkipValidationMarker
 from litestar.types import AnyCallable
 
-from rag_app.domain import RateLimited
+from rag_app.domain import MOST_REQUESTS, Misconfigured, RateLimited
 from rag_app.http.bodies import JsonBody
 from rag_app.http.problems import KINDS, Envelope, Kind, documented, plain_envelope
 
@@ -70,9 +70,10 @@ def example(room: str, name: str) -> Example:
 class Surface:
     """`paths` are the beginnings of all its paths; errors below them come in its envelope.
 
-    `limit` is requests a minute for each principal, `concurrent` how many of them may be under way at once. `errors`:
-    samples of what any operation may raise, for the OpenAPI document. `options`: of Litestar, for every handler that says
-    nothing else.
+    `limit` is requests in any 60 seconds for each principal, `concurrent` how many of them may be under way at once;
+    None is no limit. `windows` are limits of handlers that are counted by themselves: those with the option
+    `opt={"window": name}`. `errors`: samples of what any operation may raise, for the OpenAPI document. `options`: of
+    Litestar, for every handler that says nothing else.
 
     Its decorators make handlers and keep them: a handler says its path, a summary, and samples of its own errors.
 
@@ -87,8 +88,9 @@ class Surface:
     name: str
     tag: Tag
     paths: tuple[str, ...]
-    limit: int
+    limit: int | None
     concurrent: int | None = None
+    windows: Mapping[str, int | None] = field(default_factory=dict)
     credentials: frozenset[Credential] = frozenset({Credential.JWT})
     envelope: Envelope = plain_envelope
     kinds: Mapping[type[Exception] | int, Kind] = field(default_factory=lambda: KINDS)
@@ -119,16 +121,19 @@ class Surface:
         errors: Sequence[Exception],
         options: Mapping[str, Any],
     ) -> Route:
+        limit = self.limit or MOST_REQUESTS
         shared = {
             "tags": [self.tag.name],
             "security": security(self.credentials),
             "responses": documented(
-                *errors, RateLimited(self.limit, 1704067200), *self.errors, kinds=self.kinds, envelope=self.envelope
+                *errors, RateLimited(limit, 1704067200), *self.errors, kinds=self.kinds, envelope=self.envelope
             ),
             "response_headers": [
-                ResponseHeader("X-RateLimit-Limit", True, str(self.limit), "requests a minute"),
-                ResponseHeader("X-RateLimit-Remaining", True, str(self.limit - 1), "how many of them are left"),
-                ResponseHeader("X-RateLimit-Reset", True, "1704067200", "when the minute ends: Unix time, seconds"),
+                ResponseHeader("X-RateLimit-Limit", True, str(limit), "requests in any 60 seconds"),
+                ResponseHeader("X-RateLimit-Remaining", True, str(limit - 1), "how many of them are left now"),
+                ResponseHeader(
+                    "X-RateLimit-Reset", True, "1704067200", "when the next place is free again: Unix time, seconds"
+                ),
             ],
         }
 
@@ -137,6 +142,36 @@ class Surface:
             return self.handlers[-1]
 
         return keep
+
+
+def with_limits(
+    surfaces: Sequence[Surface], requests: Mapping[str, int], concurrent: Mapping[str, int]
+) -> tuple[Surface, ...]:
+    """The surfaces with other limits: `requests` by the name of a surface or of one of its windows; 0 is no limit.
+
+    Raises Misconfigured for a name that there is not.
+
+    >>> [chat] = with_limits([Surface("chat", Tag("chat"), ("/chat/",), 60)], {"chat": 600}, {})
+    >>> chat.limit
+    600
+    """
+    names = {each.name for each in surfaces}
+    windows = {name for each in surfaces for name in each.windows}
+    for setting, given, known in (
+        ("RAG_REQUESTS_PER_MINUTE", requests, names | windows),
+        ("RAG_CONCURRENT_REQUESTS", concurrent, names),
+    ):
+        if unknown := sorted(given.keys() - known):
+            raise Misconfigured(f"{setting}: there is no {unknown[0]!r}; accepted: {', '.join(sorted(known))}")
+    return tuple(
+        replace(
+            each,
+            limit=requests.get(each.name, each.limit) or None,
+            concurrent=concurrent.get(each.name, each.concurrent) or None,
+            windows={name: requests.get(name, limit) or None for name, limit in each.windows.items()},
+        )
+        for each in surfaces
+    )
 
 
 def surface_of(path: str, surfaces: Sequence[Surface]) -> Surface | None:

@@ -7,6 +7,7 @@ services behind it whose failures are tested here. tests/integration has all of 
 
 import asyncio
 import json
+import math
 import os
 import socket
 import threading
@@ -291,15 +292,15 @@ class Counts(MutableMapping[str, int]):
         self._windows = windows
 
     def _all(self) -> dict[str, int]:
-        return dict(TABLES.fetch("SELECT key, count FROM rate_windows WHERE window_start = $1", self._windows.start))
+        return dict(TABLES.fetch("SELECT key, cardinality(times) FROM rate_windows"))
 
     def __getitem__(self, key: str) -> int:
         return self._all()[key]
 
     def __setitem__(self, key: str, count: int) -> None:
         TABLES.fetch(
-            "INSERT INTO rate_windows (key, window_start, count) VALUES ($1, $2, $3) ON CONFLICT (key) DO UPDATE "
-            "SET window_start = excluded.window_start, count = excluded.count", key, self._windows.start, count,
+            "INSERT INTO rate_windows VALUES ($1, array_fill($2::float8, ARRAY[$3::int]), true) ON CONFLICT (key) "
+            "DO UPDATE SET times = excluded.times", key, self._windows.now, count,
         )  # fmt: skip
 
     def __delitem__(self, key: str) -> None:
@@ -320,12 +321,8 @@ class Windows:
         self.clear()
 
     @property
-    def start(self) -> int:
-        return int(self.now // 60) * 60
-
-    @property
     def resets_at(self) -> int:
-        return self.start + 60
+        return math.ceil(self.now + 60)
 
     def clear(self) -> None:
         self.now = time.time()
@@ -335,8 +332,8 @@ class Windows:
         windows = self
 
         class Pinned(RateLimiter):
-            async def hit(self, key: str, limit: int, window: int = 60, now: float | None = None) -> Window:
-                return await super().hit(key, limit, window, windows.now)
+            async def hit(self, key: str, limit: int, more: int = 0, now: float | None = None) -> Window:
+                return await super().hit(key, limit, more, windows.now)
 
         return Pinned(database)
 

@@ -421,7 +421,7 @@ def test_what_goes_wrong_gives_its_place_back(body: bytes, client: httpx.Client,
 
 
 def test_who_is_not_let_in_takes_no_place(client: httpx.Client, stage: Stage) -> None:
-    stage.backstage.limiter.counts["attended:ada"] = SURFACE.limit
+    stage.backstage.limiter.counts["attended:ada"] = SURFACE.limit or 0
     assert client.post("/attended/search", content=BODY).json()["error"]["code"] == "rate_limited"
     assert client.post("/attended/search", headers={"Authorization": "Bearer x"}).status_code == 401
     assert client.options("/attended/search").status_code == 204

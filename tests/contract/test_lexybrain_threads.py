@@ -398,3 +398,11 @@ def test_the_methods_of_each_path(client: httpx.Client) -> None:
         put = client.put(path, json={})
         refused(put, 405, "method_not_allowed")
         assert set(put.headers["allow"].split(", ")) == methods
+
+
+def test_reading_threads_is_counted_by_itself(client: httpx.Client, backstage: Backstage) -> None:
+    for path in (THREADS, AT):
+        assert client.get(path).status_code == 200
+    client.patch(AT, json={"archived": True})
+    counted = {key.partition(":")[0]: count for key, count in backstage.limiter.counts.items()}
+    assert counted == {"lexybrain_threads": 2, "lexybrain": 1}

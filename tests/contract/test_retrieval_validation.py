@@ -1,9 +1,11 @@
 """The contract of `/api/v1/retrieval`, to the letter: what it shows must come back, in these shapes and with these names."""
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +21,8 @@ from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.http.surface import example
 from rag_app.retrieval.index import load_indexes
-from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, ScriptedStore
+from rag_app.surfaces.validation.types import ExpectedQuery, ValidationRequest
+from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, TABLES, Backstage, ScriptedStore
 
 QUERY, VALIDATE, COLLECTIONS, RUNS = (
     f"/api/v1/retrieval/{name}" for name in ("query", "validate", "collections", "validations")
@@ -639,7 +642,65 @@ def test_a_hundred_requests_a_minute_over_all_paths(key: httpx.Client) -> None:
     assert [int(each.headers["x-ratelimit-remaining"]) for each in responses] == [*range(99, -1, -1), 0]
     assert {each.status_code for each in responses[:100]} == {200}
     problem(responses[100], 429, "RATE_LIMIT_EXCEEDED")
-    assert 0 < int(responses[100].headers["retry-after"]) <= 60
+    assert 0 < int(responses[100].headers["retry-after"]) <= 61
+
+
+def test_each_query_of_a_run_takes_a_place(key: httpx.Client, backstage: Backstage) -> None:
+    def run(queries: int) -> httpx.Response:
+        return key.post(VALIDATE, json={"queries": [CASE] * queries})
+
+    assert [int(run(queries).headers["x-ratelimit-remaining"]) for queries in (1, 40)] == [99, 59]
+    whole = run(500)
+    assert (whole.status_code, whole.headers["x-ratelimit-remaining"]) == (200, "0"), (
+        "it need not wait for an empty log"
+    )
+    problem(key.post(QUERY, json=ASK), 429, "RATE_LIMIT_EXCEEDED")
+    backstage.limiter.now += 60
+    left = int(key.post(QUERY, json=ASK).headers["x-ratelimit-remaining"])
+    assert left == 57, "the 42 places that were not free are those of the next minute"
+
+
+async def test_other_work_goes_on_between_the_queries_of_a_run(backstage: Backstage, key: httpx.Client) -> None:
+    service: Any = backstage.services()["validation"]
+    turns, searches = 0, list[int]()
+
+    async def search(*_: object) -> tuple[Hit, ...]:  # as one that finds everything in memory, and never waits
+        searches.append(turns)
+        return ()
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    service._pipeline = SimpleNamespace(search=search)
+    beside = asyncio.create_task(others())
+    run = ValidationRequest([ExpectedQuery(f"query {number}", ["x"]) for number in range(20)])
+    await service.validate(Principal("key:1", USER, frozenset({ORG})), run)
+    beside.cancel()
+    assert len(set(searches)) >= 5, "four queries are under way between two turns of the others"
+
+
+def test_a_key_and_an_organization_have_limits_of_their_own(key: httpx.Client, backstage: Backstage) -> None:
+    def limit() -> str:
+        return str(key.post(QUERY, json=ASK).headers["x-ratelimit-limit"])
+
+    TABLES.fetch("UPDATE organizations SET requests_per_minute = 500, concurrent_requests = 2 WHERE id = $1", ORG)
+    try:
+        assert limit() == "500"
+        backstage.leases.take(f"retrieval_validation:{USER}", 2)
+        assert (
+            "2 requests are under way"
+            in problem(key.post(QUERY, json=ASK), 429, "CONCURRENCY_LIMIT_EXCEEDED")["message"]
+        )
+        TABLES.fetch("UPDATE api_keys SET requests_per_minute = 7, concurrent_requests = 3 WHERE user_id = $1", USER)
+        assert limit() == "7" and key.post(QUERY, json=ASK).status_code == 200
+    finally:
+        TABLES.fetch(
+            "UPDATE organizations SET requests_per_minute = NULL, concurrent_requests = NULL WHERE id = $1", ORG
+        )
+    assert limit() == "7"
 
 
 def test_ten_requests_at_once(key: httpx.Client, backstage: Backstage) -> None:

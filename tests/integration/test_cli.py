@@ -150,9 +150,9 @@ COMMANDS = [
     "demo", "serve", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
     "sources delete", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
     "indexes move",
-    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs set-budget",
+    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs set-budget", "orgs set-limits",
     "users", "users create", "users list", "users set-plan", "users set-role", "users export", "users erase", "training", "training export", "plans", "plans list", "plans set",
-    "keys", "keys create", "keys list", "keys revoke", "token", "evaluate", "doctor",
+    "keys", "keys create", "keys list", "keys revoke", "keys set-limits", "token", "evaluate", "doctor",
 ]  # fmt: skip
 
 
@@ -309,6 +309,9 @@ def test_every_failure_is_one_clear_line(
         (("orgs", "set-budget", "nobody", 5), {}, "no organization named 'nobody'; there are: "),
         (("orgs", "set-budget", slug, "much"), {}, "tokens: 'much' is neither a number nor 'none'"),
         (("orgs", "set-budget", slug, 9223372036854775808), {}, "tokens: must be a number between 0 and"),
+        (("orgs", "set-limits", slug, "--requests", 0), {}, "requests_per_minute: must be a number between 1 and 10000"),
+        (("orgs", "set-limits", slug), {}, "--requests: give it, or --at-once, or both"),
+        (("keys", "set-limits", "rag_nothing", "--at-once", 5), {}, "no key named 'rag_nothing'"),
         (("orgs", "set-budget", "public", 5), {}, "organization: the public one has no budget"),
         (("users", "create", slug, "--plan", "gold"), {}, "no plan named 'gold'; there are: admin, basic, free, growth"),
         (("users", "create", slug, "--role", "root"), {}, "role: accepted: admin, user"),
@@ -393,6 +396,13 @@ def test_users_and_plans_from_the_command_line(environment: str, main: Run, rag:
 
     assert main("orgs", "set-budget", slug, 0).out == f"{slug}\t0 tokens a month\n"
     assert main("orgs", "set-budget", slug, "none").out == f"{slug}\tno budget of its own\n"
+
+    said = main("orgs", "set-limits", slug, "--requests", 600, "--at-once", 20).out
+    assert said == f"{slug}\t600 requests a minute\t20 at once\n"
+    kept = main("orgs", "set-limits", slug, "--at-once", "none").out
+    assert kept == f"{slug}\t600 requests a minute\tno number of its own at once\n"
+    key = main("keys", "create", "--org", slug, "--name", "quick", "--json").json
+    assert main("keys", "set-limits", key["id"], "--requests", 5).out.startswith(f"{key['beginning']}...\t5 requests")
 
 
 @ON_DEFAULT

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from rag_app.access.limits import Leases
-from rag_app.access.tables import LeaseRow
+from rag_app.access.tables import LeaseRow, RateWindowRow
 from rag_app.application import Application
 from rag_app.database.session import Database
 from tests.integration.service import bearer, configured, prepare
@@ -104,38 +104,45 @@ def served(database_urls: tuple[str, str], tmp_path_factory: pytest.TempPathFact
             yield Served(url, log, user, keys, database_urls[1])
 
 
-def windows(replies: Sequence[httpx.Response]) -> list[list[httpx.Response]]:
-    """The requests of each minute: there are several where one ended meanwhile."""
-    resets = {reply.headers["X-RateLimit-Reset"] for reply in replies}
-    return [[reply for reply in replies if reply.headers["X-RateLimit-Reset"] == reset] for reset in sorted(resets)]
+def counted_once(replies: Sequence[httpx.Response], limit: int) -> bool:
+    """Whether every request that was let in has taken another place, by whichever process.
 
-
-def assert_counted(window: Sequence[httpx.Response], limit: int) -> None:
-    """Every request once, by whichever process."""
-    remaining = sorted(int(reply.headers["X-RateLimit-Remaining"]) for reply in window)
-    let_in = min(limit, len(window))
-    assert remaining == [0] * (len(window) - let_in) + list(range(limit - let_in, limit))
+    On a machine so slow that the first place came free again meanwhile nothing can be said.
+    """
+    remaining = sorted(int(reply.headers["X-RateLimit-Remaining"]) for reply in replies)
+    if len({reply.headers["X-RateLimit-Reset"] for reply in replies}) > 1:
+        return all(remaining.count(each) <= 1 + (each == 0) * len(remaining) for each in range(limit // 2, limit))
+    return remaining == [0] * (len(replies) - limit) + list(range(limit))
 
 
 def test_sixty_a_minute_and_not_one_more(served: Served) -> None:
     replies = served.ask(SEARCH, bearer(served.user), REQUESTS, at_once=100)
     assert len(replies) == REQUESTS and {reply.status_code for reply in replies} == {200, 429}
-    for window in windows(replies):
-        let_in = [reply for reply in window if reply.status_code == 200]
-        assert len(let_in) == min(60, len(window))
-        assert_counted(window, 60)
+    assert counted_once(replies, 60)
+    assert most_in_a_minute(served, "rag_retrieval:") == 60
 
 
 def test_of_an_api_key_a_hundred_a_minute_and_ten_at_once(served: Served) -> None:
     key = {"Authorization": f"Bearer {served.keys[0]}"}
     replies = served.ask(QUERY, key, REQUESTS, at_once=60)
     assert {reply.status_code for reply in replies} == {200, 429}
-    for window in windows(replies):
-        assert_counted(window, 100)
-        crowded = [reply for reply in window if reply.status_code == 429 and is_crowded(reply)]
-        let_in = [reply for reply in window if reply.status_code == 200]
-        assert len(let_in) + len(crowded) == min(100, len(window)), "who finds no place has been counted"
+    assert counted_once(replies, 100)
+    crowded = [reply for reply in replies if reply.status_code == 429 and is_crowded(reply)]
+    let_in = [reply for reply in replies if reply.status_code == 200]
+    assert len(let_in) + len(crowded) >= 100, "who finds no place has been counted"
+    assert most_in_a_minute(served, "retrieval_validation:") == 100
     assert served.places_taken() == 0
+
+
+def most_in_a_minute(served: Served, key: str) -> int:
+    """Places that the log of such a key has, at most: it holds those of one minute."""
+    longest = select(func.max(func.cardinality(RateWindowRow.times))).where(func.starts_with(RateWindowRow.key, key))
+
+    async def read(database: Database) -> int:
+        async with database.session() as session:
+            return await session.scalar(longest) or 0
+
+    return with_database(served.database_url, read)
 
 
 def is_crowded(refused: httpx.Response) -> bool:

@@ -136,7 +136,7 @@ def school(new_database: NewPostgres, default_store: str, tmp_path_factory: pyte
             yield School(client, org, key, other_key, notes_key, folder, chunks)
 
 
-async def allowed(self: object, key: str, limit: int) -> Window:
+async def allowed(self: object, key: str, limit: int, more: int = 0) -> Window:
     return Window(limit, limit - 1, 0, allowed=True)
 
 

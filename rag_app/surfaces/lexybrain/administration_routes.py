@@ -38,6 +38,7 @@ SURFACE = replace(
     name="lexybrain_admin",
     tag=Tag("Ask LexyBrain, administration", "what all users do; for users with the role admin, and written down"),
     paths=("/api/admin/lexybrain/",),
+    windows={},
     credentials=_PEOPLE | {Credential.API_KEY},  # a key is told that it may not (403): it is known, and no person
     options={**LEXYBRAIN.options, "security": security(_PEOPLE)},
     handlers=[],

@@ -38,6 +38,8 @@ Cursor = Annotated[
 ]
 
 _LONGEST_NAME = 100
+READING = "lexybrain_threads"
+"""The window of requests that read threads: who scrolls through them may still ask."""
 
 
 class LexyBrainErrorInfo(Struct, frozen=True):
@@ -107,6 +109,7 @@ SURFACE = Surface(
     tag=Tag("Ask LexyBrain", "conversations about a marketplace, grounded in what the caller may see"),
     paths=("/api/lexybrain/",),
     limit=60,
+    windows={READING: 60},
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.EXTENSION, Credential.API_KEY}),
     envelope=envelope,
     kinds=KINDS,

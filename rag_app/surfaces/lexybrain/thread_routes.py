@@ -12,7 +12,7 @@ from rag_app.domain import Forbidden, InvalidInput, NotFound, UnknownField
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Injected
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, Cursor, Limit
+from rag_app.surfaces.lexybrain.rules import READING, SURFACE, Caller, Cursor, Limit
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.types import (
@@ -129,6 +129,7 @@ ChangeBody = Annotated[
     InvalidInput("limit", "101", "Expected `int` <= 100"),
     Forbidden("Only an administrator may read the threads of others"),
     summary="Your threads, newest first",
+    opt={"window": READING},
 )
 async def newest(
     request: Caller,
@@ -160,6 +161,7 @@ async def newest(
     InvalidInput("limit", "101", "Expected `int` <= 100"),
     NotFound("thread", THREAD),
     summary="A thread with its newest messages",
+    opt={"window": READING},
 )
 async def read(
     request: Caller,

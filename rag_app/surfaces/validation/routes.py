@@ -23,6 +23,7 @@ from rag_app.domain import (
     Unauthenticated,
     UnknownField,
 )
+from rag_app.http.exchange import exchange
 from rag_app.http.problems import Kind, Problem
 from rag_app.http.surface import Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation
@@ -122,7 +123,12 @@ async def query(
 async def validate(
     request: Request[Principal, Any, Any], data: ValidationBody, validation: Injected[RetrievalValidation]
 ) -> ValidationResponse:
-    """Asks each query and looks for the chunks it should find. The run is kept, and so is what answers which query."""
+    """Asks each query and looks for the chunks it should find. The run is kept, and so is what answers which query.
+
+    Each query takes a place of the rate limit; a run takes no more than there are.
+    """
+    if len(data.queries) > 1:
+        await exchange(request.scope).count(len(data.queries) - 1)
     return await validation.validate(request.user, data)
 
 

@@ -105,16 +105,15 @@ class RetrievalValidation:
         spec = self._collection(asked.collection_name, user)
         generation = await self._active(spec)
 
-        async def search(text: str) -> Sequence[Hit]:
-            question = Question(text.strip(), top_k=max(asked.wanted, DEPTH))
-            return await self._pipeline.search(spec.name, question, user.scope())
+        async def search(each: ExpectedQuery) -> tuple[Sequence[Hit], Figures]:
+            question = Question(each.query.strip(), top_k=max(asked.wanted, DEPTH))
+            hits = await self._pipeline.search(spec.name, question, user.scope())
+            await asyncio.sleep(0)  # other requests go on between a search and its figures
+            return hits, measure(expected(hits, each.expected_chunks), asked.wanted)
 
-        found = await ask_all([each.query for each in asked.queries], search)
+        answered = await ask_all(asked.queries, search)
+        found, measured = [hits for hits, _ in answered], [figures for _, figures in answered]
         run = uuid4()
-        measured = [
-            measure(expected(hits, each.expected_chunks), asked.wanted)
-            for each, hits in zip(asked.queries, found, strict=True)
-        ]
         report = ValidationResponse(
             validation_id=f"validation_{run.hex}",
             total_queries=len(asked.queries),

@@ -8,7 +8,7 @@ import pytest
 
 from rag_app.domain import errors
 from rag_app.http.problems import INTERNAL, KINDS, Problem, kind_of, plain_envelope
-from rag_app.http.surface import surface_of
+from rag_app.http.surface import surface_of, with_limits
 from rag_app.surfaces.registry import SURFACES
 
 NOT_FOR_CALLERS = {errors.RagError, errors.Misconfigured, errors.UnreadableDocument}
@@ -51,3 +51,21 @@ def test_what_callers_did_not_cause_never_speaks_for_itself() -> None:
 def test_details_are_left_out_where_there_are_none() -> None:
     body = msgspec.to_builtins(plain_envelope(Problem(404, "not_found", "no", "id")))
     assert body == {"status": "error", "error": {"code": "not_found", "message": "no"}, "request_id": "id"}
+
+
+def test_limits_of_a_deployment_are_those_of_its_settings() -> None:
+    limited = {
+        each.name: each for each in with_limits(SURFACES, {"owner_qa": 600, "lexybrain_threads": 0}, {"owner_qa": 4})
+    }
+    assert (limited["owner_qa"].limit, limited["owner_qa"].concurrent) == (600, 4)
+    assert (limited["lexybrain"].limit, limited["lexybrain"].windows) == (60, {"lexybrain_threads": None})
+    assert (limited["retrieval_validation"].limit, limited["retrieval_validation"].concurrent) == (100, 10)
+    assert limited["owner_qa"].handlers, "they are the same surfaces"
+
+
+@pytest.mark.parametrize(("requests", "concurrent"), [({"owner": 1}, {}), ({}, {"lexybrain_threads": 1})])
+def test_a_limit_of_no_surface_is_refused(requests: dict[str, int], concurrent: dict[str, int]) -> None:
+    with pytest.raises(
+        errors.Misconfigured, match=r"RAG_\w+: there is no 'owner'|there is no 'lexybrain_threads'; accepted: lexy"
+    ):
+        with_limits(SURFACES, requests, concurrent)
