@@ -9,6 +9,12 @@ In the caller's folder:
         server.log
         users.lock      held, shared, by every process inside `private_postgres`; the last one out stops the server
         server.lock     inherited and held by the server's own processes: when it is free, none of them is alive
+        port            where it was served last, and is served again
+
+A thread of each process inside `private_postgres` looks after the server. Whichever finds it gone first starts it again,
+on the same port: the URLs stay right, and pools connect anew. What is left of a server whose first process was killed is
+killed: a statement under way would hold the shared memory. Tries that fail come at growing intervals; after the last one
+the log says what is wrong, and the server stays away until something enters `private_postgres` again.
 
 PostgreSQL refuses to run as root. Root's server runs as `postgres`, or else as `nobody`, and only `data` and
 `passwords` are given to that user. Where it cannot go (a checkout below /root), no mode is changed: `cluster` is then
@@ -21,8 +27,10 @@ disk; where a server does not inherit its lock (NFS), it is stopped again.
 
 import fcntl
 import hashlib
+import logging
 import os
 import pwd
+import random
 import secrets
 import shutil
 import socket
@@ -35,8 +43,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event, Thread
 
-from rag_app.domain import Misconfigured, StoreFailed
+from rag_app.domain import Misconfigured, RagError, StoreFailed
+
+log = logging.getLogger(__name__)
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -66,12 +77,20 @@ ALTER DEFAULT PRIVILEGES FOR ROLE rag_owner IN SCHEMA public GRANT EXECUTE ON FU
 """
 _SSL_REQUEST = bytes.fromhex("00000008 04d2162f")  # the shortest message that PostgreSQL answers: with N, for no
 _PATIENCE = 120  # seconds for a start or a stop: crash recovery replays up to a gigabyte of log
+_SECONDS_BETWEEN_LOOKS = 0.5
+_PAUSES = (0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60)  # seconds after each try to start it again that failed
+_PORTS = range(
+    15_000, 30_000
+)  # below those that a system gives to clients: one of them could take the port of a dead server
+# $0: the data folder, $1: the first process. All of a server's processes have that folder as their own
+_KILL_ORPHANS = """[ "$(readlink "/proc/$1/cwd")" = "$0" ] && exit
+for each in /proc/[0-9]*; do [ "$(readlink "$each/cwd")" = "$0" ] && kill -9 "${each#/proc/}"; done"""
 _INSTEAD = "set RAG_DATABASE_URL and RAG_DATABASE_OWNER_URL to a PostgreSQL of yours"
 
 
 @dataclass(frozen=True, slots=True)
 class PrivatePostgres:
-    """A running server. The URLs hold for as long as the context does: the port is another after each start.
+    """A running server. The URLs hold for as long as the context does, whatever happens to the server.
 
     `rag_owner` owns the database `rag` and its schema public; `rag_app` may use what `rag_owner` creates in there.
     Neither is a superuser and neither bypasses row-level security.
@@ -93,7 +112,7 @@ def private_postgres(folder: Path) -> Iterator[PrivatePostgres]:
     of the server's log for the rest.
     """
     folder = folder.resolve()
-    entered_by = os.getpid()
+    entered_by, leaving = os.getpid(), Event()
     with _locked(folder):
         cluster = _cluster(folder)
         using = _open(cluster.home / "users.lock")
@@ -101,14 +120,37 @@ def private_postgres(folder: Path) -> Iterator[PrivatePostgres]:
     try:
         with _locked(folder):
             port = cluster.serve()
+        Thread(target=_supervise, args=(folder, cluster, port, leaving), name="postgres", daemon=True).start()
         yield PrivatePostgres(folder, cluster.url("rag_owner", port), cluster.url("rag_app", port))
     finally:
+        leaving.set()
         if os.getpid() == entered_by:  # not in a forked child: the lock is its parent's
             with _locked(folder):
                 if _try_lock(using):
                     cluster.stop()
                 fcntl.flock(using, fcntl.LOCK_UN)  # closing is not enough: a forked child may have a copy
         os.close(using)
+
+
+def _supervise(folder: Path, cluster: "_Cluster", port: int, leaving: Event) -> None:
+    """Start the server again wherever it is gone, until this process leaves or no try is left."""
+    failed = 0
+    while not leaving.wait(_PAUSES[failed - 1] if failed else _SECONDS_BETWEEN_LOOKS):
+        if _answers(port):
+            failed = 0
+            continue
+        try:
+            with _locked(folder):
+                if not leaving.is_set() and not _answers(port):
+                    log.warning("the private PostgreSQL on port %d is gone: it is started again", port)
+                    cluster.serve(port)
+                    log.warning("the private PostgreSQL on port %d serves again", port)
+        except RagError as error:
+            failed += 1
+            log.warning("the private PostgreSQL cannot be started (try %d of %d): %s", failed, len(_PAUSES), error)
+            if failed == len(_PAUSES):
+                log.error("the private PostgreSQL stays away: put right what is said above, and start rag-app again")
+                return
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +200,8 @@ class _Cluster:
         _, owner, app = (self.home / "passwords").read_text().split()
         return f"postgresql+asyncpg://{role}:{owner if role == 'rag_owner' else app}@127.0.0.1:{port}/rag"
 
-    def serve(self) -> int:
-        """The port of the server that runs, or of the one that is started."""
+    def serve(self, wanted: int | None = None) -> int:
+        """The port of the server that runs, or of the one that is started: on `wanted` and no other, where it is said."""
         started = False
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
@@ -168,11 +210,12 @@ class _Cluster:
                     self._run("pg_ctl", "stop", "-D", "data")
                     raise Misconfigured(f"the server of {self.home} does not keep its lock: use a local disk")
                 if lock is not None:
-                    self._start(lock)
+                    self._start(lock, wanted)
                     started = True
                     continue
             if port := self._ready_port():
                 return port
+            self._kill_orphans()
             time.sleep(0.05)
         raise StoreFailed(f"the server of {self.home} is alive and does not answer; see server.log there")
 
@@ -197,33 +240,49 @@ class _Cluster:
         self._run("postgres", *single, "postgres", stdin=_ROLES.format(owner=owner, app=app))
         self._run("postgres", *single, "rag", stdin=_RIGHTS)
 
-    def _start(self, lock: int) -> None:
+    def _start(self, lock: int, wanted: int | None) -> None:
         (self.home / "data" / "postmaster.pid").unlink(missing_ok=True)  # names the dead, or who has its number now
-        for attempt in range(1, 6):
-            options = " ".join([f"-p {_free_port()}", *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
-            try:
-                self._run("pg_ctl", "start", "-D", "data", "-s", "-t", str(_PATIENCE), "-o", options, keep=(lock,))
-                return
-            except StoreFailed as error:
-                if "could not bind" not in str(error) or attempt == 5:  # somebody took the port
-                    raise
+        with open(_open(self.home / "port"), "r+") as last:
+            port = wanted or int(last.read() or _free_port())
+            for attempt in range(1, 6):
+                options = " ".join([f"-p {port}", *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
+                try:
+                    self._run("pg_ctl", "start", "-D", "data", "-s", "-t", str(_PATIENCE), "-o", options, keep=(lock,))
+                    break
+                except StoreFailed as error:
+                    if "could not bind" not in str(error) or wanted or attempt == 5:  # somebody took the port
+                        raise
+                    port = _free_port()
+            last.truncate(0)
+            last.write(str(port))
 
     def _ready_port(self) -> int | None:
-        with suppress(FileNotFoundError, ConnectionError, TimeoutError):
-            lines = (self.home / "data" / "postmaster.pid").read_text().splitlines()
-            if len(lines) > 7 and lines[7].strip() == "ready":
-                with socket.create_connection(("127.0.0.1", int(lines[3])), timeout=1) as probe:
-                    probe.sendall(_SSL_REQUEST)  # a server that was just killed still accepts; only a live one answers
-                    return int(lines[3]) if probe.recv(1) else None
+        with suppress(FileNotFoundError):
+            lines = self._postmaster()
+            if len(lines) > 7 and lines[7].strip() == "ready" and _answers(port := int(lines[3])):
+                return port
         return None
+
+    def _postmaster(self) -> list[str]:
+        """What the server's first process says of itself: its number, its folder, when it began, its port, ..."""
+        return (self.home / "data" / "postmaster.pid").read_text().splitlines()
+
+    def _kill_orphans(self) -> None:
+        """Where the first process is dead, kill the others. Where there is no /proc, they are waited for."""
+        with suppress(FileNotFoundError):
+            for first in self._postmaster()[:1]:  # none: it begins to write
+                command = ["/bin/sh", "-c", _KILL_ORPHANS, str(self.home / "data"), first]
+                self.account.run(command, Path("/"), subprocess.DEVNULL)
 
     @contextmanager
     def _server_lock(self) -> Iterator[int | None]:
         """The lock for a server to inherit; None while one is alive."""
         lock = _open(self.home / "server.lock")
+        _UNSHARED.add(lock)
         try:
             yield lock if _try_lock(lock) else None
         finally:
+            _UNSHARED.discard(lock)
             os.close(lock)  # without unlocking: that would unlock it for the server, too
 
     def _run(self, program: str, *arguments: str, stdin: str = "", keep: tuple[int, ...] = ()) -> None:
@@ -346,6 +405,29 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
 
 
+_UNSHARED: set[int] = set()
+"""Locks that a server alone is to inherit. A fork of this process while one is open would hold it as a server does."""
+
+
+def _close_unshared() -> None:
+    for lock in _UNSHARED:
+        os.close(lock)
+    _UNSHARED.clear()
+
+
+os.register_at_fork(after_in_child=_close_unshared)
+
+
+def _answers(port: int) -> bool:
+    """Whether PostgreSQL does. A server that was just killed still accepts connections; only a live one answers."""
+    with suppress(ConnectionError, TimeoutError), socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
+        probe.sendall(_SSL_REQUEST)
+        return probe.recv(1) in (b"N", b"S")
+    return False
+
+
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.choice(_PORTS)))  # noqa: S311 - no secret
+            return int(probe.getsockname()[1])

@@ -73,6 +73,9 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
 }
 """Unless a surface says otherwise. Whatever is not here is INTERNAL, or what the surface has for `Exception`."""
 
+UNTIL_BACK = "5"
+"""Retry-After, in seconds, while a database is away: a private PostgreSQL that was killed serves again within that."""
+
 LONGEST_VALUE = 200  # characters of a value, as JSON, that is shown to whoever sent it
 
 
@@ -140,6 +143,8 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
                 message += f"; the count begins again on {datetime.fromtimestamp(resets_at, UTC):%Y-%m-%d at %H:%M} UTC"
         case TooManyAtOnce():
             headers["Retry-After"] = "1"
+        case StoreFailed():
+            headers["Retry-After"] = UNTIL_BACK
         case Unauthenticated():
             headers["WWW-Authenticate"] = "Bearer"
         case MethodNotAllowedException():

@@ -30,7 +30,7 @@ from rag_app.access.tokens import bearer_token
 from rag_app.domain import Forbidden, Unauthenticated
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
-from rag_app.http.problems import KINDS, plain_envelope, respond
+from rag_app.http.problems import KINDS, UNTIL_BACK, plain_envelope, respond
 from rag_app.http.surface import Injected, Surface, security, surface_of
 from rag_app.telemetry.observing import Served
 
@@ -238,7 +238,7 @@ async def ready(readiness: Injected[Readiness]) -> Response[Ready]:
     checks = dict(await readiness())
     if all(state == "ok" for state in checks.values()):
         return Response(Ready("ok", checks))
-    return Response(Ready("unavailable", checks), status_code=503)
+    return Response(Ready("unavailable", checks), status_code=503, headers={"Retry-After": UNTIL_BACK})
 
 
 def metrics(scrape: Scrape, token: str | None) -> HTTPRouteHandler:

@@ -212,13 +212,15 @@ def configure_logging(wanted: Wanted) -> None:
 
 
 def granian_logging(form: Form, level: str) -> dict[str, Any]:
-    """Granian's lines as ours are: on stderr, where they can be read together."""
+    """Granian's lines and those of its process, which looks after the private PostgreSQL, as ours are: on stderr."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"line": {"()": "rag_app.telemetry.setup.formatter", "form": form, "level": level}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
-        "loggers": {"_granian": {"handlers": ["stderr"], "propagate": False}},
+        "loggers": {
+            name: {"handlers": ["stderr"], "propagate": False} for name in ("_granian", "rag_app.database.private")
+        },
     }
 
 

@@ -15,6 +15,7 @@ import asyncpg
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy import make_url
 
 from rag_app.access.limits import RateLimiter, Window
 from rag_app.application import Application
@@ -425,9 +426,7 @@ def test_a_model_behind_a_gateway(service: Service) -> None:
 
 
 @pytest.mark.parametrize("store", ["postgres", "qdrant"])
-def test_postgresql_goes_away_and_comes_back(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = private._free_port()
-    monkeypatch.setattr(private, "_free_port", lambda: port)  # the same after a restart, as a server of one's own has
+def test_postgresql_goes_away_and_comes_back(store: str, tmp_path: Path) -> None:
     asked = {"query_text": PLANS}
     with ExitStack() as at_last, ExitStack() as running:
         server = running.enter_context(private.private_postgres(tmp_path))
@@ -443,14 +442,25 @@ def test_postgresql_goes_away_and_comes_back(store: str, tmp_path: Path, monkeyp
 
         before = ask(SEARCH[0])
         assert before.status_code == 200 and before.json()["results"]
+        port = str(make_url(server.app_url).port)
         running.close()
         for path in (SEARCH[0], ANSWER[0], SEARCH[0]):
             down = ask(path)
             problem(down, 500, "database_error")
-            assert str(port) not in down.text
+            assert port not in down.text and down.headers["Retry-After"] == "5"
+        key = {"Authorization": f"Bearer rag_{'A' * 43}"}
+        for path, body, headers, status in (
+            ("/api/v1/retrieval/query", {"query": PLANS}, key, 500),
+            ("/owner/search", {"query": PLANS}, bearer(ada), 500),
+            ("/api/lexybrain/rag", {"message": PLANS}, bearer(ada), 503),
+        ):
+            down = client.post(path, json=body, headers=headers)
+            assert (down.status_code, down.headers["Retry-After"]) == (status, "5"), down.text
+            assert port not in down.text
         assert client.get("/health/live").status_code == 200
         unready = client.get("/health/ready")
         assert unready.status_code == 503 and unready.json()["status"] == "unavailable"
+        assert unready.headers["Retry-After"] == "5"
         checks = unready.json()["checks"]
         assert set(checks) == {"database", "vector_store"} and checks["database"] != "ok"
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from qdrant_client import QdrantClient
 from rag_app.console import cli
 from tests.conftest import NewPostgres
 from tests.integration.conftest import ON_DEFAULT, Forking
+from tests.integration.service import SECRET, bearer
 
 COMMAND = Path(sys.executable).with_name("rag-app")
 INDEX = "org_knowledge"
@@ -537,6 +539,31 @@ def test_two_workers_share_a_limit_and_end_with_their_parent(
         while is_ready(url) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not is_ready(url)
+
+
+def test_a_private_postgresql_that_is_killed_comes_back_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RAG_DATABASE_URL", "RAG_DATABASE_OWNER_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAG_VECTOR_STORE", "postgres")
+    monkeypatch.setenv("RAG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("RAG_JWT_SECRET", SECRET)
+    with serving(tmp_path) as (_, url, said):
+        cluster = (tmp_path / "home" / "postgres" / "cluster").resolve()
+        first, port = (cluster / "data" / "postmaster.pid").read_text().splitlines()[0:4:3]
+        os.kill(int(first), signal.SIGKILL)
+        deadline = time.monotonic() + 120
+        while "serves again" not in said.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        again, same = (cluster / "data" / "postmaster.pid").read_text().splitlines()[0:4:3]
+        assert again != first and same == port, said.read_text()
+        body = {"query_text": "When does the observatory open?"}
+        replies = [
+            httpx.post(f"{url}/api/rag/search", json=body, headers=bearer("anybody"), timeout=60) for _ in range(3)
+        ]
+        assert [reply.status_code for reply in replies] == [200] * 3, "the pool connects anew"
+    shutil.rmtree(cluster)  # may lie outside of the folder
 
 
 def ask_at_once(url: str, token: str, requests: int) -> list[httpx.Response]:

@@ -9,18 +9,22 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 import asyncpg
 import pytest
+from sqlalchemy import text
 
 from rag_app.database import private
 from rag_app.database.private import private_postgres
+from rag_app.database.session import Database
 from rag_app.domain.errors import Misconfigured, StoreFailed
 
 Users = Callable[..., subprocess.Popen[str]]
@@ -264,12 +268,97 @@ def test_kill_while_it_starts(folder: Path, user: Users) -> None:
 
 
 def test_a_port_that_is_taken_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with private_postgres(folder) as before:
+        pass
+    with private_postgres(folder) as same:
+        assert same == before
+    (folder / "cluster" / "port").unlink()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = iter([taken.getsockname()[1], taken.getsockname()[1], private._free_port()])
         monkeypatch.setattr(private, "_free_port", lambda: next(ports))
         with pytest.raises(ZeroDivisionError), private_postgres(folder) as server:  # stops it as well
             assert query(server.app_url, "SELECT 1") / 0
     assert not serves(server.app_url)
+
+
+COUNTING = "SELECT count(*) FROM generate_series(1, 1000000000000)"
+
+
+def until_it_serves(url: str) -> None:
+    """Until a statement is answered: a server that comes back refuses connections for a while."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            assert query(url, "SELECT 1") == 1
+            return
+        time.sleep(0.05)
+    pytest.fail("it does not come back")
+
+
+def test_a_killed_server_is_started_again_on_its_port_for_everybody(folder: Path, user: Users) -> None:
+    """Also while a statement goes on in a process that outlives the first one, and would hold the shared memory."""
+    other = user(folder)
+    url = line(other.stdout)
+    with private_postgres(folder) as server:
+        assert server.owner_url == url
+        query(url, "DROP TABLE IF EXISTS kept", "CREATE TABLE kept AS SELECT 42 AS answer", "SELECT 1")
+        for _ in range(2):
+            first = postmaster(folder)
+            with ThreadPoolExecutor(1) as pool:
+                counting = pool.submit(query, url, COUNTING)
+                while not query(url, f"SELECT count(*) FROM pg_stat_activity WHERE query = '{COUNTING}'"):
+                    time.sleep(0.05)
+                os.kill(first, signal.SIGKILL)
+                with pytest.raises((OSError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+                    counting.result()  # it would count for days
+            until_it_serves(url)
+            assert postmaster(folder) != first
+        assert query(server.app_url, "SELECT answer FROM kept") == 42
+    os.kill(postmaster(folder), signal.SIGKILL)  # the other process looks after it, too
+    until_it_serves(url)
+    other.communicate("\n", timeout=60)
+    assert not serves(url)
+
+
+async def test_pools_connect_anew(folder: Path) -> None:
+    with private_postgres(folder) as server:
+        database = Database(server.app_url, pool_size=2)
+        assert [tuple(row) for row in await database.fetch("SELECT 1")] == [(1,)]
+        os.kill(postmaster(folder), signal.SIGKILL)
+        await asyncio.to_thread(until_it_serves, server.app_url)
+        async with database.session() as session:
+            assert await session.scalar(text("SELECT 2")) == 2
+        assert [tuple(row) for row in await database.fetch("SELECT 3")] == [(3,)]
+        await database.close()
+
+
+def test_a_server_that_cannot_be_started_again_is_given_up_with_its_reason(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(private, "_PAUSES", (0.01, 0.01, 0.01))
+    with private_postgres(folder) as server:
+        (looking,) = [each for each in threading.enumerate() if each.name == "postgres" and each.is_alive()][-1:]
+        settings = folder / "cluster" / "data" / "postgresql.conf"
+        as_it_was = settings.read_text()
+        settings.write_text(f"{as_it_was}\nno_such_setting = 1\n")
+        os.kill(postmaster(folder), signal.SIGKILL)
+        looking.join(60)
+        assert not looking.is_alive() and not serves(server.owner_url)
+        said = [record.getMessage() for record in caplog.records if record.name == "rag_app.database.private"]
+        assert [each for each in said if "try 3 of 3" in each and "no_such_setting" in each]
+        assert "stays away" in said[-1] and "start rag-app again" in said[-1]
+        settings.write_text(as_it_was)
+
+
+def test_a_fork_does_not_hold_the_lock_of_the_server(folder: Path) -> None:
+    """Else a worker that is forked while the server is started would pass for a server that is alive."""
+    with private_postgres(folder):
+        cluster = private._cluster(folder)
+        with cluster._server_lock():
+            if (child := os.fork()) == 0:
+                held = {os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()}
+                os._exit(str(cluster.home / "server.lock") in held)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @as_root
