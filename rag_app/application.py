@@ -231,6 +231,7 @@ class Application:
         """
         made = []
         for spec in self.indexes.values():
+            await self.generations.declare(spec.name, spec.source_types)
             store = self.backends.kind(spec)
             if await self.generations.active(spec.name, store) is not None:
                 continue

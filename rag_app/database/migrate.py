@@ -43,8 +43,9 @@ GRANT USAGE ON SCHEMA public TO {role};
 GRANT SELECT (index_name, store, number, embedding_model, dimension, state) ON generations TO {role};
 GRANT EXECUTE ON FUNCTION rag_organizations, rag_user, rag_operator, rag_application, rag_subject, rag_claimed_user TO {role};
 GRANT EXECUTE ON FUNCTION rag_claimed_organizations, rag_generation TO {role};
-GRANT EXECUTE ON FUNCTION rag_match, match_embeddings, search_rag_context TO {role}"""
-# What the functions of migration 0004 need, which run with their caller's rights; `_SEARCHED` comes to it. Taken back
+GRANT SELECT ON source_types TO {role};
+GRANT EXECUTE ON FUNCTION rag_match, match_embeddings, search_rag_context, is_org_member TO {role}"""
+# What the functions of migrations 0004 and 0012 need, which run with their caller's rights; `_SEARCHED` comes to it. Taken back
 # first: a platform may give such a role everything on each new table, as Supabase does
 _FUNCTIONS = text(
     "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace"

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase
 
-REVISION = "0011"
+REVISION = "0012"
 """The migration that these models describe: a server refuses a database at another one."""
 
 

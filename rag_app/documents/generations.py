@@ -1,7 +1,7 @@
 """Builds of an index: each with one embedding model, in one vector store; at most one of them answers."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -92,6 +92,10 @@ class Generations:
             )
             return _generation(made.one())
 
+    async def declare(self, index: str, source_types: Sequence[str]) -> None:
+        """Write down which types the sources of an index have, for those who ask from SQL."""
+        await self._database.fetch(_DECLARE, index, list(source_types))
+
     async def activate(self, generation_id: int, *, retire: bool = True) -> Generation:
         """Let this one answer, and retire the one that did: at once for every reader. A retired one rolls back.
 
@@ -145,6 +149,10 @@ _ACTIVE = """
     SELECT id, index_name AS index, store, number, embedding_model, dimension, state, settings, created_at
     FROM generations
     WHERE index_name = $1 AND store = $2 AND state = 'active'
+    """
+_DECLARE = """
+    WITH gone AS (DELETE FROM source_types WHERE index_name = $1 AND source_type <> ALL ($2::text[]))
+    INSERT INTO source_types SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING
     """
 # Readers go on; who would take the same number or retire the same generation waits.
 _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")

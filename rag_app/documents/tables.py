@@ -46,6 +46,15 @@ class GenerationRow(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 
+class SourceTypeRow(Base):
+    """A type that an index declares for its sources: what SQL functions accept. Written when indexes are built."""
+
+    __tablename__ = "source_types"
+
+    index: Mapped[str] = mapped_column("index_name", primary_key=True)
+    source_type: Mapped[str] = mapped_column(primary_key=True)
+
+
 class SourceRow(Base):
     """A source as it was last read. With `deleted_at` it is on its way out: nobody sees it, but its chunks may stand."""
 

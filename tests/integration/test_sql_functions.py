@@ -260,7 +260,7 @@ def same_scores(rows: Mapping[UUID, float], hits: Mapping[UUID, float]) -> None:
 
 
 FILTERS: list[dict[str, str | None]] = [
-    {}, {"source_type": "faq"}, {"source_type": "nonesuch"}, {"lang": "fr"}, {"lang": "EN-gb"}, {"org_id": "a"},
+    {}, {"source_type": "faq"}, {"source_type": "web", "lang": "de"}, {"lang": "fr"}, {"lang": "EN-gb"}, {"org_id": "a"},
     {"org_id": "b"}, {"date_from": "2026-01-15"}, {"date_to": "2026-01-15"}, {"date_to": "2026-01-14T23:59:59.4Z"},
     {"date_from": "2026-01-14T23:59:59.5+00:00", "date_to": "2026-01-15T00:00:00"},
     {"date_from": "2026-01-15T02:00:00+02:00"}, {"lang": "en", "source_type": "doc", "org_id": "a", "date_to": None},
@@ -278,10 +278,7 @@ def test_rag_match_finds_what_the_pipeline_finds(world: World) -> None:
                 if "org_id" in given:
                     given["org_id"] = str({"a": world.a, "b": world.b}[str(given["org_id"])])
                 typed: Any = {**given, "org_id": UUID(given["org_id"])} if given.get("org_id") else given
-                question = Question(
-                    QUESTION, RetrievalFilters(**typed).conditions() if given.get("source_type") != "nonesuch" else
-                    (Condition("source_type", Operator.EQ, "nonesuch"),), 5, Mode.DENSE,
-                )  # fmt: skip
+                question = Question(QUESTION, RetrievalFilters(**typed).conditions(), 5, Mode.DENSE)
                 hits = await application.pipeline.search("org_knowledge", question, principal.scope())
                 rows = await world.rpc(person.claims, "rag_match", query_vector=world.vector, top_k=5, filters=given)
                 if len(hits) < 5:  # else equal scores may be cut
@@ -565,13 +562,14 @@ async def test_the_gateway_is_granted_what_the_functions_read_and_nothing_else(w
         " has_sequence_privilege('authenticated', oid, 'USAGE, SELECT, UPDATE') END"
     )
     assert {tuple(row) for row in granted} == {
-        (f"g_{index}_1_{table}", "SELECT") for index in FUNCTIONS.values() for table in ("chunks", "vectors")
+        ("source_types", "SELECT"),
+        *((f"g_{index}_1_{table}", "SELECT") for index in FUNCTIONS.values() for table in ("chunks", "vectors")),
     }
     columns = await connection.fetch(
         "SELECT attrelid::regclass::text || '.' || attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
         " WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped"
         " AND has_column_privilege('authenticated', attrelid, attnum, 'SELECT,INSERT,UPDATE,REFERENCES')"
-        " AND NOT relname ~ '^g_'"
+        " AND NOT relname ~ '^g_|^source_types$'"
     )
     assert {row[0] for row in columns} == {
         f"generations.{name}" for name in ("index_name", "store", "number", "embedding_model", "dimension", "state")
@@ -585,7 +583,7 @@ async def test_the_gateway_is_granted_what_the_functions_read_and_nothing_else(w
         "rag_claimed_user",
     }
     closed = {row["proname"] for row in functions if not row["anybody"]}
-    searches = {"rag_match", "match_embeddings", "search_rag_context"}
+    searches = {"rag_match", "match_embeddings", "search_rag_context", "is_org_member"}
     assert closed == {*searches, "rag_claimed_organizations", "rag_claimed_user"}
     definers = await connection.fetch("SELECT proconfig FROM pg_proc WHERE proname LIKE 'rag\\_claimed\\_%'")
     assert [row["proconfig"] for row in definers] == [["search_path=pg_catalog, pg_temp"]] * 2
@@ -642,6 +640,10 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
          "tenant_id_param": str(UUID(int=1)), "site_id_param": str(UUID(int=1)), name: None}, "are needed")
         for name in ("match_threshold", "tenant_id_param", "site_id_param")
     ),
+    ("match_embeddings", {"query_embedding": VECTOR, "match_threshold": "NaN", "match_count": 5,
+     "tenant_id_param": str(UUID(int=1)), "site_id_param": str(UUID(int=1))}, "match_threshold: .* not NaN"),
+    ("rag_match", {"query_vector": VECTOR, "filters": {"source_type": "nonesuch" * 20}},
+     'filters.source_type: there is no "nonesuch.*; accepted: doc, email, faq, transcript, web'),
     *(
         ("search_rag_context", {"p_query_embedding": VECTOR, "p_user_id": None, "p_capability": each}, "there is no")
         for each in ("", "General_Chat", SPLIT, "market_brief,general_chat", "{doc}", "%", None, "x" * 9999)
@@ -661,9 +663,10 @@ async def test_what_is_not_accepted_is_refused(
 @pytest.mark.parametrize("value", [SPLIT, "en'; DROP TABLE sources; --", "$1", "%I", "NULL", "\\", "{}", "🦄", "*"])
 async def test_hostile_values_match_nothing(world: World, value: str) -> None:
     bob = world.people["bob"]
-    for name in ("source_type", "lang"):
-        arguments = world.everything(bob, "rag_match") | {"filters": {name: value}}
-        assert await sources(world, bob.claims, "rag_match", arguments) == set()
+    arguments = world.everything(bob, "rag_match") | {"filters": {"lang": value}}
+    assert await sources(world, bob.claims, "rag_match", arguments) == set()
+    with pytest.raises(asyncpg.DataError, match="accepted: doc, email, faq, transcript, web"):
+        await world.rpc(bob.claims, "rag_match", **arguments | {"filters": {"source_type": value}})
     arguments = world.everything(bob, "search_rag_context") | {"p_market": value}
     assert await sources(world, bob.claims, "search_rag_context", arguments) == set()
     arguments = world.everything(bob, "match_embeddings") | {"entity_types": [value, "page' OR true --"]}
@@ -676,6 +679,19 @@ async def test_nobody_asks_in_the_name_of_another_user(world: World) -> None:
     for user in (bob.subject, str(uuid4()), None):
         with pytest.raises(asyncpg.InsufficientPrivilegeError, match="p_user_id: must be the user who asks"):
             await world.rpc(ann.claims, "search_rag_context", **arguments | {"p_user_id": user})
+
+
+async def test_who_is_a_member_of_an_organization(world: World) -> None:
+    for person in world.people.values():
+        async with world.as_gateway(person.claims) as connection:
+            told = {
+                each: await connection.fetchval("SELECT is_org_member($1)", each)
+                for each in (world.a, world.b, PUBLIC_ORGANIZATION, uuid4(), None)
+            }
+        assert {each for each, member in told.items() if member} == person.organizations | {PUBLIC_ORGANIZATION}
+        assert set(told.values()) <= {True, False}
+    async with world.as_gateway(None) as connection:
+        assert not await connection.fetchval("SELECT is_org_member($1)", PUBLIC_ORGANIZATION)
 
 
 async def test_the_limits_are_inclusive(world: World) -> None:
