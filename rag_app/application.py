@@ -40,7 +40,7 @@ from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
 from rag_app.surfaces.lexybrain.statistics import Statistics
-from rag_app.surfaces.lexybrain.threads import Threads, Turns
+from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
 from rag_app.telemetry.setup import Telemetry, Wanted, configure_logging
 
@@ -198,9 +198,9 @@ class Application:
     def _conversations(self) -> Conversations:
         chosen = self.settings.lexybrain
         return Conversations(
+            database=self.database,
             pipeline=self.pipeline,
             index=self.indexes.get(CONVERSATIONS),
-            turns=Turns(self.database, cost_cap_cents=Decimal(chosen.daily_cost_cap), token_budget=chosen.token_budget),
             threads=self.threads,
             prompts=self.prompts,
             ledger=self.ledger,
@@ -210,6 +210,8 @@ class Application:
             detect_by_model=chosen.detection == "model",
             rewrite=chosen.rewrite,
             history_tokens=chosen.history_tokens,
+            cost_cap_cents=Decimal(chosen.daily_cost_cap),
+            token_budget=chosen.token_budget,
         )
 
     async def start(self) -> None:

@@ -23,7 +23,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import count
 from json import JSONDecodeError
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 
@@ -56,6 +56,8 @@ class Draft:
     failures: tuple[ModelFailed, ...] = ()
 
 
+Pieces = AsyncGenerator[str | Draft, None]
+"""A text as it is written, and then the whole draft."""
 _LONGEST_ERROR = 300
 STREAM_LASTS = 5
 """Times `timeout_s` that a stream may last as a whole, where none of its words takes that long."""
@@ -68,21 +70,13 @@ class Limits(TypedDict, total=False):
     temperature: float | None
 
 
-class Chats(Protocol):
-    """Whatever answers messages."""
-
-    async def chat(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> Draft: ...
-
-
 class AnsweringModel(ABC):
     """What answers messages, at once or in pieces."""
 
     name: str
 
     @abstractmethod
-    def pieces(
-        self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool
-    ) -> AsyncGenerator[str | Draft, None]:
+    def pieces(self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool) -> Pieces:
         """The text as it comes, where it is to be `streamed`, and then the draft."""
 
     async def chat(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> Draft:
@@ -91,7 +85,7 @@ class AnsweringModel(ABC):
             (draft,) = [piece async for piece in pieces if isinstance(piece, Draft)]
         return draft
 
-    def stream(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> AsyncGenerator[str | Draft, None]:
+    def stream(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> Pieces:
         """The model's answer in pieces, and then the whole of it.
 
         Raises as `chat` does, and ModelMalformed where it ends unfinished.
@@ -106,9 +100,7 @@ class ChatModel(AnsweringModel):
         self.name = settings.name
         self._llm, self._settings = llm, settings
 
-    async def pieces(
-        self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool
-    ) -> AsyncGenerator[str | Draft, None]:
+    async def pieces(self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool) -> Pieces:
         settings, begun = self._settings, False
         tokens, temperature = limits.get("max_tokens"), limits.get("temperature")
         options: dict[str, Any] = {"max_tokens": settings.max_tokens if tokens is None else tokens}
@@ -133,9 +125,7 @@ class ChatModel(AnsweringModel):
         if client is not None:
             await client.close()
 
-    async def _chat(
-        self, messages: Sequence[ChatMessage], options: dict[str, Any]
-    ) -> AsyncGenerator[str | Draft, None]:
+    async def _chat(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> Pieces:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 reply = await self._llm.achat(messages, **options)
@@ -151,9 +141,7 @@ class ChatModel(AnsweringModel):
             draft = Draft(found[0], self.name, cut_off=found[1], extracted=True)
         yield draft
 
-    async def _stream(
-        self, messages: Sequence[ChatMessage], options: dict[str, Any]
-    ) -> AsyncGenerator[str | Draft, None]:
+    async def _stream(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> Pieces:
         heard: asyncio.Queue[ChatResponse | None] = asyncio.Queue()
 
         # LlamaIndex (core 0.14.25, llms/callbacks.py:88) leaves the connection open when its generator is closed.
@@ -215,9 +203,7 @@ class WithFallback(AnsweringModel):
         self.name = first.name
         self._first, self._second = first, second
 
-    async def pieces(
-        self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool
-    ) -> AsyncGenerator[str | Draft, None]:
+    async def pieces(self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool) -> Pieces:
         failed, begun = None, False
         for model in (self._first, self._second):
             try:

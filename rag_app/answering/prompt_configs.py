@@ -1,24 +1,24 @@
 """Versions of what a model is told about its role: which there are, and which are in use."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, fields, replace
 from uuid import uuid4
 
-from sqlalchemy import Update, bindparam, select, text, update
+from sqlalchemy import bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Text
 
-from rag_app.access.audit import Act, administering, write_down
+from rag_app.access.audit import Act, administering
 from rag_app.answering.prompts import (
-    BIGGEST_WEIGHT,
-    TYPES,
     PromptConfig,
     PromptVersion,
+    Weight,
     check,
-    check_whole,
+    check_value,
     choose,
+    conversation_types,
     shares,
     template_types,
 )
@@ -42,7 +42,7 @@ _VERSIONS = (
     FROM lexybrain_prompt_configs LEFT JOIN kept ON version = name WHERE type = ANY(:types) ORDER BY type, name
     """
     )
-    .bindparams(bindparam("types", list(TYPES), type_=ARRAY(Text())))
+    .bindparams(bindparam("types", type_=ARRAY(Text())))
     .columns(constraints=JSONB())
 )
 
@@ -53,8 +53,8 @@ class PromptConfigs:
     InvalidInput is raised for a version that cannot be used. Everything that takes a name raises NotFound with the
     names there are.
 
-    What takes a principal is for administrators and raises Forbidden for others; it is written down with what it does.
-    It is about versions of conversations alone.
+    What takes a principal is for administrators and raises Forbidden for others; it is written down with what it does,
+    and is about versions of conversations alone. None is the operator, for whom no threads are counted.
     """
 
     def __init__(self, database: Database) -> None:
@@ -104,72 +104,52 @@ class PromptConfigs:
             raise NotFound("prompt version", name, found)
         return found[name]
 
-    async def add(self, config: PromptConfig) -> PromptConfig:
-        """Raises InvalidInput where it cannot be used, or its name is taken."""
-        check(config)
-        async with self._database.session() as session:
-            await _add(session, config)
-        return config
+    async def versions(self, principal: Principal) -> list[PromptVersion]:
+        """All of them, by type and name, with who gets them."""
+        async with self._acting(principal, Act("prompts.list", "all")) as session:
+            return [*(await _versions(session, principal)).values()]
 
-    async def set(self, name: str, *, active: bool | None = None, weight: int | None = None) -> PromptConfig:
+    async def publish(self, principal: Principal | None, config: PromptConfig) -> PromptVersion:
+        """Add a version. Raises InvalidInput where it cannot be used, or its name is taken."""
+        check(config)
+        details = {"type": config.type, "weight": config.weight, "active": config.active}
+        statement = insert(PromptConfigRow).values(asdict(config)).on_conflict_do_nothing()
+        async with self._acting(principal, Act("prompts.add", config.name, details)) as session:
+            if await session.scalar(statement.returning(PromptConfigRow.name)) is None:
+                problem = f"{config.name!r} is taken: a version never changes, add a new one"
+                raise InvalidInput("name", config.name, problem)
+            return (await _versions(session, principal))[config.name]
+
+    async def change(
+        self, principal: Principal | None, name: str, *, active: bool | None = None, weight: int | None = None
+    ) -> PromptVersion:
         """Use a version or use it no more, and set its share of its type: 0 to 1,000,000. What is None stays as it is.
 
         A version that is active is for new threads, beside the others of its type; one that is not is for no thread,
         not even one that had it.
         """
-        changed = _changed(name, active, weight)
-        await self.get(name)
-        async with self._database.session() as session:
-            await session.execute(changed)
-        return await self.get(name)
-
-    async def versions(self, principal: Principal) -> list[PromptVersion]:
-        """All of them, by type and name, with who gets them."""
-        async with administering(self._database, principal, Act("prompts.list", "all")) as session:
-            return [*(await _versions(session)).values()]
-
-    async def publish(self, principal: Principal, config: PromptConfig) -> PromptVersion:
-        """`add`."""
-        check(config)
-        details = {"type": config.type, "weight": config.weight, "active": config.active}
-        async with administering(self._database, principal, Act("prompts.add", config.name, details)) as session:
-            await _add(session, config)
-            return (await _versions(session))[config.name]
-
-    async def change(
-        self, principal: Principal, name: str, *, active: bool | None = None, weight: int | None = None
-    ) -> PromptVersion:
-        """`set`."""
-        changed, acts = _changed(name, active, weight), list[Act]()
+        acts, values = list[Act](), dict[str, int]()
         if active is not None:
+            values["active"] = active
             acts.append(Act("prompts.activate" if active else "prompts.deactivate", name))
         if weight is not None:
+            check_value("weight", weight, Weight)
+            values["weight"] = weight
             acts.append(Act("prompts.weigh", name, {"weight": weight}))
-        async with administering(self._database, principal) as session:
-            known = await _versions(session)
+        async with self._acting(principal, *acts) as session:
+            known = await _versions(session, principal)
             if name not in known:
                 raise NotFound("prompt version", name, known)
-            await write_down(session, principal.user, *acts)
-            await session.execute(changed)
-            return (await _versions(session))[name]
+            await session.execute(update(PromptConfigRow).where(PromptConfigRow.name == name).values(values))
+            return (await _versions(session, principal))[name]
+
+    def _acting(self, principal: Principal | None, *acts: Act) -> AbstractAsyncContextManager[AsyncSession]:
+        return self._database.session() if principal is None else administering(self._database, principal, *acts)
 
 
-async def _add(session: AsyncSession, config: PromptConfig) -> None:
-    statement = insert(PromptConfigRow).values(asdict(config)).on_conflict_do_nothing()
-    if await session.scalar(statement.returning(PromptConfigRow.name)) is None:
-        raise InvalidInput("name", config.name, f"{config.name!r} is taken: a version never changes, add a new one")
-
-
-def _changed(name: str, active: bool | None, weight: int | None) -> Update:
-    if weight is not None:
-        check_whole("weight", weight, 0, BIGGEST_WEIGHT)
-    given = {"active": active, "weight": weight}
-    values = {field: value for field, value in given.items() if value is not None}
-    return update(PromptConfigRow).where(PromptConfigRow.name == name).values(values)
-
-
-async def _versions(session: AsyncSession) -> dict[str, PromptVersion]:
-    found = {row.name: row for row in await session.execute(_VERSIONS)}
+async def _versions(session: AsyncSession, principal: Principal | None) -> dict[str, PromptVersion]:
+    types = conversation_types() if principal else (*conversation_types(), *template_types())
+    found = {row.name: row for row in await session.execute(_VERSIONS, {"types": types})}
     configs = {name: PromptConfig(*row[:6]) for name, row in found.items()}
     share = shares([*configs.values()])
     return {name: PromptVersion(configs[name], share[name], *row[6:]) for name, row in found.items()}

@@ -29,20 +29,21 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
-from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from jinja2 import TemplateError
 from llama_index.core.llms import ChatMessage
 from llama_index.core.prompts import RichPromptTemplate
+from msgspec import UNSET, Meta, Struct, UnsetType, convert
+from msgspec import ValidationError as MsgspecError
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS
@@ -159,8 +160,6 @@ class PromptVersion:
 
 
 GLOBAL = "global"
-TYPES = (GLOBAL, *DESCRIPTIONS)
-"""Of conversations; `all_types` has the others, too."""
 _parsed = lru_cache(maxsize=64)(prompt)
 
 SCOPES: Mapping[str, str] = {
@@ -176,22 +175,42 @@ SCOPES: Mapping[str, str] = {
     "user_watchlists": "watchlist",
     "watchlists": "watchlist",
 }
-_AT_MOST: Mapping[str, str] = {
-    "max_keywords": "keyword",
-    "max_related_keywords": "keyword",
-    "max_listings": "listing",
-    "max_alerts": "alert",
-}
+"""The source types that a `retrieval_scope` names."""
+if TYPE_CHECKING:
+    SourceScope = str
+else:
+    SourceScope = Literal[tuple(SCOPES)]
+Weight = Annotated[
+    int, Meta(ge=0, le=1_000_000, description="a whole number from 0 to 1000000: its share among the active ones")
+]
+_AT_MOST = Meta(ge=1, le=100, description="a whole number from 1 to 100: sources of this type in an answer")
 _LONGEST = 20_000  # characters of instructions
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_FILE: Mapping[str, tuple[type, str]] = {
-    "type": (str, "a text"),
-    "system_instructions": (str, "a text"),
-    "constraints": (dict, "a table"),
-    "weight": (int, "a whole number"),
-    "is_active": (bool, "true or false"),
-}
-BIGGEST_WEIGHT = 1_000_000
+
+
+class PromptConstraints(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """As files of prompts write them: docs/prompts.md."""
+
+    temperature: Annotated[float, Meta(ge=0, le=2, description="a number from 0 to 2")] | UnsetType = UNSET
+    max_tokens: Annotated[int, Meta(ge=16, le=4096, description="a whole number from 16 to 4096")] | UnsetType = UNSET
+    retrieval_scope: (
+        Annotated[list[SourceScope], Meta(min_length=1, description=f"a list, not empty, of: {', '.join(SCOPES)}")]
+        | UnsetType
+    ) = UNSET
+    max_keywords: Annotated[int, _AT_MOST] | UnsetType = UNSET
+    max_related_keywords: Annotated[int, _AT_MOST] | UnsetType = UNSET
+    max_listings: Annotated[int, _AT_MOST] | UnsetType = UNSET
+    max_alerts: Annotated[int, _AT_MOST] | UnsetType = UNSET
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    """A version of a conversation's prompt, as a file has it."""
+
+    type: str
+    system_instructions: str
+    constraints: dict[str, Any] = {}
+    weight: Weight = 1
+    is_active: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +227,7 @@ class Constraints:
     at_most: Mapping[str, int]
 
 
-def constraints_of(config: PromptConfig, only: Sequence[str] | None = None) -> Constraints:
+def constraints_of(config: PromptConfig, only: Sequence[str] = PromptConstraints.__struct_fields__) -> Constraints:
     """Raises InvalidInput that says what is accepted: all of docs/prompts.md, or `only` these.
 
     >>> demands = {"max_keywords": 20, "retrieval_scope": ["keywords", "trends"]}
@@ -216,15 +235,28 @@ def constraints_of(config: PromptConfig, only: Sequence[str] | None = None) -> C
     Constraints(temperature=None, max_tokens=None, retrieval_scope=('keyword', 'trend'), at_most={'keyword': 20})
     """
     given = config.constraints
-    accepted = tuple(only or _CONSTRAINTS)
-    if unknown := sorted(set(given) - set(accepted)):
-        raise InvalidInput(unknown[0], given[unknown[0]], f"unknown constraint; accepted: {', '.join(accepted)}")
-    checked = {key: checking(key, given[key]) for key, checking in _CONSTRAINTS.items() if key in given}
-    at_most: dict[str, int] = {}
-    for key, source_type in _AT_MOST.items():
-        if key in checked:
-            at_most[source_type] = min(checked[key], at_most.get(source_type, checked[key]))
-    return Constraints(checked.get("temperature"), checked.get("max_tokens"), checked.get("retrieval_scope"), at_most)
+    if unknown := sorted(set(given) - set(only)):
+        raise InvalidInput(unknown[0], given[unknown[0]], f"unknown constraint; accepted: {', '.join(only)}")
+    for name, value in given.items():
+        check_value(name, value, get_args(PromptConstraints.__annotations__[name])[0])
+    scope, at_most = given.get("retrieval_scope"), dict[str, int]()
+    for source_type, names in {
+        "keyword": ("max_keywords", "max_related_keywords"),
+        "listing": ("max_listings",),
+        "alert": ("max_alerts",),
+    }.items():
+        if limits := [given[name] for name in names if name in given]:
+            at_most[source_type] = min(limits)
+    types = None if scope is None else tuple(dict.fromkeys(SCOPES[each] for each in scope))
+    return Constraints(given.get("temperature"), given.get("max_tokens"), types, at_most)
+
+
+def check_value(name: str, value: object, annotation: Any) -> None:
+    """Raises InvalidInput with the annotation's description where the value is not of that kind."""
+    try:
+        convert(value, annotation)
+    except MsgspecError:
+        raise InvalidInput(name, value, f"must be {annotation.__metadata__[0].description}") from None
 
 
 def kept_constraints(config: PromptConfig) -> Constraints:
@@ -240,9 +272,9 @@ def template_types() -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.prompt for each in CAPABILITIES if each.group is None))
 
 
-def all_types() -> tuple[str, ...]:
-    """Those of conversations, then the templates."""
-    return (GLOBAL, *DESCRIPTIONS, *template_types())
+def conversation_types() -> tuple[str, ...]:
+    """What all capabilities of conversations are told, and what each of them is."""
+    return (GLOBAL, *DESCRIPTIONS)
 
 
 def template_of(config: PromptConfig) -> Prompt:
@@ -260,8 +292,9 @@ def check(config: PromptConfig) -> None:
         raise InvalidInput(
             "name", config.name, f"must be {prefix}_ and small letters, digits or _, such as ..._{example}"
         )
-    if config.type not in all_types():
-        raise InvalidInput("type", config.type, f"accepted: {', '.join(all_types())}")
+    types = (*conversation_types(), *template_types())
+    if config.type not in types:
+        raise InvalidInput("type", config.type, f"accepted: {', '.join(types)}")
     if not config.instructions.strip() or len(config.instructions) > _LONGEST:
         raise InvalidInput(
             "system_instructions", config.instructions, f"must be a text of at most {_LONGEST} characters"
@@ -270,8 +303,8 @@ def check(config: PromptConfig) -> None:
         raise InvalidInput(
             "system_instructions", config.instructions, "must be text and line breaks, without control characters"
         )
-    check_whole("weight", config.weight, 0, BIGGEST_WEIGHT)
-    constraints_of(config, ("temperature", "max_tokens") if templated else None)
+    check_value("weight", config.weight, Weight)
+    constraints_of(config, PromptConstraints.__struct_fields__[: 2 if templated else None])
     if templated:
         try:
             template_of(config)
@@ -282,18 +315,12 @@ def check(config: PromptConfig) -> None:
 def load_config(file: Path) -> PromptConfig:
     """The version that a file describes. Raises Misconfigured with the file and what is wrong in it."""
     try:
-        said: dict[str, Any] = {"constraints": {}, "weight": 1, "is_active": False}
-        said |= tomllib.loads(file.read_text("utf-8"))
-        if unknown := sorted(set(said) - set(_FILE)):
-            raise InvalidInput(unknown[0], said[unknown[0]], f"unknown key; accepted: {', '.join(_FILE)}")
-        for key, (expected, in_words) in _FILE.items():
-            if key not in said:
-                raise InvalidInput(key, None, "is missing")
-            if type(said[key]) is not expected:  # True is an int to isinstance
-                raise InvalidInput(key, said[key], f"must be {in_words}")
-        kind, instructions, *rest = [said[key] for key in _FILE]
-        config = PromptConfig(file.stem, kind, instructions.strip(), *rest)
+        read = convert(tomllib.loads(file.read_text("utf-8")), _File)
+        text = read.system_instructions.strip()
+        config = PromptConfig(file.stem, read.type, text, read.constraints, read.weight, read.is_active)
         check(config)
+    except MsgspecError as error:
+        raise Misconfigured(f"{file}: {error}; accepted: {', '.join(_File.__struct_fields__)}") from error
     except (OSError, ValueError, InvalidInput) as error:  # ValueError: no TOML, or no UTF-8
         raise Misconfigured(f"{file}: {error}") from error
     return config
@@ -368,33 +395,3 @@ def shares(configs: Sequence[PromptConfig]) -> dict[str, float]:
     for each in configs:
         total[each.type] += each.weight if each.active else 0
     return {each.name: each.weight / total[each.type] if each.active and total[each.type] else 0.0 for each in configs}
-
-
-def _temperature(key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or not 0 <= value <= 2:
-        raise InvalidInput(key, value, "must be a number between 0 and 2")
-    return float(value)
-
-
-def check_whole(key: str, value: object, least: int, most: int) -> int:
-    """The value, if it is a whole number from `least` to `most`; raises InvalidInput otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidInput(key, value, f"must be a whole number between {least} and {most}")
-    return value
-
-
-def _scope(key: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(each, str) for each in value):
-        raise InvalidInput(key, value, f"must be a list, not empty, of: {', '.join(SCOPES)}")
-    if unknown := [each for each in value if each not in SCOPES]:
-        raise InvalidInput(key, value, f"{unknown[0][:80]!r} is not known; accepted: {', '.join(SCOPES)}")
-    return tuple(dict.fromkeys(SCOPES[each] for each in value))
-
-
-_CONSTRAINTS: Mapping[str, Callable[[str, object], Any]] = {
-    "temperature": _temperature,
-    "max_tokens": partial(check_whole, least=16, most=4096),
-    "retrieval_scope": _scope,
-    **dict.fromkeys(_AT_MOST, partial(check_whole, least=1, most=100)),
-}
-"""What may be demanded, and what checks it."""

@@ -2,9 +2,9 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import ChatMessage
@@ -12,11 +12,12 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.response_synthesizers import BaseSynthesizer
 
 from rag_app.answering.context import Context, plain_context
-from rag_app.answering.models import AnsweringModel, Draft, Limits
+from rag_app.answering.models import AnsweringModel, Draft, Limits, Pieces
 from rag_app.answering.prompts import Constraints, Prompt, PromptConfig, kept_constraints, template_of
 from rag_app.domain import Instructions, Misconfigured, Question, StoreFailed
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 Draw = Callable[[str], Awaitable[PromptConfig | None]]
 """The version of a type that one question gets."""
@@ -44,7 +45,7 @@ class Synthesizer(BaseSynthesizer):
     async def write(self, question: Question, context: Context) -> Draft:
         """Raises ModelFailed or EmbeddingFailed where the model behind it does."""
 
-    async def stream(self, question: Question, context: Context) -> AsyncGenerator[str | Draft, None]:
+    async def stream(self, question: Question, context: Context) -> Pieces:
         """The text of a draft in pieces as it is written, and then the draft."""
         draft = await self.write(question, context)
         yield draft.text
@@ -78,7 +79,7 @@ class ModelSynthesizer(Synthesizer):
         messages, limits = await self._asked(question, context)
         return await self._model.chat(messages, **limits)
 
-    async def stream(self, question: Question, context: Context) -> AsyncGenerator[str | Draft, None]:
+    async def stream(self, question: Question, context: Context) -> Pieces:
         messages, limits = await self._asked(question, context)
         async with aclosing(self._model.stream(messages, **limits)) as pieces:
             async for piece in pieces:
@@ -95,13 +96,17 @@ class ModelSynthesizer(Synthesizer):
         if drawn is not None:
             rules.append(kept_constraints(drawn))
         limits = Limits(
-            max_tokens=next((each.max_tokens for each in rules if each.max_tokens is not None), None),
-            temperature=next((each.temperature for each in rules if each.temperature is not None), None),
+            max_tokens=first(each.max_tokens for each in rules), temperature=first(each.temperature for each in rules)
         )
         return messages_of(prompt, question, context.text), limits
 
     def _get_prompts(self) -> PromptDictType:
         return {self._prompt.name: self._prompt.template}
+
+
+def first(values: Iterable[T | None]) -> T | None:
+    """The first that is not None."""
+    return next((each for each in values if each is not None), None)
 
 
 def messages_of(prompt: Prompt, question: Question, context: str) -> list[ChatMessage]:

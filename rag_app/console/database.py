@@ -15,7 +15,7 @@ from rag_app.domain import Misconfigured, RagError, resource_folder
 
 if TYPE_CHECKING:
     from rag_app.answering.prompt_configs import PromptConfigs
-    from rag_app.answering.prompts import PromptConfig
+    from rag_app.answering.prompts import PromptConfig, PromptVersion
     from rag_app.application import DatabaseUrls
     from rag_app.settings import Settings
 
@@ -176,21 +176,21 @@ async def add(
     """
     from rag_app.answering.prompts import load_config
 
-    await _change(configs, configs.add(load_config(file)))
+    await _change(configs, configs.publish(None, load_config(file)))
 
 
 @prompts.command()
 @command_on(_open_prompts)
 async def activate(configs: "PromptConfigs", name: Version) -> None:
     """Use a version, beside the others of its type that are in use."""
-    await _change(configs, configs.set(name, active=True))
+    await _change(configs, configs.change(None, name, active=True))
 
 
 @prompts.command()
 @command_on(_open_prompts)
 async def deactivate(configs: "PromptConfigs", name: Version) -> None:
     """Use a version no more, not even in threads that had it."""
-    await _change(configs, configs.set(name, active=False))
+    await _change(configs, configs.change(None, name, active=False))
 
 
 @prompts.command()
@@ -204,13 +204,13 @@ async def weigh(
 
     Threads keep the version they have while it is in use and weighs something.
     """
-    await _change(configs, configs.set(name, weight=weight))
+    await _change(configs, configs.change(None, name, weight=weight))
 
 
-async def _change(configs: "PromptConfigs", change: "Awaitable[PromptConfig]") -> None:
+async def _change(configs: "PromptConfigs", change: "Awaitable[PromptVersion]") -> None:
     from rag_app.answering.prompts import template_types
 
-    changed, found = await change, await configs.all()
+    changed, found = (await change).config, await configs.all()
     print(_version_text(changed, found))
     if not any(each.active and each.weight for each in found if each.type == changed.type):
         told = "models get the file's" if changed.type in template_types() else "models are told nothing of the kind"

@@ -5,6 +5,7 @@ docs/filters.md is the specification; nothing that is not in it reaches a store.
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -165,6 +166,30 @@ def epoch_seconds(name: str, value: object) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (OverflowError, ValueError):
         raise InvalidInput(name, value, "is out of the range of times") from None
+
+
+def instants(name: str, written: str) -> tuple[float, float]:
+    """The first and the last moment of an ISO 8601 date (UTC); of a timestamp (UTC where it has no zone) both are the same.
+
+    Epoch seconds. Raises InvalidInput.
+
+    >>> instants("from", "1970-01-02"), instants("from", "1970-01-01t01:00:00+01:00")
+    ((86400.0, 172799.999999), (0.0, 0.0))
+    """
+    said = written.upper()  # RFC 3339 has "t" and "z", too
+    with suppress(ValueError):
+        day = date.fromisoformat(said)
+        return datetime.combine(day, time.min, UTC).timestamp(), datetime.combine(day, time.max, UTC).timestamp()
+    with suppress(ValueError, OverflowError):  # the latter: not in the years 1 to 9999 of UTC
+        moment = datetime.fromisoformat(said)
+        at = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+        return at, at
+    raise InvalidInput(name, written, "must be an ISO 8601 date or timestamp")
+
+
+def conditions(*given: tuple[str, Operator, Value | tuple[Value, ...] | None], or_missing: bool = False) -> Filters:
+    """Those that have a value."""
+    return tuple(Condition(*each, or_missing=or_missing) for each in given if each[2] not in (None, ()))  # type: ignore[arg-type]
 
 
 def parse_condition(written: str) -> Condition:

@@ -1,9 +1,9 @@
 """Hits as LlamaIndex carries them (nodes with scores) and as the rest of rag_app reads them; whether they are good enough."""
 
 from collections.abc import Iterable, Sequence
-from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
+from msgspec import convert
 
 from rag_app.domain import Confidence, Hit
 from rag_app.retrieval.index import RESERVED_FIELDS, ConfidenceRule
@@ -11,24 +11,9 @@ from rag_app.retrieval.index import RESERVED_FIELDS, ConfidenceRule
 
 def to_hit(found: NodeWithScore) -> Hit:
     """Read a node that came out of a store. Its id is the chunk's, its score the cosine similarity."""
-    meta = found.node.metadata
-    return Hit(
-        chunk_id=UUID(found.node.node_id),
-        source_id=UUID(meta["source_id"]),
-        org_id=UUID(meta["org_id"]),
-        text=found.node.get_content(),
-        score=found.score if found.score is not None else 0.0,
-        title=meta["title"],
-        source_type=meta["source_type"],
-        lang=meta["lang"],
-        position=meta["position"],
-        uri=meta.get("uri"),
-        date=meta.get("date"),
-        section=meta.get("section"),
-        page=meta.get("page"),
-        owner_id=UUID(meta["owner_id"]) if meta.get("owner_id") else None,
-        metadata={key: value for key, value in meta.items() if key not in RESERVED_FIELDS},
-    )
+    fields = {**found.node.metadata, "chunk_id": found.node.node_id, "text": found.node.get_content()}
+    fields["metadata"] = {key: value for key, value in found.node.metadata.items() if key not in RESERVED_FIELDS}
+    return convert(fields | {"score": found.score or 0.0}, Hit)
 
 
 def to_hits(found: Iterable[NodeWithScore]) -> tuple[Hit, ...]:

@@ -58,11 +58,11 @@ from rag_app.surfaces.lexybrain.types import (
     RagCitation,
     RagModel,
     RagReferences,
+    RagRequest,
     RagResponse,
     RagSource,
     Rating,
     Role,
-    Said,
     ThreadInfo,
     ThreadsResponse,
     ThreadWithMessages,
@@ -532,11 +532,11 @@ class ScriptedConversations:
     """Seconds between two pieces."""
     error: Exception | None = None
     fails: Exception | None = None
-    said: list[tuple[Principal, Said]] = field(default_factory=list)
+    said: list[tuple[Principal, RagRequest]] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     """What each stream had said when it ended."""
 
-    async def begin(self, principal: Principal, said: Said) -> ScriptedTurn:
+    async def begin(self, principal: Principal, said: RagRequest) -> ScriptedTurn:
         self.said.append((principal, said))
         if self.error:
             raise self.error

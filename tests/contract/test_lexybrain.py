@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from msgspec import convert
+from msgspec import convert, to_builtins
 
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.domain.answer import Hit
@@ -34,7 +34,16 @@ from rag_app.domain.errors import (
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
-from rag_app.surfaces.lexybrain.types import Flags, Focus, RagCitation, RagResponse, Said
+from rag_app.surfaces.lexybrain.types import (
+    Flags,
+    RagCitation,
+    RagContext,
+    RagMeta,
+    RagOptions,
+    RagRequest,
+    RagResponse,
+    RagTimeRange,
+)
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, replied, serve
 from tests.contract.test_streaming import STREAM, events, parsed, soon
@@ -99,7 +108,7 @@ def refused(response: httpx.Response, status: int, code: str, *, retryable: bool
     return message
 
 
-def said(backstage: Backstage) -> Said:
+def said(backstage: Backstage) -> RagRequest:
     [(_, message)] = backstage.conversations.said
     return message
 
@@ -135,17 +144,13 @@ def test_the_contracts_example(client: httpx.Client, backstage: Backstage, valid
     validator(response)
     [(principal, message)] = backstage.conversations.said
     assert principal.user == user and principal.scope().organizations == {organization, PUBLIC_ORGANIZATION}
-    assert message == Said(
+    assert message == RagRequest(
         text="What are the top trending keywords in the wedding niche on Etsy right now?",
         thread=None,
         capability="market_brief",
-        focus=Focus(marketplaces=("etsy",)),
-        context={"marketplaces": ["etsy"]},
-        max_tokens=1024,
-        temperature=0.7,
-        language="en",
-        plan=None,
-        meta={"client": "web", "version": "1.0"},
+        context=RagContext(marketplaces=["etsy"]),
+        options=RagOptions(max_tokens=1024, temperature=0.7, language="en", plan=None),
+        meta=RagMeta(client="web", version="1.0"),
     )
 
 
@@ -171,27 +176,26 @@ def test_everything_that_can_be_said_arrives(client: httpx.Client, backstage: Ba
         "meta": {"client": "extension"},
     }
     assert client.post(RAG, json=body).status_code == 200
-    assert said(backstage) == Said(
+    period = RagTimeRange("2026-01-01", "2026-01-31T12:00:00+02:00")
+    since, until = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 31, 10, tzinfo=UTC)
+    assert period.moments() == (since.timestamp(), until.timestamp())
+    assert said(backstage) == RagRequest(
         text="And now?",
         thread=thread,
         capability="competitor_intel",
-        focus=Focus(
-            keywords=("k1", str(KEYWORD)),
-            watchlists=("wedding gifts",),
-            listings=("l1",),
-            alerts=("a1",),
+        context=RagContext(
+            keywords=["k1", str(KEYWORD)],
+            watchlists=["wedding gifts"],
+            listings=["l1"],
+            alerts=["a1"],
             shop_url="https://www.etsy.com/shop/VintageRings?ref=1#top",
-            marketplaces=("etsy", "amazon"),
-            since=datetime(2026, 1, 1, tzinfo=UTC),
-            until=datetime(2026, 1, 31, 10, tzinfo=UTC),
+            marketplaces=["etsy", "amazon"],
+            time_range=period,
         ),
-        context=context,
-        max_tokens=300,
-        temperature=0.0,
-        language="pt-BR",
-        plan="pro",
-        meta={"client": "extension"},
+        options=RagOptions(max_tokens=300, temperature=0.0, language="pt-BR", plan="pro"),
+        meta=RagMeta(client="extension"),
     )
+    assert to_builtins(said(backstage).context) == context
 
 
 NULLS: dict[str, Any] = {"threadId": None, "capability": None, "context": None, "options": None, "meta": None}
@@ -207,13 +211,15 @@ INNER_NULLS: dict[str, Any] = {
 @pytest.mark.parametrize("rest", [{}, NULLS], ids=["absent", "null"])
 def test_null_is_the_same_as_absent(rest: dict[str, Any], client: httpx.Client, backstage: Backstage) -> None:
     assert client.post(RAG, json={**ASK, **rest}).status_code == 200
-    assert said(backstage) == Said("?")
+    assert said(backstage) == RagRequest("?")
 
 
 @pytest.mark.parametrize("rest", [{"context": {}, "options": {}, "meta": {}}, INNER_NULLS], ids=["empty", "null"])
 def test_objects_of_nothing_say_nothing(rest: dict[str, Any], client: httpx.Client, backstage: Backstage) -> None:
     assert client.post(RAG, json={**ASK, **rest}).status_code == 200
-    assert said(backstage) == Said("?", context={})
+    message = said(backstage)
+    assert (message.context, message.meta) == (RagContext(), RagMeta())
+    assert message.options in (RagOptions(), RagOptions(language=None))
 
 
 def test_where_nobody_counted_usage_is_null(client: httpx.Client, backstage: Backstage, validator: Validate) -> None:

@@ -20,7 +20,6 @@ from rag_app.domain.scope import Principal
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, surface_of
-from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin_bodies
 from rag_app.surfaces.lexybrain import types as wire
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackReview, ReviewedSource
 from rag_app.surfaces.lexybrain.statistics import Period, StageLatencies, stats_of
@@ -313,9 +312,7 @@ def test_the_limit_is_one_of_its_own(client: httpx.Client, backstage: Backstage)
 
 
 def test_what_is_accepted_is_what_prompts_add_accepts() -> None:
-    assert get_args(wire.Kind) == prompts.TYPES
-    assert set(get_args(wire.SourceScope)) == set(prompts.SCOPES)
-    assert set(lexybrain_admin_bodies.PromptConstraints.__struct_fields__) == set(prompts._CONSTRAINTS)
+    assert get_args(wire.Kind) == prompts.conversation_types()
     for weight in (0, 1_000_000):
         prompts.check(PromptConfig("ask_lexybrain_x", "global", "x" * 20_000, {}, weight))
     with pytest.raises(InvalidInput):

@@ -18,7 +18,7 @@ from rag_app.pipeline import Pipeline
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain import conversations as conversation
 from rag_app.surfaces.lexybrain import quotas, threads
-from rag_app.surfaces.lexybrain.types import Said
+from rag_app.surfaces.lexybrain.types import RagRequest
 
 
 def die(*_: Any, **__: Any) -> Any:
@@ -44,7 +44,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "1 account": lambda: setattr(quotas, "admitted", die),
     "2 quota, before it is kept": lambda: after(quotas, "reserve"),
     "3 message, before it is kept": lambda: after(threads, "add_user_message"),
-    "3 message, after it is kept": lambda: after(threads.Turns, "begin"),
+    "3 message, after it is kept": lambda: after(conversation, "keep_message"),
     "4 history": lambda: setattr(conversation.Turn, "_prepare", die_later),
     "4 capability": lambda: setattr(conversation, "detect", die),
     "4 capability, after it is kept": lambda: after(conversation, "settle_on"),
@@ -54,7 +54,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "8 answer, settled but not kept": lambda: after(quotas, "settle"),
     "8 answer, before it is kept": lambda: after(threads, "add_answer"),
     "10 usage, before it is kept": lambda: after(quotas, "record"),
-    "11 response": lambda: after(threads.Turns, "finish"),
+    "11 response": lambda: after(conversation, "keep_answer"),
 }
 
 
@@ -65,7 +65,7 @@ async def ask(user: UUID, org: UUID, message: str) -> None:
         settings.database.url.get_secret_value(), settings.database.owner_url.get_secret_value(), private=False
     )
     async with open_application(settings, urls) as application:
-        turn = await application.conversations.begin(Principal(str(user), user, frozenset({org})), Said(message))
+        turn = await application.conversations.begin(Principal(str(user), user, frozenset({org})), RagRequest(message))
         await turn.answer()
 
 

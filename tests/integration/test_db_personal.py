@@ -14,12 +14,12 @@ from rag_app.domain.errors import Forbidden, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.administration.personal import Personal
 from rag_app.surfaces.lexybrain.quotas import Accounts
-from rag_app.surfaces.lexybrain.threads import Threads, Turns
+from rag_app.surfaces.lexybrain.threads import Threads, give_up, keep_answer, keep_message
 from rag_app.surfaces.lexybrain.training import Training
-from rag_app.surfaces.lexybrain.types import Account, Said
+from rag_app.surfaces.lexybrain.types import Account, RagRequest
 from tests.integration.test_db_turns import outcome
 
-HELLO = Said("What sells best in spring?")
+HELLO = RagRequest("What sells best in spring?")
 
 
 async def newcomer(database: Database) -> tuple[Account, Principal]:
@@ -36,17 +36,17 @@ async def left(database: Database, account: Account) -> int:
 
 
 async def test_whatever_a_user_is_at_work_on_nothing_is_left_and_nothing_breaks(database: Database) -> None:
-    turns, personal = Turns(database, cost_cap_cents=None, token_budget=None), Personal(database)
+    personal = Personal(database)
     threads, training = Threads(database, SourceLedger(database)), Training(database, Accounts(database))
     for _ in range(8):
         account, principal = await newcomer(database)
-        first, second = await turns.begin(principal, HELLO), await turns.begin(principal, HELLO)
+        first, second = await keep_message(database, principal, HELLO), await keep_message(database, principal, HELLO)
         told = await asyncio.gather(
-            turns.finish(first, outcome(failures=(("ModelFailed", "why"),))),
-            turns.give_back(second, [("ModelFailed", "why")], outcome()),
-            turns.begin(principal, HELLO),
+            keep_answer(database, first, outcome(failures=(("ModelFailed", "why"),))),
+            give_up(database, second, [("ModelFailed", "why")], outcome()),
+            keep_message(database, principal, HELLO),
             personal.erase(account.user),
-            turns.begin(principal, Said("And then?", thread=first.thread.id)),
+            keep_message(database, principal, RagRequest("And then?", thread=first.thread.id)),
             threads.change(principal, second.thread.id, title="Spring"),
             threads.delete(principal, first.thread.id),
             training.decide(principal, True),
@@ -62,9 +62,9 @@ async def test_whatever_a_user_is_at_work_on_nothing_is_left_and_nothing_breaks(
 
 
 async def test_a_turn_of_an_erased_user_costs_and_leaves_nothing_else(database: Database) -> None:
-    turns, personal = Turns(database, cost_cap_cents=None, token_budget=None), Personal(database)
+    personal = Personal(database)
     account, principal = await newcomer(database)
-    begun = [await turns.begin(principal, HELLO) for _ in range(2)]
+    begun = [await keep_message(database, principal, HELLO) for _ in range(2)]
     assert await personal.erase(account.user)
 
     async def cents() -> float:
@@ -72,12 +72,12 @@ async def test_a_turn_of_an_erased_user_costs_and_leaves_nothing_else(database: 
             return float(await session.scalar(text("SELECT coalesce(sum(cents), 0) FROM daily_costs")) or 0)
 
     before = await cents()
-    assert await turns.finish(begun[0], outcome()) is False
-    await turns.give_back(begun[1], [("ModelFailed", "why")], outcome())
+    assert await keep_answer(database, begun[0], outcome()) is False
+    await give_up(database, begun[1], [("ModelFailed", "why")], outcome())
     assert await cents() == pytest.approx(before + 0.5), "a model was paid"
     assert await left(database, account) == 0
     with pytest.raises(Forbidden):
-        await turns.begin(principal, HELLO)
+        await keep_message(database, principal, HELLO)
 
 
 async def test_how_often_they_asked_goes_however_their_token_spelled_their_id(database: Database) -> None:

@@ -16,7 +16,17 @@ from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import plain_context
 from rag_app.answering.models import Draft
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.prompts import PromptConfig, all_types, check, load_configs, load_prompts, released, template_of
+from rag_app.answering.prompts import (
+    PromptConfig,
+    PromptVersion,
+    check,
+    conversation_types,
+    load_configs,
+    load_prompts,
+    released,
+    template_of,
+    template_types,
+)
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
 from rag_app.domain.answer import Question
@@ -58,14 +68,16 @@ async def active(configs: PromptConfigs) -> list[PromptConfig]:
 
 
 async def test_a_version_is_added_used_weighed_and_switched_off(configs: PromptConfigs, new: PromptConfig) -> None:
-    assert await configs.add(new) == new
+    assert (await configs.publish(None, new)).config == new
     assert await configs.get(new.name) == new and named(await configs.all(), new.name) == [new]
     assert named(await active(configs), new.name) == []
-    assert await configs.set(new.name, active=True) == replace(new, active=True)
+    assert (await configs.change(None, new.name, active=True)).config == replace(new, active=True)
     assert named(await active(configs), new.name) == [replace(new, active=True)]
-    assert await configs.set(new.name, weight=0) == replace(new, active=True, weight=0)
-    assert await configs.set(new.name, active=True) == replace(new, active=True, weight=0), "twice is as good as once"
-    assert await configs.set(new.name, active=False) == replace(new, weight=0)
+    assert (await configs.change(None, new.name, weight=0)).config == replace(new, active=True, weight=0)
+    assert (await configs.change(None, new.name, active=True)).config == replace(new, active=True, weight=0), (
+        "twice is as good as once"
+    )
+    assert (await configs.change(None, new.name, active=False)).config == replace(new, weight=0)
     assert named(await active(configs), new.name) == []
 
 
@@ -79,8 +91,8 @@ async def test_the_files_seed_it_once_and_change_nothing_later(
     assert await configs.seed([]) == []
 
     assert await configs.seed([new]) == [new.name]
-    await configs.set(new.name, active=True)
-    await configs.set(new.name, weight=8)
+    await configs.change(None, new.name, active=True)
+    await configs.change(None, new.name, weight=8)
     before = await row(database, new.name)
     other = replace(new, name=f"{new.name}_v2", instructions="Other.")
     assert await configs.seed([other, replace(new, instructions="Rewritten.", weight=1)]) == [other.name]
@@ -107,12 +119,12 @@ async def test_two_processes_seed_at_once(
 
 
 async def test_a_name_is_taken_once(configs: PromptConfigs, new: PromptConfig) -> None:
-    made = await asyncio.gather(*[configs.add(new) for _ in range(6)], return_exceptions=True)
-    assert [each for each in made if each == new] == [new]
+    made = await asyncio.gather(*[configs.publish(None, new) for _ in range(6)], return_exceptions=True)
+    assert [each.config for each in made if isinstance(each, PromptVersion)] == [new]
     refused = [each for each in made if isinstance(each, InvalidInput)]
     assert len(refused) == 5 and all("is taken" in str(each) for each in refused)
     with pytest.raises(InvalidInput, match="is taken"):
-        await configs.add(replace(new, instructions="Other."))
+        await configs.publish(None, replace(new, instructions="Other."))
     assert await configs.get(new.name) == new
 
 
@@ -130,7 +142,7 @@ async def test_what_cannot_be_used_is_not_added(
     bad = replace(new, **changed)  # type: ignore[arg-type]
     before = await configs.all()
     with pytest.raises(InvalidInput):
-        await configs.add(bad)
+        await configs.publish(None, bad)
     with pytest.raises(InvalidInput):
         await configs.seed([replace(new, name=f"{new.name}_good"), bad])
     assert await configs.all() == before, "all of them, or none"
@@ -138,9 +150,9 @@ async def test_what_cannot_be_used_is_not_added(
 
 @pytest.mark.parametrize("weight", [-1, 1_000_001, 2**40])
 async def test_weights_that_are_refused(configs: PromptConfigs, new: PromptConfig, weight: int) -> None:
-    await configs.add(new)
-    with pytest.raises(InvalidInput, match="weight: must be a whole number between 0 and 1000000"):
-        await configs.set(new.name, weight=weight)
+    await configs.publish(None, new)
+    with pytest.raises(InvalidInput, match="weight: must be a whole number from 0 to 1000000"):
+        await configs.change(None, new.name, weight=weight)
     assert await configs.get(new.name) == new
 
 
@@ -148,12 +160,12 @@ async def test_weights_that_are_refused(configs: PromptConfigs, new: PromptConfi
 async def test_an_unknown_name_is_answered_with_the_known_ones(
     configs: PromptConfigs, new: PromptConfig, name: str
 ) -> None:
-    await configs.add(new)
+    await configs.publish(None, new)
     for work in (
         configs.get(name),
-        configs.set(name, active=True),
-        configs.set(name, active=False),
-        configs.set(name, weight=1),
+        configs.change(None, name, active=True),
+        configs.change(None, name, active=False),
+        configs.change(None, name, weight=1),
     ):
         with pytest.raises(NotFound, match=new.name):
             await work
@@ -196,7 +208,11 @@ async def test_without_a_database_it_says_so() -> None:
 async def test_the_prompts_of_all_capabilities_are_seeded(configs: PromptConfigs, database: Database) -> None:
     files = released(resource_folder("prompts"))
     types = {each.type for each in files}
-    assert types == set(all_types()) >= {"global", *(each.prompt for each in CAPABILITIES if each.group is None)}
+    assert (
+        types
+        == set({*conversation_types(), *template_types()})
+        >= {"global", *(each.prompt for each in CAPABILITIES if each.group is None)}
+    )
     await configs.seed(files)
     kept = {each.name: each for each in await configs.all()}
     for each in files:
@@ -228,14 +244,14 @@ async def test_a_question_gets_the_version_that_the_database_says(
             await tutor.write(question, context)
             assert await configs.seed([second]) == [second.name]
             assert await configs.draw("book_tutor") == await configs.get("book_tutor_v1"), "a release changes nothing"
-            await configs.set(second.name, active=True)
-            await configs.set("book_tutor_v1", weight=0)
+            await configs.change(None, second.name, active=True)
+            await configs.change(None, "book_tutor_v1", weight=0)
             await tutor.write(question, context)
             assert [type(piece) for piece in [piece async for piece in tutor.stream(question, context)]][-1] is Draft
-            await configs.set(second.name, active=False)
+            await configs.change(None, second.name, active=False)
             await tutor.write(question, context)
         finally:
-            await configs.set("book_tutor_v1", weight=1)
+            await configs.change(None, "book_tutor_v1", weight=1)
             async with configs._database.session() as session:
                 await session.execute(delete(PromptConfigRow).where(PromptConfigRow.name == second.name))
             await models.aclose()

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec import structs
 from sqlalchemy import func, select, update
 
 from rag_app.access.people import People
@@ -38,12 +39,19 @@ from rag_app.surfaces.lexybrain.tables import (
     UsageCounterRow,
     UsageEventRow,
 )
-from rag_app.surfaces.lexybrain.threads import Turns
-from rag_app.surfaces.lexybrain.types import Account, Flags, Outcome, Said
+from rag_app.surfaces.lexybrain.threads import give_up, keep_answer, keep_message
+from rag_app.surfaces.lexybrain.types import (
+    Account,
+    Flags,
+    Outcome,
+    RagContext,
+    RagMeta,
+    RagRequest,
+)
 from tests.conftest import NewOrganization
 
 NewAccount = Callable[..., Awaitable[Account]]
-HELLO = Said("What sells best in spring?", meta={"client": "web", "version": "1.0"})
+HELLO = RagRequest("What sells best in spring?", meta=RagMeta("web", "1.0"))
 EMPTY = {"threads": 0, "messages": 0, "used": 0, "reservations": 0}
 
 
@@ -55,11 +63,6 @@ def account(database: Database) -> NewAccount:
         return Account(user.id, plan.code, messages, enabled, False)
 
     return make
-
-
-@pytest.fixture
-def turns(database: Database) -> Turns:
-    return Turns(database, cost_cap_cents=None, token_budget=None)
 
 
 def scope_of(account: Account, *organizations: UUID) -> Scope:
@@ -109,17 +112,20 @@ _TODAY = DailyCostRow.day == func.timezone("UTC", func.now()).cast(DailyCostRow.
 
 
 async def test_a_turn_from_its_beginning_to_its_end(
-    account: NewAccount, database: Database, turns: Turns, organization: NewOrganization
+    account: NewAccount, database: Database, organization: NewOrganization
 ) -> None:
     who, org = await account(), await organization()
     scope, caller = scope_of(who, org.id), asking(who, org.id)
-    begun = await turns.begin(caller, replace(HELLO, context={"marketplaces": ["etsy"]}))
+    begun = await keep_message(database, caller, structs.replace(HELLO, context=RagContext(marketplaces=["etsy"])))
     assert begun.account == who and begun.thread.user_id == who.user
-    assert (begun.thread.title, begun.thread.metadata_) == ("What sells best in spring?", dict(HELLO.meta))
+    assert (begun.thread.title, begun.thread.metadata_) == (
+        "What sells best in spring?",
+        {"client": "web", "version": "1.0"},
+    )
     assert await state(database, who) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
     before = await spent_today(database)
     done = outcome()
-    assert await turns.finish(begun, done)
+    assert await keep_answer(database, begun, done)
     assert await state(database, who) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}
     assert await spent_today(database) == before + Decimal("0.25")
     async with database.scoped(scope) as session:
@@ -130,15 +136,17 @@ async def test_a_turn_from_its_beginning_to_its_end(
         assert await session.scalar(select(OrganizationTokensRow.tokens)) == 100
         assert await session.scalar(select(UsageEventRow.message_id)) == done.message
 
-    again = await turns.begin(caller, Said("And in autumn?", thread=begun.thread.id, meta={"client": "api"}))
-    assert (again.thread.id, again.thread.metadata_) == (begun.thread.id, dict(HELLO.meta))
+    again = await keep_message(
+        database, caller, RagRequest("And in autumn?", thread=begun.thread.id, meta=RagMeta("api"))
+    )
+    assert (again.thread.id, again.thread.metadata_) == (begun.thread.id, {"client": "web", "version": "1.0"})
     assert await state(database, who) == {"threads": 1, "messages": 3, "used": 2, "reservations": 1}
 
 
-async def test_whom_the_database_did_not_know_before_has_a_turn(database: Database, turns: Turns) -> None:
+async def test_whom_the_database_did_not_know_before_has_a_turn(database: Database) -> None:
     stranger = Principal(f"auth0|{uuid4().hex}")
-    begun = await turns.begin(stranger, HELLO)  # who has no user yet
-    assert await turns.finish(begun, outcome())
+    begun = await keep_message(database, stranger, HELLO)  # who has no user yet
+    assert await keep_answer(database, begun, outcome())
     assert await state(database, begun.account) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}
 
 
@@ -146,40 +154,47 @@ async def test_whom_the_database_did_not_know_before_has_a_turn(database: Databa
 
 
 async def test_whatever_fails_at_the_beginning_leaves_nothing(
-    account: NewAccount, database: Database, turns: Turns, organization: NewOrganization,
+    account: NewAccount, database: Database, organization: NewOrganization,
     subtests: pytest.Subtests,
 ) -> None:  # fmt: skip
     org, other = await organization(), await account()
     await People(database).set_budget(org, 0)
-    theirs = (await turns.begin(asking(other), HELLO)).thread.id
-    capped = Turns(database, cost_cap_cents=Decimal(0), token_budget=None)
-    bounded = Turns(database, cost_cap_cents=None, token_budget=0)
+    theirs = (await keep_message(database, asking(other), HELLO)).thread.id
+    capped: dict[str, Any] = {"cost_cap_cents": Decimal(0)}
+    bounded: dict[str, Any] = {"token_budget": 0}
     who, org2 = await account(), await organization()
     switched_off, without, unlimited = await account(enabled=False), await account(0), await account(-1)
-    cases: list[tuple[str, Turns, Account, Principal, Said, type[RagError]]] = [
-        ("plan", turns, switched_off, asking(switched_off), HELLO, FeatureDisabled),
+    cases: list[tuple[str, dict[str, Any], Account, Principal, RagRequest, type[RagError]]] = [
+        ("plan", {}, switched_off, asking(switched_off), HELLO, FeatureDisabled),
         ("cap", capped, who, asking(who), HELLO, CostCapReached),
-        ("budget", turns, who, asking(who, org.id), HELLO, BudgetSpent),
+        ("budget", {}, who, asking(who, org.id), HELLO, BudgetSpent),
         ("default budget", bounded, who, asking(who, org2.id), HELLO, BudgetSpent),
-        ("quota", turns, without, asking(without), HELLO, QuotaExceeded),
-        ("unknown thread", turns, who, asking(who), replace(HELLO, thread=uuid4()), NotFound),
-        ("foreign thread", turns, who, asking(who), replace(HELLO, thread=theirs), NotFound),
-        ("unlimited, foreign thread", turns, unlimited, asking(unlimited), replace(HELLO, thread=theirs), NotFound),
-        ("a text that cannot be kept", turns, who, asking(who), replace(HELLO, text="a\0b"), InvalidInput),
+        ("quota", {}, without, asking(without), HELLO, QuotaExceeded),
+        ("unknown thread", {}, who, asking(who), structs.replace(HELLO, thread=uuid4()), NotFound),
+        ("foreign thread", {}, who, asking(who), structs.replace(HELLO, thread=theirs), NotFound),
+        (
+            "unlimited, foreign thread",
+            {},
+            unlimited,
+            asking(unlimited),
+            structs.replace(HELLO, thread=theirs),
+            NotFound,
+        ),
+        ("a text that cannot be kept", {}, who, asking(who), structs.replace(HELLO, text="a\0b"), InvalidInput),
     ]
     for name, each, account_, caller, said, error in cases:
         with subtests.test(name):
             with pytest.raises(error) as raised:
-                await each.begin(caller, said)
+                await keep_message(database, caller, said, **each)
             assert raised.type is error
             assert await state(database, account_) == EMPTY
-    assert await bounded.begin(asking(who), HELLO), "who is of no organization has no budget"
+    assert await keep_message(database, asking(who), HELLO, **bounded), "who is of no organization has no budget"
     assert (await state(database, other)) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
 
 
 @pytest.mark.parametrize("step", ["add_thread", "add_user_message"])
 async def test_a_crash_at_any_step_of_the_beginning_leaves_nothing(
-    account: NewAccount, database: Database, turns: Turns, monkeypatch: pytest.MonkeyPatch, step: str
+    account: NewAccount, database: Database, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     who = await account()
     work = getattr(threads, step)
@@ -191,47 +206,45 @@ async def test_a_crash_at_any_step_of_the_beginning_leaves_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(threads, step, crash)
         with pytest.raises(asyncio.CancelledError):
-            await turns.begin(asking(who), HELLO)
+            await keep_message(database, asking(who), HELLO)
     assert await state(database, who) == EMPTY
-    assert await turns.begin(asking(who), HELLO)
+    assert await keep_message(database, asking(who), HELLO)
 
 
 # --- and the end
 
 
-async def test_what_is_not_charged_is_given_back_and_recorded(
-    account: NewAccount, database: Database, turns: Turns
-) -> None:
+async def test_what_is_not_charged_is_given_back_and_recorded(account: NewAccount, database: Database) -> None:
     who = await account(1)
-    begun = await turns.begin(asking(who), HELLO)
+    begun = await keep_message(database, asking(who), HELLO)
     with pytest.raises(QuotaExceeded):
-        await turns.begin(asking(who), HELLO)
+        await keep_message(database, asking(who), HELLO)
     fallback = outcome(
-        charged=False, usage=None, flags=Flags(fallback_to_generic=True), failures=(("ModelTimeout", "60 s"),)
+        charged=False, usage=Usage(0, 0), flags=Flags(fallback_to_generic=True), failures=(("ModelTimeout", "60 s"),)
     )
-    assert await turns.finish(begun, fallback)
+    assert await keep_answer(database, begun, fallback)
     assert await state(database, who) == {"threads": 1, "messages": 2, "used": 0, "reservations": 0}
     assert await count(database, who, FailureRow) == await count(database, who, UsageEventRow) == 1
-    assert await turns.begin(asking(who), HELLO)
+    assert await keep_message(database, asking(who), HELLO)
 
 
-async def test_nothing_came_of_it(account: NewAccount, database: Database, turns: Turns) -> None:
+async def test_nothing_came_of_it(account: NewAccount, database: Database) -> None:
     who = await account(1)
-    begun = await turns.begin(asking(who), HELLO)
+    begun = await keep_message(database, asking(who), HELLO)
     for _ in range(2):
-        await turns.give_back(begun, (("ModelFailed", "503"),))
+        await give_up(database, begun, (("ModelFailed", "503"),))
     assert await state(database, who) == {"threads": 1, "messages": 1, "used": 0, "reservations": 0}
     async with database.scoped(scope_of(who)) as session:
         failures = (await session.scalars(select(FailureRow))).all()
     assert {(each.kind, each.message, each.message_id) for each in failures} == {("ModelFailed", "503", begun.message)}
 
 
-async def test_a_thread_that_is_deleted_meanwhile(account: NewAccount, database: Database, turns: Turns) -> None:
+async def test_a_thread_that_is_deleted_meanwhile(account: NewAccount, database: Database) -> None:
     who = await account()
-    begun = await turns.begin(asking(who), HELLO)
+    begun = await keep_message(database, asking(who), HELLO)
     async with database.scoped(scope_of(who)) as session:
         await session.delete(await session.get_one(ThreadRow, begun.thread.id))
-    assert not await turns.finish(begun, outcome())
+    assert not await keep_answer(database, begun, outcome())
     assert await state(database, who) == {"threads": 0, "messages": 0, "used": 1, "reservations": 0}
     assert await count(database, who, UsageEventRow) == 1
 
@@ -239,40 +252,42 @@ async def test_a_thread_that_is_deleted_meanwhile(account: NewAccount, database:
 async def test_an_answer_that_comes_after_its_reservation_expired_counts(
     account: NewAccount, database: Database
 ) -> None:
-    who, turns = await account(1), Turns(database, cost_cap_cents=None, token_budget=None, expires_s=0.0)
-    late = await turns.begin(asking(who), HELLO)
-    later = await turns.begin(asking(who), HELLO)  # the first one is given back for it
+    who = await account(1)
+    late = await keep_message(database, asking(who), HELLO, expires_s=0.0)
+    later = await keep_message(database, asking(who), HELLO, expires_s=0.0)  # the first one is given back for it
     assert (await state(database, who))["used"] == 1
-    assert await turns.finish(late, outcome()) and await turns.finish(later, outcome())
+    assert await keep_answer(database, late, outcome()) and await keep_answer(database, later, outcome())
     assert await state(database, who) == {"threads": 2, "messages": 4, "used": 2, "reservations": 0}
     with pytest.raises(QuotaExceeded) as exceeded:
-        await turns.begin(asking(who), HELLO)
+        await keep_message(database, asking(who), HELLO)
     assert (exceeded.value.limit, exceeded.value.used) == (1, 2)
 
 
 async def test_an_end_that_fails_half_way_has_not_been(
-    account: NewAccount, database: Database, turns: Turns, monkeypatch: pytest.MonkeyPatch
+    account: NewAccount, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     who = await account()
-    begun, done = await turns.begin(asking(who), HELLO), outcome()
+    begun, done = await keep_message(database, asking(who), HELLO), outcome()
     half_way = await state(database, who)
     before = await spent_today(database)
     with pytest.raises(Exception, match="cost_cents"):
-        await turns.finish(begun, replace(done, cost_cents=None))  # type: ignore[arg-type]
+        await keep_answer(database, begun, replace(done, cost_cents=None))  # type: ignore[arg-type]
     assert await state(database, who) == half_way and await spent_today(database) == before
-    assert await turns.finish(begun, done)
+    assert await keep_answer(database, begun, done)
     with pytest.raises(Exception, match="pk_rag_messages"):
-        await turns.finish(begun, done)
-    await turns.give_back(begun)
+        await keep_answer(database, begun, done)
+    await give_up(database, begun)
     assert await state(database, who) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}, "once"
 
 
-async def test_another_user_cannot_end_a_turn(account: NewAccount, database: Database, turns: Turns) -> None:
+async def test_another_user_cannot_end_a_turn(account: NewAccount, database: Database) -> None:
     owner, other = await account(), await account()
-    begun = await turns.begin(asking(owner), HELLO)
+    begun = await keep_message(database, asking(owner), HELLO)
     before = await state(database, owner)
-    await turns.give_back(replace(begun, account=other, scope=scope_of(other)))
-    assert not await turns.finish(replace(begun, account=other, scope=scope_of(other)), outcome(text="mine now"))
+    await give_up(database, replace(begun, account=other, scope=scope_of(other)))
+    assert not await keep_answer(
+        database, replace(begun, account=other, scope=scope_of(other)), outcome(text="mine now")
+    )
     assert await state(database, owner) == before
 
 
@@ -281,14 +296,17 @@ async def test_another_user_cannot_end_a_turn(account: NewAccount, database: Dat
 
 async def test_the_cap_holds_from_the_cent_that_reaches_it(account: NewAccount, database: Database) -> None:
     who = await account()
-    turns = Turns(database, cost_cap_cents=await spent_today(database) + 5, token_budget=None)
-    first, second = await turns.begin(asking(who), HELLO), await turns.begin(asking(who), HELLO)
-    assert await turns.finish(first, outcome(cost_cents=Decimal("4.9999")))
-    third = await turns.begin(asking(who), HELLO)
-    assert await turns.finish(second, outcome(cost_cents=Decimal("0.0001")))
+    cap = await spent_today(database) + 5
+    first, second = (
+        await keep_message(database, asking(who), HELLO, cost_cap_cents=cap),
+        await keep_message(database, asking(who), HELLO, cost_cap_cents=cap),
+    )
+    assert await keep_answer(database, first, outcome(cost_cents=Decimal("4.9999")))
+    third = await keep_message(database, asking(who), HELLO, cost_cap_cents=cap)
+    assert await keep_answer(database, second, outcome(cost_cents=Decimal("0.0001")))
     with pytest.raises(CostCapReached):
-        await turns.begin(asking(who), HELLO)
-    assert await turns.finish(third, outcome()), "what is under way is answered"
+        await keep_message(database, asking(who), HELLO, cost_cap_cents=cap)
+    assert await keep_answer(database, third, outcome()), "what is under way is answered"
     async with database.session() as session:  # for other tests of this day
         await session.execute(update(DailyCostRow).where(_TODAY).values(cents=0))
 
@@ -298,18 +316,18 @@ async def test_turns_of_one_user_in_one_thread_never_wait_for_each_other_in_a_ci
 ) -> None:
     who, org = await account(-1), await organization()
     scope, caller, crowd = scope_of(who, org.id), asking(who, org.id), Database(database_urls[1], pool_size=16)
-    turns = Turns(crowd, cost_cap_cents=Decimal(10**9), token_budget=10**9, expires_s=0.01)
-    thread = (await turns.begin(caller, HELLO)).thread.id
+    bounds: dict[str, Any] = {"cost_cap_cents": Decimal(10**9), "token_budget": 10**9, "expires_s": 0.01}
+    thread = (await keep_message(crowd, caller, HELLO, **bounds)).thread.id
     at_once = asyncio.Semaphore(16)
 
     async def turn(number: int) -> None:
         async with at_once:
-            begun = await turns.begin(caller, replace(HELLO, thread=thread))
+            begun = await keep_message(crowd, caller, structs.replace(HELLO, thread=thread), **bounds)
         async with at_once:
             if number % 3:
-                assert await turns.finish(begun, outcome(charged=bool(number % 2)))
+                assert await keep_answer(crowd, begun, outcome(charged=bool(number % 2)))
             else:
-                await turns.give_back(begun)
+                await give_up(crowd, begun)
 
     await asyncio.gather(*[turn(number) for number in range(60)])
     await crowd.close()
@@ -328,13 +346,13 @@ import asyncio, sys
 from uuid import UUID
 
 from rag_app.database.session import Database
-from rag_app.surfaces.lexybrain.threads import Turns
-from rag_app.surfaces.lexybrain.types import Said
+from rag_app.surfaces.lexybrain.threads import keep_message
+from rag_app.surfaces.lexybrain.types import RagRequest
 from rag_app.domain.scope import Principal
 
 async def main(url, user, expires):
-    turns = Turns(Database(url), cost_cap_cents=None, token_budget=None, expires_s=float(expires))
-    begun = await turns.begin(Principal(user, UUID(user)), Said("Is it fast?"))
+    said = RagRequest("Is it fast?")
+    begun = await keep_message(Database(url), Principal(user, UUID(user)), said, expires_s=float(expires))
     print(begun.thread.id, flush=True)
     await asyncio.sleep(60)
 
@@ -343,7 +361,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_a_process_killed_while_the_model_thinks_costs_its_user_nothing(
-    account: NewAccount, database: Database, database_urls: tuple[str, str], turns: Turns
+    account: NewAccount, database: Database, database_urls: tuple[str, str]
 ) -> None:
     who = await account(1)
 
@@ -360,10 +378,10 @@ async def test_a_process_killed_while_the_model_thinks_costs_its_user_nothing(
     thread = await asyncio.to_thread(kill)
     assert await state(database, who) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
     with pytest.raises(QuotaExceeded):
-        await turns.begin(asking(who), HELLO)  # for now it may be alive
+        await keep_message(database, asking(who), HELLO)  # for now it may be alive
     async with database.scoped(scope_of(who)) as session:
         await session.execute(update(ReservationRow).values(expires_at=func.now()))
     assert await used(database, who) == 0
-    begun = await turns.begin(asking(who), replace(HELLO, thread=thread))
-    assert await turns.finish(begun, outcome())
+    begun = await keep_message(database, asking(who), structs.replace(HELLO, thread=thread))
+    assert await keep_answer(database, begun, outcome())
     assert await state(database, who) == {"threads": 1, "messages": 3, "used": 1, "reservations": 0}

@@ -9,7 +9,7 @@ import pytest
 
 from rag_app.domain.errors import EmbeddingFailed, StoreFailed
 from rag_app.retrieval import retriever
-from rag_app.surfaces.lexybrain import threads
+from rag_app.surfaces.lexybrain import conversations
 from tests.integration.lexybrain import BOX, KEYWORD, THREADS, Chat, chatting, citing
 from tests.scripted_model import Reply, ScriptedModel
 
@@ -147,7 +147,7 @@ def test_a_database_that_fails_once_the_answer_exists(chat: Chat, monkeypatch: p
 
     user = chat.newcomer()
     with monkeypatch.context() as patch:
-        patch.setattr(threads.Turns, "finish", down)
+        patch.setattr(conversations, "keep_answer", down)
         for streamed in (False, True):
             assert said(chat, BOX, user, streamed)["answer"] == "The demand index is 58 [Source 1]."
     assert [row["role"] for row in chat.rows("SELECT role FROM rag_messages", user)] == ["user", "user"]

@@ -4,8 +4,7 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -16,7 +15,6 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import (
     Answer,
-    Condition,
     Confidence,
     EmbeddingFailed,
     Filters,
@@ -38,6 +36,7 @@ from rag_app.http.exchange import exchange
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Injected, Surface, example
 from rag_app.pipeline import Pipeline
+from rag_app.retrieval.filters import conditions, instants
 
 INDEX = "org_knowledge"
 CAPABILITY = "knowledge_answer"
@@ -92,14 +91,15 @@ class RetrievalFilters(Struct, frozen=True, forbid_unknown_fields=True):
     date_to: Moment | None = None
 
     def conditions(self) -> Filters:
-        given = (
+        since = instants("filters.date_from", self.date_from)[0] if self.date_from is not None else None
+        until = instants("filters.date_to", self.date_to)[1] if self.date_to is not None else None
+        return conditions(
             ("source_type", Operator.EQ, self.source_type),
             ("lang", Operator.EQ, self.lang),
             ("org_id", Operator.EQ, str(self.org_id) if self.org_id else None),
-            ("date", Operator.GTE, _moment("filters.date_from", self.date_from)),
-            ("date", Operator.LTE, _moment("filters.date_to", self.date_to)),
+            ("date", Operator.GTE, since),
+            ("date", Operator.LTE, until),
         )
-        return tuple(Condition(field, operator, value) for field, operator, value in given if value is not None)
 
 
 class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -269,19 +269,6 @@ async def answer(
             body=response,
         )
     return Response(response(await pipeline.answer(*asked)))
-
-
-def _moment(field: str, value: str | None) -> str | None:
-    """The value as the index understands it: YYYY-MM-DD for a day, however it was written; a timestamp in UTC."""
-    if value is None:
-        return None
-    written = value.upper()  # RFC 3339 has "t" and "z", too
-    with suppress(ValueError):
-        return date.fromisoformat(written).isoformat()
-    with suppress(ValueError, OverflowError):  # the latter: not in the years 1 to 9999 of UTC
-        moment = datetime.fromisoformat(written)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
-    raise InvalidInput(field, value, "must be an ISO 8601 date or timestamp")
 
 
 def _shown(given: Answer) -> list[RetrievalCitation]:

@@ -12,7 +12,7 @@ from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.prompts import PromptConfig, PromptVersion
+from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight
 from rag_app.domain import Forbidden, InvalidInput, NotFound
 from rag_app.http.bodies import WORD
 from rag_app.http.surface import Credential, Injected, example, security
@@ -28,7 +28,6 @@ from rag_app.surfaces.lexybrain.types import (
     Rating,
     RatingName,
     Share,
-    SourceScope,
     as_wire,
 )
 
@@ -50,31 +49,9 @@ Since = Annotated[
     date | None, QueryParameter(name="from", description="the first day, UTC; 30 days before the last by default")
 ]
 Until = Annotated[date | None, QueryParameter(name="to", description="the last day, UTC; today by default")]
-Weight = Annotated[
-    int, Meta(ge=0, le=1_000_000, description="a whole number from 0 to 1000000: its share among the active ones")
-]
 # as `prompts add` has it: text and line breaks, and something in it that is not white space
 _UNPRINTABLE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029"
 _INSTRUCTIONS = rf"^[^{_UNPRINTABLE}]*[^\s{_UNPRINTABLE}\ufeff][^{_UNPRINTABLE}]*$"
-_AT_MOST = Meta(ge=1, le=100, description="a whole number from 1 to 100: sources of this type in an answer")
-
-
-class PromptConstraints(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """As files of prompts write them: docs/prompts.md."""
-
-    temperature: Annotated[float, Meta(ge=0, le=2, description="a number from 0 to 2")] | UnsetType = UNSET
-    max_tokens: Annotated[int, Meta(ge=16, le=4096, description="a whole number from 16 to 4096")] | UnsetType = UNSET
-    retrieval_scope: (
-        Annotated[
-            list[SourceScope],
-            Meta(min_length=1, description=f"a list, not empty, of: {', '.join(get_args(SourceScope))}"),
-        ]
-        | UnsetType
-    ) = UNSET
-    max_keywords: Annotated[int, _AT_MOST] | UnsetType = UNSET
-    max_related_keywords: Annotated[int, _AT_MOST] | UnsetType = UNSET
-    max_listings: Annotated[int, _AT_MOST] | UnsetType = UNSET
-    max_alerts: Annotated[int, _AT_MOST] | UnsetType = UNSET
 
 
 class NewPrompt(Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,24 +9,25 @@ goes back. Whoever is killed in between leaves a kept message and a reservation 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID, uuid4
 
-from msgspec import convert, structs
+from msgspec import convert
 
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import count_tokens
 from rag_app.answering.models import estimated
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.prompts import PromptConfig, choose, kept_constraints
+from rag_app.answering.prompts import GLOBAL, PromptConfig, choose
 from rag_app.answering.providers import EXTRACTIVE
+from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain import (
     Answer,
@@ -37,11 +38,11 @@ from rag_app.domain import (
     Forbidden,
     Found,
     Hit,
-    Instructions,
     Misconfigured,
     ModelFailed,
     NotFound,
     Principal,
+    Question,
     RagError,
     Refusal,
     StoreFailed,
@@ -50,22 +51,22 @@ from rag_app.domain import (
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.messages import (
-    Counted,
+    Paid,
     classify,
     detect,
     flags_of,
     follow_up,
     history_text,
+    instructed,
     lasting_failures,
     mentioned,
-    question_for,
     retrieved,
     rewritten,
     searched_text,
     sources_of,
     worth_it,
 )
-from rag_app.surfaces.lexybrain.threads import Threads, Turns, settle_on
+from rag_app.surfaces.lexybrain.threads import Threads, give_up, keep_answer, keep_message, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
@@ -73,33 +74,34 @@ from rag_app.surfaces.lexybrain.types import (
     Outcome,
     PastMessage,
     RagCitation,
+    RagContext,
     RagModel,
     RagReferences,
+    RagRequest,
     RagResponse,
     RagSource,
-    Said,
     as_wire,
 )
 from rag_app.telemetry.observing import Stage, identify, named
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 INDEX = "marketplace"
 GENERAL = "general_chat"
-MAX_TOKENS, TEMPERATURE = 1024, 0.7
-"""Of an answer, where neither the message nor a version of a prompt says."""
 # refusals for which no model has written anything; of the others one was paid
 _UNWRITTEN = frozenset({Refusal.NOTHING_FOUND, Refusal.WEAK, Refusal.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversations:
-    """What turns are made with, and where they begin. `history_tokens` bound the history in a prompt."""
+    """What turns are made with, and where they begin. `history_tokens` bound the history in a prompt.
 
+    `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound.
+    """
+
+    database: Database
     pipeline: Pipeline
     index: IndexSpec | None
-    turns: Turns
     threads: Threads
     prompts: PromptConfigs
     ledger: SourceLedger
@@ -109,13 +111,15 @@ class Conversations:
     detect_by_model: bool
     rewrite: bool
     history_tokens: int
+    cost_cap_cents: Decimal | None
+    token_budget: int | None
     _ending: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         if self.detect_by_model and self.models.model(GENERAL) is None:
             raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model needs a model: docs/models.md")
 
-    async def begin(self, principal: Principal, said: Said) -> "Turn":
+    async def begin(self, principal: Principal, said: RagRequest) -> "Turn":
         """Keep what a user says, and reserve the answer. `Turn` says how it goes on.
 
         Raises FeatureDisabled, CostCapReached, QuotaExceeded, BudgetSpent, Forbidden (an index or plan that is not the
@@ -150,85 +154,73 @@ class Turn:
     """A message from its beginning to its end, in the order of the methods.
 
     `begin` keeps it and prepares the question; `answer`, or `stream`, is called once; the turn is then kept, or given
-    back. `thread` is where it is, `message` the id of the answer, `capability` what answers.
+    up. `thread` is where it is, `message` the id of the answer, `capability` what answers.
     """
 
-    capability: str
-
-    def __init__(self, conversations: Conversations, index: IndexSpec, said: Said) -> None:
+    def __init__(self, conversations: Conversations, index: IndexSpec, said: RagRequest) -> None:
         self._with, self._index, self._said = conversations, index, said
         self.message, self._ended = uuid4(), False
-        self._seconds = dict[str, float]()
-        self._paid = list[tuple[str, Usage]]()
+        self.capability, self.question = said.capability or GENERAL, Question(said.text)
+        self._seconds, self._paid, self._prompts = dict[str, float](), Paid(), dict[str, str]()
 
     # -- the beginning
 
     async def begin(self, principal: Principal) -> None:
         """Raises as `Conversations.begin`. A client that leaves meanwhile is not charged."""
-        started = time.perf_counter()
-        beginning = asyncio.create_task(self._with.turns.begin(principal, self._said))
+        self._started = started = time.perf_counter()
+        cap, budget = self._with.cost_cap_cents, self._with.token_budget
+        beginning = asyncio.create_task(
+            keep_message(self._with.database, principal, self._said, cost_cap_cents=cap, token_budget=budget)
+        )
         with Stage("keeping"):
             try:
                 self._begun = await asyncio.shield(beginning)
-            except asyncio.CancelledError:
-                await self._whole(self._undo(beginning))
+            except asyncio.CancelledError as error:
+                await self._whole(self._undo(beginning, error))
                 raise
         self.thread, self._scope = self._begun.thread.id, self._begun.scope
         identify(user=self._scope.user, thread=self.thread)
-        self._seconds["keeping"] = time.perf_counter() - started
-        self._answering = time.perf_counter()
+        kept = time.perf_counter()
         try:
             with Stage("preparing") as span:
                 await self._prepare()
                 span.set_attribute("rag.capability", self.capability)
         except BaseException as error:
-            await self._whole(self._return(error))
+            await self._whole(self._give_up(error))
             raise
-        self._seconds["preparing"] = time.perf_counter() - self._answering
-        self._answering = time.perf_counter()
+        self._seconds = {"keeping": kept - started, "preparing": time.perf_counter() - kept}
 
-    async def _undo(self, beginning: "asyncio.Task[Begun]") -> None:
+    async def _undo(self, beginning: "asyncio.Task[Begun]", error: asyncio.CancelledError) -> None:
         try:
             self._begun = await beginning
         except RagError:
             return
-        await self._return(asyncio.CancelledError())
+        await self._give_up(error)
 
     async def _prepare(self) -> None:
         said, thread = self._said, self._begun.thread
+        history: Sequence[PastMessage] = ()
         with Stage("history"):
-            history: Sequence[PastMessage] = ()
             if thread.message_count > 1:
                 history = await self._with.threads.history(self._scope, thread.id, before=self._begun.message)
         self._told_of = (*(each.id for each in history), self._begun.message)
         with Stage("detection"):
             self.capability = said.capability or await self._detect(history)
-        chosen = capability_named(self.capability)
         with Stage("prompts"):
-            system, role = await self._choose_prompts()
-        rules = [kept_constraints(each) for each in (role, system) if each is not None]
-        focus, named_sources = said.focus, list[UUID]()
-        names = (*focus.keywords, *focus.watchlists, *focus.listings, *focus.alerts)
-        if names or focus.shop_url:
-            named_sources = await self._with.ledger.named(self._scope, INDEX, names, focus.shop_url)
-        self.question = question_for(
-            chosen,
+            versions = await self._choose_prompts()
+        named, context = list[UUID](), said.context or RagContext()
+        lists = (context.keywords, context.watchlists, context.listings, context.alerts)
+        names = [name for each in lists for name in each or ()]
+        if names or context.shop_url:
+            named = await self._with.ledger.named(self._scope, INDEX, names, context.shop_url)
+        self.question = instructed(
+            capability_named(self.capability),
             said,
+            versions,
+            thread.last_message_at,
+            history=history_text(history, self._with.history_tokens),
             searched=await self._searched_text(history),
-            named=tuple(named_sources),
-            retrieval_scope=_first(each.retrieval_scope for each in rules),
-            at_most=rules[0].at_most if rules else {},
-            instructions=Instructions(
-                {
-                    "system": system.instructions if system else "",
-                    "role": role.instructions if role else "",
-                    "history": history_text(history, self._with.history_tokens),
-                    "language": said.language,
-                },
-                _first([said.max_tokens, *(each.max_tokens for each in rules), MAX_TOKENS]),
-                _first([said.temperature, *(each.temperature for each in rules), TEMPERATURE]),
-            ),
-            now=thread.last_message_at,
+            named=tuple(named),
         )
 
     async def _detect(self, history: Sequence[PastMessage]) -> str:
@@ -237,28 +229,28 @@ class Turn:
         model = models.model(GENERAL) if self._with.detect_by_model else None
         if model is None:
             return by_words
-        paid, whole = Counted(model, self._paid), searched_text(text, history)
-        return await classify(paid, models.prompt("ask_lexybrain_intent"), whole, lambda _: by_words)
+        prompt, whole = models.prompt("ask_lexybrain_intent"), searched_text(text, history)
+        return await classify(model, prompt, whole, self._paid) or by_words
 
-    async def _choose_prompts(self) -> tuple[PromptConfig | None, PromptConfig | None]:
+    async def _choose_prompts(self) -> list[PromptConfig | None]:
         """The versions of what all capabilities are told, and of what this one is; written down with the capability."""
         thread = self._begun.thread
         kept = thread.metadata_.get("prompts", {})
         async with self._with.prompts.active(self._scope) as (session, configs):
-            system, role = (choose(configs, kind, thread.id, kept.get(kind)) for kind in ("global", self.capability))
-            self._prompts = {each.type: each.name for each in (system, role) if each is not None}
+            chosen = [choose(configs, kind, thread.id, kept.get(kind)) for kind in (GLOBAL, self.capability)]
+            self._prompts = {each.type: each.name for each in chosen if each is not None}
             await settle_on(session, self._scope.user, thread.id, self._begun.message, self.capability, self._prompts)
-        return system, role
+        return chosen
 
     async def _searched_text(self, history: Sequence[PastMessage]) -> str:
         """What is looked for: a follow-up by itself often names nothing."""
-        text = self._said.text
-        model = self._with.models.model(self.capability) if self._with.rewrite and history else None
+        text, models = self._said.text, self._with.models
+        model = models.model(self.capability) if self._with.rewrite and history else None
+        query = None
         if model is not None:
-            prompt, paid = self._with.models.prompt("ask_lexybrain_rewrite"), Counted(model, self._paid)
-            if query := await rewritten(paid, prompt, text, history, self._with.history_tokens):
-                return query
-        return searched_text(text, history)
+            prompt = models.prompt("ask_lexybrain_rewrite")
+            query = await rewritten(model, prompt, text, history, self._with.history_tokens, self._paid)
+        return query or searched_text(text, history)
 
     # -- the answer
 
@@ -268,10 +260,9 @@ class Turn:
             answer = await self._with.pipeline.answer(self.capability, self.question, self._scope)
         except BaseException as error:  # the client has left, perhaps
             self._log_failures(error)
-            await self._whole(self._give_back(error, capability_named(self.capability).max_context_tokens))
+            await self._whole(self._give_up(error, capability_named(self.capability).max_context_tokens))
             raise
-        self._log_failures(*lasting_failures(answer))
-        await self._whole(self._keep(self._outcome(answer), answer))
+        await self._whole(self._keep(answer))
         return self.reply(answer)
 
     async def stream(self) -> AsyncGenerator[Event, None]:
@@ -286,18 +277,19 @@ class Turn:
                         case Delta():
                             said = Delta(said.text + event.text, event.citations)
                         case Answer():
-                            self._log_failures(*lasting_failures(event))
-                            await self._whole(self._keep(self._outcome(event), event))
+                            await self._whole(self._keep(event))
                     yield event
         except BaseException as error:
             self._log_failures(error)
             if self._ended:
                 raise
-            if said.text:
-                await self._whole(self._keep(self._interrupted(said, hits)))
+            if said.text:  # a model is paid for what a client saw who left, and counts its tokens at the end only
+                now, model = datetime.now(UTC), self._model_name()
+                seen = Answer(said.text, Confidence.MEDIUM, model, now, hits, said.citations, complete=False)
+                await self._whole(self._keep(seen))
             else:
                 context = count_tokens("\n".join(hit.text for hit in hits)) if found else None
-                await self._whole(self._give_back(error, context))
+                await self._whole(self._give_up(error, context))
             raise
 
     def sources(self, hits: Sequence[Hit]) -> list[RagSource]:
@@ -330,19 +322,21 @@ class Turn:
         self._ended = True
         await asyncio.shield(self._with.start(work))
 
-    async def _keep(self, outcome: Outcome, answer: Answer | None = None) -> None:
+    async def _keep(self, answer: Answer) -> None:
         """Write down what became of the turn. Where that fails, the user has the answer nevertheless, and is not charged.
 
-        A whole `answer` is collected for training afterwards, if its user consents.
+        What is learned from it is collected afterwards: the user does not wait for that.
         """
+        self._log_failures(*lasting_failures(answer))
+        outcome = self._outcome(answer)
         try:
             with Stage("keeping_answer"):
-                kept = await self._with.turns.finish(self._begun, self._paid_for(outcome))
+                kept = await keep_answer(self._with.database, self._begun, outcome)
         except Exception:
             log.exception("an answer was not kept: thread=%s message=%s", self.thread, self.message)
         else:
-            if answer is not None and kept and outcome.teaches and self._begun.account.training:
-                self._with.start(self._collect(answer))  # the user does not wait for it
+            if kept and outcome.teaches and self._begun.account.training:
+                self._with.start(self._collect(answer))
         self._record(outcome)
 
     async def _collect(self, answer: Answer) -> None:
@@ -353,60 +347,40 @@ class Turn:
         except Exception as error:  # it is not the user's business
             log.warning("an answer was not collected for training: message=%s %s", self.message, named(error))
 
-    async def _give_back(self, error: BaseException, context: int | None) -> None:
-        """`context`: tokens of what a model may have been shown when the client left; None: it was not asked.
+    async def _give_up(self, error: BaseException, context: int | None = None) -> None:
+        """Nothing came of it. Who leaves is not charged, but models were paid: budgets and the cost cap hold for those.
 
-        Who leaves is not charged, but models were paid: budgets and the cost cap hold for those, too.
+        `context`: tokens of what a model may have been shown when the client left; None: it was not asked. Where even
+        that cannot be written down, the reservation runs out by itself.
         """
         model, took = self._model_name(), None
         if context is not None and model != EXTRACTIVE and not isinstance(error, Exception):
             self._paid.append((model, Usage(count_tokens(self._read(())) + context, 0)))
         if self._paid:
             nothing = Answer("", Confidence.LOW, model, datetime.now(UTC), usage=Usage(0, 0), complete=False)
-            took = replace(self._paid_for(self._outcome(nothing)), message=self._begun.message)
-        await self._return(error, took)
-
-    async def _return(self, error: BaseException, took: Outcome | None = None) -> None:
-        """Nothing came of it; `took` is what it cost nevertheless.
-
-        Where even that cannot be written down, the reservation runs out by itself.
-        """
+            took = replace(self._outcome(nothing), message=self._begun.message)
         failures = ((type(error).__name__, str(error)),) if isinstance(error, RagError) else ()
         try:
-            await self._with.turns.give_back(self._begun, failures, took)
+            await give_up(self._with.database, self._begun, failures, took)
         except StoreFailed as failed:
             log.warning("a reservation could not be given back: %s", named(failed))
 
     # -- what became of it
 
-    def _paid_for(self, outcome: Outcome) -> Outcome:
-        """With all that models were paid for the turn: to tell a capability, to rewrite a query, to answer."""
-        paid = [*self._paid, *([(outcome.model, outcome.usage)] if outcome.usage else [])]
-        cents = sum((self._with.models.cost_cents(*each) for each in paid), Decimal(0))
-        usage = Usage(sum(each.input_tokens for _, each in paid), sum(each.output_tokens for _, each in paid))
-        return replace(outcome, cost_cents=cents, usage=usage)
-
     def _model_name(self) -> str:
         model = self._with.models.model(self.capability)
         return EXTRACTIVE if model is None else model.name
 
-    def _interrupted(self, said: Delta, hits: tuple[Hit, ...]) -> Outcome:
-        """What a client saw who left before the end. A model is paid for it, and counts its tokens at the end only."""
-        answer = Answer(
-            said.text, Confidence.MEDIUM, self._model_name(), datetime.now(UTC), hits, said.citations, complete=False
-        )
-        outcome = self._outcome(answer)
-        return replace(outcome, flags=structs.replace(outcome.flags, fallback_to_generic=False), charged=True)
-
     def _outcome(self, answer: Answer) -> Outcome:
-        sources = sources_of(answer, self._index)
-        model = answer.asked or answer.model or self._model_name()
+        """Usage and cost are of all that models were paid for the turn: to tell a capability, to rewrite a query, to
+        answer."""
+        sources, model = sources_of(answer, self._index), answer.asked or answer.model or self._model_name()
         usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refusal in _UNWRITTEN
         if not counted:
             usage = estimated(self._read(answer.hits), answer.text)
+        paid = [*self._paid, *([(model, usage)] if usage else [])]
         stages = {name: round(1000 * seconds) for name, seconds in {**self._seconds, **answer.seconds}.items()}
-        elapsed = sum(self._seconds.values()) + time.perf_counter() - self._answering
-        stages["total"] = round(1000 * elapsed)
+        stages["total"] = round(1000 * (time.perf_counter() - self._started))
         latency_ms = stages.get("generation", stages["total"])
         instructions = self.question.instructions
         return Outcome(
@@ -416,8 +390,8 @@ class Turn:
             model=model,
             sources=sources,
             flags=flags_of(answer, sources),
-            usage=usage,
-            cost_cents=Decimal(0),
+            usage=Usage(sum(each.input_tokens for _, each in paid), sum(each.output_tokens for _, each in paid)),
+            cost_cents=sum((self._with.models.cost_cents(*each) for each in paid), Decimal(0)),
             latency_ms=latency_ms,
             stages=stages,
             generation={
@@ -428,12 +402,12 @@ class Turn:
                 "temperature": instructions.temperature,
                 "maxTokens": instructions.max_tokens,
                 "searched": self.question.searched or self.question.text,
-                "prompts": dict(self._prompts),
+                "prompts": self._prompts,
                 "stages": stages,
             },
             failures=tuple((type(error).__name__, str(error)) for error in answer.failures),
             charged=worth_it(answer),
-            teaches=worth_it(answer) and not answer.refused and answer.model not in (None, EXTRACTIVE),
+            teaches=worth_it(answer) and answer.complete and answer.model not in (None, EXTRACTIVE),
         )
 
     def _read(self, hits: Sequence[Hit]) -> str:
@@ -441,40 +415,19 @@ class Turn:
         values = self.question.instructions.values
         return "\n".join([*values.values(), self.question.text, *(hit.text for hit in hits)])
 
+    def _about(self, what: str) -> dict[str, Any]:
+        ids = {"user_id": self._scope.user, "thread_id": self.thread, "message_id": self.message}
+        return {"type": what, "capability": self.capability, **{name: str(value) for name, value in ids.items()}}
+
     def _log_failures(self, *errors: BaseException) -> None:
         for error in errors:
             if isinstance(error, ModelFailed):
-                log.error(
-                    "RAG generation failed",
-                    exc_info=error,
-                    extra={
-                        "type": "rag_generation_error",
-                        "user_id": str(self._scope.user),
-                        "thread_id": str(self.thread),
-                        "message_id": str(self.message),
-                        "capability": self.capability,
-                        "error": named(error),
-                    },
-                )
+                about = self._about("rag_generation_error") | {"error": named(error)}
+                log.error("RAG generation failed", exc_info=error, extra=about)
 
     def _record(self, outcome: Outcome) -> None:
-        usage, stages = outcome.usage, outcome.stages
-        log.info(
-            "RAG request completed",
-            extra={
-                "type": "rag_request_complete",
-                "user_id": str(self._scope.user),
-                "thread_id": str(self.thread),
-                "capability": outcome.capability,
-                "retrieval_count": len(outcome.sources),
-                "retrieval_latency_ms": stages.get("retrieval"),
-                "generation_latency_ms": stages.get("generation"),
-                "total_latency_ms": stages["total"],
-                "tokens_in": usage.input_tokens if usage else None,
-                "tokens_out": usage.output_tokens if usage else None,
-            },
-        )
-
-
-def _first(values: Iterable[T | None]) -> T | None:
-    return next((each for each in values if each is not None), None)
+        about = self._about("rag_request_complete")
+        about |= {f"{stage}_latency_ms": outcome.stages.get(stage) for stage in ("retrieval", "generation", "total")}
+        about |= {"retrieval_count": len(outcome.sources)}
+        about |= {"tokens_in": outcome.usage.input_tokens, "tokens_out": outcome.usage.output_tokens}
+        log.info("RAG request completed", extra=about)

@@ -2,26 +2,23 @@
 
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Unpack
+from types import MappingProxyType
 from unicodedata import category
 from uuid import UUID
 
-from llama_index.core.llms import ChatMessage
-
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, Capability
 from rag_app.answering.context import count_tokens, neutralise
-from rag_app.answering.models import AnsweringModel, Chats, Draft, Limits, estimated
-from rag_app.answering.prompts import Prompt
+from rag_app.answering.models import AnsweringModel, Draft, estimated
+from rag_app.answering.prompts import Prompt, PromptConfig, kept_constraints
+from rag_app.answering.synthesizers import first
 from rag_app.domain import (
     Answer,
     Citation,
     Condition,
     Confidence,
     EmbeddingFailed,
-    Filters,
     Hit,
     Instructions,
     ModelFailed,
@@ -32,9 +29,21 @@ from rag_app.domain import (
     StoreFailed,
     Usage,
 )
-from rag_app.retrieval.filters import epoch_seconds
+from rag_app.retrieval.filters import conditions
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.types import REFERENCE_TYPES, Flags, PastMessage, Role, Said, ThreadSource
+from rag_app.surfaces.lexybrain.types import (
+    REFERENCE_TYPES,
+    Flags,
+    PastMessage,
+    RagContext,
+    RagOptions,
+    RagRequest,
+    Role,
+    ThreadSource,
+)
+
+Paid = list[tuple[str, Usage]]
+"""What models took for a turn: each one's name and its tokens."""
 
 # -- what it wants: which of the five capabilities answers it best
 # of each capability: letters that a message must have together, or other ones
@@ -84,31 +93,24 @@ def contracted(text: str) -> str:
     return next(found, "general_chat")
 
 
-async def classify(model: Chats, prompt: Prompt, text: str, default: Callable[[str], str] = detect) -> str:
-    """By a model: `prompt` takes `question` and `capabilities`. What it says is one of the five, or `default` decides."""
+async def classify(model: AnsweringModel, prompt: Prompt, text: str, paid: Paid) -> str | None:
+    """By a model: `prompt` takes `question` and `capabilities`. None where what it says is none of the five."""
     known = "\n".join(f"- {name}: {description}" for name, description in DESCRIPTIONS.items())
+    draft = await _ask(model, prompt, _NAME_TOKENS, paid, question=text, capabilities=known)
+    said = _PLAIN.sub("_", draft.text.strip(" \t\r\n\"'`*.“”‘’").lower()) if draft else ""
+    return said if said in DESCRIPTIONS else None
+
+
+async def _ask(model: AnsweringModel, prompt: Prompt, max_tokens: int, paid: Paid, **values: str) -> Draft | None:
+    """What a model says to a prompt, and writes down what it took; None where it fails."""
+    messages = prompt.messages(**values)
     try:
-        draft = await model.chat(
-            prompt.messages(question=text, capabilities=known), max_tokens=_NAME_TOKENS, temperature=0.0
-        )
+        draft = await model.chat(messages, max_tokens=max_tokens, temperature=0.0)
     except ModelFailed:
-        return default(text)
-    said = _PLAIN.sub("_", draft.text.strip(" \t\r\n\"'`*.“”‘’").lower())
-    return said if said in DESCRIPTIONS else default(text)
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A model whose use is written down in `paid`."""
-
-    model: AnsweringModel
-    paid: list[tuple[str, Usage]]
-
-    async def chat(self, messages: Sequence[ChatMessage], **limits: Unpack[Limits]) -> Draft:
-        draft = await self.model.chat(messages, **limits)
-        read = "\n".join(str(message.content) for message in messages)
-        self.paid.append((draft.model, draft.usage or estimated(read, draft.text)))
-        return draft
+        return None
+    read = "\n".join(str(message.content) for message in messages)
+    paid.append((draft.model, draft.usage or estimated(read, draft.text)))
+    return draft
 
 
 # -- what its thread is called
@@ -195,7 +197,7 @@ def refers_back(text: str) -> bool:
 
 
 async def rewritten(
-    model: Chats, prompt: Prompt, text: str, history: Sequence[PastMessage], max_tokens: int
+    model: AnsweringModel, prompt: Prompt, text: str, history: Sequence[PastMessage], max_tokens: int, paid: Paid
 ) -> str | None:
     """The message as a query that stands on its own, by a model: `prompt` takes `history` and `question`.
 
@@ -203,16 +205,11 @@ async def rewritten(
     then `searched_text` will do.
     """
     shown = history_text(history, max_tokens)
-    if not shown:
-        return None
-    try:
-        draft = await model.chat(
-            prompt.messages(history=shown, question=text), max_tokens=_QUERY_TOKENS, temperature=0.0
-        )
-    except ModelFailed:
+    draft = await _ask(model, prompt, _QUERY_TOKENS, paid, history=shown, question=text) if shown else None
+    if draft is None or draft.cut_off:
         return None
     query = " ".join(neutralise(draft.text).split()).strip(" \"'`“”")
-    return query if query and len(query) <= _QUERY and not draft.cut_off else None
+    return query if query and len(query) <= _QUERY else None
 
 
 def _turn(role: Role, text: str) -> str:
@@ -240,19 +237,21 @@ def _beginning(text: str, length: int) -> str:
 
 # -- what it asks of retrieval: its filters, its named sources, its limits
 MAX_TERMS = 20
+MAX_TOKENS, TEMPERATURE = 1024, 0.7
+"""Of an answer, where neither the message nor a version of a prompt says."""
 _QUOTED = re.compile(r"“([^“”\n]{1,100})”|\"([^\"\n]{1,100})\"|«([^«»\n]{1,100})»|„([^„“”\n]{1,100})[“”]")
 
 
 def question_for(
     capability: Capability,
-    said: Said,
-    *,
-    searched: str,
-    named: tuple[UUID, ...],
-    retrieval_scope: tuple[str, ...] | None,
-    at_most: Mapping[str, int],
+    said: RagRequest,
     instructions: Instructions,
     now: datetime,
+    *,
+    searched: str | None = None,
+    named: tuple[UUID, ...] = (),
+    retrieval_scope: tuple[str, ...] | None = None,
+    at_most: Mapping[str, int] = MappingProxyType({}),
 ) -> Question:
     """The question that a message is, for a capability.
 
@@ -261,31 +260,70 @@ def question_for(
     `retrieval_scope` is what a prompt version narrows the capability's source types to; with nothing in common,
     nothing is found. `searched` is looked for, `named` sources come first, `at_most` so many of a type are kept.
     """
-    focus, types, recent = said.focus, capability.source_types, None
+    context, types = said.context or RagContext(), capability.source_types
     if retrieval_scope is not None:
         types = tuple(each for each in types or retrieval_scope if each in retrieval_scope)
     of_types = (Condition("source_type", Operator.IN, types),) if types or retrieval_scope is not None else ()
-    markets = tuple(dict.fromkeys(name for each in focus.marketplaces for name in (each, each.lower())))
-    if capability.recent_days is not None and focus.since is None and focus.until is None:
-        recent = now - timedelta(days=capability.recent_days)
+    markets = tuple(dict.fromkeys(name for each in context.marketplaces or () for name in (each, each.lower())))
+    since, until = context.time_range.moments() if context.time_range else (None, None)
+    recent = None
+    if capability.recent_days is not None and since is None:
+        recent = (now - timedelta(capability.recent_days)).timestamp()
     severities = tuple(each for each in capability.severities if _is_about(each, said.text))
-    named_by_client = _conditions(
-        ("market", Operator.IN, markets), ("date", Operator.GTE, focus.since), ("date", Operator.LTE, focus.until)
-    )
     return Question(
         said.text,
-        (*of_types, *named_by_client),
+        (
+            *of_types,
+            *conditions(
+                ("market", Operator.IN, markets),
+                ("date", Operator.GTE, since),
+                ("date", Operator.LTE, until),
+                or_missing=True,
+            ),
+        ),
         capability.top_k,
         fetch=capability.fetch,
         searched=searched if searched != said.text else None,
         sources=named,
         preferred=(
             *capability.preferred,
-            *_conditions(("date", Operator.GTE, recent), ("severity", Operator.IN, severities)),
+            *conditions(("date", Operator.GTE, recent), ("severity", Operator.IN, severities), or_missing=True),
         ),
         terms=quoted(said.text),
         at_most=tuple(at_most.items()),
         instructions=instructions,
+    )
+
+
+def instructed(
+    capability: Capability,
+    said: RagRequest,
+    versions: Sequence[PromptConfig | None],
+    now: datetime,
+    *,
+    history: str = "",
+    searched: str | None = None,
+    named: tuple[UUID, ...] = (),
+) -> Question:
+    """`question_for`, with the versions of prompts that a thread has: of what all capabilities are told, and of what this
+    one is. What they demand, the message's options may undo.
+
+    Raises Misconfigured for a version that demands what there is not.
+    """
+    rules, options = [kept_constraints(each) for each in reversed(versions) if each], said.options or RagOptions()
+    system, role = (each.instructions if each else "" for each in versions)
+    values = {"system": system, "role": role, "history": history, "language": options.language or "en"}
+    tokens = first([options.max_tokens, *(each.max_tokens for each in rules), MAX_TOKENS])
+    temperature = first([options.temperature, *(each.temperature for each in rules), TEMPERATURE])
+    return question_for(
+        capability,
+        said,
+        Instructions(values, tokens, temperature),
+        now,
+        searched=searched,
+        named=named,
+        retrieval_scope=first(each.retrieval_scope for each in rules),
+        at_most=rules[0].at_most if rules else {},
     )
 
 
@@ -300,17 +338,6 @@ def quoted(text: str) -> tuple[str, ...]:
         if term := " ".join("".join(groups).split()):
             found.setdefault(term.casefold(), term)
     return tuple(found.values())[:MAX_TERMS]
-
-
-def _conditions(*wanted: tuple[str, Operator, datetime | tuple[str, ...] | None]) -> Filters:
-    """Of those that have a value; what lacks the field passes."""
-    return tuple(
-        Condition(
-            field, how, epoch_seconds("timeRange", value) if isinstance(value, datetime) else value, or_missing=True
-        )
-        for field, how, value in wanted
-        if value
-    )
 
 
 def _is_about(severity: str, text: str) -> bool:
@@ -333,18 +360,12 @@ def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpe
         if hit.source_id not in best or hit.score > best[hit.source_id].score:
             best[hit.source_id] = hit
     cited = {citation.hit.source_id: citation for citation in citations}
-    return tuple(
-        ThreadSource(
-            hit.source_id,
-            spec.shown(hit.source_type),
-            hit.title,
-            hit.relevance,
-            cited[source].number if source in cited else None,
-            cited[source].quote if source in cited else None,
-            available=True,
-        )
-        for source, hit in best.items()
-    )
+    sources = []
+    for source, hit in best.items():
+        number, quote = (cited[source].number, cited[source].quote) if source in cited else (None, None)
+        shown = spec.shown(hit.source_type)
+        sources.append(ThreadSource(source, shown, hit.title, hit.relevance, number, quote, available=True))
+    return tuple(sources)
 
 
 def sources_of(answer: Answer, spec: IndexSpec) -> tuple[ThreadSource, ...]:
@@ -357,7 +378,7 @@ def sources_of(answer: Answer, spec: IndexSpec) -> tuple[ThreadSource, ...]:
 def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:
     return Flags(
         used_rag=bool(sources) and _uses(answer),
-        fallback_to_generic=answer.refusal is Refusal.FAILED or not answer.complete,
+        fallback_to_generic=answer.refusal is Refusal.FAILED or bool(lasting_failures(answer)),
         insufficient_context=len(sources) < ENOUGH_SOURCES or not _uses(answer),
         interrupted=not answer.complete,
     )
@@ -389,6 +410,6 @@ def lasting_failures(answer: Answer) -> Sequence[RagError]:
 
 
 def worth_it(answer: Answer) -> bool:
-    """Whether a user is charged: not for a fallback, for half an answer, nor where nothing could be looked up."""
+    """Whether a user is charged: not for a fallback, for what a model left unfinished, nor where nothing was looked up."""
     looked_up = not any(isinstance(each, EmbeddingFailed | StoreFailed) for each in answer.failures)
-    return looked_up and answer.complete and answer.refusal is not Refusal.FAILED
+    return looked_up and answer.refusal is not Refusal.FAILED and not lasting_failures(answer)

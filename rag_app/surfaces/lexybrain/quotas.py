@@ -387,8 +387,8 @@ def _costs(scope: Scope, outcome: Outcome, now: datetime | None) -> dict[str, An
     return {
         "organizations": list(scope.organizations),
         "public": PUBLIC_ORGANIZATION,
-        "tokens_in": outcome.usage.input_tokens if outcome.usage else 0,
-        "tokens_out": outcome.usage.output_tokens if outcome.usage else 0,
+        "tokens_in": outcome.usage.input_tokens,
+        "tokens_out": outcome.usage.output_tokens,
         "cents": outcome.cost_cents,
         "now": now,
     }

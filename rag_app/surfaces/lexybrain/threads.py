@@ -1,7 +1,7 @@
 """Conversations: threads of one user each, and their messages.
 
-`Turns` begins and ends turns, of which the functions before it are steps; `Threads` is what users
-do with conversations that are kept. Row-level security leaves a session the threads of its user; each query names that
+`keep_message` begins a turn, `keep_answer` or `give_up` ends it; the functions before them are their steps. `Threads`
+is what users do with conversations that are kept. Row-level security leaves a session the threads of its user; each query names that
 user again. Whatever changes a thread or its messages begins with the thread's row, and so holds it: of two changes at
 once one waits, and neither is lost.
 """
@@ -49,9 +49,9 @@ from rag_app.surfaces.lexybrain.types import (
     Outcome,
     PastMessage,
     RagModel,
+    RagRequest,
     RagUsage,
     Role,
-    Said,
     T,
     ThreadInfo,
     ThreadMessage,
@@ -123,82 +123,81 @@ async def settle_on(
     await session.execute(_SETTLE_ON, kept)
 
 
-class Turns:
-    """A turn in the database: what is kept and charged before a model thinks, and after. Two short transactions, each all or
-    nothing; between them nothing is held. Locks are taken in one order - the user, reservations, counters, the thread,
-    what is charged - so that two turns never wait for each other.
+# A turn in the database: what is kept and charged before a model thinks, and after. Two short transactions, each all or
+# nothing; between them nothing is held. Locks are taken in one order - the user, reservations, counters, the thread,
+# what is charged - so that two turns never wait for each other.
 
-    `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound.
 
-    A turn that neither finishes nor is given back within `expires_s` seconds is not charged; its message is kept.
-    Everything raises StoreFailed.
+async def keep_message(
+    database: Database,
+    principal: Principal,
+    said: RagRequest,
+    *,
+    cost_cap_cents: Decimal | None = None,
+    token_budget: int | None = None,
+    expires_s: float = 900.0,
+) -> Begun:
+    """Keep what the user says, in a thread of theirs or a new one, and reserve one message of their plan.
+
+    `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound. A turn whose answer is
+    neither kept nor given up within `expires_s` seconds is not charged; its message is kept.
+
+    Raises FeatureDisabled, CostCapReached, BudgetSpent, QuotaExceeded, NotFound (a thread that is not theirs),
+    Forbidden (no user, or a plan that they may not choose), InvalidInput (a plan that there is not), StoreFailed: then
+    nothing remains, no thread and no charge.
     """
+    user = principal.user or (await Accounts(database).of(principal)).user
+    scope, message = replace(principal.scope(), user=user), uuid4()
+    async with quotas.admitted(
+        database,
+        scope,
+        plan=said.options.plan if said.options else None,
+        cost_cap_cents=cost_cap_cents,
+        token_budget=token_budget,
+    ) as (session, account):
+        await quotas.reserve(session, message, account, seconds=expires_s)
+        context, meta = to_builtins((said.context, said.meta))
+        thread = said.thread or await add_thread(session, user, title_of(said.text), meta or {})
+        kept = await add_user_message(session, user, thread, message, said.text, said.capability, context)
+    return Begun(kept, message, account, scope)
 
-    def __init__(
-        self, database: Database, *, cost_cap_cents: Decimal | None, token_budget: int | None, expires_s: float = 900.0
-    ) -> None:
-        self._database, self._expires_s = database, expires_s
-        self._cost_cap_cents, self._token_budget = cost_cap_cents, token_budget
 
-    async def begin(self, principal: Principal, said: Said) -> Begun:
-        """Keep what the user says, in a thread of theirs or a new one, and reserve one message of their plan.
+async def keep_answer(database: Database, begun: Begun, outcome: Outcome) -> bool:
+    """Keep the answer, and charge for it or not. False where the thread was deleted meanwhile.
 
-        Raises FeatureDisabled, CostCapReached, BudgetSpent, QuotaExceeded, NotFound (a thread that is not theirs),
-        Forbidden (no user, or a plan that they may not choose), InvalidInput (a plan that there is not): then nothing
-        remains, no thread and no charge.
-        """
-        user = principal.user or (await Accounts(self._database).of(principal)).user
-        scope, message = replace(principal.scope(), user=user), uuid4()
-        async with quotas.admitted(
-            self._database,
-            scope,
-            plan=said.plan,
-            cost_cap_cents=self._cost_cap_cents,
-            token_budget=self._token_budget,
-        ) as (session, account):
-            await quotas.reserve(session, message, account, seconds=self._expires_s)
-            # the versions of prompts are ours to say
-            metadata = {key: value for key, value in said.meta.items() if key != "prompts"}
-            thread = said.thread or await add_thread(session, user, title_of(said.text), metadata)
-            kept = await add_user_message(session, user, thread, message, said.text, said.capability, said.context)
-        return Begun(kept, message, account, scope)
-
-    async def finish(self, begun: Begun, outcome: Outcome) -> bool:
-        """Keep the answer, and charge for it or not. False where the thread was deleted meanwhile.
-
-        What it took is recorded then, too, and the charge stands. Of a user who was erased meanwhile only the cost is.
-        It is eligible for training if the user consented when the turn began, and does still.
-        """
-        async with holding(self._database, begun.scope) as (session, training):
-            if training is None:
-                await quotas.spend(session, begun.scope, outcome)
-                return False
-            if not outcome.charged:
-                await quotas.give_back(session, begun.message)
-            elif not await quotas.settle(session, begun.message):
-                await quotas.charge(session, begun.account)
-            eligible = outcome.teaches and begun.account.training and training
-            kept = await add_answer(session, begun.scope.user, begun.thread.id, outcome, training_eligible=eligible)
-            await quotas.record(session, begun.account, begun.scope, outcome)
-        return kept
-
-    async def give_back(
-        self, begun: Begun, failures: Sequence[tuple[str, str]] = (), took: Outcome | None = None
-    ) -> None:
-        """Nothing came of it: no charge. The user's message is kept, and why it has no answer (kind, text) recorded.
-
-        So is what it `took` nevertheless.
-        """
-        async with holding(self._database, begun.scope) as (session, training):
-            if training is None:
-                if took is not None:
-                    await quotas.spend(session, begun.scope, took)
-                return
+    What it took is recorded then, too, and the charge stands. Of a user who was erased meanwhile only the cost is.
+    It is eligible for training if the user consented when the turn began, and does still. Raises StoreFailed.
+    """
+    async with holding(database, begun.scope) as (session, training):
+        if training is None:
+            await quotas.spend(session, begun.scope, outcome)
+            return False
+        if not outcome.charged:
             await quotas.give_back(session, begun.message)
-            if failures:
-                await quotas.record_failures(session, begun.account, begun.message, failures)
-            if took is not None:
-                await quotas.record(session, begun.account, begun.scope, took)
+        elif not await quotas.settle(session, begun.message):
+            await quotas.charge(session, begun.account)
+        eligible = outcome.teaches and begun.account.training and training
+        kept = await add_answer(session, begun.scope.user, begun.thread.id, outcome, training_eligible=eligible)
+        await quotas.record(session, begun.account, begun.scope, outcome)
+    return kept
+
+
+async def give_up(
+    database: Database, begun: Begun, failures: Sequence[tuple[str, str]] = (), took: Outcome | None = None
+) -> None:
+    """Nothing came of it: no charge. The user's message is kept, and why it has no answer (kind, text) recorded.
+
+    So is what it `took` nevertheless. Raises StoreFailed.
+    """
+    async with holding(database, begun.scope) as (session, training):
+        if training is not None:
+            await quotas.give_back(session, begun.message)
+        if training is not None and failures:
+            await quotas.record_failures(session, begun.account, begun.message, failures)
+        if took is not None and training is not None:
+            await quotas.record(session, begun.account, begun.scope, took)
+        elif took is not None:
+            await quotas.spend(session, begun.scope, took)
 
 
 # -- conversations that are kept

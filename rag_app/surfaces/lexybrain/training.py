@@ -7,7 +7,7 @@ it is not collected. Locks are taken in one order: the user's row, messages, wha
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -166,16 +166,7 @@ class Training:
             found = dict((await session.execute(there)).tuples().all())
             if found.keys() != said or not found[lesson.message]:
                 return False
-            kept = {
-                "message": lesson.message,
-                "user": user,
-                "capability": lesson.capability,
-                "prompt": [_storable(each) for each in lesson.prompt],
-                "context": [_storable(each) for each in lesson.context],
-                "model": lesson.model,
-                "text": storable(lesson.text),
-            }
-            await session.execute(_COLLECT, kept)
+            await session.execute(_COLLECT, {**_storable(asdict(lesson)), "user": user})
         return True
 
     async def consenting(self) -> list[Consenting]:
@@ -257,5 +248,13 @@ async def _check_person(session: AsyncSession, user: UUID) -> None:
         raise Forbidden("an API key speaks for others: only a person consents, signed in")
 
 
-def _storable(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: storable(value) if isinstance(value, str) else value for key, value in said.items()}
+def _storable(said: Any) -> Any:
+    """With what PostgreSQL can keep of each text."""
+    match said:
+        case str():
+            return storable(said)
+        case list():
+            return [_storable(each) for each in said]
+        case dict():
+            return {key: _storable(value) for key, value in said.items()}
+    return said

@@ -1,7 +1,7 @@
 """A conversation: threads of messages, what a user sends, and what comes back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -9,12 +9,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
-from msgspec import Meta, Struct, convert
+from litestar.openapi.spec import Schema
+from msgspec import Meta, Struct, convert, structs, to_builtins
 from msgspec import field as named
 
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
-from rag_app.domain import Scope, Usage
+from rag_app.domain import InvalidInput, Scope, Usage
+from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.surface import example
+from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.tables import ThreadRow
 
 T = TypeVar("T", bound=Struct)
@@ -41,12 +45,10 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 if TYPE_CHECKING:
     Capability = str
     Kind = str
-    SourceScope = str
     RatingName = str
 else:  # what the registries have; a type checker wants each name written out
     Capability = Literal[tuple(DESCRIPTIONS)]
-    Kind = Literal[prompts.TYPES]
-    SourceScope = Literal[tuple(prompts.SCOPES)]
+    Kind = Literal[prompts.conversation_types()]
     RatingName = Literal[tuple(each.value for each in Rating)]
 
 Rated = Annotated[RatingName, Meta(description=f"one of {', '.join(Rating)}")]
@@ -56,6 +58,200 @@ def as_wire(of: type[T], inner: object, **others: Any) -> T:
     """A response from what it shows: fields come from the attributes of the same name, or from `others`."""
     values = {name: others[name] if name in others else getattr(inner, name) for name in of.__struct_fields__}
     return convert(SimpleNamespace(**values), of, from_attributes=True)
+
+
+# -- what comes
+
+EXAMPLE = example(__package__, "message")
+
+# `(?!\n)`: to Python, `$` is also before a last line break
+_CODE = r"^[^\s\x00\x1c-\x1f\x85\ufeff]+(?!\n)$"
+_LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*(?!\n)$"
+# a host that every URL parser takes, and no user name in front of it
+_URL = r"^[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9._-]+(:[0-9]{1,5})?([/?#][^\s\x00-\x1f\x7f\x85\ufeff]*)?(?!\n)$"
+
+
+def _items(longest: int, pattern: str) -> dict[str, Any]:
+    """What Litestar does not say of the texts in a list that may be null."""
+    return {"extra": {"items": {"minLength": 1, "maxLength": longest, "pattern": pattern}}}
+
+
+Ids = Annotated[
+    list[
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=200,
+                pattern=NOT_BLANK,
+                description="a text of 1 to 200 characters, not all of them blank",
+            ),
+        ]
+    ],
+    Meta(
+        max_length=50,
+        description="a list of at most 50 ids",
+        extra_json_schema=_items(200, NOT_BLANK),
+        examples=[[]],
+    ),
+]
+When = Annotated[
+    str,
+    Meta(
+        description="an ISO 8601 date (the whole day, UTC) or timestamp (UTC where it has no zone)",
+        extra_json_schema={"extra": {"any_of": [Schema(format="date"), Schema(format="date-time")]}},  # Litestar's way
+        examples=["2026-01-01T00:00:00Z"],
+    ),
+]
+
+
+class RagTimeRange(Struct, frozen=True, forbid_unknown_fields=True):
+    """`from` must be before `to`. Raises InvalidInput otherwise."""
+
+    from_: When = named(name="from")
+    to: When
+
+    def __post_init__(self) -> None:
+        self.moments()
+
+    def moments(self) -> tuple[float, float]:
+        """Epoch seconds."""
+        since, until = instants("context.timeRange.from", self.from_)[0], instants("context.timeRange.to", self.to)[1]
+        if since >= until:
+            raise InvalidInput("context.timeRange", to_builtins(self), "`from` must be before `to`")
+        return since, until
+
+
+class RagContext(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    """What the message is about. Sources are named by id, or as their organization calls them; those that the caller
+    may not see are as good as none."""
+
+    keywords: Ids | None = named(default=None, name="keywordIds")
+    watchlists: Ids | None = named(default=None, name="watchlistIds")
+    listings: Ids | None = named(default=None, name="listingIds")
+    alerts: Ids | None = named(default=None, name="alertIds")
+    shop_url: (
+        Annotated[
+            str,
+            Meta(
+                max_length=2000,
+                pattern=_URL,
+                description="an http or https URL of at most 2000 characters",
+                examples=["https://www.etsy.com/shop/VintageRings"],
+            ),
+        ]
+        | None
+    ) = None
+    marketplaces: (
+        Annotated[
+            list[
+                Annotated[
+                    str,
+                    Meta(
+                        min_length=1,
+                        max_length=100,
+                        pattern=_CODE,
+                        description="a word of 1 to 100 characters",
+                    ),
+                ]
+            ],
+            Meta(
+                max_length=20,
+                description="a list of at most 20 marketplaces",
+                extra_json_schema=_items(100, _CODE),
+                examples=[["etsy"]],
+            ),
+        ]
+        | None
+    ) = None
+    time_range: Annotated[RagTimeRange, Meta(description="an object with `from` and `to`")] | None = None
+
+
+class RagOptions(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    max_tokens: (
+        Annotated[
+            int,
+            Meta(
+                ge=256,
+                le=2048,
+                description="a whole number from 256 to 2048",
+                extra_json_schema={"extra": {"default": 1024}},
+            ),
+        ]
+        | None
+    ) = None
+    temperature: (
+        Annotated[
+            float,
+            Meta(ge=0, le=1, description="a number from 0 to 1", extra_json_schema={"extra": {"default": 0.7}}),
+        ]
+        | None
+    ) = None
+    language: (
+        Annotated[
+            str,
+            Meta(
+                max_length=35,
+                pattern=_LANGUAGE,
+                description='the language of the answer: a code such as "en" or "pt-BR"',
+            ),
+        ]
+        | None
+    ) = "en"
+    plan: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=100,
+                pattern=_CODE,
+                description="the code of a plan, a word; for administrators alone",
+                examples=["pro"],
+            ),
+        ]
+        | None
+    ) = named(default=None, name="planCode")
+
+
+class RagMeta(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Kept with a new thread."""
+
+    client: Annotated[Literal["web", "extension", "api"], Meta(description="one of web, extension, api")] | None = None
+    version: (
+        Annotated[str, Meta(max_length=100, pattern=r"^[^\x00]*$", description="a text of at most 100 characters")]
+        | None
+    ) = None
+
+
+class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A null is the same as nothing."""
+
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=4000,
+            pattern=NOT_BLANK,
+            description="a text of 1 to 4000 characters, not all of them blank",
+            examples=[EXAMPLE.value["message"]],
+        ),
+    ] = named(name="message")
+    thread: Annotated[UUID, Meta(description="the UUID of a thread; without one, a new thread is made")] | None = named(
+        default=None, name="threadId"
+    )
+    capability: (
+        Annotated[
+            Capability,
+            Meta(description=f"one of {', '.join(DESCRIPTIONS)}; without one, it is detected"),
+        ]
+        | None
+    ) = None
+    context: Annotated[RagContext, Meta(description="an object")] | None = None
+    options: Annotated[RagOptions, Meta(description="an object")] | None = None
+    meta: Annotated[RagMeta, Meta(description="an object")] | None = None
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "text", self.text.strip())
 
 
 # -- what leaves
@@ -203,44 +399,6 @@ class ConsentInfo(Struct, frozen=True):
 # -- what a turn is made of
 
 
-@dataclass(frozen=True, slots=True)
-class Focus:
-    """What a message is about, as the client knows it. Sources are named by id, or as their organization calls them.
-
-    `since` and `until` bound the dates of sources; `marketplaces` are values of the field `market`.
-    """
-
-    keywords: tuple[str, ...] = ()
-    watchlists: tuple[str, ...] = ()
-    listings: tuple[str, ...] = ()
-    alerts: tuple[str, ...] = ()
-    shop_url: str | None = None
-    marketplaces: tuple[str, ...] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A message as its user sends it: into a new thread where `thread` is None.
-
-    `capability` is detected where it is None. `max_tokens` of the answer and `temperature` (0..1) are those of the
-    prompt where they are None. `plan` overrides the user's own, for administrators. `context` is what was sent as
-    `focus`, to be kept with the message; `meta` goes to a new thread.
-    """
-
-    text: str
-    thread: UUID | None = None
-    capability: str | None = None
-    focus: Focus = Focus()
-    context: Mapping[str, Any] | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    language: str = "en"
-    plan: str | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
-
-
 class Flags(Struct, frozen=True, rename="camel"):
     """What a client should know of an answer; kept as JSON.
 
@@ -294,7 +452,7 @@ class Outcome:
     model: str
     sources: tuple[ThreadSource, ...]
     flags: Flags
-    usage: Usage | None
+    usage: Usage
     cost_cents: Decimal
     latency_ms: int
     stages: Mapping[str, int]

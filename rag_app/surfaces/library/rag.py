@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
 from rag_app.answering.engine import CapabilityEngine
+from rag_app.answering.prompts import GLOBAL
 from rag_app.application import Application, database_urls, open_application
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
@@ -19,7 +20,6 @@ from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     Answer,
     Hit,
-    Instructions,
     InvalidInput,
     Mode,
     Question,
@@ -30,8 +30,8 @@ from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.settings import Settings
-from rag_app.surfaces.lexybrain.messages import question_for
-from rag_app.surfaces.lexybrain.types import Said
+from rag_app.surfaces.lexybrain.messages import instructed
+from rag_app.surfaces.lexybrain.types import RagRequest
 
 
 @asynccontextmanager
@@ -272,21 +272,8 @@ async def opening_of(application: Application, capability: Capability, question:
     """The question as the first message of a conversation, where the capability is one of those; else as it is."""
     if capability.group != LEXYBRAIN:
         return question
-    drawn = {
-        "system": await application.prompts.draw("global"),
-        "role": await application.prompts.draw(capability.name),
-    }
-    told = {name: version.instructions if version else "" for name, version in drawn.items()}
-    opening = question_for(
-        capability,
-        Said(question.text),
-        searched=question.text,
-        named=(),
-        retrieval_scope=None,
-        at_most={},
-        instructions=Instructions({**told, "history": "", "language": "en"}),
-        now=datetime.now(UTC),
-    )
+    drawn = [await application.prompts.draw(kind) for kind in (GLOBAL, capability.name)]
+    opening = instructed(capability, RagRequest(question.text), drawn, datetime.now(UTC))
     return replace(opening, filters=(*question.filters, *opening.filters), top_k=question.top_k, mode=question.mode)
 
 

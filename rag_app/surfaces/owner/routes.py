@@ -15,7 +15,6 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import (
     Answer,
-    Condition,
     EmbeddingFailed,
     Filters,
     Hit,
@@ -36,6 +35,7 @@ from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
+from rag_app.retrieval.filters import conditions
 
 INDEX = "salon_calls"
 CAPABILITY = "owner_ask"
@@ -93,14 +93,13 @@ class Narrowed(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     customer_id: Number | None = None
 
     def conditions(self) -> Filters:
-        given = (
-            ("source_type", Operator.IN, tuple(self.source_types) if self.source_types else None),
+        return conditions(
+            ("source_type", Operator.IN, tuple(self.source_types or ())),
             ("date", Operator.GTE, self.date_from.isoformat() if self.date_from else None),
             ("date", Operator.LTE, self.date_to.isoformat() if self.date_to else None),
             ("stylist_id", Operator.EQ, self.stylist_id),
             ("customer_id", Operator.EQ, self.customer_id),
         )
-        return tuple(Condition(field, operator, value) for field, operator, value in given if value is not None)
 
 
 class OwnerSearchRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -192,7 +192,7 @@ async def ask_for_query(
     reply: Reply, history: Sequence[PastMessage], text: str = "And the second one?"
 ) -> tuple[str | None, ScriptedModel]:
     with ScriptedModel(reply) as server:
-        query = await rewritten(chat_model(server), PROMPTS["ask_lexybrain_rewrite"], text, history, 200)
+        query = await rewritten(chat_model(server), PROMPTS["ask_lexybrain_rewrite"], text, history, 200, [])
     return query, server
 
 

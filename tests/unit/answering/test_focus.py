@@ -13,20 +13,18 @@ from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.index import load_indexes
 from rag_app.surfaces.lexybrain.messages import MAX_TERMS, question_for, quoted
-from rag_app.surfaces.lexybrain.types import Focus, Said
+from rag_app.surfaces.lexybrain.types import RagContext, RagRequest, RagTimeRange
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 JANUARY, MARCH = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
+PERIOD = RagTimeRange("2026-01-01", "2026-03-01T00:00:00")
 INSTRUCTIONS = Instructions({"role": "analyst"}, 512, 0.7)
 MARKETPLACE = load_indexes(resource_folder("indexes"))["marketplace"]
 SALE = Condition("status", Operator.IN, ("active", "open", "tracked"), or_missing=True)
 
 
-def asked(capability: str, text: str = "?", focus: Focus | None = None, **more: Any) -> Question:
-    plain: dict[str, Any] = {
-        "searched": text, "named": (), "retrieval_scope": None, "at_most": {}, "instructions": INSTRUCTIONS, "now": NOW,
-    }  # fmt: skip
-    return question_for(capability_named(capability), Said(text, focus=focus or Focus()), **(plain | more))
+def asked(capability: str, text: str = "?", context: RagContext | None = None, **more: Any) -> Question:
+    return question_for(capability_named(capability), RagRequest(text, context=context), INSTRUCTIONS, NOW, **more)
 
 
 def types(*names: str) -> Condition:
@@ -50,26 +48,23 @@ BRIEF, RIVALS = types("keyword", "trend"), types("listing", "shop", "keyword")
 
 
 @pytest.mark.parametrize(
-    ("capability", "focus", "filters", "preferred"),
+    ("capability", "context", "filters", "preferred"),
     [
-        ("market_brief", Focus(), (BRIEF,), (RECENT,)),
-        ("market_brief", Focus(marketplaces=("etsy",)), (BRIEF, market("etsy")), (RECENT,)),
-        ("market_brief", Focus(marketplaces=("x' OR 1=1", "Etsy")), (BRIEF, market("x' OR 1=1", "x' or 1=1", "Etsy", "etsy")), (RECENT,)),
-        ("market_brief", Focus(since=JANUARY), (BRIEF, since(JANUARY)), ()),
-        ("market_brief", Focus(until=MARCH), (BRIEF, until(MARCH)), ()),
-        ("market_brief", Focus(since=JANUARY, until=MARCH), (BRIEF, since(JANUARY), until(MARCH)), ()),
-        ("market_brief", Focus(since=JANUARY.replace(tzinfo=None)), (BRIEF, since(JANUARY)), ()),
-        ("competitor_intel", Focus(), (RIVALS,), (SALE,)),
-        ("competitor_intel", Focus(since=JANUARY), (RIVALS, since(JANUARY)), (SALE,)),
-        ("keyword_explanation", Focus(), (types("keyword", "keyword_history", "alert"),), ()),
-        ("alert_explanation", Focus(), (types("alert", "risk_rule", "doc"),), ()),
-        ("general_chat", Focus(keywords=("kw",), shop_url="https://x.y"), (types("doc", "keyword", "watchlist"),), ()),
+        ("market_brief", RagContext(), (BRIEF,), (RECENT,)),
+        ("market_brief", RagContext(marketplaces=["etsy"]), (BRIEF, market("etsy")), (RECENT,)),
+        ("market_brief", RagContext(marketplaces=["x' OR 1=1", "Etsy"]), (BRIEF, market("x' OR 1=1", "x' or 1=1", "Etsy", "etsy")), (RECENT,)),
+        ("market_brief", RagContext(time_range=PERIOD), (BRIEF, since(JANUARY), until(MARCH)), ()),
+        ("competitor_intel", RagContext(), (RIVALS,), (SALE,)),
+        ("competitor_intel", RagContext(time_range=PERIOD), (RIVALS, since(JANUARY), until(MARCH)), (SALE,)),
+        ("keyword_explanation", RagContext(), (types("keyword", "keyword_history", "alert"),), ()),
+        ("alert_explanation", RagContext(), (types("alert", "risk_rule", "doc"),), ()),
+        ("general_chat", RagContext(keywords=["kw"], shop_url="https://x.y"), (types("doc", "keyword", "watchlist"),), ()),
     ],
 )  # fmt: skip
 def test_what_a_client_names_holds_and_what_a_capability_prefers_may_not(
-    capability: str, focus: Focus, filters: Filters, preferred: Filters
+    capability: str, context: RagContext, filters: Filters, preferred: Filters
 ) -> None:
-    question = asked(capability, focus=focus)
+    question = asked(capability, context=context)
     assert (question.filters, question.preferred) == (filters, preferred)
     for each in (filters, preferred):
         assert check_filters(each, MARKETPLACE) == each

@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
+from rag_app.domain.errors import ModelFailed
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.messages import flags_of, mentioned, retrieved, sources_of
 from rag_app.surfaces.lexybrain.types import Flags
@@ -72,7 +73,7 @@ def test_an_answer_that_makes_no_use_of_weak_hits_has_no_sources() -> None:
 
 
 def test_a_text_that_ends_too_early_says_so() -> None:
-    given = answer(RING, cited=(RING,), complete=False)
+    given = answer(RING, cited=(RING,), complete=False, failures=(ModelFailed("cut"),))
     flags = flags_of(given, sources_of(given, SPEC))
     assert flags.interrupted and flags.fallback_to_generic and flags.used_rag
 

@@ -14,13 +14,13 @@ import pytest
 
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.answering.prompts import (
-    TYPES,
     Constraints,
     PromptConfig,
     as_toml,
     check,
     choose,
     constraints_of,
+    conversation_types,
     load_config,
     load_configs,
     shares,
@@ -73,7 +73,7 @@ def test_the_released_versions_are_the_contracts_to_the_letter() -> None:
         config = found[name]
         assert (config.type, dict(config.constraints), config.weight, config.active) == (kind, constraints, 1, True)
         assert sha256(config.instructions.encode()).hexdigest()[:16] == digest, name
-    assert {config.type for config in found.values()} == set(TYPES) == {"global", *DESCRIPTIONS}
+    assert {config.type for config in found.values()} == set(conversation_types()) == {"global", *DESCRIPTIONS}
 
 
 def test_every_source_type_is_one_of_the_index() -> None:
@@ -89,17 +89,20 @@ TEXT = 'type = "global"\nsystem_instructions = "Be."\n'
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "type: is missing"),
-        ('type = "global"', "system_instructions: is missing"),
+        ("", "missing required field `type`"),
+        ('type = "global"', "missing required field `system_instructions`"),
         (TEXT + "[constraints", "Expected"),
-        (TEXT + "weights = 2", "weights: unknown key; accepted: type, system_instructions, constraints"),
-        (TEXT + 'weight = "2"', "weight: must be a whole number"),
-        (TEXT + "weight = true", "weight: must be a whole number"),
-        (TEXT + "weight = -1", "weight: must be a whole number between 0"),
-        (TEXT + "is_active = 1", "is_active: must be true or false"),
-        (TEXT + "constraints = 3", "constraints: must be a table"),
+        (TEXT + "weights = 2", "unknown field `weights`; accepted: type, system_instructions, constraints"),
+        (TEXT + 'weight = "2"', "Expected `int`, got `str` - at `$.weight`"),
+        (TEXT + "weight = true", "Expected `int`, got `bool` - at `$.weight`"),
+        (TEXT + "weight = -1", "Expected `int` >= 0 - at `$.weight`"),
+        (TEXT + "is_active = 1", "Expected `bool`, got `int` - at `$.is_active`"),
+        (TEXT + "constraints = 3", "Expected `object`, got `int` - at `$.constraints`"),
         (TEXT + "[constraints]\nmax_words = 3", "max_words: unknown constraint; accepted: temperature, max_tokens"),
-        (TEXT + "[constraints]\nretrieval_scope = ['moon']", "'moon' is not known; accepted: keywords"),
+        (
+            TEXT + "[constraints]\nretrieval_scope = ['moon']",
+            "retrieval_scope: must be a list, not empty, of: keywords",
+        ),
         (TEXT.replace("global", "gossip"), "type: accepted: global, market_brief"),
         (TEXT.replace("Be.", " "), "system_instructions: must be a text"),
         (TEXT.replace("Be.", "a" * 20_001), "system_instructions: must be a text"),
