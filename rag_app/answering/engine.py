@@ -30,7 +30,7 @@ from rag_app.answering.citations import (
 )
 from rag_app.answering.context import Context, build_context
 from rag_app.answering.extractive import summary
-from rag_app.answering.models import Draft
+from rag_app.answering.models import Draft, Restart
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import (
     Answer,
@@ -133,6 +133,11 @@ class CapabilityEngine(BaseQueryEngine):
                         if isinstance(piece, Draft):
                             answer = self.verify(piece, evidence)
                             break
+                        if isinstance(piece, Restart):
+                            if shown.text:
+                                raise piece.error
+                            text, news, due = "", "", 0
+                            continue
                         text, news = text + piece, news + piece
                         if not may_end_sentence(news) or len(text) < due:
                             continue

@@ -11,8 +11,9 @@
 | no choices, no text, no JSON | no | ModelMalformed, unless the text of an answer can be told (`Draft.extracted`) |
 
 In a stream `timeout_s` is for each of its words, and STREAM_LASTS times that for all of them. "Asked again" means
-`retries` times at most. A stream is asked again only while nothing of it has been passed on; so it
-is with a second model (WithFallback). Of a broken stream nothing is extracted: its SDKs show one event of it, at most.
+`retries` times at most. A stream is asked again, or a second model is (WithFallback), only while its listener has passed
+nothing on: a `Restart` says that its pieces are void. Of a broken stream nothing is extracted: its SDKs show one event of
+it, at most. A text that is JSON, though none was asked for, is read for the answer in it.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 
 from rag_app.answering.context import count_tokens
 from rag_app.answering.providers import PROVIDERS, ModelSettings
-from rag_app.answering.salvage import LONGEST, salvaged
+from rag_app.answering.salvage import LONGEST, salvaged, unwrapped
 from rag_app.domain import ModelFailed, ModelLimited, ModelMalformed, ModelTimeout, Usage, storable
 from rag_app.telemetry.observing import Asked, named
 
@@ -56,7 +57,14 @@ class Draft:
     failures: tuple[ModelFailed, ...] = ()
 
 
-Pieces = AsyncGenerator[str | Draft, None]
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The pieces so far are void: the model is asked again, or another one. Who has passed some on raises `error`."""
+
+    error: ModelFailed
+
+
+Pieces = AsyncGenerator[str | Restart | Draft, None]
 """A text as it is written, and then the whole draft."""
 _LONGEST_ERROR = 300
 STREAM_LASTS = 5
@@ -101,13 +109,14 @@ class ChatModel(AnsweringModel):
         self._llm, self._settings = llm, settings
 
     async def pieces(self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool) -> Pieces:
-        settings, begun = self._settings, False
+        settings = self._settings
         tokens, temperature = limits.get("max_tokens"), limits.get("temperature")
         options: dict[str, Any] = {"max_tokens": settings.max_tokens if tokens is None else tokens}
         if temperature is not None and not PROVIDERS[settings.kind].fixed_temperature(self.name):
             options["temperature"] = temperature
         with Asked(self.name, settings.kind, options) as asked:
             for attempt in count():
+                begun = False
                 try:
                     async with aclosing((self._stream if streamed else self._chat)(messages, options)) as pieces:
                         async for piece in pieces:
@@ -117,7 +126,13 @@ class ChatModel(AnsweringModel):
                             yield piece
                     return
                 except Exception as error:
-                    await self._wait_or_raise(error, settings.retries if begun else attempt)
+                    failed = self._failed(error)
+                    if not _meaning(error)[1] or attempt >= settings.retries:
+                        raise failed from error.__cause__ if failed is error else error
+                    if begun:
+                        yield Restart(failed)
+                    unavailable = _status(error) == 503
+                    await asyncio.sleep(settings.unavailable_wait_s if unavailable else settings.backoff_s * 2**attempt)
 
     async def aclose(self) -> None:
         """Close the connections of its client, for which LlamaIndex has no call."""
@@ -132,7 +147,7 @@ class ChatModel(AnsweringModel):
             text = storable(reply.message.content or "").strip()
             if not text:
                 raise ModelMalformed(f"{self.name}: no text")
-            draft = Draft(text, self.name, _usage(reply), _finish_reason(reply) in _CUT_OFF)
+            draft = self._draft(text, _usage(reply), _finish_reason(reply))
         except Exception as error:
             found = salvaged(_broken_reply(error))
             if found is None:
@@ -166,37 +181,40 @@ class ChatModel(AnsweringModel):
             while (reply := await heard.get()) is not None:
                 reason, usage = _finish_reason(reply) or reason, _usage(reply) or usage
                 before, text = text, text + storable(reply.delta or "")
-                if text.strip() and text != before:  # blanks alone are nothing: somebody else may still be asked
+                # blanks alone are nothing: somebody else may still be asked; JSON is read when it is whole
+                if text != before and text.strip() and not text.lstrip().startswith(("{", "`")):
                     yield text[len(before) :] if before.strip() else text
             await listening
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
-        if reason is None or not text.strip():
-            raise ModelMalformed(f"{self.name}: the stream {'was cut' if text.strip() else 'had no text'}")
-        yield Draft(text.strip(), self.name, usage, reason in _CUT_OFF)
+        if not text.strip():
+            raise ModelMalformed(f"{self.name}: the stream had no text")
+        if reason is None:
+            raise EOFError("the stream was cut")
+        yield self._draft(text.strip(), usage, reason)
 
-    async def _wait_or_raise(self, error: Exception, attempt: int) -> None:
-        """Wait where asking again may help and is allowed; otherwise raise what the error means."""
-        kind, again = _meaning(error)
-        if not again or attempt >= self._settings.retries:
-            if isinstance(error, ModelFailed):
-                raise error
-            told = repr(error)
-            if self._settings.api_key:  # a server may have echoed it, and the prompt
-                told = told.replace(self._settings.api_key, "[key]")
-            if len(told) > _LONGEST_ERROR:
-                told = f"{told[:_LONGEST_ERROR]}..."
-            raise kind(f"{self.name}: {told}") from error
-        settings = self._settings
-        await asyncio.sleep(settings.unavailable_wait_s if _status(error) == 503 else settings.backoff_s * 2**attempt)
+    def _draft(self, text: str, usage: Usage | None, reason: str | None) -> Draft:
+        found, cut_off = unwrapped(text) or (None, False)
+        cut_off = cut_off or reason in _CUT_OFF
+        return Draft(found or text, self.name, usage, cut_off, extracted=found is not None)
+
+    def _failed(self, error: Exception) -> ModelFailed:
+        """What an error means."""
+        if isinstance(error, ModelFailed):
+            return error
+        told = repr(error)
+        if self._settings.api_key:  # a server may have echoed it, and the prompt
+            told = told.replace(self._settings.api_key, "[key]")
+        if len(told) > _LONGEST_ERROR:
+            told = f"{told[:_LONGEST_ERROR]}..."
+        return _meaning(error)[0](f"{self.name}: {told}")
 
 
 class WithFallback(AnsweringModel):
     """A model, and another that is asked where the first has failed, after all its requests. Draft.model says who wrote.
 
-    Together they take at most the sum of what each may. A stream goes to the second only while nothing of it has been
-    passed on. Where both fail, the first's error is raised, with a note of the second's.
+    Together they take at most the sum of what each may. Where both fail, the first's error is raised, with a note of the second's.
     """
 
     def __init__(self, first: ChatModel, second: ChatModel) -> None:
@@ -204,22 +222,25 @@ class WithFallback(AnsweringModel):
         self._first, self._second = first, second
 
     async def pieces(self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool) -> Pieces:
-        failed, begun = None, False
+        failed = None
         for model in (self._first, self._second):
+            begun = False
             try:
                 async with aclosing(model.pieces(messages, limits, streamed=streamed)) as pieces:
                     async for piece in pieces:
-                        begun = True
+                        begun = not isinstance(piece, Restart)
                         yield replace(piece, failures=(failed,)) if failed and isinstance(piece, Draft) else piece
                 return
             except ModelFailed as error:
-                if begun:
+                if begun and failed is not None:
                     raise
                 if failed is not None:
                     failed.add_note(f"and {model.name}, asked instead: {error!r}")
                     raise failed from failed.__cause__
                 failed = error
                 log.warning("%s: %s; asking %s", self.name, named(error), self._second.name)
+                if begun:
+                    yield Restart(error)
 
 
 def estimated(messages_text: str, text: str) -> Usage:
@@ -238,7 +259,7 @@ def _meaning(error: Exception) -> tuple[type[ModelFailed], bool]:
         return ModelLimited if status == 429 else ModelFailed, status >= 500
     if any("Timeout" in name for name in names):
         return ModelTimeout, True
-    if "RemoteProtocolError" in names:
+    if "RemoteProtocolError" in names or isinstance(error, EOFError):
         return ModelMalformed, True
     if isinstance(error, ModelFailed | LookupError | ValueError | AttributeError | TypeError):
         return ModelMalformed, False

@@ -1,4 +1,5 @@
-"""What a model said in a reply that is broken: JSON that ends too soon, or no JSON at all.
+"""What a model said in a reply that is broken: JSON that ends too soon, or no JSON at all; or that is JSON where text was
+asked for.
 
 Such a reply must plainly hold an answer. It does where just one text stands under "content", "generated_text" or "text"
 in its JSON, and is not said by anybody but the assistant; or where it is plain text, no mark-up, with a sentence or a
@@ -17,6 +18,8 @@ _MOST_TEXTS = 20
 
 _DECODER = JSONDecoder(strict=False)
 _KEY = re.compile(r'"(?:content|generated_text|text)"\s{0,99}:\s{0,99}"')
+_ANSWER = re.compile(r'"(?:answer|response|reply)"\s{0,99}:\s{0,99}"', re.IGNORECASE)
+_FENCE = re.compile(r"\A\s*+```\w{0,20}\s|```\s*+\Z")
 _ROLE = re.compile(r'"role"\s{0,99}:\s{0,99}"(\w{0,20})"')
 _NO_ANSWER = re.compile(r'"(?:errors?|messages|prompt)"\s{0,99}:')
 _STOPPED = re.compile(r'"finish_reason"\s{0,99}:\s{0,99}"(?:length|content_filter)"')
@@ -36,7 +39,7 @@ def salvaged(reply: str) -> tuple[str, bool] | None:
     >>> salvaged('<html><body>502 Bad Gateway.</body></html>')
     """
     seen = reply[:LONGEST].lstrip("\ufeff")
-    found = _in_json(seen) if _JSON.match(seen) else _in_plain(seen)
+    found = _in_json(seen, _KEY) if _JSON.match(seen) else _in_plain(seen)
     if found is None:
         return None
     text, cut_off = found
@@ -45,16 +48,28 @@ def salvaged(reply: str) -> tuple[str, bool] | None:
     return (text, cut_off) if text and (not cut_off or _SAID.search(text)) else None
 
 
+def unwrapped(text: str) -> tuple[str, bool] | None:
+    """The answer in a text that is JSON, fenced or not, and whether it is cut off; None for any other text.
+
+    >>> unwrapped('{"answer": "At nine [Source 1].", "confidence": 0.9}')
+    ('At nine [Source 1].', False)
+    >>> unwrapped("At nine [Source 1].")
+    """
+    seen = _FENCE.sub("", text[:LONGEST]).strip()
+    found = (_in_json(seen, _ANSWER) or _in_json(seen, _KEY)) if seen.startswith("{") else None
+    return (found[0].strip(), found[1]) if found else None
+
+
 def _in_plain(reply: str) -> tuple[str, bool] | None:
     if _MARKUP.search(reply) or not _SAID.search(reply):
         return None
     return reply, len(reply) >= LONGEST
 
 
-def _in_json(reply: str) -> tuple[str, bool] | None:
+def _in_json(reply: str, wanted: re.Pattern[str]) -> tuple[str, bool] | None:
     """Pieces of a stream are several texts, and none of them an answer."""
     said = []
-    for key in islice(_KEY.finditer(reply), _MOST_TEXTS):
+    for key in islice(wanted.finditer(reply), _MOST_TEXTS):
         if _NO_ANSWER.search(reply, 0, key.start()):
             return None
         text, end = _string(reply, key.end() - 1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -144,7 +144,7 @@ def test_search_passes_on_what_was_asked_and_who_asks(client: httpx.Client, back
     assert (question.text, question.top_k) == ("What did the customer say about pricing?", 5)
     assert question.filters == (
         Condition("source_type", Operator.EQ, "transcript"),
-        Condition("date", Operator.GTE, "2025-01-01T00:00:00+00:00"),
+        Condition("date", Operator.GTE, datetime(2025, 1, 1, tzinfo=UTC).timestamp()),
     )
     assert scope.user == user and scope.organizations == {organization, PUBLIC_ORGANIZATION} and scope.site is None
 
@@ -170,8 +170,8 @@ def test_all_filters_become_conditions(client: httpx.Client, backstage: Backstag
         Condition("source_type", Operator.EQ, "email"),
         Condition("lang", Operator.EQ, "fr"),
         Condition("org_id", Operator.EQ, str(organization)),
-        Condition("date", Operator.GTE, "2025-01-01"),  # days stay days: the index knows how long they are
-        Condition("date", Operator.LTE, "2025-01-31"),
+        Condition("date", Operator.GTE, datetime(2025, 1, 1, tzinfo=UTC).timestamp()),
+        Condition("date", Operator.LTE, datetime.combine(date(2025, 1, 31), time.max, UTC).timestamp()),
     )
 
 
@@ -183,14 +183,16 @@ def test_all_filters_become_conditions(client: httpx.Client, backstage: Backstag
         ("2025-01-01T01:00:00.5+01:00", "2025-01-01T00:00:00.500000+00:00"),
         ("0001-01-01T14:00:00+14:00", "0001-01-01T00:00:00+00:00"),
         ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59+00:00"),
-        ("9999-12-31", "9999-12-31"),
+        ("9999-12-31", "9999-12-31T00:00:00+00:00"),
     ],
 )
 def test_moments_may_be_written_as_rfc_3339_has_them(
     written: str, moment: str, client: httpx.Client, backstage: Backstage
 ) -> None:
     assert client.post("/api/rag/search", json={**ASK, "filters": {"date_from": written}}).status_code == 200
-    assert backstage.pipeline.asked[0][1].filters == (Condition("date", Operator.GTE, moment),)
+    assert backstage.pipeline.asked[0][1].filters == (
+        Condition("date", Operator.GTE, datetime.fromisoformat(moment).timestamp()),
+    )
 
 
 @pytest.mark.parametrize(

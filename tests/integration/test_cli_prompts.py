@@ -106,5 +106,5 @@ def test_ways_to_fail(arguments: str, message: str, status: int, main: Run) -> N
 def test_a_file_that_is_refused(main: Run, tmp_path: Path) -> None:
     file = tmp_path / "ask_lexybrain_market_brief_v9.toml"
     file.write_text(NEW.replace("max_keywords = 5", "max_keywords = 500"))
-    assert_fails(main("prompts", "add", file), "v9.toml: max_keywords: must be a whole number between 1 and 100")
+    assert_fails(main("prompts", "add", file), "v9.toml: max_keywords: must be a whole number from 1 to 100")
     assert "v9" not in main("prompts", "list").out

@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 from llama_index.core.llms import ChatMessage
 
-from rag_app.answering import models
-from rag_app.answering.models import ChatModel, Draft, WithFallback, estimated
+from rag_app.answering import models, prompts
+from rag_app.answering.models import ChatModel, Draft, Restart, WithFallback, estimated
 from rag_app.answering.providers import ModelSettings, build_llm
-from rag_app.domain.answer import Usage
+from rag_app.answering.synthesizers import ModelSynthesizer
+from rag_app.domain.answer import Answer, Delta, Event, Question, Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
 from tests.scripted_model import Reply, ScriptedModel
+from tests.unit.answering.test_engine import WAITED, engine
 
 ASKED = [ChatMessage(role="system", content="Be brief."), ChatMessage(role="user", content="When do you open?")]
-FINE = Reply("At nine [Source 1].")
+ASK = "{% chat role='user' %}{{ context }} {{ question }}{% endchat %}"
+FINE, SAID = Reply("At nine [Source 1]."), Reply("Customers waited for fifteen minutes [Source 1].")
 OPENED: list[ChatModel] = []
 KINDS = ["openai_like", "huggingface"]  # "openai" differs from the first in what it accepts as a name
 
@@ -176,13 +179,69 @@ async def test_a_connection_cut_in_mid_answer_is_no_answer(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_stream_that_has_begun_is_not_asked_for_again(kind: str) -> None:
-    with ScriptedModel(Reply("one two three four five six", cut=True)) as server:
-        stream = model(kind, server).stream(ASKED)
-        assert [await anext(stream), await anext(stream)] == ["one ", "two "]
+async def test_a_stream_that_is_cut_begins_anew_and_says_so(kind: str) -> None:
+    with ScriptedModel(Reply("one two three four five six", cut=True), FINE) as server:
+        pieces = [piece async for piece in model(kind, server).stream(ASKED)]
+        (restart,) = [each for each in pieces if isinstance(each, Restart)]
+        assert pieces[:2] == ["one ", "two "] and type(restart.error) is ModelMalformed
+        said = pieces[pieces.index(restart) + 1 : -1]
+        assert "".join(map(str, said)) == FINE.text and isinstance(pieces[-1], Draft)
+        assert len(server.requests) == 2
+
+
+async def events_of(*chosen: ChatModel) -> list[Event]:
+    """An answer as a client gets it, from a source that has it."""
+    prompt = prompts.prompt("ask", "v1", ASK, ["context", "question"])
+    asked = engine(ModelSynthesizer(WithFallback(*chosen) if len(chosen) == 2 else chosen[0], prompt), WAITED)
+    return [event async for event in asked.stream(Question("How long did customers wait?"))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stream_that_is_cut_before_its_first_sentence_is_asked_for_again(kind: str) -> None:
+    half = Reply("One of them waited for a very long time and then left [Source 1].", cut=True)
+    with ScriptedModel(half, SAID) as server:
+        _, *deltas, answer = await events_of(model(kind, server))
+        assert isinstance(answer, Answer) and answer.text == SAID.text and len(server.requests) == 2
+        assert "".join(each.text for each in deltas if isinstance(each, Delta)) == SAID.text
+
+
+async def test_a_stream_that_is_cut_again_and_again_goes_to_the_fallback() -> None:
+    half = Reply("One of them waited for a very long time and then left [Source 1].", cut=True)
+    with ScriptedModel(half) as first, ScriptedModel(SAID) as second:
+        *_, answer = await events_of(model("openai_like", first), model("openai_like", second, name="second"))
+        assert isinstance(answer, Answer) and (answer.text, answer.model) == (SAID.text, "second")
+        assert [type(each) for each in answer.failures] == [ModelMalformed]
+        assert (len(first.requests), len(second.requests)) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stream_of_which_a_client_has_a_sentence_is_not_asked_for_again(kind: str) -> None:
+    half = Reply("One waited [Source 1]. " + "And then another one came and waited as well. " * 3, cut=True)
+    with ScriptedModel(half, SAID) as server, ScriptedModel(SAID) as second:
         with pytest.raises(ModelMalformed):
-            [piece async for piece in stream]
-        assert len(server.requests) == 1
+            await events_of(model(kind, server), model(kind, second))
+        assert (len(server.requests), len(second.requests)) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ('{"answer": "At nine [Source 1].", "confidence": 0.9}', "At nine [Source 1]."),
+        ('```json\n{"response": "At nine [Source 1]."}\n```', "At nine [Source 1]."),
+        ('{"content": "At nine [Source 1]. We cl', "At nine [Source 1]. We cl"),
+        ('{"price": 3} is what it says [Source 1].', '{"price": 3} is what it says [Source 1].'),
+        ('{"error": "no"}', '{"error": "no"}'),
+        ("`nine` [Source 1].", "`nine` [Source 1]."),
+    ],
+)
+async def test_a_text_that_is_json_is_read_for_its_answer(kind: str, said: str, text: str) -> None:
+    with ScriptedModel(Reply(said)) as server:
+        asked = model(kind, server)
+        assert await drafted(asked) == text
+        *pieces, draft = [piece async for piece in asked.stream(ASKED)]
+        assert isinstance(draft, Draft) and (pieces, draft.text) == ([], text)
+        assert draft.extracted == (said != text) and draft.cut_off == (text.endswith("cl"))
 
 
 async def test_nobody_there() -> None:
@@ -423,15 +482,6 @@ async def test_where_both_fail_the_first_has_the_say(way: Any) -> None:
     (note,) = raised.value.__notes__
     assert note.startswith("and second, asked instead: ModelMalformed(")
     assert isinstance(raised.value.__context__, ModelMalformed)
-
-
-async def test_a_stream_that_has_begun_stays_with_its_model() -> None:
-    with ScriptedModel(Reply("one two three four five six", cut=True)) as first, ScriptedModel(FINE) as second:
-        stream = both(first, second).stream(ASKED)
-        assert [await anext(stream), await anext(stream)] == ["one ", "two "]
-        with pytest.raises(ModelMalformed):
-            [piece async for piece in stream]
-        assert (len(first.requests), len(second.requests)) == (1, 0)
 
 
 async def test_two_silent_models_take_the_sum_of_their_times(impatient: Impatient) -> None:
