@@ -9,7 +9,7 @@ export UV_NATIVE_TLS := 1
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := .venv/bin
 
-.PHONY: help demo test nightly soak fuzz quality bench lint types check docs wheel clean
+.PHONY: help demo test nightly soak chaos fuzz quality bench lint types check docs wheel sbom release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -20,14 +20,19 @@ demo: .venv/.synced ## load the sample corpora, ask them questions, serve (CHECK
 test: .venv/.synced ## run the tests, on a real PostgreSQL and both vector stores (minutes)
 	$(RUN)/pytest $(PYTEST_ARGS)
 
-nightly: .venv/.synced ## the long tier: fuzz, soak, all tests ten times, other Pythons (hours; NIGHTLY_RUNS)
+nightly: .venv/.synced ## the long tier: fuzz, chaos, soak, all tests ten times, other Pythons (hours; NIGHTLY_RUNS)
 	@UV="$(UV)" .ci/nightly
 
 soak: .venv/.synced ## 4 workers and 64 clients for 5 minutes, PostgreSQL away in the middle (SOAK_SECONDS, SOAK_CLIENTS)
 	@$(RUN)/python -m tests.soak
 
-fuzz: .venv/.synced ## 2,000 examples of each operation against its OpenAPI description
-	SCHEMATHESIS_EXAMPLES=2000 $(RUN)/pytest -n 0 -s --timeout 0 tests/contract/test_schemathesis.py
+chaos: .venv/.synced ## 10 minutes of load while server, workers, ingest and PostgreSQL are killed (CHAOS_SECONDS, CHAOS_SEED)
+	@$(RUN)/python -m tests.chaos
+
+fuzz: .venv/.synced ## 5,000 examples of each property, 2,000 of each HTTP operation (FUZZ_EXAMPLES, SCHEMATHESIS_EXAMPLES)
+	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-5000} $(RUN)/pytest --timeout 0 -m fuzz
+	SCHEMATHESIS_EXAMPLES=$${SCHEMATHESIS_EXAMPLES:-2000} SCHEMATHESIS_CASES=$${SCHEMATHESIS_CASES:-10000} \
+		$(RUN)/pytest -n 0 -s --timeout 0 tests/contract/test_schemathesis.py
 
 quality: .venv/.synced ## retrieval quality on the collections in EVAL=folder (long)
 	$(RUN)/python -m tests.quality "$(EVAL)"
@@ -51,6 +56,13 @@ docs: .venv/.synced ## regenerate what is generated: docs/settings.md, .env.exam
 
 wheel: .venv/.synced ## build dist/*.whl
 	$(UV) build --wheel
+
+sbom: .venv/.synced ## dist/sbom.cdx.json (CycloneDX 1.5) and dist/requirements.txt, with hashes: what is locked, without tools
+	@mkdir -p dist
+	$(UV) export --quiet --frozen --no-dev --all-extras --format cyclonedx1.5 --output-file dist/sbom.cdx.json
+	$(UV) export --quiet --frozen --no-dev --all-extras --no-emit-project --output-file dist/requirements.txt
+
+release: wheel sbom ## what a release has: the wheel, its bill of materials, its locked requirements
 
 clean: ## remove the environment, the demo's database and caches
 	rm -rf .venv .tools .rag dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

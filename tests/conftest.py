@@ -21,15 +21,18 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from rag_app.access.people import Organization, People
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres, private_postgres
 from rag_app.database.session import Database, asyncpg_url
+from tests.fuzzing import examples
 
 # How long an example takes is the machine's business, not the product's: others may be at work on it.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
@@ -55,9 +58,13 @@ NewOrganization = Callable[[], Awaitable[Organization]]
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files with the longest tests come first, so that no process is left alone with them at the end."""
+    items.sort(key=lambda item: "integration" not in item.path.parts)
     for item in items:
         if "default_store" in getattr(item, "fixturenames", ()):
             item.add_marker("default_store")
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("fuzz")
 
 
 def pytest_collection_finish() -> None:

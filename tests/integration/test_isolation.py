@@ -35,6 +35,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.stores import qdrant
 from rag_app.stores.postgres_tables import Query
 from tests.conftest import NewOrganization
+from tests.fuzzing import examples
 from tests.integration.conftest import INDEX
 from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served, without_limits
 
@@ -267,10 +268,11 @@ def bodies(world: World) -> st.SearchStrategy[Any]:
     return st.one_of(good, almost, bad, wrong)
 
 
+@pytest.mark.fuzz
 def test_whatever_is_typed_what_comes_back_is_the_users_or_nothing(world: World) -> None:
     seen: Counter[object] = Counter()
 
-    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(250), deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(world.people), bodies(world), st.sampled_from([*SEARCH, *SEARCH, *ANSWER]))
     def ask(person: Person, body: object, path: str) -> None:
         response = world.post(path, person, body)
@@ -306,6 +308,7 @@ def selected(text: Text, filters: Mapping[str, str]) -> bool:
     return date < moment(end) + timedelta(days=1) if len(end) == len("2026-01-15") else date <= moment(end)
 
 
+@pytest.mark.fuzz
 def test_a_filter_finds_all_it_names_of_what_the_user_may_see(world: World) -> None:
     """Not only nothing too much, but nothing too little: a filter that hides everything would pass the test above."""
     moments = st.sampled_from(
@@ -323,7 +326,7 @@ def test_a_filter_finds_all_it_names_of_what_the_user_may_see(world: World) -> N
     )
     query = st.sampled_from([EVERYTHING["query_text"], "*", "quelle est la question ?", string.punctuation])
 
-    @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(world.people[:6]), query, filters)
     def ask(person: Person, text: str, given_filters: dict[str, str]) -> None:
         expected = {each.id for each in world.visible(person) if selected(each, given_filters)}

@@ -33,6 +33,7 @@ from rag_app.domain.answer import Hit
 from rag_app.domain.errors import Forbidden, InvalidInput
 from rag_app.retrieval.text import tokens
 from rag_app.surfaces.library.context import chunk_of
+from tests.fuzzing import examples
 
 ROOT = Path(__file__).parents[2]
 
@@ -189,7 +190,7 @@ def test_separate_gives_each_chunk_a_block_and_each_source_one_piece_of_evidence
     assert build_evidence(blocks) == build_evidence_from_chunks(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @example(texts=["\x08"], budget=17, separate=False)
 @given(
     texts=st.lists(

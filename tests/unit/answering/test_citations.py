@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rag_app.answering.citations import QUOTE_LENGTH, admission, check, check_begun, cite, quote
 from rag_app.answering.context import build_context
+from tests.fuzzing import examples
 from tests.unit.answering.hits import hit
 
 MARKER = re.compile(r"\[Source ([0-9]+)\]")
@@ -97,7 +98,7 @@ pieces = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(text=pieces | st.text(max_size=80), known=st.integers(0, 4), most=st.none() | st.integers(1, 3))
 def test_whatever_is_written_only_known_sources_are_cited(text: str, known: int, most: int | None) -> None:
     checked = check(text, known, max_sentences=most, max_words=most and most * 2)
@@ -112,7 +113,7 @@ def test_whatever_is_written_only_known_sources_are_cited(text: str, known: int,
     assert again.text == checked.text and again.blocks == tuple(range(1, len(checked.blocks) + 1))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     text=pieces | st.text(max_size=80),
     known=st.integers(0, 4),
@@ -169,7 +170,7 @@ def test_of_a_text_that_was_cut_off_the_unfinished_sentence_is_left_out(written:
     assert check(written, known=1, cut_off=True).text == kept
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(claims=st.lists(st.text(max_size=60), max_size=3), text=st.text(min_size=1, max_size=900))
 def test_a_quote_is_short_and_the_sources_own_words(claims: list[str], text: str) -> None:
     found, quoted = quote(claims, [hit(text)])

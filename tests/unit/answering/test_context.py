@@ -13,6 +13,7 @@ from rag_app.answering.context import build_context, neutralise, plain_context
 from rag_app.answering.prompts import load_prompts
 from rag_app.domain.answer import Hit
 from rag_app.retrieval.text import tokens
+from tests.fuzzing import examples
 from tests.unit.answering.hits import hit, hits_of
 
 ROOT = Path(__file__).parents[3]
@@ -80,7 +81,7 @@ def test_one_endless_sentence_is_cut_between_words_rather_than_left_out() -> Non
     assert 110 < len(tokens(context.text)) <= 120
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     texts=st.lists(
         st.text(max_size=200) | st.sampled_from(["One two. Three four! " * 20, "a " * 300]), min_size=1, max_size=6

@@ -22,6 +22,7 @@ from rag_app.domain.errors import Misconfigured, ModelLimited, StoreFailed
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import cut_below, step
+from tests.fuzzing import examples
 from tests.scripted_model import Reply, ScriptedModel
 from tests.unit.answering.hits import Found, hit, hits_of
 
@@ -288,7 +289,7 @@ async def test_engines_work_side_by_side() -> None:
     assert {answer.text for answer in answers} == {"One waited [Source 1]."}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     said=st.lists(
         st.sampled_from(["A claim", ". ", " [Source 1]", " [Source 2, 5]", " [Source 9]", "\n", "I have no data"]),

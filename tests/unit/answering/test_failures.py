@@ -19,6 +19,7 @@ from rag_app.domain.answer import Answer, Confidence, Delta, Found, Question, Re
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited, ModelTimeout, RagError, StoreFailed
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
+from tests.fuzzing import examples
 from tests.unit.answering.hits import Found as Finds
 from tests.unit.answering.hits import hit, hits_of
 from tests.unit.answering.test_engine import Says
@@ -141,7 +142,7 @@ SAID = "Rings grow [Source 2]. So do trends [Source 1, Source 9]. And then the m
 
 
 @given(cuts=st.lists(st.integers(0, len(SAID)), max_size=8), said=st.integers(0, len(SAID)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_model_that_falls_silent_keeps_what_it_was_heard_to_say(cuts: list[int], said: int) -> None:
     ends = sorted({0, said, *(min(cut, said) for cut in cuts)})
     pieces = [SAID[start:end] for start, end in pairwise(ends)]
@@ -231,7 +232,7 @@ def test_a_summary_is_one_line_and_what_it_quotes_is_no_order() -> None:
         max_size=5,
     )
 )  # fmt: skip
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_a_summary_is_short_whatever_was_found(hits: list) -> None:  # type: ignore[type-arg]
     found = summary(hits)
     assert len(found) <= SUMMARY_LENGTH and len(found.splitlines()) <= 1

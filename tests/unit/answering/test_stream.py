@@ -17,6 +17,7 @@ from rag_app.answering.models import Draft
 from rag_app.domain.answer import Answer, Delta, Found, Question, Refusal, Usage
 from rag_app.domain.errors import ModelFailed
 from rag_app.retrieval.embedding import MiniLM
+from tests.fuzzing import examples
 from tests.unit.answering.test_citations import pieces as model_output
 from tests.unit.answering.test_engine import DOGS, EARLY, KNOWLEDGE, LATE, OWNER, WAITED, Says, ask, engine
 
@@ -69,7 +70,7 @@ CAPABILITIES = {
 }
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(
     said=model_output | st.text(max_size=60),
     cuts=st.lists(st.integers(0, 200), max_size=12),

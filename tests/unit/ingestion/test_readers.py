@@ -27,6 +27,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from rag_app.documents.documents import Document
 from rag_app.documents.readers import READERS, SUFFIXES, documents_below, formats, read, read_stream
 from rag_app.domain.errors import UnreadableDocument
+from tests.fuzzing import examples
 
 SHARED = Path(os.environ.get("RAG_SHARED") or Path(__file__).parents[3].parent / "shared")
 MATRIX = SHARED / "eval" / "docs_matrix"
@@ -738,7 +739,7 @@ STARTS = [
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @given(start=st.sampled_from(STARTS), data=st.binary(max_size=400), seed=st.text(max_size=200))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_any_bytes_give_documents_or_a_reason(suffix: str, start: bytes, data: bytes, seed: str) -> None:
     for content in (start + data, start + seed.encode()):
         packed = gzip.compress(content) if suffix.endswith(".gz") else content
@@ -754,7 +755,7 @@ def test_any_bytes_give_documents_or_a_reason(suffix: str, start: bytes, data: b
 
 @pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.pptx", "a.xlsx"])
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_damaged_files_give_documents_or_a_reason(name: str, data: st.DataObject) -> None:
     whole = WHOLE[name]
     at = data.draw(st.integers(0, len(whole) - 1))
