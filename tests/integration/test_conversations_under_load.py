@@ -106,6 +106,7 @@ def two_workers(folder: Path) -> Iterator[str]:
 
 
 @SEVERAL
+@pytest.mark.thorough  # over processes: test_four_processes_get_fifty_together (test_db_quotas.py) by day
 def test_the_same_with_two_workers(chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_DATABASE_POOL_SIZE", "5")
     with two_workers(tmp_path) as url:

@@ -194,7 +194,7 @@ def test_a_collection_that_is_not_there(running: Service) -> None:
             assert (response.status_code, response.json()["error"]["code"]) == (404, "COLLECTION_NOT_FOUND")
 
 
-@pytest.mark.parametrize("store", ["postgres", "qdrant"])
+@pytest.mark.parametrize("store", ["postgres", pytest.param("qdrant", marks=pytest.mark.thorough)])
 def test_postgresql_stops_and_comes_back(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = private._free_port()
     monkeypatch.setattr(private, "_free_port", lambda: port)  # the same after a restart, as a server of one's own has

@@ -39,6 +39,12 @@ FINE = SPEC.model_copy(update={"chunking": Chunking(size=64, overlap=0)})
 REBUILD = f"`rag-app indexes rebuild {INDEX} --switch`"
 
 
+BY_DAY_ON_POSTGRES = pytest.mark.parametrize(
+    "urls", ["postgres", pytest.param("qdrant", marks=pytest.mark.thorough)], indirect=True
+)
+"""The order of steps and the locks, which are PostgreSQL's for either store; a rebuild itself runs on both."""
+
+
 @pytest.fixture(scope="module")
 def template(new_postgres: NewPostgres) -> PrivatePostgres:
     """A server whose database is migrated and then left alone: each test has a copy of it."""
@@ -163,7 +169,7 @@ async def test_a_rebuild_with_another_chunking_goes_on_beside_the_live_generatio
             await Indexing(application).switch(INDEX, 7)
 
 
-@pytest.mark.parametrize("urls", ["postgres", pytest.param("qdrant", marks=pytest.mark.thorough)], indirect=True)
+@BY_DAY_ON_POSTGRES
 async def test_killed_anywhere_the_same_command_goes_on_where_it_was(
     urls: DatabaseUrls, forking: Forking, tmp_path: Path
 ) -> None:
@@ -225,6 +231,7 @@ class Gated(MiniLM):
         return await super()._aget_text_embeddings(texts)
 
 
+@BY_DAY_ON_POSTGRES
 async def test_ingests_and_deletions_during_a_rebuild_reach_both_generations(
     urls: DatabaseUrls, tmp_path: Path
 ) -> None:
@@ -274,6 +281,7 @@ async def test_ingests_and_deletions_during_a_rebuild_reach_both_generations(
             assert await application.backends.scoped(SPEC, each, Scope(frozenset({org}))).count() > 0
 
 
+@BY_DAY_ON_POSTGRES
 async def test_a_switch_waits_for_whoever_writes_and_refuses_what_is_not_complete(
     urls: DatabaseUrls, tmp_path: Path
 ) -> None:
@@ -310,6 +318,7 @@ async def test_a_switch_waits_for_whoever_writes_and_refuses_what_is_not_complet
         assert "The submarine surfaces." in await search(application, org, "submarine")
 
 
+@BY_DAY_ON_POSTGRES
 async def test_searches_never_fail_nor_mix_while_generations_are_switched(
     urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,6 +354,7 @@ async def test_searches_never_fail_nor_mix_while_generations_are_switched(
         assert min(seen) >= 5
 
 
+@BY_DAY_ON_POSTGRES
 async def test_going_back_makes_up_for_what_came_since(
     urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
