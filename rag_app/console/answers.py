@@ -25,6 +25,7 @@ async def ask_threads(
     threads: Sequence[Thread],
     index: str | None,
     organization: str | None,
+    user: str | None,
     progress: Callable[[int], None],
 ) -> list[Scored]:
     """Ask every turn over the index of its corpus, or over `index`, as its user, or as a member of its organization.
@@ -37,7 +38,8 @@ async def ask_threads(
         transport=httpx.ASGITransport(cast(Any, build_api(application))), base_url="http://localhost"
     ) as client:
         for thread in threads:
-            ask = await _asker(application, client, thread, index or thread.corpus, organization or thread.organization)
+            asked = thread.model_copy(update={"user": thread.user or user})
+            ask = await _asker(application, client, asked, index or thread.corpus, organization or thread.organization)
             scored += score_thread(thread, [await ask(turn.text) for turn in thread.turns])
             progress(len(scored))
     return scored

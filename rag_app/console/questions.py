@@ -100,6 +100,9 @@ async def evaluate(
         Path | None,
         Option(metavar="F", help="ask these questions over HTTP and check the answers (tests/answers/README.md)"),
     ] = None,
+    user: Annotated[
+        str | None, Option(metavar="U", help="with --answers: who asks where a question names nobody")
+    ] = None,
     corpus: Annotated[
         str | None, Option(metavar="NAME", help="with --answers: the questions of this corpus alone")
     ] = None,
@@ -119,12 +122,12 @@ async def evaluate(
     --index and --org.
     """
     if answers is not None:
-        await _evaluate_answers(application, answers, corpus, index, org, as_json)
+        await _evaluate_answers(application, answers, corpus, index, org, user, as_json)
         return
     if index is None or org is None:
         raise InvalidInput("", None, "say --index and --org, or --answers")
-    if corpus is not None:
-        raise InvalidInput("", corpus, "--corpus goes with --answers")
+    if corpus is not None or user is not None:
+        raise InvalidInput("", corpus or user, "--corpus and --user go with --answers")
     from rag_app.evaluation.report import make_report, report_json, report_text, run_retrieval, source_names
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import question_of, scope_of
@@ -151,7 +154,13 @@ async def evaluate(
 
 
 async def _evaluate_answers(
-    application: Application, path: Path, corpus: str | None, index: str | None, org: str | None, as_json: bool
+    application: Application,
+    path: Path,
+    corpus: str | None,
+    index: str | None,
+    org: str | None,
+    user: str | None,
+    as_json: bool,
 ) -> None:
     from rag_app.console.answers import ask_threads
     from rag_app.evaluation.answers import answers_json, answers_text, read_threads
@@ -161,7 +170,7 @@ async def _evaluate_answers(
     if not threads:
         raise InvalidInput("--corpus", corpus, f"{path} has no question of {', '.join(sorted(asked))}")
     with counting("turns", sum(len(each.turns) for each in threads)) as count:
-        scored = await ask_threads(application, threads, index, org, count)
+        scored = await ask_threads(application, threads, index, org, user, count)
     print_result(as_json, answers_json(scored), answers_text(scored))
 
 

@@ -330,7 +330,7 @@ def test_every_failure_is_one_clear_line(
         (("evaluate", *at, "--queries", broken, "--qrels", broken), {}, "broken.jsonl:1: Invalid JSON"),
         (("evaluate", *at), {}, "no query has a judged document"),
         (("evaluate", "--index", INDEX), {}, "say --index and --org, or --answers"),
-        (("evaluate", *at, "--corpus", "book"), {}, "--corpus goes with --answers"),
+        (("evaluate", *at, "--corpus", "book"), {}, "--corpus and --user go with --answers"),
         (("evaluate", *at, "--answers", broken), {}, "broken.jsonl:1: Invalid JSON"),
         (("orgs", "list"), {"RAG_PORT": "http"}, "RAG_PORT='http': Input should be a valid integer"),
         (("orgs", "list"), {"RAG_DATABASE_URL": "mysql://x"}, "a database URL must look like postgresql://"),

@@ -58,6 +58,18 @@ async def test_every_sentence_is_in_its_source_and_there_are_at_most_three(synth
         assert all(sentence in texts[int(number) - 1] for sentence, number in cited)
 
 
+async def test_each_part_of_a_question_gets_its_sentence(synthesizer: ExtractiveSynthesizer) -> None:
+    """Together they are nearest to what is said of prices alone."""
+    prices = " ".join(
+        f"A hair cut for {who} costs {price} dollars." for who, price in (("adults", 40), ("children", 20))
+    )
+    more = "A hair cut at home costs 70 dollars. The price of a hair cut was raised in May. Owen wrote the price list."
+    question = "How much is a hair cut for adults, and is parking free of charge?"
+    text = (await synthesizer.write(Question(question), context(f"{prices} {more}", SALON))).text
+    assert "A hair cut for adults costs 40 dollars [Source 1]." in text
+    assert "Parking behind the salon is free for customers [Source 2]." in text
+
+
 async def test_it_brings_what_it_stands_for_along(synthesizer: ExtractiveSynthesizer) -> None:
     text = (await synthesizer.write(Question("Does it include a wash?"), context(SALON))).text
     assert text.index("A hair cut costs 40") < text.index("It includes a wash [Source 1].")
