@@ -13,6 +13,7 @@ from uuid import UUID
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import SecretStr
 
+from rag_app.access.budgets import Budgets
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import Keys, People
 from rag_app.answering.capabilities import capability_named
@@ -187,7 +188,8 @@ class Application:
         self.embedder, self.dimension = _embedder(settings)
         self.prompts = PromptConfigs(self.database)
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw)
-        self.pipeline = Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer)
+        budgets = Budgets(self.database, settings.lexybrain.token_budget)
+        self.pipeline = Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer, budgets)
         self.accounts, self.plans = Accounts(self.database), Plans(self.database)
         self.threads = Threads(self.database, self.ledger)
         self.statistics = Statistics(self.database)
@@ -199,7 +201,7 @@ class Application:
         chosen = self.settings.lexybrain
         return Conversations(
             database=self.database,
-            pipeline=self.pipeline,
+            pipeline=Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer),
             index=self.indexes.get(CONVERSATIONS),
             threads=self.threads,
             prompts=self.prompts,

@@ -5,9 +5,10 @@ judges whether they are good enough, writes an answer whose every claim cites a 
 A surface calls `search`, `answer` or `stream`; nothing else leads from a question to an answer.
 """
 
+import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,10 +16,13 @@ from functools import partial
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import QueryBundle
 
+from rag_app.access.budgets import Budgets
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
+from rag_app.answering.models import estimated
+from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain import Answer, Event, Hit, Question, Scope
+from rag_app.domain import Answer, Delta, Event, Found, Hit, Question, Scope, StoreFailed, Usage
 from rag_app.retrieval.embedding import asking
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
@@ -27,7 +31,7 @@ from rag_app.retrieval.postprocessors import postprocessors_for
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.telemetry import observing
-from rag_app.telemetry.observing import Stage
+from rag_app.telemetry.observing import Stage, named
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +40,11 @@ OpenStore = Callable[[IndexSpec, Scope], Awaitable[ScopedStore]]
 
 
 class Pipeline:
-    """Questions to hits and answers, over whatever store, embedding model and synthesizers it is given."""
+    """Questions to hits and answers, over whatever store, embedding model and synthesizers it is given.
+
+    With `budgets`, an answer by a model is given within the token budgets of the scope's organizations, and counts
+    there. Who asks one without counts by itself, as conversations do.
+    """
 
     def __init__(
         self,
@@ -44,9 +52,10 @@ class Pipeline:
         open_store: OpenStore,
         embedder: BaseEmbedding,
         synthesizer: Callable[[Capability], Synthesizer],
+        budgets: Budgets | None = None,
     ) -> None:
         self._indexes, self._open_store = indexes, open_store
-        self._embedder, self._synthesizer = embedder, synthesizer
+        self._embedder, self._synthesizer, self._budgets = embedder, synthesizer, budgets
 
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
         """The hits of a question, best first; no model is called.
@@ -66,10 +75,17 @@ class Pipeline:
         """An answer with verified citations, or the capability's refusal.
 
         Raises as `search`, and ModelFailed where the answering model does not answer; a capability with a
-        `failure_text` copes with most of what fails (see CapabilityEngine).
+        `failure_text` copes with most of what fails (see CapabilityEngine). Raises BudgetSpent where there are budgets.
         """
+        engine = self.engine(capability, question, scope)
         with _recording(capability) as given:
-            given.append(await self.engine(capability, question, scope).answer(question))
+            await self._check_budgets(engine, scope)
+            try:
+                given.append(await engine.answer(question))
+            except asyncio.CancelledError:
+                await self._spend(engine, question, scope, [Found(())])
+                raise
+            await self._spend(engine, question, scope, given)
             return given[0]
 
     async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
@@ -77,12 +93,46 @@ class Pipeline:
 
         What goes wrong before the model is asked is raised before Found. Close it when nobody listens any longer.
         """
+        engine, past = self.engine(capability, question, scope), list[Event]()
         with _recording(capability) as given:
-            async with aclosing(self.engine(capability, question, scope).stream(question)) as events:
-                async for event in events:
-                    if isinstance(event, Answer):
-                        given.append(event)
-                    yield event
+            await self._check_budgets(engine, scope)
+            try:
+                async with aclosing(engine.stream(question)) as events:
+                    async for event in events:
+                        past.append(event)
+                        if isinstance(event, Answer):
+                            given.append(event)
+                            await self._spend(engine, question, scope, given)
+                        yield event
+            except (asyncio.CancelledError, GeneratorExit):
+                if not given:
+                    await self._spend(engine, question, scope, past)
+                raise
+
+    async def _check_budgets(self, engine: CapabilityEngine, scope: Scope) -> None:
+        if self._budgets is not None and engine.synthesizer.model not in (None, EXTRACTIVE):
+            await self._budgets.check(scope)
+
+    async def _spend(self, engine: CapabilityEngine, question: Question, scope: Scope, past: Sequence[Event]) -> None:
+        """Count what a model took until its answer, or until it was left.
+
+        It counts its tokens at the end only. Where it was left before, they are estimated: it is paid for them, and
+        who leaves has perhaps seen enough.
+        """
+        usage: Usage | None = None
+        match past:
+            case [Answer() as answer]:
+                usage = answer.usage
+                if usage is None and answer.asked not in (None, EXTRACTIVE):
+                    usage = estimated("\n".join([question.text, *(hit.text for hit in answer.hits)]), answer.text)
+            case [Found(), *rest] if engine.synthesizer.model not in (None, EXTRACTIVE):
+                said = estimated(question.text, "".join(each.text for each in rest if isinstance(each, Delta)))
+                usage = Usage(said.input_tokens + engine.capability.max_context_tokens, said.output_tokens)
+        if self._budgets is not None and usage is not None:
+            try:
+                await self._budgets.spend(scope, usage)
+            except StoreFailed as error:  # the answer is there all the same
+                log.warning("the tokens of an answer were not counted: %s", named(error))
 
     def engine(self, capability: str, question: Question, scope: Scope) -> CapabilityEngine:
         """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly."""

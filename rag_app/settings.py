@@ -225,7 +225,7 @@ class LexyBrainSettings(_Settings):
         alias="LEXYBRAIN_RAG_TOKEN_BUDGET",
         ge=0,
         le=1_000_000_000_000,
-        description="tokens an organization may use in a month (UTC); no limit where not set",
+        description="tokens an organization may use in a month (UTC), on all surfaces; no limit where not set",
     )
 
 

@@ -16,6 +16,7 @@ from litestar.params import ParameterKwarg
 from msgspec import Meta, MsgspecError, Struct, json
 
 from rag_app.domain import (
+    BudgetSpent,
     CostCapReached,
     EmbeddingFailed,
     FeatureDisabled,
@@ -57,6 +58,7 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
     RateLimited: Kind(429, "rate_limited", "Too many requests: wait for as many seconds as Retry-After says."),
     TooManyAtOnce: Kind(429, "too_many_at_once"),
     QuotaExceeded: Kind(403, "quota_exceeded"),
+    BudgetSpent: Kind(429, "budget_exceeded"),
     FeatureDisabled: Kind(503, "feature_disabled", "This is switched off."),
     CostCapReached: Kind(503, "cost_cap_reached", "Answers have cost as much today as they may. Try again tomorrow."),
     EmbeddingFailed: Kind(500, "embedding_failed", "The question could not be embedded. Try again later."),

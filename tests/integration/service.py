@@ -54,7 +54,7 @@ def configured(variables: Mapping[str, str]) -> Iterator[pytest.MonkeyPatch]:
 
 def without_limits(patch: pytest.MonkeyPatch) -> None:
     """Nobody is told to wait: a refusal would hide what a test is after."""
-    surfaces = tuple(replace(each, limit=10**9, concurrent=None) for each in SURFACES)
+    surfaces = tuple(replace(each, limit=None, concurrent=None, windows={}) for each in SURFACES)
     patch.setattr("rag_app.surfaces.registry.SURFACES", surfaces)
 
 

@@ -15,13 +15,14 @@ import asyncpg
 import httpx
 import numpy as np
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, select
 
 from rag_app.access.limits import RateLimiter, Window
+from rag_app.access.tables import OrganizationTokensRow
 from rag_app.application import Application
 from rag_app.database import private
 from rag_app.database.migrate import upgrade
-from rag_app.domain.scope import PUBLIC_ORGANIZATION
+from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.embedding import MiniLM
 from tests.conftest import MIGRATIONS
 from tests.contract.test_errors import problem
@@ -331,8 +332,8 @@ def test_no_more_than_60_requests_a_minute(service: Service, monkeypatch: pytest
     """Over both endpoints and their aliases together; refused requests count."""
     somebody, hit, now = bearer(uuid4()), RateLimiter.hit, int(time.time())
 
-    async def hit_now(self: RateLimiter, key: str, limit: int, window: int = 60) -> Window:
-        return await hit(self, key, limit, window, now=now)  # all of them in one window
+    async def hit_now(self: RateLimiter, key: str, limit: int, more: int = 0) -> Window:
+        return await hit(self, key, limit, more, now=now)  # all of them at one time
 
     monkeypatch.setattr(RateLimiter, "hit", hit_now)
     bodies: list[object] = [{"query_text": "?"}, {"query_text": ""}]
@@ -343,6 +344,57 @@ def test_no_more_than_60_requests_a_minute(service: Service, monkeypatch: pytest
     assert (refused.headers["x-ratelimit-limit"], refused.headers["x-ratelimit-remaining"]) == ("60", "0")
     assert 0 < int(refused.headers["x-ratelimit-reset"]) - now <= 60
     assert service.client.post(SEARCH[0], json=bodies[0], headers=bearer(service.ada)).status_code == 200
+
+
+@only_postgres
+def test_the_token_budget_of_an_organization(service: Service) -> None:
+    """On every surface that answers: what one took is used on the other, and a stream is refused before it begins."""
+    asked, streams = {"query_text": PLANS}, {"Accept": "text/event-stream"}
+    owner: dict[str, object] = {"question": PLANS, "min_similarity": 0}
+
+    def spent() -> int:
+        async def read(application: Application) -> int:
+            scope = Scope(frozenset({service.org}))
+            async with application.database.scoped(scope) as session:
+                return await session.scalar(select(OrganizationTokensRow.tokens)) or 0
+
+        return prepare(read)
+
+    def set_budget(tokens: int | None) -> None:
+        async def change(application: Application) -> None:
+            await application.people.set_budget(await application.people.organization(service.org), tokens)
+
+        prepare(change)
+
+    usage = {"prompt_tokens": 1000, "completion_tokens": 30}
+    written = Reply("It costs 480 euros a year [Source 1].", usage=usage)
+    ada = bearer(service.ada)
+    with ScriptedModel(written, written) as model:
+        gateway = {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": model.url, "RAG_LLM_API_KEY": "key of the gateway"}
+        with configured(gateway), served() as client:
+            assert client.post(ANSWER[0], json=asked, headers=ada).json()["status"] == "success"
+            assert spent() == 1030
+            assert "event: done" in client.post(ANSWER[0], json=asked, headers=ada | streams).text
+            assert spent() == 2060
+            set_budget(2060)
+            try:
+                for path, body, status, code in (
+                    (ANSWER[0], asked, 429, "budget_exceeded"),
+                    ("/owner/ask", owner, 429, "budget_exceeded"),
+                ):
+                    for more in ({}, streams):
+                        refused = client.post(path, json=body, headers=ada | more)
+                        error = problem(refused, status, code)
+                        assert "all 2060 tokens that your organization has for this month are used" in error["message"]
+                        first = (datetime.now(UTC).replace(day=1) + timedelta(days=32)).replace(day=1, hour=0, minute=0)
+                        left = (first.replace(second=0, microsecond=0) - datetime.now(UTC)).total_seconds()
+                        assert left <= int(refused.headers["retry-after"]) <= left + 60
+                assert client.post(SEARCH[0], json=asked, headers=ada).status_code == 200, "search is never refused"
+                extracted = service.client.post(ANSWER[0], json=asked, headers=ada)
+                assert extracted.json()["answer"]["model"] == "extractive", "it takes no tokens"
+            finally:
+                set_budget(None)
+    assert len(model.requests) == 2
 
 
 @only_postgres

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import (
     Answer,
+    BudgetSpent,
     Confidence,
     EmbeddingFailed,
     Filters,
@@ -195,7 +196,7 @@ ERRORS = (
     StoreFailed(),
     RuntimeError(),
 )
-MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited())
+MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited(), BudgetSpent(1_000_000, 1_000_400, 1704067200))
 SURFACE = Surface(
     name="rag_retrieval",
     tag=Tag("RAG retrieval", "semantic search and cited answers over what an organization knows"),

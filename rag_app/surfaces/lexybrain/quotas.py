@@ -19,8 +19,6 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import (
     JSON,
-    BigInteger,
-    DateTime,
     Numeric,
     Select,
     and_,
@@ -33,11 +31,11 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rag_app.access.budgets import ADD_TOKENS, MONTH, NOW, OVER_BUDGET, RESETS, spending
 from rag_app.access.people import called
 from rag_app.access.tables import ApiKeyRow, PlanRow, UserRow
 from rag_app.database.session import Database, set_tenant
 from rag_app.domain import (
-    PUBLIC_ORGANIZATION,
     BudgetSpent,
     CostCapReached,
     FeatureDisabled,
@@ -55,17 +53,11 @@ _LONGEST_CODE = 64  # characters of a plan's code
 _MOST_MESSAGES = 2**31 - 1  # what the column holds
 _LONGEST_FAILURE = 2000  # characters that are kept of a failure's text
 
-_NOW = bindparam("now", type_=DateTime(timezone=True))
-_MOMENT = "moment AS (SELECT coalesce(:now, statement_timestamp()) AS at)"
-_MONTH = f"{_MOMENT}, month AS (SELECT at, date_trunc('month', at AT TIME ZONE 'UTC') AS first FROM moment)"
-_RESETS = "extract(epoch FROM (first + interval '1 month') AT TIME ZONE 'UTC')::bigint"
-
-
 _TODAY = "(coalesce(:now, statement_timestamp()) AT TIME ZONE 'UTC')::date"
 
 _RESERVE = text(
     f"""
-    WITH {_MONTH}, expired AS (
+    WITH {MONTH}, expired AS (
         DELETE FROM usage_reservations WHERE id IN (
             SELECT id FROM usage_reservations
             WHERE user_id = :user AND key = '{_KEY}' AND expires_at <= (SELECT at FROM moment) ORDER BY id FOR UPDATE
@@ -97,7 +89,7 @@ _RESERVE = text(
 )
 _CHARGE = text(
     f"""
-    WITH {_MONTH}
+    WITH {MONTH}
     INSERT INTO usage_counters AS stored (user_id, key, period, used)
     SELECT :user, '{_KEY}', first::date, 1 FROM month
     ON CONFLICT (user_id, key, period) DO UPDATE SET used = stored.used + 1
@@ -113,26 +105,16 @@ _GIVE_BACK = text(
 )
 _USED = text(
     f"""
-    WITH {_MONTH}
+    WITH {MONTH}
     SELECT greatest(0, coalesce((
         SELECT used FROM usage_counters WHERE user_id = :user AND key = '{_KEY}' AND period = first::date
     ), 0) - (
         SELECT count(*) FROM usage_reservations
         WHERE user_id = :user AND key = '{_KEY}' AND period = first::date AND expires_at <= at
-    )) AS used, {_RESETS} AS resets_at FROM month
+    )) AS used, {RESETS} AS resets_at FROM month
     """
 )
-_SPENT_TODAY = text(f"SELECT cents FROM daily_costs WHERE day = {_TODAY}").bindparams(_NOW)
-_OVER_BUDGET = text(
-    f"""
-    WITH {_MONTH}
-    SELECT json_build_array(coalesce(monthly_token_budget, :default), coalesce(tokens, 0), {_RESETS})
-    FROM month, organizations LEFT JOIN organization_tokens ON org_id = id AND period = (SELECT first::date FROM month)
-    WHERE id = ANY (:organizations) AND id <> :public
-        AND coalesce(tokens, 0) >= coalesce(monthly_token_budget, :default)
-    ORDER BY slug LIMIT 1
-    """
-).bindparams(_NOW, bindparam("default", type_=BigInteger()))
+_SPENT_TODAY = text(f"SELECT cents FROM daily_costs WHERE day = {_TODAY}").bindparams(NOW)
 _ADD_FAILURES = """
     INSERT INTO ai_failures (user_id, message_id, capability, model_id, kind, message)
     SELECT :user, :message, :capability, :model, kind, said
@@ -141,21 +123,15 @@ _ADD_FAILURES = """
 _RECORD_FAILURES = text(_ADD_FAILURES)
 # the cost comes last: all users' answers wait for that row, and no longer than to the end of the transaction
 _ADD_COST = f"""
-    tokens AS (
-        INSERT INTO organization_tokens AS stored (org_id, period, tokens)
-        SELECT id, first::date, :tokens_in + CAST(:tokens_out AS bigint) FROM organizations, month
-        WHERE id = ANY (:organizations) AND id <> :public AND :tokens_in + CAST(:tokens_out AS bigint) > 0 ORDER BY id
-        ON CONFLICT (org_id, period) DO UPDATE SET tokens = stored.tokens + excluded.tokens
-        RETURNING 1
-    )
+    {ADD_TOKENS}
     INSERT INTO daily_costs AS stored (day, cents)
     SELECT {_TODAY}, :cents FROM (SELECT count(*) FROM tokens) AS those_before WHERE CAST(:cents AS numeric) <> 0
     ON CONFLICT (day) DO UPDATE SET cents = stored.cents + excluded.cents
     """
-_SPEND = text(f"WITH {_MONTH}, {_ADD_COST}")
+_SPEND = text(f"WITH {MONTH}, {_ADD_COST}")
 _RECORD = text(
     f"""
-    WITH {_MONTH}, event AS (
+    WITH {MONTH}, event AS (
         INSERT INTO ai_usage_events (
             user_id, type, message_id, plan_code, capability, model_version, latency_ms, stages, tokens_in, tokens_out,
             cost_cents, created_at
@@ -287,9 +263,7 @@ async def admitted(
     organizations has used its tokens of the month: its own budget, else `token_budget`; None is no bound. The public
     organization has none.
     """
-    over_budget = _OVER_BUDGET.bindparams(
-        organizations=list(scope.organizations), public=PUBLIC_ORGANIZATION, default=token_budget, now=now
-    )
+    over_budget = OVER_BUDGET.bindparams(organizations=list(scope.organizations), default=token_budget, now=now)
     this = (
         _ACCOUNTS.add_columns(
             _SPENT_TODAY.bindparams(now=now).columns(cents=Numeric()).scalar_subquery().label("spent"),
@@ -384,14 +358,7 @@ async def record_failures(
 
 
 def _costs(scope: Scope, outcome: Outcome, now: datetime | None) -> dict[str, Any]:
-    return {
-        "organizations": list(scope.organizations),
-        "public": PUBLIC_ORGANIZATION,
-        "tokens_in": outcome.usage.input_tokens,
-        "tokens_out": outcome.usage.output_tokens,
-        "cents": outcome.cost_cents,
-        "now": now,
-    }
+    return spending(scope, outcome.usage) | {"cents": outcome.cost_cents, "now": now}
 
 
 def _failures(failures: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

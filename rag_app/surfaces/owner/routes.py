@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from rag_app.domain import (
     Answer,
+    BudgetSpent,
     EmbeddingFailed,
     Filters,
     Hit,
@@ -199,7 +200,7 @@ ERRORS = (
     StoreFailed(),
     RuntimeError(),
 )
-MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited())
+MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited(), BudgetSpent(1_000_000, 1_000_400, 1704067200))
 SURFACE = Surface(
     name="owner_qa",
     tag=Tag("Owner Q&A", "what customers said and booked: search and cited answers over calls and bookings"),
