@@ -58,26 +58,29 @@ _GENERATION_SECONDS = 2.0  # how long a process may go on with a generation afte
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrls:
-    """Of the application's role, and of the one that owns the schema (None: this process cannot migrate)."""
+    """Of the application's role, of the one that owns the schema (None: this process cannot migrate), and of one that
+    sees all rows, for backups."""
 
     app: str
     owner: str | None
     private: bool
+    backup: str | None = None
 
 
 @contextmanager
-def database_urls(settings: Settings) -> Iterator[DatabaseUrls]:
+def database_urls(settings: Settings, migrated: bool = True) -> Iterator[DatabaseUrls]:
     """The configured PostgreSQL; with none, the private one, running and migrated while this context lasts."""
     chosen = settings.database
     if chosen.url is not None:
-        owner = chosen.owner_url.get_secret_value() if chosen.owner_url else None
-        yield DatabaseUrls(chosen.url.get_secret_value(), owner, private=False)
+        owner, backup = (each.get_secret_value() if each else None for each in (chosen.owner_url, chosen.backup_url))
+        yield DatabaseUrls(chosen.url.get_secret_value(), owner, private=False, backup=backup)
     elif chosen.owner_url is not None:
         raise Misconfigured("RAG_DATABASE_OWNER_URL is set, RAG_DATABASE_URL is not: set both, or none of them")
     else:
         with private_postgres(chosen.home / "postgres") as server:
-            upgrade(server.owner_url, server.app_url, resource_folder("migrations"), gateway=chosen.gateway_role)
-            yield DatabaseUrls(server.app_url, server.owner_url, private=True)
+            if migrated:
+                upgrade(server.owner_url, server.app_url, resource_folder("migrations"), gateway=chosen.gateway_role)
+            yield DatabaseUrls(server.app_url, server.owner_url, private=True, backup=server.superuser_url)
 
 
 class Backends:

@@ -75,6 +75,11 @@ class DatabaseSettings(_Settings):
         alias="RAG_DATABASE_OWNER_URL",
         description="postgresql:// URL of the role that migrates and builds generations; only `db upgrade` needs it",
     )
+    backup_url: SecretStr | None = Field(
+        None,
+        alias="RAG_DATABASE_BACKUP_URL",
+        description="postgresql:// URL of a role that reads all rows (BYPASSRLS); only `rag-app backup` needs it",
+    )
     gateway_role: str | None = Field(
         None,
         alias="RAG_DATABASE_GATEWAY_ROLE",

@@ -23,6 +23,8 @@ _COMMANDS = {
     "evaluate": "questions.app",
     "doctor": "database.app",
     "db": "database.db",
+    "backup": "backup.app",
+    "restore": "backup.app",
     "sources": "sources.sources",
     "indexes": "indexes.app",
     "orgs": "access.orgs",

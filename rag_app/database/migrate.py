@@ -103,6 +103,11 @@ def head(migrations: Path) -> str | None:
     return ScriptDirectory.from_config(config(migrations)).get_current_head()
 
 
+def known(migrations: Path, revision: str) -> bool:
+    """Whether this version can migrate from there."""
+    return any(each.revision == revision for each in ScriptDirectory.from_config(config(migrations)).walk_revisions())
+
+
 def config(migrations: Path, connection: Connection | None = None) -> Config:
     """Alembic's configuration; with a connection `env.py` uses that one and leaves its transaction alone."""
     made = Config(attributes={"connection": connection})

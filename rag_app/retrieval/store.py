@@ -4,7 +4,7 @@ An adapter in `stores/` implements six methods (and `best`, where one question t
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from math import isfinite
 from typing import Any, Self
 from uuid import UUID
@@ -26,7 +26,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from rag_app.domain import Filters, InvalidInput, Mode, Scope
+from rag_app.domain import Filters, InvalidInput, Misconfigured, Mode, Scope
 from rag_app.retrieval.filters import check_filters, checked_text, from_llama
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import IndexSpec
@@ -61,6 +61,20 @@ class Backend(ABC):
     @abstractmethod
     async def drop(self, owner_url: str, generation: str) -> None:
         """Take away what the generation is stored in, if it is there."""
+
+    async def holds(self, generation: str) -> bool:
+        """Whether there is something of that name. This and the next two are for backups, of a store that does not go
+        with the database."""
+        raise Misconfigured(f"{generation} is in a vector store that knows no backup")
+
+    async def dump(self, generation: str) -> AsyncIterator[bytes]:
+        """Every point of all organizations, as a line of JSON with `id`, `payload` and what else `load` needs."""
+        raise Misconfigured(f"{generation} is in a vector store that knows no backup")
+        yield b""
+
+    async def load(self, generation: str, lines: Sequence[bytes]) -> None:
+        """Put points back as `dump` told them."""
+        raise Misconfigured(f"{generation} is in a vector store that knows no backup")
 
     def connections(self) -> tuple[int, int]:
         """Of a pool to PostgreSQL of its own: how many are in use, how many are open."""

@@ -87,8 +87,28 @@ class QdrantBackend(Backend):
                 await self.call("create_payload_index", generation, name, schema)
 
     async def drop(self, owner_url: str, generation: str) -> None:
-        if await self.call("collection_exists", generation):
+        if await self.holds(generation):
             await self.call("delete_collection", generation)
+
+    async def holds(self, generation: str) -> bool:
+        return bool(await self.call("collection_exists", generation))
+
+    async def dump(self, generation: str) -> AsyncIterator[bytes]:
+        async for point in self.points(generation, None, with_vectors=True):
+            yield point.model_dump_json(include={"id", "payload", "vector"}).encode()
+
+    async def load(self, generation: str, lines: Sequence[bytes]) -> None:
+        points = [models.PointStruct.model_validate_json(line) for line in lines]
+        await self.call("upsert", generation, points, wait=True)
+
+    async def points(self, generation: str, found: models.Filter | None, **parts: Any) -> AsyncIterator[Any]:
+        page = None
+        while True:
+            points, page = await self.call("scroll", generation, found, limit=_PAGE, offset=page, **parts)
+            for point in points:
+                yield point
+            if page is None:
+                return
 
     async def close(self) -> None:
         if self._client is not None:
@@ -206,15 +226,10 @@ class QdrantStore(ScopedStore):
     async def sources(self) -> set[UUID]:
         return {UUID(point.payload["source_id"]) async for point in self._owned([], with_payload=["source_id"])}
 
-    async def _owned(self, conditions: list[Any], **parts: Any) -> AsyncIterator[Any]:
+    def _owned(self, conditions: list[Any], **parts: Any) -> AsyncIterator[Any]:
         """The points of the scope's organizations, private ones too."""
-        found, page = models.Filter(must=[_any_of("org_id", self.scope.organizations), *conditions]), None
-        while True:
-            points, page = await self._backend.call("scroll", self.generation, found, limit=_PAGE, offset=page, **parts)
-            for point in points:
-                yield point
-            if page is None:
-                return
+        found = models.Filter(must=[_any_of("org_id", self.scope.organizations), *conditions])
+        return self._backend.points(self.generation, found, **parts)
 
     def _point(self, node: BaseNode, terms: dict[int, int]) -> models.PointStruct:
         """`terms`: hashed lexeme (32 bits, signed) -> how often it occurs."""

@@ -1,0 +1,256 @@
+"""`rag-app backup` and `restore`: a whole deployment as one file.
+
+The file is a ZIP, readable by its owner alone:
+
+    qdrant/<store>/<generation>.jsonl   a point a line, of each generation that is not in PostgreSQL
+    secrets/jwt-secret                  with --secrets, where there is one
+    database.dump                       the schema `public`, of pg_dump
+    manifest.json                       last: versions, and of all the others what they must be when they are back
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
+
+from typer import Argument, Option
+
+from rag_app.console.commands import group, open_application
+from rag_app.domain import InvalidInput, Misconfigured, StoreFailed, resource_folder
+
+if TYPE_CHECKING:
+    from rag_app.application import Application, DatabaseUrls
+    from rag_app.documents.generations import Generation
+    from rag_app.settings import Settings
+
+app = group()
+
+_FORMAT = 1
+_MANIFEST, _DATABASE, _SECRET = "manifest.json", "database.dump", "secrets/jwt-secret"
+_PIECE = 1 << 20  # bytes
+_POINTS = 500  # written to a vector store at once
+
+File = Annotated[Path, Argument(metavar="FILE")]
+
+
+@dataclass(slots=True)
+class _Points:
+    """How many, and the sum of their digests without embeddings: Qdrant brings those to unit length, bytes change."""
+
+    count: int = 0
+    total: int = 0
+
+    def add(self, line: bytes) -> None:
+        point = json.loads(line)
+        said = json.dumps([point["id"], point["payload"]], sort_keys=True).encode()
+        self.count += 1
+        self.total = (self.total + int.from_bytes(blake2b(said, digest_size=16).digest())) % 2**128
+
+    def told(self) -> list[Any]:
+        return [self.count, f"{self.total:032x}"]
+
+
+@app.command()
+def backup(
+    file: File,
+    secrets: Annotated[bool, Option("--secrets", help="with the secret that tokens are signed with")] = False,
+) -> None:
+    """Write the database and the vectors to a new file.
+
+    As they are at one moment. Servers may go on; ingests wait while Qdrant is read. Local Qdrant belongs to one process: stop the server first.
+    """
+    from rag_app.application import database_urls
+    from rag_app.settings import Settings
+
+    settings = Settings()
+    if file.exists():
+        raise InvalidInput("FILE", str(file), f"{file} exists: name a new file")
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as whole, database_urls(settings, migrated=False) as urls:
+            told = asyncio.run(_write(settings, urls, whole, secrets))
+            whole.flush()
+            os.fsync(whole.fileno())
+        os.link(name, file)  # never over another one
+    finally:
+        Path(name).unlink()
+    rows = sum(count for count, _ in told["tables"].values())
+    points = sum(count for count, _ in told["points"].values())
+    print(f"{file}\t{rows} rows in {len(told['tables'])} tables, {points} points, {file.stat().st_size} bytes")
+
+
+async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], secrets: bool) -> dict[str, Any]:
+    from rag_app.database.dump import snapshot
+
+    if urls.backup is None and urls.owner is None:
+        raise Misconfigured("set RAG_DATABASE_BACKUP_URL to a role that sees all rows: docs/operations.md")
+    manifest: dict[str, Any] = {"format": _FORMAT, "version": version("rag-app"), "points": {}, "generations": {}}
+    async with AsyncExitStack() as stack:
+        application = await stack.enter_async_context(open_application(settings, urls))
+        await application.database.check()
+        apart = await _apart(application)
+        archive = stack.enter_context(ZipFile(whole, "w", ZIP_DEFLATED))
+        async with AsyncExitStack() as unwritten:
+            for index in sorted({generation.index for generation in apart}):
+                await unwritten.enter_async_context(application.ledger.switching(index))
+            taken = await stack.enter_async_context(snapshot(urls.backup or urls.owner or ""))
+            for generation in apart:
+                name, points = _member(generation), _Points()
+                with archive.open(name, "w", force_zip64=True) as member:
+                    async for line in application.backends.of(generation.store).dump(generation.table_prefix):
+                        points.add(line)
+                        member.write(line + b"\n")
+                manifest["points"][name] = points.told()
+                manifest["generations"][name] = [generation.index, generation.dimension]
+        if secrets and (kept := settings.database.home / "jwt-secret").exists():
+            archive.writestr(_SECRET, kept.read_bytes())
+        archive.compression = ZIP_STORED  # pg_dump's is compressed
+        with archive.open(_DATABASE, "w", force_zip64=True) as member:
+            await taken.write(member)
+        manifest |= {"revision": taken.revision, "tables": taken.sums, "closed": taken.closed}
+        archive.writestr(_MANIFEST, json.dumps(manifest))
+    return manifest
+
+
+async def _apart(application: "Application") -> "list[Generation]":
+    """The generations that do not go with the database. Raises Misconfigured where their store is not configured."""
+    from rag_app.stores.registry import STORES
+
+    found = [
+        each
+        for each in await application.generations.list()
+        if each.state != "dropped" and not STORES[each.store].always_there
+    ]
+    for each in found:
+        if not application.backends.reaches(each.store, application.indexes.values()):
+            raise Misconfigured(
+                f"{each.table_prefix} is in {each.store}, which is not configured here: set it, or drop the generation"
+            )
+    return found
+
+
+def _member(generation: "Generation") -> str:
+    return f"{generation.store}/{generation.table_prefix}.jsonl"
+
+
+@app.command()
+def restore(file: File) -> None:
+    """Bring back what `backup` wrote.
+
+    Into a RAG_HOME that is empty, or an empty database. All is compared with what it was. A backup of an older version is migrated; one of a newer version is refused.
+    """
+    from rag_app.application import database_urls
+    from rag_app.settings import Settings
+
+    settings = Settings()
+    home, private = settings.database.home, settings.database.url is None
+    with _opened(file) as archive:
+        manifest = _checked(file, archive)
+        if private and home.exists() and any(home.iterdir()):
+            raise Misconfigured(
+                f"{home} is not empty: set RAG_HOME to a new folder; a backup is restored into an empty one"
+            )
+        if _SECRET in archive.namelist() and (home / "jwt-secret").exists():
+            raise Misconfigured(
+                f"{home / 'jwt-secret'} is there already: move it away, or make a backup without --secrets"
+            )
+        try:
+            with database_urls(settings, migrated=False) as urls:
+                asyncio.run(_read(settings, urls, archive, manifest))
+            if _SECRET in archive.namelist():
+                home.mkdir(parents=True, exist_ok=True)
+                (home / "jwt-secret").touch(mode=0o600, exist_ok=False)
+                (home / "jwt-secret").write_bytes(archive.read(_SECRET))
+        except BaseException:
+            if private:  # it was empty
+                shutil.rmtree((home / "postgres" / "cluster").resolve(), ignore_errors=True)  # may lie outside of it
+                for each in home.iterdir() if home.exists() else ():
+                    shutil.rmtree(each, ignore_errors=True) if each.is_dir() else each.unlink()
+            raise
+    print(
+        f"{file} is back: {len(manifest['tables'])} tables and {len(manifest['points'])} collections are what they were"
+    )
+
+
+def _opened(file: Path) -> ZipFile:
+    try:
+        return ZipFile(file)
+    except BadZipFile:
+        raise InvalidInput("FILE", str(file), f"{file} is no backup, or has been cut short") from None
+
+
+def _checked(file: Path, archive: ZipFile) -> dict[str, Any]:
+    """What the backup says of itself, after all of it has been read once."""
+    from rag_app.database.migrate import known
+
+    try:
+        manifest: dict[str, Any] = json.loads(archive.read(_MANIFEST))
+        if {_DATABASE, *manifest["points"]} - {*archive.namelist()}:
+            raise KeyError
+        broken = archive.testzip()
+    except (KeyError, ValueError, BadZipFile):
+        raise InvalidInput("FILE", str(file), f"{file} is no backup of rag-app") from None
+    if broken is not None:
+        raise InvalidInput("FILE", str(file), f"{file} is damaged: {broken} is not what it was")
+    if manifest["format"] != _FORMAT or not known(resource_folder("migrations"), manifest["revision"]):
+        raise InvalidInput(
+            "FILE",
+            str(file),
+            f"{file} was made by rag-app {manifest['version']} (revision {manifest['revision']}), which is newer than this"
+            f" version ({version('rag-app')}): restore it with that one",
+        )
+    return manifest
+
+
+async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, manifest: dict[str, Any]) -> None:
+    from rag_app.database import dump
+    from rag_app.database.migrate import upgrade
+    from rag_app.retrieval.index import find_index
+
+    if urls.owner is None:
+        raise Misconfigured("set RAG_DATABASE_OWNER_URL: a backup is restored by the role that owns the schema")
+    await dump.check_empty(urls.owner)
+    async with open_application(settings, urls) as application:
+        made = []
+        try:
+            for name, (index, dimension) in manifest["generations"].items():
+                store, _, generation = name.removesuffix(".jsonl").partition("/")
+                backend, spec = application.backends.of(store), find_index(application.indexes, index)
+                if await backend.holds(generation):
+                    raise Misconfigured(
+                        f"{store} has {generation} already: a backup is restored into an empty one alone"
+                    )
+                made.append((backend, generation))
+                await backend.create(urls.owner, spec, generation, dimension)
+                with archive.open(name) as lines:
+                    while batch := [line for _, line in zip(range(_POINTS), lines, strict=False)]:
+                        await backend.load(generation, batch)
+                points = _Points()
+                async for line in backend.dump(generation):
+                    points.add(line)
+                if points.told() != manifest["points"][name]:
+                    raise StoreFailed(
+                        f"{generation} is not what it was when the backup was made: {points.count} points"
+                    )
+            sums = {table: (count, total) for table, (count, total) in manifest["tables"].items()}
+            with archive.open(_DATABASE) as file:
+                await dump.restore(urls.owner, file, sums, manifest["closed"])
+        except BaseException:
+            for backend, generation in made:
+                with suppress(StoreFailed):
+                    await backend.drop(urls.owner, generation)
+            raise
+        migrations, gateway = resource_folder("migrations"), settings.database.gateway_role
+        await asyncio.to_thread(upgrade, urls.owner, urls.app, migrations, gateway=gateway)
+        for name, state in (await application.problems()).items():
+            if state != "ok":
+                print(f"note: {name}: {state}", file=sys.stderr)
