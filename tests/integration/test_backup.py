@@ -1,6 +1,7 @@
 """Backup and restore of a whole deployment, on both stores: what is back is compared with what was."""
 
 import asyncio
+import json
 import shutil
 import zipfile
 from collections.abc import Callable, Coroutine, Iterator
