@@ -1,8 +1,7 @@
 """The tables of people, keys, limits and the audit."""
 
 from datetime import date, datetime
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
@@ -14,23 +13,22 @@ from sqlalchemy import (
     Index,
     Text,
     UniqueConstraint,
-    func,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship, synonym
 
-from rag_app.database.tables import Base
+from rag_app.database.tables import Base, Json, Made, NewId
 
 
 class OrganizationRow(Base):
     __tablename__ = "organizations"
     __table_args__ = (CheckConstraint("monthly_token_budget >= 0", name="budget"),)
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    id: Mapped[NewId]
     slug: Mapped[str] = mapped_column(unique=True)
     name: Mapped[str]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[Made]
     monthly_token_budget: Mapped[int | None] = mapped_column(BigInteger)
     requests_per_minute: Mapped[int | None]
     concurrent_requests: Mapped[int | None]
@@ -43,7 +41,7 @@ class SiteRow(Base):
         UniqueConstraint("org_id", "id"),  # for the foreign key of sources
     )
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    id: Mapped[NewId]
     org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id))
     name: Mapped[str]
 
@@ -65,9 +63,9 @@ class UserRow(Base):
     __tablename__ = "users"
     __table_args__ = (CheckConstraint("role IN ('user', 'admin')", name="role"),)
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    id: Mapped[NewId]
     name: Mapped[str] = mapped_column(unique=True)
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[Made]
     subject: Mapped[str | None] = mapped_column(unique=True)
     plan_code: Mapped[str] = mapped_column(ForeignKey(PlanRow.plan_code), server_default=text("'free'"))
     role: Mapped[str] = mapped_column(server_default=text("'user'"))
@@ -80,7 +78,7 @@ class MembershipRow(Base):
 
     user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True)
     org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[Made]
 
 
 class RateWindowRow(Base):
@@ -117,14 +115,14 @@ class ApiKeyRow(Base):
         Index(None, "org_id"),
     )
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    id: Mapped[NewId]
     name: Mapped[str]
     digest: Mapped[str] = mapped_column(unique=True)
     beginning: Mapped[str]
     user_id: Mapped[UUID]
     org_id: Mapped[UUID]
     indexes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[Made]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     requests_per_minute: Mapped[int | None]
@@ -161,5 +159,5 @@ class AuditRow(Base):
     actor_id: Mapped[UUID | None]
     action: Mapped[str]
     subject: Mapped[str]
-    details: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    details: Mapped[Json]
+    created_at: Mapped[Made]

@@ -1,13 +1,11 @@
 """The table of prompt versions."""
 
-from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from rag_app.database.tables import Base
+from rag_app.database.tables import Base, Json, Made
 
 
 class PromptConfigRow(Base):
@@ -23,8 +21,8 @@ class PromptConfigRow(Base):
     name: Mapped[str] = mapped_column(unique=True)
     type: Mapped[str]
     instructions: Mapped[str] = mapped_column("system_instructions")
-    constraints: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    constraints: Mapped[Json]
     weight: Mapped[int] = mapped_column(server_default=text("1"))
     active: Mapped[bool] = mapped_column("is_active", server_default=text("false"))
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[Made]
+    updated_at: Mapped[Made]

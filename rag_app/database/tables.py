@@ -9,21 +9,23 @@ from datetime import date, datetime
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+from uuid import UUID, uuid4
 
-from sqlalchemy import (
-    Date,
-    DateTime,
-    Double,
-    MetaData,
-    Numeric,
-    Text,
-)
+from sqlalchemy import Date, DateTime, Double, MetaData, Numeric, Text, func, text
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.orm import DeclarativeBase, mapped_column
+
+from rag_app.domain import JsonObject
 
 REVISION = "0012"
 """The migration that these models describe: a server refuses a database at another one."""
+
+
+NewId = Annotated[UUID, mapped_column(primary_key=True, default=uuid4)]
+Made = Annotated[datetime, mapped_column(server_default=func.now())]
+Json = Annotated[JsonObject, mapped_column(server_default=text("'{}'"))]
+"""Kinds of columns: an id that is made with its row, the moment of the insert, an object that is empty at first."""
 
 
 class Base(DeclarativeBase):
@@ -42,8 +44,8 @@ class Base(DeclarativeBase):
         datetime: DateTime(timezone=True),
         date: Date,
         Decimal: Numeric,
-        dict[str, Any]: JSONB,
-        list[dict[str, Any]]: JSONB,
+        JsonObject: JSONB,
+        list[JsonObject]: JSONB,
     }
 
 

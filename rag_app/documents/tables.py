@@ -1,7 +1,6 @@
 """The tables of sources and generations."""
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
@@ -11,13 +10,13 @@ from sqlalchemy import (
     Identity,
     Index,
     UniqueConstraint,
-    func,
     text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import OrganizationRow, SiteRow, UserRow
-from rag_app.database.tables import Base
+from rag_app.database.tables import Base, Made
+from rag_app.domain import JsonObject
 
 
 class GenerationRow(Base):
@@ -42,8 +41,8 @@ class GenerationRow(Base):
     embedding_model: Mapped[str]
     dimension: Mapped[int]
     state: Mapped[str]
-    settings: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    settings: Mapped[JsonObject]
+    created_at: Mapped[Made]
 
 
 class SourceTypeRow(Base):
@@ -81,15 +80,15 @@ class SourceRow(Base):
     lang: Mapped[str]
     uri: Mapped[str | None]
     date: Mapped[float | None]
-    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata")
+    metadata_: Mapped[JsonObject] = mapped_column("metadata")
     origin: Mapped[str]
     site_id: Mapped[UUID | None]
     owner_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id))
     visibility: Mapped[str]
     version: Mapped[str]
-    content: Mapped[list[dict[str, Any]]] = mapped_column(deferred=True)
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    content: Mapped[list[JsonObject]] = mapped_column(deferred=True)
+    created_at: Mapped[Made]
+    updated_at: Mapped[Made]
     deleted_at: Mapped[datetime | None]
 
 
@@ -111,4 +110,4 @@ class SourceBuildRow(Base):
     version: Mapped[str]
     chunks: Mapped[int] = mapped_column(server_default=text("0"))
     state: Mapped[str]
-    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[Made]

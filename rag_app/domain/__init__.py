@@ -43,7 +43,7 @@ from rag_app.domain.errors import (
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator, Value
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.domain.source import MetadataValue, Source, Visibility, chunk_id, source_id
+from rag_app.domain.source import JsonObject, MetadataValue, Source, Visibility, chunk_id, source_id
 from rag_app.domain.text import storable
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "Hit",
     "Instructions",
     "InvalidInput",
+    "JsonObject",
     "MetadataValue",
     "Misconfigured",
     "Mode",

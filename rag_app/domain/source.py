@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 from uuid import UUID, uuid5
 
 from rag_app.domain.filters import Value
@@ -10,6 +11,7 @@ from rag_app.domain.filters import Value
 _NAMESPACE = UUID("6f2d0e5c-58f3-4c0e-9a53-3b1d8c6f7a10")
 
 MetadataValue = Value | list[str]
+JsonObject = dict[str, Any]
 
 
 class Visibility(StrEnum):

@@ -9,13 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
-    Integer,
     Row,
     Select,
     Text,
     Uuid,
     any_,
-    bindparam,
     case,
     func,
     insert,
@@ -172,25 +170,21 @@ _JUDGE = text(
             FROM jsonb_array_elements(s.content) WITH ORDINALITY AS p(passage, place)
         ) AS content
         FROM sources s
-        WHERE s.id = ANY(:sources) AND s.index_name = :index AND s.deleted_at IS NULL
+        WHERE s.id = ANY(CAST(:sources AS uuid[])) AND s.index_name = :index AND s.deleted_at IS NULL
         FOR KEY SHARE
     )
     INSERT INTO judgments AS known (org_id, index_name, query, source_id, "start", "end", text)
-    SELECT DISTINCT :org, seen.index_name, judged.query, seen.id, judged."start", judged."end",
+    SELECT DISTINCT CAST(:org AS uuid), seen.index_name, judged.query, seen.id, judged."start", judged."end",
         nullif(substr(seen.content, judged."start" + 1, judged."end" - judged."start"), '')
-    FROM unnest(:queries, :sources, :starts, :ends) AS judged(query, source_id, "start", "end")
+    FROM unnest(
+        CAST(:queries AS text[]), CAST(:sources AS uuid[]), CAST(:starts AS integer[]), CAST(:ends AS integer[])
+    ) AS judged(query, source_id, "start", "end")
     JOIN seen ON seen.id = judged.source_id
     ORDER BY judged.query, seen.id, judged."start", judged."end"
     ON CONFLICT (org_id, index_name, query, source_id, "start", "end", feedback_id)
     DO UPDATE SET text = excluded.text
     WHERE known.text IS DISTINCT FROM excluded.text
     """
-).bindparams(
-    bindparam("org", type_=Uuid),
-    bindparam("queries", type_=ARRAY(Text)),
-    bindparam("sources", type_=ARRAY(Uuid)),
-    bindparam("starts", type_=ARRAY(Integer)),
-    bindparam("ends", type_=ARRAY(Integer)),
 )
 # ordered, so that two runs of the same queries wait for each other in turn; locked, so that no source goes meanwhile.
 # That a source is seen is row-level security's doing: the foreign key would take anybody's.

@@ -3,12 +3,11 @@
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 import numpy as np
 
-from rag_app.domain import PUBLIC_ORGANIZATION, Hit, Mode, source_id
+from rag_app.domain import PUBLIC_ORGANIZATION, Hit, JsonObject, Mode, source_id
 from rag_app.evaluation.calibration import Answerability, answerability, calibrate
 from rag_app.evaluation.judgments import Judgments, Qrels, Query
 from rag_app.evaluation.metrics import Scores, evaluate_run
@@ -129,9 +128,9 @@ def _metrics(scores: Scores) -> dict[str, float]:
     }
 
 
-def report_json(report: Report) -> dict[str, Any]:
+def report_json(report: Report) -> JsonObject:
     """Metrics and AUROC in 0..1, latencies in milliseconds, what is refused and accepted in per cent."""
-    figures: dict[str, Any] = {"index": report.index, "mode": str(report.mode), "queries": report.scores.queries}
+    figures: JsonObject = {"index": report.index, "mode": str(report.mode), "queries": report.scores.queries}
     figures |= {name.replace(" ", "_"): round(value, 4) for name, value in _metrics(report.scores).items()}
     figures["latency_ms"] = {f"p{each}": round(value, 2) for each, value in report.latency.items()}
     if report.configured is not None and report.calibrated is not None:
@@ -145,7 +144,7 @@ def report_json(report: Report) -> dict[str, Any]:
     return figures
 
 
-def _rule_json(figures: Answerability) -> dict[str, Any]:
+def _rule_json(figures: Answerability) -> JsonObject:
     return {
         **figures.rule.model_dump(),
         "answerable_refused_percent": round(figures.answerable_refused, 2),

@@ -1,8 +1,6 @@
 """The tables of validation runs and judgments."""
 
-from datetime import datetime
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
@@ -11,14 +9,14 @@ from sqlalchemy import (
     Identity,
     Index,
     UniqueConstraint,
-    func,
     text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import OrganizationRow, UserRow
-from rag_app.database.tables import Base
+from rag_app.database.tables import Base, Made, NewId
 from rag_app.documents.tables import GenerationRow, SourceRow
+from rag_app.domain import JsonObject
 
 
 class ValidationRow(Base):
@@ -27,14 +25,14 @@ class ValidationRow(Base):
     __tablename__ = "validations"
     __table_args__ = (Index(None, "org_id", "created_at"), CheckConstraint("top_k > 0", name="top_k"))
 
-    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    id: Mapped[NewId]
     org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
     index_name: Mapped[str]
     generation_id: Mapped[int] = mapped_column(ForeignKey(GenerationRow.id))
     top_k: Mapped[int]
-    report: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    report: Mapped[JsonObject]
+    created_at: Mapped[Made]
 
 
 class JudgmentRow(Base):
@@ -71,5 +69,5 @@ class JudgmentRow(Base):
     end: Mapped[int | None]
     text_: Mapped[str | None] = mapped_column("text")
     grade: Mapped[int] = mapped_column(server_default=text("1"))
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[Made]
     feedback_id: Mapped[UUID | None] = mapped_column(ForeignKey("rag_feedback.id", ondelete="CASCADE"), index=True)

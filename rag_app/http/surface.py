@@ -7,7 +7,7 @@ from enum import StrEnum
 from importlib.resources import files
 from typing import Annotated, Any, TypeVar
 
-from litestar import delete, get, patch, post, put
+from litestar import Request, delete, get, patch, post, put
 from litestar.datastructures import ResponseHeader
 from litestar.di import Dependency
 from litestar.exceptions import HTTPException
@@ -16,7 +16,7 @@ from litestar.openapi.spec import Example, SecurityRequirement, Tag
 from litestar.params import SkipValidationMarker
 from litestar.types import AnyCallable
 
-from rag_app.domain import MOST_REQUESTS, Misconfigured, RateLimited
+from rag_app.domain import MOST_REQUESTS, Misconfigured, Principal, RateLimited
 from rag_app.http.bodies import JsonBody
 from rag_app.http.problems import KINDS, Envelope, Kind, documented, plain_envelope
 
@@ -25,6 +25,9 @@ T = TypeVar("T")
 Injected = Annotated[T, Dependency(), SkipValidationMarker()]
 """How a handler asks for a service, by its name: `pipeline: Injected[Pipeline]`. Its type is not checked on each
 request."""
+
+Caller = Request[Principal, Any, Any]
+"""A request whose caller is known: `caller.user`."""
 
 Route = Callable[[AnyCallable], HTTPRouteHandler]
 

@@ -83,11 +83,7 @@ class Indexing:
             generation = await self._taken_up(spec) or await self._app.backends.begin(
                 spec, self._app.embedder.model_name, self._app.dimension
             )
-            rebuild = await self._rebuilding(spec, generation, begin)
-            await rebuild.run()
-            if switch:
-                generation = await self._switched_when_complete(spec, generation, rebuild)
-            return Outcome(generation, rebuild.built, await self._lacking(spec, generation))
+            return await self._complete(spec, generation, begin, switch=switch)
 
     async def switch(self, index: str, number: int | None) -> Outcome:
         """Let a generation answer: the newest that is being built, or the one of this number.
@@ -136,10 +132,7 @@ class Indexing:
                             f"are now, and cannot be given them: it {misfit}, or do without them: --force",
                         )
                     return Outcome(await self._generations.activate(generation.id), Built(), lacking, misfit)
-            rebuild = await self._rebuilding(spec, generation, begin)
-            await rebuild.run()
-            generation = await self._switched_when_complete(spec, generation, rebuild)
-            return Outcome(generation, rebuild.built, await self._lacking(spec, generation))
+            return await self._complete(spec, generation, begin, switch=True)
 
     async def drop(self, index: str, number: int) -> Generation:
         """Take a generation that does not answer out of its store. Raises InvalidInput for the one that does."""
@@ -237,8 +230,8 @@ class Indexing:
                 return each
         return None
 
-    async def _rebuilding(self, spec: IndexSpec, generation: Generation, begin: Begin) -> Rebuild:
-        return Rebuild(
+    async def _complete(self, spec: IndexSpec, generation: Generation, begin: Begin, *, switch: bool) -> Outcome:
+        rebuild = Rebuild(
             spec,
             generation.id,
             self._organizations,
@@ -247,14 +240,14 @@ class Indexing:
             begin(generation, await self._lacking(spec, generation)),
             self._app.embedder,
         )
-
-    async def _switched_when_complete(self, spec: IndexSpec, generation: Generation, rebuild: Rebuild) -> Generation:
-        while not rebuild.built.failed:
+        await rebuild.run()
+        while switch and not rebuild.built.failed:
             async with self._ledger.switching(spec.name):
                 if await rebuild.complete():
-                    return await self._generations.activate(generation.id)
+                    generation = await self._generations.activate(generation.id)
+                    break
             await rebuild.run()  # an ingest was quick
-        return generation
+        return Outcome(generation, rebuild.built, await self._lacking(spec, generation))
 
     async def _take_out_outdated(self, spec: IndexSpec, generation: Generation) -> None:
         """What a source said before, or to whom, is not to be seen again."""
@@ -272,12 +265,11 @@ class Indexing:
         return [each for each in await self._generations.list() if (each.index, each.store) == key]
 
     async def _numbered(self, spec: IndexSpec, number: int) -> Generation:
-        ours = await self._ours(spec)
-        for each in ours:
-            if each.number == number:
-                return each
-        known = [str(each.number) for each in ours if each.state is not GenerationState.DROPPED]
-        raise NotFound(f"generation of {spec.name}", str(number), known)
+        ours = {each.number: each for each in await self._ours(spec)}
+        if number not in ours:
+            known = [str(each.number) for each in ours.values() if each.state is not GenerationState.DROPPED]
+            raise NotFound(f"generation of {spec.name}", str(number), known)
+        return ours[number]
 
     async def _before_the_active(self, spec: IndexSpec) -> Generation:
         before: list[Generation] = []

@@ -10,12 +10,10 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
 from llama_index.core.schema import TextNode
-from sqlalchemy import Text, bindparam, func, select, text, update
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.people import User
@@ -27,7 +25,7 @@ from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.ledger import SOURCE, source_of
 from rag_app.documents.metadata import versioned
 from rag_app.documents.tables import SourceBuildRow, SourceRow
-from rag_app.domain import InvalidInput, NotFound, Scope, Source, StoreFailed, chunk_id
+from rag_app.domain import InvalidInput, JsonObject, NotFound, Scope, Source, StoreFailed, chunk_id
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.store import ScopedStore
@@ -150,7 +148,7 @@ class Personal:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def everything(self, organizations: Collection[UUID], user: UUID) -> dict[str, Any]:
+    async def everything(self, organizations: Collection[UUID], user: UUID) -> JsonObject:
         """By kind, as PostgreSQL has it: rows as dictionaries. Of API keys there is no digest, of rate limits nothing.
 
         Sources of the user alone come with their text, those that are shared without.
@@ -160,7 +158,7 @@ class Personal:
                 kind: [dict(row) for row in (await session.execute(text(statement), {"user": user})).mappings()]
                 for kind, statement in _KEPT.items()
             }
-        messages: dict[UUID, list[dict[str, Any]]] = {}
+        messages: dict[UUID, list[JsonObject]] = {}
         for message in found.pop("messages"):
             messages.setdefault(message.pop("thread_id"), []).append(message)
         for thread in found["threads"]:
@@ -228,7 +226,7 @@ async def training_examples(
     since: str | None,
     capability: str | None,
     progress: Callable[[int], None],
-) -> AsyncIterator[tuple[UUID, dict[str, Any] | None]]:
+) -> AsyncIterator[tuple[UUID, JsonObject | None]]:
     """A user's id with each example of theirs, read as that user; None for one made from a source that is gone, or is no
     longer theirs to see.
 
@@ -247,7 +245,7 @@ async def training_examples(
         progress(number)
 
 
-def _example(user: Consenting, lesson: Collected) -> dict[str, Any]:
+def _example(user: Consenting, lesson: Collected) -> JsonObject:
     """As fine-tuning tools read it.
 
     The pseudonym is the same in each export as long as the consent lasts. Whoever does not have the database cannot
@@ -274,9 +272,9 @@ _FORGET_KEYS = {
     # "surface:user" or "surface:subject"; of an API key that is its service user. The subject of a first request may be
     # the user's id in any spelling that Python takes for a UUID.
     table: text(
-        f"DELETE FROM {table} WHERE right(key, -position(':' IN key) + 1) = ANY(:names)"
-        " OR translate(replace(replace(lower(right(key, -position(':' IN key))), 'urn:', ''), 'uuid:', ''), '{}-', '') = :hex"
-    ).bindparams(bindparam("names", type_=ARRAY(Text)), bindparam("hex", type_=Text()))
+        f"DELETE FROM {table} WHERE right(key, -position(':' IN key) + 1) = ANY(CAST(:names AS text[]))"
+        " OR translate(replace(replace(lower(right(key, -position(':' IN key))), 'urn:', ''), 'uuid:', ''), '{}-', '') = CAST(:hex AS text)"
+    )
     for table in ("rate_windows", "request_leases")
 }
 _KEPT = {

@@ -5,10 +5,10 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.openapi.spec import Schema, Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
@@ -26,7 +26,6 @@ from rag_app.domain import (
     ModelLimited,
     ModelTimeout,
     Operator,
-    Principal,
     Question,
     StoreFailed,
     Unauthenticated,
@@ -35,7 +34,7 @@ from rag_app.domain import (
 from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Injected, Surface, example
+from rag_app.http.surface import Caller, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import conditions, instants
 
@@ -211,7 +210,7 @@ SURFACE = Surface(
     *ERRORS,
     summary="Ranked chunks, without an answer",
 )
-async def search(request: Request[Principal, Any, Any], data: Body, pipeline: Injected[Pipeline]) -> SearchResponse:
+async def search(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> SearchResponse:
     """Finds chunks by meaning and by words, among what the caller may see."""
     hits = await pipeline.search(INDEX, data.question(), request.user.scope())
     results = [
@@ -238,9 +237,7 @@ async def search(request: Request[Principal, Any, Any], data: Body, pipeline: In
     summary="An answer with its sources",
     operation_class=StreamedOperation,
 )
-async def answer(
-    request: Request[Principal, Any, Any], data: Body, pipeline: Injected[Pipeline]
-) -> Response[AnswerResponse]:
+async def answer(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> Response[AnswerResponse]:
     """Answers from what the caller may see, or says that there is not enough."""
 
     def response(given: Answer) -> AnswerResponse:

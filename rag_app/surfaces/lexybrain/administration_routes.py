@@ -15,10 +15,10 @@ from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight
 from rag_app.domain import Forbidden, InvalidInput, NotFound
 from rag_app.http.bodies import WORD
-from rag_app.http.surface import Credential, Injected, example, security
+from rag_app.http.surface import Caller, Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackResponse
 from rag_app.surfaces.lexybrain.rules import SURFACE as LEXYBRAIN
-from rag_app.surfaces.lexybrain.rules import Caller, Cursor, Limit
+from rag_app.surfaces.lexybrain.rules import Cursor, Limit
 from rag_app.surfaces.lexybrain.statistics import VERSION, LexyBrainStats, Statistics
 from rag_app.surfaces.lexybrain.types import (
     Capability,

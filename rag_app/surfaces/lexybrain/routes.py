@@ -22,10 +22,10 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Injected, example
+from rag_app.http.surface import Caller, Injected, example
 from rag_app.surfaces.lexybrain import thread_routes
 from rag_app.surfaces.lexybrain.conversations import Conversations
-from rag_app.surfaces.lexybrain.rules import SURFACE, Caller, LexyBrainOperation
+from rag_app.surfaces.lexybrain.rules import SURFACE, LexyBrainOperation
 from rag_app.surfaces.lexybrain.types import EXAMPLE, THREAD, RagRequest, RagResponse
 
 __all__ = ["SURFACE", "thread_routes"]

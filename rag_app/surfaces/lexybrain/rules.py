@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.spec import Operation, Tag
@@ -19,7 +18,6 @@ from rag_app.domain import (
     InvalidInput,
     ModelFailed,
     NotFound,
-    Principal,
     QuotaExceeded,
     RateLimited,
     StoreFailed,
@@ -30,7 +28,6 @@ from rag_app.http.bodies import WORD
 from rag_app.http.problems import Kind, Problem
 from rag_app.http.surface import Credential, Surface
 
-Caller = Request[Principal, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]
 Cursor = Annotated[
     str | None,

@@ -2,19 +2,18 @@
 
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, UniqueConstraint, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import UserRow
-from rag_app.database.tables import Base
+from rag_app.database.tables import Base, Json, Made
 from rag_app.documents.tables import SourceRow
+from rag_app.domain import JsonObject
 
-_Made = Annotated[datetime, mapped_column(server_default=func.now())]
 _No = Annotated[bool, mapped_column(server_default=text("false"))]
-_Json = Annotated[dict[str, Any], mapped_column(server_default=text("'{}'"))]
 _User = Annotated[UUID, mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))]
 
 
@@ -23,7 +22,7 @@ class _Owned:
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
     user_id: Mapped[_User]
-    created_at: Mapped[_Made]
+    created_at: Mapped[Made]
 
 
 class _Event:
@@ -32,7 +31,7 @@ class _Event:
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     message_id: Mapped[UUID | None]
     capability: Mapped[str | None]
-    created_at: Mapped[_Made]
+    created_at: Mapped[Made]
 
 
 class ThreadRow(_Owned, Base):
@@ -43,10 +42,10 @@ class ThreadRow(_Owned, Base):
     )
 
     title: Mapped[str | None]
-    updated_at: Mapped[_Made]
-    last_message_at: Mapped[_Made]
+    updated_at: Mapped[Made]
+    last_message_at: Mapped[Made]
     message_count: Mapped[int] = mapped_column(server_default=text("0"))
-    metadata_: Mapped[_Json] = mapped_column("metadata")
+    metadata_: Mapped[Json] = mapped_column("metadata")
     archived: Mapped[_No]
 
 
@@ -69,11 +68,11 @@ class MessageRow(Base):
     content: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     capability: Mapped[str | None]
-    context_json: Mapped[dict[str, Any] | None]
+    context_json: Mapped[JsonObject | None]
     model_id: Mapped[str | None]
-    retrieved_source_ids: Mapped[list[dict[str, Any]] | None]
-    generation_metadata: Mapped[dict[str, Any] | None]
-    flags: Mapped[_Json]
+    retrieved_source_ids: Mapped[list[JsonObject] | None]
+    generation_metadata: Mapped[JsonObject | None]
+    flags: Mapped[Json]
     training_eligible: Mapped[_No]
     deleted_at: Mapped[datetime | None]
 
@@ -94,7 +93,7 @@ class FeedbackRow(_Owned, Base):
     rating: Mapped[str]
     comment: Mapped[str | None] = mapped_column("feedback_text")
     expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)
-    updated_at: Mapped[_Made]
+    updated_at: Mapped[Made]
 
 
 class TrainingRequestRow(_Owned, Base):
@@ -106,9 +105,9 @@ class TrainingRequestRow(_Owned, Base):
 
     message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
     capability: Mapped[str]
-    prompt: Mapped[list[dict[str, Any]]]
-    context: Mapped[list[dict[str, Any]]]
-    created_at: Mapped[_Made]
+    prompt: Mapped[list[JsonObject]]
+    context: Mapped[list[JsonObject]]
+    created_at: Mapped[Made]
 
 
 class TrainingResponseRow(_Owned, Base):
@@ -120,7 +119,7 @@ class TrainingResponseRow(_Owned, Base):
     request_id: Mapped[UUID] = mapped_column(ForeignKey(TrainingRequestRow.id, ondelete="CASCADE"))
     model_id: Mapped[str]
     content: Mapped[str]
-    created_at: Mapped[_Made]
+    created_at: Mapped[Made]
 
 
 class UsageCounterRow(Base):
@@ -170,11 +169,11 @@ class UsageEventRow(_Event, Base):
     model_version: Mapped[str]
     cache_hit: Mapped[_No]
     latency_ms: Mapped[int]
-    stages: Mapped[_Json]
+    stages: Mapped[Json]
     tokens_in: Mapped[int]
     tokens_out: Mapped[int]
     cost_cents: Mapped[Decimal]
-    created_at: Mapped[_Made]
+    created_at: Mapped[Made]
 
 
 class FailureRow(_Event, Base):

@@ -10,9 +10,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from rag_app.domain import Forbidden, InvalidInput, NotFound, UnknownField
 from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.surface import Injected
+from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.rules import READING, SURFACE, Caller, Cursor, Limit
+from rag_app.surfaces.lexybrain.rules import READING, SURFACE, Cursor, Limit
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.lexybrain.types import (

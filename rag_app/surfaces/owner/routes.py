@@ -5,10 +5,10 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 
 from collections.abc import Iterable
 from datetime import date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg
 from msgspec import Meta, Struct
@@ -24,7 +24,6 @@ from rag_app.domain import (
     ModelLimited,
     ModelTimeout,
     Operator,
-    Principal,
     Question,
     Refusal,
     StoreFailed,
@@ -34,7 +33,7 @@ from rag_app.domain import (
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Credential, Injected, Surface, example
+from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import conditions
 
@@ -213,9 +212,7 @@ SURFACE = Surface(
 
 
 @SURFACE.post("/owner/search", *ERRORS, summary="The most similar chunks, without an answer")
-async def search(
-    request: Request[Principal, Any, Any], data: SearchBody, pipeline: Injected[Pipeline]
-) -> OwnerSearchResponse:
+async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]) -> OwnerSearchResponse:
     """Finds passages of calls and bookings, among what the caller may see. No model is asked."""
     hits = await pipeline.search(INDEX, data.question(), request.user.scope())
     results = [
@@ -240,9 +237,7 @@ async def search(
 @SURFACE.post(
     "/owner/ask", *ERRORS, *MODEL_ERRORS, summary="An answer with its sources", operation_class=StreamedOperation
 )
-async def ask(
-    request: Request[Principal, Any, Any], data: AskBody, pipeline: Injected[Pipeline]
-) -> Response[OwnerAskResponse]:
+async def ask(request: Caller, data: AskBody, pipeline: Injected[Pipeline]) -> Response[OwnerAskResponse]:
     """Answers from the calls and bookings that the caller may see, or says that there is nothing to answer from."""
     asked = CAPABILITY, data.asked(), request.user.scope()
     if wants_stream(request):

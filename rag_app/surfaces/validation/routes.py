@@ -4,9 +4,8 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request
 from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
@@ -16,7 +15,6 @@ from rag_app.domain import (
     Forbidden,
     InvalidInput,
     NotFound,
-    Principal,
     RateLimited,
     StoreFailed,
     TooManyAtOnce,
@@ -25,7 +23,7 @@ from rag_app.domain import (
 )
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import Kind, Problem
-from rag_app.http.surface import Credential, Injected, Surface, example
+from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation
 from rag_app.surfaces.validation.types import (
     DEFAULT_COLLECTION,
@@ -105,9 +103,7 @@ ValidationBody = Annotated[ValidationRequest, BodyKwarg(examples=[example(__pack
     EmbeddingFailed(),
     summary="Similarity search, with figures on its quality where they are asked for",
 )
-async def query(
-    request: Request[Principal, Any, Any], data: QueryBody, validation: Injected[RetrievalValidation]
-) -> QueryResponse:
+async def query(request: Caller, data: QueryBody, validation: Injected[RetrievalValidation]) -> QueryResponse:
     """Finds chunks by meaning and by words, among what the key may see."""
     return await validation.query(request.user, data)
 
@@ -121,7 +117,7 @@ async def query(
     summary="Measure retrieval with queries whose answers are known",
 )
 async def validate(
-    request: Request[Principal, Any, Any], data: ValidationBody, validation: Injected[RetrievalValidation]
+    request: Caller, data: ValidationBody, validation: Injected[RetrievalValidation]
 ) -> ValidationResponse:
     """Asks each query and looks for the chunks it should find. The run is kept, and so is what answers which query.
 
@@ -139,7 +135,7 @@ async def validate(
     summary="The runs of your organization, newest first",
 )
 async def newest(
-    request: Request[Principal, Any, Any],
+    request: Caller,
     validation: Injected[RetrievalValidation],
     limit: Annotated[int, QueryParameter(ge=1, le=100, description="of this page")] = 20,
     before: Annotated[
@@ -157,7 +153,7 @@ async def newest(
     summary="A run as it was answered, compared with another one on demand",
 )
 async def stored(
-    request: Request[Principal, Any, Any],
+    request: Caller,
     validation_id: FromPath[str],
     validation: Injected[RetrievalValidation],
     against: Annotated[str | None, QueryParameter(description="the id of another run")] = None,
@@ -167,8 +163,6 @@ async def stored(
 
 
 @SURFACE.get("/api/v1/retrieval/collections", summary="What can be searched")
-async def collections(
-    request: Request[Principal, Any, Any], validation: Injected[RetrievalValidation]
-) -> CollectionsResponse:
+async def collections(request: Caller, validation: Injected[RetrievalValidation]) -> CollectionsResponse:
     """A collection that has several names is listed under each of them."""
     return await validation.collections(request.user)

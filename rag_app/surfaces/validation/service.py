@@ -14,7 +14,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import asdict, replace
 
 from rag_app.documents.generations import Generation
-from rag_app.domain import Hit, InvalidInput, NotFound, Principal, Question
+from rag_app.domain import Hit, InvalidInput, JsonObject, NotFound, Principal, Question
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.validation import (
     DEPTH,
@@ -284,7 +284,7 @@ def _differences(now: Mapping[str, float], then: Mapping[str, float]) -> dict[st
     return {name: _rounded(value - then[name]) for name, value in now.items() if name in then}
 
 
-def _by_cut(figures: Mapping[int, Any]) -> dict[str, Any]:
+def _by_cut(figures: Mapping[int, Any]) -> JsonObject:
     """Rounded; None where there is no figure."""
     return {str(k): None if value is None else _rounded(value) for k, value in figures.items()}
 

@@ -1,12 +1,12 @@
 """What requests and responses of `/api/v1/retrieval` hold: the contract's own names, ranges and defaults."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from rag_app.domain import InvalidInput, Question
+from rag_app.domain import InvalidInput, JsonObject, Question
 from rag_app.evaluation.validation import DEPTH
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.problems import ErrorInfo
@@ -231,7 +231,7 @@ class CollectionsResponse(Struct, frozen=True):
 
 class RetrievalErrorInfo(ErrorInfo, frozen=True, omit_defaults=True):
     details: Annotated[
-        dict[str, Any] | None,
+        JsonObject | None,
         Meta(
             description="`field`, the `value` it had, what the `problem` is, and `accepted` names where there are any"
         ),
