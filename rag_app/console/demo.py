@@ -9,21 +9,29 @@ import socket
 import sys
 import time
 import tomllib
-import urllib.error
-import urllib.request
 from contextlib import suppress
-from dataclasses import fields
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from uuid import UUID
+
+import httpx
 
 from rag_app.application import Application, database_urls, open_application
 from rag_app.console.access import issue
 from rag_app.console.printing import answer_text, progress_bar, summary_text
 from rag_app.console.serving import claim_port, http_url, serve_at
-from rag_app.documents.ingest import Summary
+from rag_app.documents.ingest import Progress, Summary
 from rag_app.documents.readers import documents_below
-from rag_app.domain import PUBLIC_ORGANIZATION, Answer, InvalidInput, Misconfigured, resource_folder, source_id
+from rag_app.domain import (
+    PUBLIC_ORGANIZATION,
+    Answer,
+    InvalidInput,
+    JsonObject,
+    Misconfigured,
+    resource_folder,
+    source_id,
+)
 from rag_app.retrieval.index import IndexSpec
 from rag_app.settings import Settings
 from rag_app.surfaces.library.rag import Rag, target_of
@@ -95,18 +103,20 @@ async def load_samples(application: Application) -> list[str]:
         total = Summary()
         with progress_bar(f"{spec.name:<16}", files) as progress:
             for entry in entries:
-                total = _added(
-                    total,
-                    await _ingest(
-                        application, spec, entry, lambda path, now, before=total: progress(path, _added(before, now))
-                    ),
-                )
+                await _ingest(application, spec, samples, entry, progress, total)
         _say(f"  {spec.name:<16} {summary_text(total)}")
         amiss += [f"{spec.name}: {failure}" for failure in total.failed]
     return amiss
 
 
-async def _ingest(application: Application, spec: IndexSpec, entry: dict[str, str], progress: Any) -> Summary:
+async def _ingest(
+    application: Application,
+    spec: IndexSpec,
+    samples: Path,
+    entry: dict[str, str],
+    progress: Progress,
+    total: Summary,
+) -> None:
     """An entry of a samples/manifest.toml: what is loaded, and as whose."""
     org, site = entry["organization"], entry.get("site")
     if site:
@@ -114,13 +124,8 @@ async def _ingest(application: Application, spec: IndexSpec, entry: dict[str, st
             await application.people.create_site((await application.people.organization(org)).id, site)
     metadata = {key: value for key, value in entry.items() if key in ("source_type", "lang")}
     target = await target_of(application, org, site, entry.get("owner"), entry.get("visibility"), metadata)
-    samples = resource_folder("indexes") / spec.name / "samples"
     ingestor = await application.ingestor(spec, target)
-    return await ingestor.ingest([samples / entry["path"]], base=samples, progress=progress)
-
-
-def _added(one: Summary, other: Summary) -> Summary:
-    return Summary(*(getattr(one, each.name) + getattr(other, each.name) for each in fields(Summary)))
+    await ingestor.ingest([samples / entry["path"]], base=samples, progress=progress, summary=total)
 
 
 async def ask_samples(application: Application) -> list[str]:
@@ -131,7 +136,7 @@ async def ask_samples(application: Application) -> list[str]:
         judged = (resource_folder("indexes") / spec.name / "judgments.jsonl").read_text("utf-8").splitlines()
         for question in (each for each in map(json.loads, judged) if each.get("demo")):
             text: str = question["text"]
-            whose: dict[str, Any] = {key: question.get(key) for key in ("organization", "user", "site")}
+            whose: JsonObject = {key: question.get(key) for key in ("organization", "user", "site")}
             answer = await Rag(application).ask(text, index=spec.name, **whose)
             _say(f"\nQ ({whose['organization']}): {text}\nA: {answer_text(answer)}")
             owners = (await application.people.organization(whose["organization"])).id, PUBLIC_ORGANIZATION
@@ -151,62 +156,26 @@ def _problem(answer: Answer, expected: set[UUID]) -> str | None:
     return None if cited & expected else "does not cite the source that answers it"
 
 
-def _invitation(url: str, token: str) -> str:
-    return f"""
-The API is on {url}, its documentation on {url}/docs. As {MEMBER}, a member of aurora:
+_REQUESTS: list[JsonObject] = json.loads(Path(__file__).with_name("demo_requests.json").read_text("utf-8"))
+"""Path and body; `shows`: the list of the reply that has something in it, or `nothing`; `anonymous`: without a token.
 
-curl -s {url}/api/rag/search -H 'Content-Type: application/json' -H 'Authorization: Bearer {token}' \\
-  -d '{json.dumps(SEARCH)}'
-
-curl -s {url}/api/rag/answer -H 'Content-Type: application/json' -H 'Authorization: Bearer {token}' \\
-  -d '{json.dumps(ANSWER)}'
-
-curl -s {url}/api/lexybrain/rag -H 'Content-Type: application/json' -H 'Authorization: Bearer {token}' \\
-  -d '{json.dumps(MESSAGE)}'
-
-For trying out, whoever sends no token is a member of {ANYBODYS} in /owner (RAG_DEFAULT_ORGANIZATION):
-
-curl -s {url}/owner/ask -H 'Content-Type: application/json' \\
-  -d '{json.dumps(OWNER_ASK)}'
+Those that the reader is invited to send are `invited`.
 """
 
 
-SEARCH = {
-    "query_text": "What did the customer say about pricing?",
-    "top_k": 3,
-    "filters": {"source_type": "transcript"},
-}
-ANSWER = {"query_text": "What did the customer say about pricing?"}
-MESSAGE = {"message": "Why does the keyword velvet ring box grow?"}
-OWNER_ASK: dict[str, Any] = {"question": "What services did customers book this week?", "limit": 5}
-
-
-_CHECKS: tuple[tuple[str, dict[str, Any], str, bool], ...] = (
-    ("/api/rag/search", SEARCH, "results", True),
-    ("/api/rag/answer", ANSWER, "citations", True),
-    ("/api/lexybrain/rag", MESSAGE, "sources", True),
-    ("/owner/ask", OWNER_ASK, "sources", True),
-    (
-        "/owner/search",
-        {
-            "query": "haircut booking",
-            "date_from": "2026-01-10",
-            "date_to": "2026-01-15",
-            "source_types": ["call_transcript"],
-            "min_similarity": 0.4,
-        },
-        "results",
-        True,
-    ),
-    (
-        "/owner/ask",
-        {"question": "What did this customer request in their calls?", "customer_id": 42, "limit": 10},
-        "sources",
-        True,
-    ),
-    ("/owner/ask", {"question": "What is the weather like?", "min_similarity": 0.9}, "sources", False),
-)
-"""Path and body of a request, and which list of the reply is to have something in it, or nothing."""
+def _invitation(url: str, token: str) -> str:
+    invited = {True: "", False: ""}
+    for each in (each for each in _REQUESTS if each.get("invited")):
+        credential = "" if each["anonymous"] else f" -H 'Authorization: Bearer {token}'"
+        invited[each["anonymous"]] += f"""
+curl -s {url}{each["path"]} -H 'Content-Type: application/json'{credential} \\
+  -d '{json.dumps(each["body"])}'
+"""
+    return f"""
+The API is on {url}, its documentation on {url}/docs. As {MEMBER}, a member of aurora:
+{invited[False]}
+For trying out, whoever sends no token is a member of {ANYBODYS} in /owner (RAG_DEFAULT_ORGANIZATION):
+{invited[True]}"""
 
 
 def _serve_and_check(claim: socket.socket, url: str, token: str) -> list[str]:
@@ -225,35 +194,30 @@ def _serve_and_check(claim: socket.socket, url: str, token: str) -> list[str]:
 
 
 def _check_replies(url: str, token: str) -> list[str]:
-    deadline = time.monotonic() + _SECONDS_TO_SERVE
-    while (ready := _request(f"{url}/health/ready"))[0] != 200:
-        if time.monotonic() > deadline:
-            return [f"the server is not ready: {ready}"]
-        time.sleep(0.2)
-    amiss = []
-    for path, body, shows, full in _CHECKS:
-        status, reply = _request(url + path, body, None if path.startswith("/owner/") else token)
-        shown = reply.get(shows)
-        _say(f"POST {path}: {status}, {len(shown or ())} {shows}")
-        if status != 200 or shown is None or bool(shown) != full:
-            amiss.append(f"{path}: {status} {reply}")
-    status, _ = _request(url + "/api/rag/search", SEARCH)
-    if status != 401:
-        amiss.append(f"a request without a token got {status} instead of 401")
-    if _request(f"{url}/docs")[0] != 200:
-        amiss.append("no docs page")
+    with httpx.Client(base_url=url, timeout=30) as client:
+        deadline = time.monotonic() + _SECONDS_TO_SERVE
+        while (ready := _send(client, "GET", "/health/ready")).status_code != 200:
+            if time.monotonic() > deadline:
+                return [f"the server is not ready: {ready.text}"]
+            time.sleep(0.2)
+        amiss = []
+        for each in _REQUESTS:
+            path, shows = each["path"], each["shows"]
+            headers = {} if each["anonymous"] else {"Authorization": f"Bearer {token}"}
+            reply = _send(client, "POST", path, json=each["body"], headers=headers)
+            shown = reply.json().get(shows) if reply.is_success else None
+            _say(f"POST {path}: {reply.status_code}, {len(shown or ())} {shows}")
+            if shown is None or bool(shown) is each.get("nothing", False):
+                amiss.append(f"{path}: {reply.status_code} {reply.text}")
+        for method, path, status in ("POST", "/api/rag/search", 401), ("GET", "/docs", 200):
+            if (got := _send(client, method, path).status_code) != status:
+                amiss.append(f"{method} {path} without a token got {got} instead of {status}")
     return amiss
 
 
-def _request(url: str, body: dict[str, Any] | None = None, token: str | None = None) -> tuple[int, dict[str, Any]]:
-    """Status and JSON body; status 0 where nobody answers."""
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-    request = urllib.request.Request(url, json.dumps(body).encode() if body else None, headers)  # noqa: S310
+def _send(client: httpx.Client, method: str, path: str, **content: Any) -> httpx.Response:
+    """The response; with status 503 where nobody answers."""
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
-            text = response.read()
-            return response.status, json.loads(text) if text.startswith(b"{") else {}
-    except urllib.error.HTTPError as error:
-        return error.code, {}
-    except OSError as error:
-        return 0, {"error": str(error)}
+        return client.request(method, path, **content)
+    except httpx.HTTPError as error:
+        return httpx.Response(503, text=str(error))

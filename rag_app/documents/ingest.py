@@ -84,13 +84,19 @@ class Ingestor:
         self._chunker = Chunker(spec.chunking)
 
     async def ingest(
-        self, paths: Iterable[Path], *, base: Path, progress: Progress = lambda path, summary: None
+        self,
+        paths: Iterable[Path],
+        *,
+        base: Path,
+        progress: Progress = lambda path, summary: None,
+        summary: Summary | None = None,
     ) -> Summary:
         """Every file below `paths`. Sources are named by their file's path, relative to `base` if it is below it.
 
-        A source that a file held before and holds no more is removed. What cannot be read is in the summary.
+        A source that a file held before and holds no more is removed. What cannot be read is in the summary, which
+        adds to the one that is given.
         """
-        summary, seen = Summary(), set[UUID]()
+        summary, seen = summary or Summary(), set[UUID]()
         await self.finish_deletions()
         for path, shown, origin in _files(paths, base):
             await self._ingest_file(path, shown, origin, summary, seen, progress)
