@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from msgspec import convert
 from sqlalchemy import ColumnElement, Row, Select, and_, any_, exists, false, func, literal, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import DBAPIError
@@ -29,7 +28,7 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import SourceBuildRow, SourceRow
-from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope, Source, Visibility
+from rag_app.domain import InvalidInput, JsonObject, Misconfigured, NotFound, Scope, Source, Visibility
 
 Passages = Sequence[Mapping[str, Any]]
 """A source's normalised content as JSON: what an index can be rebuilt from without the file."""
@@ -285,7 +284,7 @@ class SourceLedger:
         """Raises NotFound, also for what exists out of scope."""
         return source_of(await self._one(scope, source_id, operator, *SOURCE))
 
-    async def content(self, scope: Scope, source_id: UUID, operator: bool = False) -> list[dict[str, Any]]:
+    async def content(self, scope: Scope, source_id: UUID, operator: bool = False) -> list[JsonObject]:
         """The passages given to `begin`. Raises NotFound as `get` does."""
         (passages,) = await self._one(scope, source_id, operator, SourceRow.content)
         return [*passages]
@@ -431,8 +430,9 @@ SOURCE = [getattr(SourceRow, column).label(name) for name, column in _COLUMNS.it
 
 
 def source_of(row: Row[Any]) -> Source:
-    """As the domain has it."""
-    return convert(row._mapping, Source)
+    """As the domain has it. Its metadata are as they are stored, whatever the index declares by now."""
+    said = {name: row._mapping[name] for name in _COLUMNS}
+    return Source(**{**said, "visibility": Visibility(row.visibility)})
 
 
 async def _claim(session: AsyncSession, sources: Sequence[Source], generation_id: int) -> set[UUID]:

@@ -127,6 +127,9 @@ class Rebuild(Filling):
 
     embedder: BaseEmbedding
 
+    def __post_init__(self) -> None:
+        self._chunker = Chunker(self.spec.chunking)
+
     async def _build(self, org_id: UUID, locked: bool) -> None:
         await overlap(self._batches(org_id), self._prepare, lambda work: self._write(org_id, work, locked))
 
@@ -137,11 +140,11 @@ class Rebuild(Filling):
             after = batch[-1][0].id
 
     async def _prepare(self, batch: Batch) -> Work:
-        chunker, work = Chunker(self.spec.chunking), list[tuple[Source, list[TextNode]]]()
+        work = list[tuple[Source, list[TextNode]]]()
         for source, content in batch:
             passages = [Passage(**passage) for passage in content]
             try:
-                work.append((source, await asyncio.to_thread(chunker.split, under(source, self.spec), passages)))
+                work.append((source, await asyncio.to_thread(self._chunker.split, under(source, self.spec), passages)))
             except InvalidInput as error:
                 self.built.failed.append(Unbuilt(source, str(error)))
         try:

@@ -79,6 +79,16 @@ async def test_a_source_comes_back_as_it_was_given(ledger: SourceLedger, databas
     assert await ledger.content(scope, bare.id) == []
 
 
+async def test_odd_metadata_of_one_source_does_not_hide_the_others(
+    ledger: SourceLedger, org: UUID, generation: int
+) -> None:
+    """What another version stored, or somebody in SQL."""
+    odd: dict[str, Any] = {"nothing": None, "deep": {"er": [1, None]}, "mixed": ["a", 1]}
+    await write(ledger, generation, source(org, "a"), source(org, "b", metadata=odd))
+    assert await listed(ledger, of(org)) == ["a", "b"]
+    assert [each.metadata async for each in ledger.list(of(org), INDEX)] == [{}, odd]
+
+
 async def test_sources_are_found_by_id_name_and_address(
     ledger: SourceLedger, organization: NewOrganization, org: UUID, generation: int
 ) -> None:
