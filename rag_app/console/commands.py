@@ -7,8 +7,8 @@ Each module declares its commands and says what they do. It imports what takes l
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
@@ -53,21 +53,15 @@ Opening = Callable[["Settings", "DatabaseUrls"], AbstractAsyncContextManager[Ope
 """What a command works on, open for as long as the context lasts."""
 
 
-@asynccontextmanager
-async def open_application(
+def open_application(
     settings: "Settings",
     urls: "DatabaseUrls",
     prepare: Callable[[Application], Awaitable[None]] = lambda application: asyncio.sleep(0),
-) -> AsyncIterator[Application]:
+) -> AbstractAsyncContextManager[Application]:
     """The application, after `prepare`, by default as it is: nothing has been asked of the database yet."""
-    from rag_app.application import Application
+    from rag_app.application import open_application
 
-    application = Application(settings, urls)
-    try:
-        await prepare(application)
-        yield application
-    finally:
-        await application.close()
+    return open_application(settings, urls, prepare)
 
 
 def command_on(opening: Opening[Opened]) -> Callable[[Work[Opened, P]], Callable[P, None]]:

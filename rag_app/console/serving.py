@@ -62,11 +62,12 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
     from granian.constants import Interfaces
     from granian.server import Server
 
-    from rag_app.application import database_urls, telemetry_wanted
-    from rag_app.telemetry.setup import counted_together, granian_logging
+    from rag_app.application import database_urls
+    from rag_app.telemetry.setup import check_installed, counted_together, granian_logging
 
     host, port = claim.getsockname()[:2]
-    chosen = telemetry_wanted(settings)
+    chosen = settings.telemetry
+    check_installed(chosen)
     with database_urls(settings) as urls, counted_together(settings.database.home, chosen.metrics, workers):
         asyncio.run(_prepare(settings, urls, workers))
         # workers read the settings again: they are to use the database that this process keeps running
@@ -86,8 +87,8 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
             interface=Interfaces.ASGI,
             workers=workers,
             factory=True,
-            log_level=settings.api.log_level,  # type: ignore[arg-type]
-            log_dictconfig=granian_logging(chosen.form, chosen.level),
+            log_level=chosen.log_level,  # type: ignore[arg-type]
+            log_dictconfig=granian_logging(chosen.log_format, chosen.log_level),
             websockets=False,
             respawn_failed_workers=workers > 1,
         ).serve()

@@ -100,7 +100,7 @@ class Stage:
         self._name, self._started = name, perf_counter()
         self._span = _tracer.start_span(name, kind=kind, attributes=attributes)
         self._token: Token[contexts.Context] | None = None
-        if within and self._span.is_recording():
+        if within:  # also where it is not recorded: what happens in it is not recorded either
             self._token = contexts.attach(trace.set_span_in_context(self._span))
 
     def __enter__(self) -> Span:
@@ -111,10 +111,9 @@ class Stage:
     ) -> None:
         if self._token is not None:
             contexts.detach(self._token)
-        if self._span.is_recording():
-            if error is not None:
-                failed(self._span, error)
-            self._span.end()
+        if error is not None:
+            failed(self._span, error)
+        self._span.end()
         self._measure(perf_counter() - self._started, error)
 
     def _measure(self, seconds: float, error: BaseException | None) -> None:
@@ -122,25 +121,25 @@ class Stage:
 
 
 class Served:
-    """The span of a request. It continues the trace of a caller that sends `traceparent`."""
+    """The span of a request. It continues the trace of a caller that sends `traceparent`, which also says whether to
+    record it. Stages belong to it in either case, so a request is traced whole or not at all.
+    """
 
     __slots__ = ("_method", "_scheme", "_span", "_token")
 
     def __init__(self, method: str, scheme: str, carrier: Mapping[str, str]) -> None:
         parent = _TRACE_CONTEXT.extract(carrier) if "traceparent" in carrier else None
         self._method, self._scheme = method if method in _METHODS else "_OTHER", scheme
-        self._token: Token[contexts.Context] | None = None
         self._span = _tracer.start_span(self._method, parent, SpanKind.SERVER)
+        self._token = contexts.attach(trace.set_span_in_context(self._span, parent))
         if self._span.is_recording():
-            self._token = contexts.attach(trace.set_span_in_context(self._span, parent))
             about().trace_id = trace.format_trace_id(self._span.get_span_context().trace_id)
 
     def end(self, route: str, path: str, status: int, seconds: float) -> None:
         """`route` is the path's template, empty where no route has this path."""
         meter.count("rag_http_requests", self._method, route or "none", str(status))
         meter.time("rag_http_request_seconds", seconds, self._method, route or "none")
-        if self._token is not None:
-            contexts.detach(self._token)
+        contexts.detach(self._token)
         if not self._span.is_recording():
             return
         known = about()
@@ -220,11 +219,10 @@ class Asked(Stage):
 
     def told(self, usage: Usage | None, cut_off: bool) -> None:
         self._usage = usage
-        if self._span.is_recording():
-            self._span.set_attribute("gen_ai.response.finish_reasons", ("length" if cut_off else "stop",))
-            if usage is not None:
-                self._span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
-                self._span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
+        self._span.set_attribute("gen_ai.response.finish_reasons", ("length" if cut_off else "stop",))
+        if usage is not None:
+            self._span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
+            self._span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
 
     def _measure(self, seconds: float, error: BaseException | None) -> None:
         meter.model(self._model, seconds, self._usage, type(error).__name__ if isinstance(error, Exception) else None)

@@ -15,24 +15,24 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 from pythonjsonlogger.msgspec import MsgspecFormatter
 
-from rag_app.domain import Misconfigured, Usage
+from rag_app.domain import JsonObject, Misconfigured, Usage
 from rag_app.telemetry import observing
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from sentry_sdk.types import Event, Hint
 
-Form = Literal["text", "json"]
-Traces = Literal["none", "otlp", "console"]
+    from rag_app.settings import TelemetrySettings
+
 Connections = Callable[[], tuple[int, int]]
 """Of a pool: how many are in use, how many are open."""
 
@@ -51,27 +51,16 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the settings ask for. At `level` debug, errors are logged with all that they say."""
-
-    level: str = "INFO"
-    form: Form = "text"
-    metrics: bool = False
-    traces: Traces = "none"
-    sentry_dsn: str | None = None
-    version: str = ""
-
-    def check(self) -> None:
-        """Raises Misconfigured where a package is missing."""
-        for setting, asked, package in (
-            ("RAG_METRICS", self.metrics, "prometheus_client"),
-            ("RAG_TRACES=console", self.traces == "console", "opentelemetry.sdk"),
-            ("RAG_TRACES=otlp", self.traces == "otlp", "opentelemetry.exporter.otlp.proto.http"),
-            ("RAG_SENTRY_DSN", self.sentry_dsn is not None, "sentry_sdk"),
-        ):
-            if asked and not _installed(package):
-                raise Misconfigured(f"{setting} needs more than is installed: pip install 'rag-app[telemetry]'")
+def check_installed(wanted: "TelemetrySettings") -> None:
+    """Raises Misconfigured where a package is missing."""
+    for setting, asked, package in (
+        ("RAG_METRICS", wanted.metrics, "prometheus_client"),
+        ("RAG_TRACES=console", wanted.traces == "console", "opentelemetry.sdk"),
+        ("RAG_TRACES=otlp", wanted.traces == "otlp", "opentelemetry.exporter.otlp.proto.http"),
+        ("RAG_SENTRY_DSN", wanted.sentry_dsn is not None, "sentry_sdk"),
+    ):
+        if asked and not _installed(package):
+            raise Misconfigured(f"{setting} needs more than is installed: pip install 'rag-app[telemetry]'")
 
 
 def _installed(package: str) -> bool:
@@ -82,14 +71,18 @@ def _installed(package: str) -> bool:
 
 
 class Telemetry:
-    """What was asked for, at work in this process until `stop`. Make one of it after the last fork."""
+    """What the settings ask for, at work in this process until `stop`. Make one of it after the last fork.
 
-    def __init__(self, wanted: Wanted) -> None:
+    Raises Misconfigured where a package for it is missing.
+    """
+
+    def __init__(self, wanted: "TelemetrySettings") -> None:
+        check_installed(wanted)
         self._wanted = wanted
         self._metrics: Metrics | None = None
-        self._provider: Any = _traces(wanted) if wanted.traces != "none" else None
+        self._provider: Any = _traces(wanted.traces) if wanted.traces != "none" else None
         if wanted.sentry_dsn is not None:
-            logging.getLogger().addHandler(_sentry(wanted.sentry_dsn, wanted.version))
+            logging.getLogger().addHandler(_sentry(wanted.sentry_dsn.get_secret_value()))
 
     def measure(
         self, cost_cents: Callable[[str, Usage | None], Decimal], pools: Mapping[str, Connections]
@@ -117,7 +110,7 @@ class Telemetry:
             sentry_sdk.flush(timeout=2)
 
 
-def formatter(form: Form, level: str) -> logging.Formatter:
+def formatter(form: str, level: str) -> logging.Formatter:
     """Of log lines. Also what Granian's configuration of logging names."""
     line = _JsonLine() if form == "json" else _TextLine()
     line.open_hearted = level.upper() == "DEBUG"
@@ -197,21 +190,21 @@ class RequestIds(logging.Filter):
         return True
 
 
-def configure_logging(wanted: Wanted) -> None:
+def configure_logging(form: str, level: str) -> None:
     """One line an event, on stderr, with the request it belongs to."""
     handler = logging.StreamHandler()
-    handler.setFormatter(formatter(wanted.form, wanted.level))
+    handler.setFormatter(formatter(form, level))
     handler.addFilter(RequestIds())
-    logging.basicConfig(level=wanted.level.upper(), handlers=[handler])
+    logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.captureWarnings(True)  # they may show values, and are for those who look for something
-    logging.getLogger("py.warnings").setLevel(logging.ERROR if wanted.level != "DEBUG" else logging.WARNING)
+    logging.getLogger("py.warnings").setLevel(logging.ERROR if level != "debug" else logging.WARNING)
     for name in ("httpx", "httpcore", "openai", "urllib3"):  # at "debug" they log whole requests: questions and sources
         logging.getLogger(name).setLevel(logging.WARNING)
     # its warnings quote the headers of callers, whoever they are
     logging.getLogger("opentelemetry.trace.span").setLevel(logging.ERROR)
 
 
-def granian_logging(form: Form, level: str) -> dict[str, Any]:
+def granian_logging(form: str, level: str) -> JsonObject:
     """Granian's lines and those of its process, which looks after the private PostgreSQL, as ours are: on stderr."""
     return {
         "version": 1,
@@ -329,7 +322,7 @@ def _bury(folder: Path) -> None:
             mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
 
 
-def _traces(wanted: Wanted) -> Any:
+def _traces(to: str) -> Any:
     """A provider of spans, exported by a thread. Sampling, endpoint and resource are as OTEL_ variables say.
 
     Where they do not, one request in ten is traced, and whichever its caller traces.
@@ -340,19 +333,19 @@ def _traces(wanted: Wanted) -> Any:
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
     # What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say goes before these.
-    named = {"service.version": wanted.version}
+    named = {"service.version": version("rag-app")}
     if "OTEL_SERVICE_NAME" not in os.environ and "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         named["service.name"] = "rag-app"
 
     provider = TracerProvider(
-        None if "OTEL_TRACES_SAMPLER" in os.environ else ParentBasedTraceIdRatio(_SAMPLED),
+        None if os.environ.get("OTEL_TRACES_SAMPLER") else ParentBasedTraceIdRatio(_SAMPLED),
         Resource.create(named),
         shutdown_on_exit=False,
     )
     exporter: SpanExporter = ConsoleSpanExporter(
         out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n"
     )
-    if wanted.traces == "otlp":
+    if to == "otlp":
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
         exporter = OTLPSpanExporter()
@@ -361,14 +354,14 @@ def _traces(wanted: Wanted) -> Any:
     return provider
 
 
-def _sentry(dsn: str, version: str) -> logging.Handler:
+def _sentry(dsn: str) -> logging.Handler:
     import sentry_sdk
     from sentry_sdk.utils import BadDsn
 
     try:
         sentry_sdk.init(
             dsn=dsn,
-            release=f"rag-app@{version}",
+            release=f"rag-app@{version('rag-app')}",
             include_local_variables=False,
             max_request_body_size="never",
             max_breadcrumbs=0,
@@ -405,7 +398,7 @@ class _SentryHandler(logging.Handler):
 def _without_texts(event: "Event", hint: "Hint") -> "Event":
     """What errors say stays here: the last one is named, the others are of a kind. No request goes along."""
     error = hint["exc_info"][1] if "exc_info" in hint else None
-    values: list[dict[str, Any]] = event.get("exception", {}).get("values", [])
+    values: list[JsonObject] = event.get("exception", {}).get("values", [])
     for each in values:
         each["value"] = ""
         for frame in (each.get("stacktrace") or {}).get("frames", []):

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rag_app.database.session import Database
 from rag_app.domain.resources import resource_folder
-from rag_app.telemetry.setup import Form, formatter
+from rag_app.telemetry.setup import formatter
 from tests.integration.lexybrain import models_file
 from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_api_end_to_end import variables
@@ -224,6 +224,27 @@ def test_a_streamed_question_is_one_trace_too(server: Running) -> None:
     assert sorted({each.name for each in spans}) == sorted([*STAGES, f"POST {RAG}", "chat large"]), tree(spans)
 
 
+def test_by_default_a_request_is_traced_whole_or_not_at_all(database_urls: tuple[str, str], tmp_path: Path) -> None:
+    """One in ten is, and those that a caller traces; a caller who wants no trace gets none."""
+    refused, traced = "6bf92f3577b34da6a3ce929d0e0e4738", "7bf92f3577b34da6a3ce929d0e0e4739"
+    with running(database_urls, tmp_path, settings={"OTEL_TRACES_SAMPLER": ""}) as server:
+        for number in range(25):  # fewer than a minute may have
+            server.post(SEARCH, {"query_text": f"{DOOR} {number}"})
+            server.post(SEARCH, {"query_text": DOOR}, traceparent=f"00-{refused}-00f067aa0ba902b7-00")
+        server.post(SEARCH, {"query_text": DOOR}, traceparent=f"00-{traced}-00f067aa0ba902b7-01")
+        spans = server.traces.wait(
+            lambda sink: (
+                (found := sink.spans())
+                and any(each.trace == traced and each.name == f"POST {SEARCH}" for each in found)
+                and found
+            )
+        )
+    of_requests = {span.trace for span in spans if "http.request.method" in span.attributes}
+    assert traced in of_requests and refused not in {span.trace for span in spans}
+    assert [span.name for span in spans if span.trace not in of_requests] == []
+    assert {"entrance", "retrieval", "embedding", "search"} <= {span.name for span in spans if span.trace == traced}
+
+
 def test_numbers_count_what_was_asked(server: Running) -> None:
     before = server.metrics()
     server.post(RAG, {"message": DOOR})
@@ -377,7 +398,7 @@ def test_nothing_is_there_unless_it_is_asked_for(database_urls: tuple[str, str],
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-async def test_what_postgresql_says_of_rows_is_not_logged(database_urls: tuple[str, str], form: Form) -> None:
+async def test_what_postgresql_says_of_rows_is_not_logged(database_urls: tuple[str, str], form: str) -> None:
     said = io.StringIO()
     handler = logging.StreamHandler(said)
     handler.setFormatter(formatter(form, "INFO"))

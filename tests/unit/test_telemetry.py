@@ -12,9 +12,10 @@ import pytest
 
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import InvalidInput, Misconfigured, ModelFailed, StoreFailed
+from rag_app.settings import TelemetrySettings
 from rag_app.telemetry import observing
 from rag_app.telemetry import setup as telemetry
-from rag_app.telemetry.setup import RequestIds, Wanted, formatter, without_messages
+from rag_app.telemetry.setup import RequestIds, check_installed, formatter, without_messages
 
 SECRET = "who is the father of my child"
 FORMS = pytest.mark.parametrize("form", ["text", "json"])
@@ -125,26 +126,26 @@ def test_lines_of_others_have_the_same_form() -> None:
 @pytest.mark.parametrize(
     ("wanted", "setting"),
     [
-        (Wanted(metrics=True), "RAG_METRICS"),
-        (Wanted(traces="otlp"), "RAG_TRACES=otlp"),
-        (Wanted(traces="console"), "RAG_TRACES=console"),
-        (Wanted(sentry_dsn="https://key@sentry.example/1"), "RAG_SENTRY_DSN"),
+        ({"RAG_METRICS": True}, "RAG_METRICS"),
+        ({"RAG_TRACES": "otlp"}, "RAG_TRACES=otlp"),
+        ({"RAG_TRACES": "console"}, "RAG_TRACES=console"),
+        ({"RAG_SENTRY_DSN": "https://key@sentry.example/1"}, "RAG_SENTRY_DSN"),
     ],
 )
 def test_what_is_not_installed_is_refused_with_what_to_install(
-    wanted: Wanted, setting: str, monkeypatch: pytest.MonkeyPatch
+    wanted: dict[str, Any], setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted.check()
+    check_installed(TelemetrySettings(**wanted))
     monkeypatch.setattr(telemetry, "find_spec", lambda name: None)
     with pytest.raises(Misconfigured, match="pip install 'rag-app\\[telemetry\\]'") as refused:
-        wanted.check()
+        check_installed(TelemetrySettings(**wanted))
     assert setting in str(refused.value)
-    Wanted().check()
+    check_installed(TelemetrySettings())
 
 
 def test_a_dsn_that_is_none_is_refused_and_not_shown() -> None:
     with pytest.raises(Misconfigured) as refused:
-        telemetry.Telemetry(Wanted(sentry_dsn=SECRET))
+        telemetry.Telemetry(TelemetrySettings(RAG_SENTRY_DSN=SECRET))
     assert "RAG_SENTRY_DSN" in str(refused.value) and SECRET not in str(refused.value)
 
 
