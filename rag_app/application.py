@@ -43,7 +43,7 @@ from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
 from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
-from rag_app.telemetry.setup import Telemetry, Wanted, configure_logging
+from rag_app.telemetry.setup import Telemetry, configure_logging
 
 if TYPE_CHECKING:
     from litestar import Litestar
@@ -118,8 +118,8 @@ class Backends:
 
         Raises Misconfigured where there is none, StoreFailed where this process cannot read it.
         """
-        generation = await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS)
-        generation = self._built(spec, generation)
+        found = await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS)
+        generation = self._built(spec, found)
         self._check_reads(spec, generation)
         return self.scoped(spec, generation, scope)
 
@@ -182,29 +182,26 @@ class Application:
 
     def __init__(self, settings: Settings, urls: DatabaseUrls) -> None:
         self.settings, self.urls, self.indexes = settings, urls, _indexes(settings)
-        self.database = Database(urls.app, settings.database.pool_size)
-        self.people, self.ledger = People(self.database), SourceLedger(self.database)
-        self.limiter, self.generations = RateLimiter(self.database), Generations(self.database)
-        self.keys, self.leases = Keys(self.database), Leases(self.database)
-        self.validations = Validations(self.database)
-        self.backends = Backends(settings, urls, self.database, self.ledger, self.generations, self._check_reads)
+        self.database = database = Database(urls.app, settings.database.pool_size)
+        self.people, self.ledger = People(database), SourceLedger(database)
+        self.limiter, self.generations = RateLimiter(database), Generations(database)
+        self.keys, self.leases = Keys(database), Leases(database)
+        self.validations = Validations(database)
+        self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
         self.embedder, self.dimension = _embedder(settings)
-        self.prompts = PromptConfigs(self.database)
+        self.prompts = PromptConfigs(database)
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw)
-        budgets = Budgets(self.database, settings.lexybrain.token_budget)
-        self.pipeline = Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer, budgets)
-        self.accounts, self.plans = Accounts(self.database), Plans(self.database)
-        self.threads = Threads(self.database, self.ledger)
-        self.statistics = Statistics(self.database)
-        self.feedback = FeedbackLedger(self.database, self.ledger, CONVERSATIONS)
-        self.training = Training(self.database, self.accounts)
-        self.conversations = self._conversations()
-
-    def _conversations(self) -> Conversations:
-        chosen = self.settings.lexybrain
-        return Conversations(
-            database=self.database,
-            pipeline=Pipeline(self.indexes, self.backends.open, self.embedder, self.models.synthesizer),
+        parts = self.indexes, self.backends.open, self.embedder, self.models.synthesizer
+        self.pipeline = Pipeline(*parts, Budgets(database, settings.lexybrain.token_budget))
+        self.accounts, self.plans = Accounts(database), Plans(database)
+        self.threads = Threads(database, self.ledger)
+        self.statistics = Statistics(database)
+        self.feedback = FeedbackLedger(database, self.ledger, CONVERSATIONS)
+        self.training = Training(database, self.accounts)
+        chosen = settings.lexybrain
+        self.conversations = Conversations(
+            database=database,
+            pipeline=Pipeline(*parts),
             index=self.indexes.get(CONVERSATIONS),
             threads=self.threads,
             prompts=self.prompts,
@@ -224,6 +221,7 @@ class Application:
 
         Raises Misconfigured with what to do, StoreFailed where the database does not answer.
         """
+        self.pipeline.owner = asyncio.get_running_loop()
         await self.database.check()
         if self.urls.private:
             await self.build_missing()
@@ -356,11 +354,13 @@ class Application:
 
 
 @asynccontextmanager
-async def open_application(settings: Settings, urls: DatabaseUrls) -> AsyncIterator[Application]:
-    """The application, checked and ready, for as long as the context lasts."""
+async def open_application(
+    settings: Settings, urls: DatabaseUrls, prepare: Callable[[Application], Awaitable[None]] = Application.start
+) -> AsyncIterator[Application]:
+    """The application for as long as the context lasts, after `prepare`: by default it is checked and ready."""
     application = Application(settings, urls)
     try:
-        await application.start()
+        await prepare(application)
         yield application
     finally:
         await application.close()
@@ -373,15 +373,15 @@ def create_app() -> "Litestar":
     from rag_app.http.server import metrics
 
     settings = Settings()
-    wanted = telemetry_wanted(settings)
-    configure_logging(wanted)
+    wanted = settings.telemetry
+    configure_logging(wanted.log_format, wanted.log_level)
     telemetry = Telemetry(wanted)
     resources = ExitStack()
     application = Application(settings, resources.enter_context(database_urls(settings)))
 
     pools = {"database": application.database.connections, "vectors": application.backends.connections}
     counted = telemetry.measure(application.models.cost_cents, pools)
-    token = settings.telemetry.metrics_token
+    token = wanted.metrics_token
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
@@ -461,21 +461,6 @@ def public_keys(settings: Settings) -> "PublicKeys | None":
     if settings.api.jwt_key_file is not None:
         return PublicKeys.in_file(settings.api.jwt_key_file)
     return None
-
-
-def telemetry_wanted(settings: Settings) -> Wanted:
-    """What the settings ask for. Raises Misconfigured where a package for it is missing."""
-    chosen = settings.telemetry
-    wanted = Wanted(
-        level=settings.api.log_level.upper(),
-        form=chosen.log_format,
-        metrics=chosen.metrics,
-        traces=chosen.traces,
-        sentry_dsn=chosen.sentry_dsn.get_secret_value() if chosen.sentry_dsn else None,
-        version=version("rag-app"),
-    )
-    wanted.check()
-    return wanted
 
 
 def _indexes(settings: Settings) -> dict[str, IndexSpec]:

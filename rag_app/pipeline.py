@@ -44,6 +44,8 @@ class Pipeline:
 
     With `budgets`, an answer by a model is given within the token budgets of the scope's organizations, and counts
     there. Who asks one without counts by itself, as conversations do.
+
+    `owner` is the event loop that these belong to. LlamaIndex' synchronous calls run on it, from whatever thread.
     """
 
     def __init__(
@@ -56,6 +58,9 @@ class Pipeline:
     ) -> None:
         self._indexes, self._open_store = indexes, open_store
         self._embedder, self._synthesizer, self._budgets = embedder, synthesizer, budgets
+
+        self._embedder, self._synthesizer = embedder, synthesizer
+        self.owner: asyncio.AbstractEventLoop | None = None
 
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
         """The hits of a question, best first; no model is called.
@@ -149,6 +154,7 @@ class Pipeline:
                 chunks_per_source=chosen.chunks_per_source if chosen.by_source else None,
             ),
             synthesizer=self._synthesizer(chosen),
+            owner=self.owner,
         )
 
     def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:

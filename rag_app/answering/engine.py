@@ -95,8 +95,10 @@ class CapabilityEngine(BaseQueryEngine):
         retriever: BaseRetriever,
         postprocessors: Sequence[BaseNodePostprocessor],
         synthesizer: Synthesizer,
+        owner: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(CallbackManager())
+        self._owner = owner
         self.capability, self.synthesizer = capability, synthesizer
         self._rule, self._retriever, self._postprocessors = rule, retriever, postprocessors
         self._limits = {"max_sentences": capability.max_sentences, "max_words": capability.max_words}
@@ -314,11 +316,18 @@ class CapabilityEngine(BaseQueryEngine):
         return Response(answer.text, list(evidence.nodes), metadata=described)
 
     def _query(self, query_bundle: QueryBundle) -> Response:
+        """Runs on the event loop that opened the application: connections and models belong to that one."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._aquery(query_bundle))
-        raise RuntimeError("an event loop is running here: use `await engine.aquery(...)`")
+            owner = self._owner
+        else:
+            raise RuntimeError("an event loop is running here: use `await engine.aquery(...)`")
+        if owner is None or owner.is_closed():
+            raise RuntimeError("no event loop keeps the application open: call it while `rag_app.open()` is open")
+        if owner.is_running():
+            return asyncio.run_coroutine_threadsafe(self._aquery(query_bundle), owner).result()
+        return owner.run_until_complete(self._aquery(query_bundle))
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {"synthesizer": self.synthesizer}

@@ -179,8 +179,9 @@ async def test_llama_index_gets_a_response_with_its_source_nodes() -> None:
     assert str(refused) == OWNER.refusal and [n.node.node_id for n in refused.source_nodes] == [str(DOGS.chunk_id)]
 
 
-def test_it_can_be_asked_without_a_loop() -> None:
-    assert str(engine(Says("One waited [Source 1]."), WAITED).query("How long?")) == "One waited [Source 1]."
+def test_without_a_loop_that_it_belongs_to_it_is_not_asked_synchronously() -> None:
+    with pytest.raises(RuntimeError, match=r"rag_app\.open"):
+        engine(Says("x"), WAITED).query("How long?")
 
 
 async def test_inside_a_loop_the_synchronous_call_names_the_other_one() -> None:
