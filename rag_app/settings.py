@@ -150,7 +150,7 @@ class ModelSettings(_Settings):
     api_key: SecretStr | None = Field(
         None,
         alias="RAG_LLM_API_KEY",
-        description="key; OPENAI_API_KEY, or HF_TOKEN for huggingface, where not set",
+        description="key; LOVABLE_API_KEY or OPENAI_API_KEY, or HF_TOKEN for huggingface, where not set",
     )
     temperature: float = Field(
         0.1, alias="RAG_LLM_TEMPERATURE", ge=0, le=2, description="low: answers are to stay with the sources"
@@ -240,6 +240,11 @@ class ProviderSettings(_Settings):
     openai_api_key: SecretStr | None = Field(
         None, alias="OPENAI_API_KEY", description="for embeddings and answers that have no key of their own"
     )
+    lovable_api_key: SecretStr | None = Field(
+        None,
+        alias="LOVABLE_API_KEY",
+        description="for answers of the gateway at RAG_LLM_API_BASE, before OPENAI_API_KEY",
+    )
     hf_token: SecretStr | None = Field(None, alias="HF_TOKEN", description="for answers by huggingface, likewise")
 
 
@@ -315,14 +320,14 @@ class ApiSettings(_Settings):
         alias="RAG_CONCURRENT_REQUESTS",
         description="the same for requests under way at once",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", alias="RAG_LOG_LEVEL", description="least severe level that is logged"
-    )
 
 
 class TelemetrySettings(_Settings):
     """Logs, metrics, traces and errors, for operators: docs/telemetry.md. OpenTelemetry's own OTEL_ variables hold."""
 
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", alias="RAG_LOG_LEVEL", description="least severe level that is logged"
+    )
     log_format: Literal["text", "json"] = Field(
         "text", alias="RAG_LOG_FORMAT", description="text, or json: one object a line"
     )

@@ -177,9 +177,10 @@ class ChosenModels:
         chosen = self._settings.model
         if chosen.kind == EXTRACTIVE:
             return None
-        return self._build(
-            chosen.kind, name or chosen.name, chosen.api_base, chosen.api_key or self._provider_key(chosen.kind)
-        )
+        api_key = chosen.api_key or self._provider_key(chosen.kind)
+        if chosen.kind == "openai_like" and chosen.api_base is not None:  # a gateway's key is sent to a gateway only
+            api_key = chosen.api_key or self._settings.providers.lovable_api_key or api_key
+        return self._build(chosen.kind, name or chosen.name, chosen.api_base, api_key)
 
     def _of_lexybrain(self) -> ChatModel | None:
         """Hugging Face's with LEXYBRAIN_RAG_MODEL_ID, unless RAG_LLM says something else."""

@@ -32,7 +32,7 @@ from rag_app.console.printing import (
     record,
     written,
 )
-from rag_app.domain import InvalidInput, NotFound
+from rag_app.domain import InvalidInput, JsonObject, NotFound
 
 if TYPE_CHECKING:
     from rag_app.access.people import ApiKey, Organization
@@ -415,7 +415,7 @@ def _limits_text(limited: "Organization | ApiKey") -> str:
     return "{} requests a minute\t{} at once".format(*said)
 
 
-def _key_json(key: "ApiKey") -> dict[str, Any]:
+def _key_json(key: "ApiKey") -> JsonObject:
     moments = {"created": key.created_at, "last_used": key.last_used_at, "revoked": key.revoked_at}
     return record(key, "id beginning name organization=organization.slug indexes") | {
         name: at and moment(at) for name, at in moments.items()

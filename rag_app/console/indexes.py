@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from typer import Argument, Exit, Option
 
 from rag_app.console.commands import Application, Json, group, on_unchecked_application
 from rag_app.console.printing import counting, moment, print_list, print_result, record
+from rag_app.domain import JsonObject
 from rag_app.stores.registry import STORES
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ async def _print_outcome(application: Application, outcome: "Outcome", as_json: 
         raise Exit(2)
 
 
-def _outcome_json(outcome: "Outcome", slugs: Mapping[UUID, str]) -> dict[str, Any]:
+def _outcome_json(outcome: "Outcome", slugs: Mapping[UUID, str]) -> JsonObject:
     failed = [
         {"organization": slugs.get(each.source.org_id), "source": each.source.external_id, "reason": each.reason}
         for each in outcome.built.failed
@@ -162,7 +163,7 @@ def _outcome_json(outcome: "Outcome", slugs: Mapping[UUID, str]) -> dict[str, An
     return {**record(outcome, f"{_GENERATION} built=built.sources chunks=built.chunks lacking"), "failed": failed}
 
 
-def _moved_json(moved: "Moved", slugs: Mapping[UUID, str]) -> dict[str, Any]:
+def _moved_json(moved: "Moved", slugs: Mapping[UUID, str]) -> JsonObject:
     """As `_outcome_json`, with both sides of each organization that has sources; checksums are 32 hexadecimal digits."""
     sides = {moved.origin.store: "original", moved.generation.store: "copy"}
     compared = [
@@ -185,7 +186,7 @@ def _moved_json(moved: "Moved", slugs: Mapping[UUID, str]) -> dict[str, Any]:
     }
 
 
-def _outcome_text(shown: dict[str, Any], misfit: str | None) -> str:
+def _outcome_text(shown: JsonObject, misfit: str | None) -> str:
     done = _NAME.format_map(shown) + (" answers" if shown["state"] == "active" else f" is {shown['state']}")
     if shown["built"] or shown["failed"]:
         done += "; {built} sources built, {chunks} chunks written".format_map(shown)
@@ -201,7 +202,7 @@ def _outcome_text(shown: dict[str, Any], misfit: str | None) -> str:
     return "\n".join(lines)
 
 
-def _moved_text(shown: dict[str, Any]) -> str:
+def _moved_text(shown: JsonObject) -> str:
     name, copied = _NAME.format_map(shown), "{built} sources copied, {chunks} chunks written".format_map(shown)
     original = "generation {generation} in {store}".format_map(shown["moved_from"])
     again = "`rag-app indexes move {index} --to {store}`".format_map(shown)

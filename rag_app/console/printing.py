@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rag_app.domain import Answer, Hit, Source, UnreadableDocument
+from rag_app.domain import Answer, Hit, JsonObject, Source, UnreadableDocument
 
 if TYPE_CHECKING:
     from rag_app.documents.ingest import Progress, Summary
@@ -43,7 +43,7 @@ def print_list(as_json: bool, records: Sequence[Any], lines: Iterable[str], noun
             print(f"{len(records)} {noun}", file=sys.stderr)
 
 
-def record(value: object, fields: str) -> dict[str, Any]:
+def record(value: object, fields: str) -> JsonObject:
     """Attributes of a value by their names in JSON; `name=path` where the attribute is called otherwise or lies deeper.
 
     >>> record(3 + 4j, "real imaginary=imag")
@@ -85,7 +85,7 @@ def place(hit: Hit) -> str:
     return f"{hit.title}{' > ' + below if below else ''} ({about}), relevance {hit.relevance:.2f}"
 
 
-def hit_json(hit: Hit) -> dict[str, Any]:
+def hit_json(hit: Hit) -> JsonObject:
     return {
         **record(hit, "chunk_id source_id org_id score=relevance title source_type lang uri"),
         "date": day(hit.date),
@@ -103,7 +103,7 @@ def hits_text(hits: tuple[Hit, ...]) -> str:
     )
 
 
-def answer_json(answer: Answer) -> dict[str, Any]:
+def answer_json(answer: Answer) -> JsonObject:
     return {
         "answered": not answer.refused,
         **record(answer, "text confidence model generated_at"),
@@ -127,11 +127,11 @@ def answer_text(answer: Answer) -> str:
     return "\n".join([*lines, f"  ({by}; confidence {answer.confidence})"])
 
 
-def source_json(source: Source) -> dict[str, Any]:
+def source_json(source: Source) -> JsonObject:
     return {"id": str(source.id), **asdict(source), "date": day(source.date)}
 
 
-def summary_json(summary: "Summary") -> dict[str, Any]:
+def summary_json(summary: "Summary") -> JsonObject:
     counts = asdict(replace(summary, failed=[]))  # asdict cannot copy an exception
     return {**counts, "failed": [record(failure, "path reason") for failure in summary.failed]}
 

@@ -166,6 +166,21 @@ def test_a_file_says_all_that_the_environment_can_and_inherits_limits(choose: Ch
     assert first.api_key is second.api_key is None  # RAG_LLM_API_KEY is for where RAG_LLM is
 
 
+@pytest.mark.parametrize(
+    ("variables", "key"),
+    [
+        ({"RAG_LLM_API_BASE": "https://gateway.example/v1"}, "lovable-s"),
+        ({"RAG_LLM_API_BASE": "https://gateway.example/v1", "RAG_LLM_API_KEY": "named"}, "named"),
+        ({}, "openai-s"),  # to OpenAI itself
+        ({"RAG_LLM": "openai", "RAG_LLM_MODEL": "gpt-4o-mini"}, "openai-s"),
+    ],
+)
+def test_a_gateway_gets_its_own_key_and_nobody_else_does(choose: Choose, variables: dict[str, str], key: str) -> None:
+    set_keys = {"LOVABLE_API_KEY": "lovable-s", "OPENAI_API_KEY": "openai-s"}
+    chosen = choose(**{"RAG_LLM": "openai_like", "RAG_LLM_MODEL": "m", **set_keys, **variables})
+    assert private(chosen.model("knowledge_answer")).api_key == key
+
+
 def test_keys_go_to_those_they_are_of(choose: Choose, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("MINE=of-the-env-file\n", "utf-8")
     chosen = choose(

@@ -30,7 +30,7 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("info", [info for _, info in fields()], ids=lambda info: info.alias)
 def test_every_setting_says_what_it_is(info: FieldInfo) -> None:
-    assert re.fullmatch(r"(RAG|QDRANT|OPENAI|HF|LEXYBRAIN)(_[A-Z]+)+", str(info.alias))
+    assert re.fullmatch(r"(RAG|QDRANT|OPENAI|LOVABLE|HF|LEXYBRAIN)(_[A-Z]+)+", str(info.alias))
     assert info.description and 10 < len(info.description) < 120
     assert "|" not in info.description and "\n" not in info.description  # it stands in a table
     if info.annotation in (int, int | None, float, float | None, Decimal):
