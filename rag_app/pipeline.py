@@ -58,8 +58,6 @@ class Pipeline:
     ) -> None:
         self._indexes, self._open_store = indexes, open_store
         self._embedder, self._synthesizer, self._budgets = embedder, synthesizer, budgets
-
-        self._embedder, self._synthesizer = embedder, synthesizer
         self.owner: asyncio.AbstractEventLoop | None = None
 
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
