@@ -229,9 +229,12 @@ class Served:
         self.process = Process(self.log, "tests.integration.unlimited", "serve", *options)
         self.starts += 1
 
-    def supervise(self) -> None:
-        if self.process is None or self.process.ended:
-            self.start()
+    async def supervise(self) -> None:
+        """Starts it whenever it has ended, until this is cancelled."""
+        while True:
+            if self.process is None or self.process.ended:
+                self.start()
+            await asyncio.sleep(0.05)
 
     async def answers(self, user: User, patience: float) -> float | None:
         """When it answered the first of five searches in a row, each on a new connection; None if it did not."""
@@ -239,7 +242,6 @@ class Served:
         while row < 5:
             if time.monotonic() > deadline:
                 return None
-            self.supervise()
             try:
                 async with httpx.AsyncClient(base_url=self.url, timeout=10, trust_env=False) as http:
                     reply = await http.post("/api/rag/search", json={"query_text": THINGS[row]}, headers=user.headers)
@@ -472,7 +474,7 @@ async def disturb(
     run: Run, chance: random.Random, seconds: float, served: Served, ingest: Ingest, users: Sequence[User], home: Path
 ) -> None:
     """Blows under load, for that many seconds; then everything ends what it began."""
-    served.start()
+    supervising = asyncio.create_task(served.supervise())
     if await served.answers(users[0], 10 * PATIENCE) is None:
         raise RuntimeError(f"it does not serve; see {served.log}")
     over, began = asyncio.Event(), time.monotonic()
@@ -497,6 +499,7 @@ async def disturb(
     finally:
         over.set()
         await reading
+        supervising.cancel()
     run.seconds, run.ingests = time.monotonic() - began, list(ingest.runs)
     run.last_ingest = await ingest.once()
 
