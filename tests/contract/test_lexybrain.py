@@ -30,6 +30,7 @@ from rag_app.domain.errors import (
     NotFound,
     QuotaExceeded,
     StoreFailed,
+    TooManyAtOnce,
 )
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.http.entrance import Entrance
@@ -440,6 +441,7 @@ ERRORS: list[tuple[Exception, int, str, bool, str]] = [
     (NotFound("thread", str(KEYWORD)), 404, "not_found", False, str(KEYWORD)),
     (FeatureDisabled("Ask LexyBrain is not part of the plan free"), 503, "feature_disabled", False, "plan free"),
     (CostCapReached("10.0.0.7"), 503, "cost_cap_reached", False, "tomorrow"),
+    (TooManyAtOnce(1), 429, "rate_limit_exceeded", True, "still being answered"),
     (StoreFailed("10.0.0.7"), 503, "service_unavailable", True, "database"),
     (EmbeddingFailed("10.0.0.7"), 503, "service_unavailable", True, "embedded"),
     (ModelFailed("10.0.0.7"), 500, "generation_failed", True, "model"),

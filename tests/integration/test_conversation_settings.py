@@ -3,6 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from rag_app.domain.errors import StoreFailed
+from rag_app.surfaces.lexybrain.conversations import Turn
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, chatting, citing
 from tests.integration.service import bearer
 from tests.scripted_model import Reply
@@ -31,6 +35,24 @@ def test_a_model_tells_what_is_wanted_and_rewrites_what_refers_back(
         assert [row["tokens_in"] for row in costs] == [22, 33], "every request is paid for"
         assert 0 < costs[0]["cost_cents"] < costs[1]["cost_cents"]
         assert second["model"]["usage"] == {"inputTokens": 11, "outputTokens": 7}, "of the answer alone"
+
+
+def test_what_a_model_was_paid_before_a_message_failed_counts(
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    async def down(*_: Any) -> None:
+        raise StoreFailed("PostgreSQL failed")
+
+    settings = {"LEXYBRAIN_RAG_DETECTION": "model"}
+    with chatting(database_urls, default_store, qdrant_folder, tmp_path, settings=settings) as chat:
+        chat.model.script[:] = [Reply("keyword_explanation")]
+        user = chat.newcomer()
+        monkeypatch.setattr(Turn, "_choose_prompts", down)
+        chat.post(BOX, user, status=503)
+        events = chat.rows("SELECT tokens_in, tokens_out, cost_cents FROM ai_usage_events", user)
+        assert [(each["tokens_in"], each["tokens_out"]) for each in events] == [(11, 7)] and events[0]["cost_cents"] > 0
+        assert chat.used(user) == 0, "the user is not charged"
 
 
 def test_switched_off(database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path) -> None:

@@ -469,7 +469,10 @@ async def test_what_is_recorded(account: NewAccount, database: Database) -> None
     async with acting(database, who) as session:
         await quotas.record(session, who, Scope(frozenset({PUBLIC_ORGANIZATION})), done)
         await quotas.record(
-            session, who, Scope(frozenset({uuid4()})), outcome(usage=None, cost_cents=Decimal(0), model="extractive")
+            session,
+            who,
+            Scope(frozenset({uuid4()})),
+            outcome(usage=Usage(0, 0), cost_cents=Decimal(0), model="extractive"),
         )  # of an organization that is gone
     async with acting(database, who) as session:
         first, second = (await session.scalars(select(UsageEventRow).order_by(UsageEventRow.id))).all()

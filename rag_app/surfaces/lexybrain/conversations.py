@@ -1,6 +1,7 @@
 """Ask LexyBrain: a message in a thread, and the answer to it. The way from the one to the other is here, in order.
 
-A turn begins: the feature is on, the plan has a message left, the user's message is kept (one transaction). Then,
+A turn begins: no other message of its thread is being answered, the feature is on, the plan has a message left, the
+user's message is kept (one transaction). Then,
 with nothing held in the database: its capability is chosen, its thread's history read, a prompt version taken, and the
 pipeline answers. A turn ends: the assistant's message is kept and charged for (one transaction), or the reservation
 goes back. Whoever is killed in between leaves a kept message and a reservation that runs out.
@@ -46,6 +47,7 @@ from rag_app.domain import (
     RagError,
     Refusal,
     StoreFailed,
+    TooManyAtOnce,
     Usage,
 )
 from rag_app.pipeline import Pipeline
@@ -66,7 +68,7 @@ from rag_app.surfaces.lexybrain.messages import (
     sources_of,
     worth_it,
 )
-from rag_app.surfaces.lexybrain.threads import Threads, give_up, keep_answer, keep_message, settle_on
+from rag_app.surfaces.lexybrain.threads import Threads, give_up, hold_thread, keep_answer, keep_message, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
@@ -123,7 +125,8 @@ class Conversations:
         """Keep what a user says, and reserve the answer. `Turn` says how it goes on.
 
         Raises FeatureDisabled, CostCapReached, QuotaExceeded, BudgetSpent, Forbidden (an index or plan that is not the
-        caller's), NotFound (a thread or capability), InvalidInput (a plan), StoreFailed: then nothing is charged.
+        caller's), NotFound (a thread or capability), InvalidInput (a plan), TooManyAtOnce (the thread answers others for
+        too long), StoreFailed: then nothing is charged.
         """
         if not self.enabled:
             raise FeatureDisabled("Ask LexyBrain is switched off")
@@ -160,6 +163,8 @@ class Turn:
     def __init__(self, conversations: Conversations, index: IndexSpec, said: RagRequest) -> None:
         self._with, self._index, self._said = conversations, index, said
         self.message, self._ended = uuid4(), False
+        self._asked, self._freed = uuid4(), False
+        self._over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.capability, self.question = said.capability or GENERAL, Question(said.text)
         self._seconds, self._paid, self._prompts = dict[str, float](), Paid(), dict[str, str]()
 
@@ -167,34 +172,46 @@ class Turn:
 
     async def begin(self, principal: Principal) -> None:
         """Raises as `Conversations.begin`. A client that leaves meanwhile is not charged."""
-        self._started = started = time.perf_counter()
         cap, budget = self._with.cost_cap_cents, self._with.token_budget
-        beginning = asyncio.create_task(
-            keep_message(self._with.database, principal, self._said, cost_cap_cents=cap, token_budget=budget)
-        )
-        with Stage("keeping"):
-            try:
-                self._begun = await asyncio.shield(beginning)
-            except asyncio.CancelledError as error:
-                await self._whole(self._undo(beginning, error))
-                raise
-        self.thread, self._scope = self._begun.thread.id, self._begun.scope
-        identify(user=self._scope.user, thread=self.thread)
-        kept = time.perf_counter()
+        beginning = None
         try:
+            if self._said.thread is not None and principal.user is not None:
+                await self._take(principal.user, self._said.thread)
+            self._started = time.perf_counter()
+            keeping = keep_message(
+                self._with.database, principal, self._said, self._asked, cost_cap_cents=cap, token_budget=budget
+            )
+            beginning = asyncio.create_task(keeping)
+            with Stage("keeping"):
+                self._begun = await asyncio.shield(beginning)
+            self.thread, self._scope = self._begun.thread.id, self._begun.scope
+            identify(user=self._scope.user, thread=self.thread)
+            if self._said.thread is None:
+                await self._take(self._begun.account.user, self.thread)
+            kept = time.perf_counter()
             with Stage("preparing") as span:
                 await self._prepare()
                 span.set_attribute("rag.capability", self.capability)
         except BaseException as error:
-            await self._whole(self._give_up(error))
+            await self._whole(self._undo(beginning, error))
             raise
-        self._seconds = {"keeping": kept - started, "preparing": time.perf_counter() - kept}
+        self._seconds = {"keeping": kept - self._started, "preparing": time.perf_counter() - kept}
 
-    async def _undo(self, beginning: "asyncio.Task[Begun]", error: asyncio.CancelledError) -> None:
+    async def _take(self, user: UUID, thread: UUID) -> None:
+        taken = asyncio.get_running_loop().create_future()
+        holding = hold_thread(self._with.database, user, thread, self._asked, taken, self._over)
+        self._holding = asyncio.create_task(holding)
+        if not await asyncio.shield(taken):
+            raise TooManyAtOnce(1)
+
+    async def _undo(self, beginning: "asyncio.Task[Begun] | None", error: BaseException) -> None:
+        if beginning is None:
+            return
         try:
             self._begun = await beginning
-        except RagError:
+        except Exception:  # it is raised where it is awaited: nothing was kept
             return
+        self.thread, self._scope = self._begun.thread.id, self._begun.scope
         await self._give_up(error)
 
     async def _prepare(self) -> None:
@@ -320,7 +337,13 @@ class Turn:
     async def _whole(self, work: Coroutine[Any, Any, None]) -> None:
         """End the turn so, also where whoever waits for it is cancelled in the meantime."""
         self._ended = True
-        await asyncio.shield(self._with.start(work))
+        task = self._with.start(work)
+        task.add_done_callback(self._leave_thread)
+        await asyncio.shield(task)
+
+    def _leave_thread(self, _: "asyncio.Task[None]") -> None:
+        if not self._over.done():
+            self._over.set_result(self._freed)
 
     async def _keep(self, answer: Answer) -> None:
         """Write down what became of the turn. Where that fails, the user has the answer nevertheless, and is not charged.
@@ -332,6 +355,7 @@ class Turn:
         try:
             with Stage("keeping_answer"):
                 kept = await keep_answer(self._with.database, self._begun, outcome)
+                self._freed = True
         except Exception:
             log.exception("an answer was not kept: thread=%s message=%s", self.thread, self.message)
         else:
@@ -362,6 +386,7 @@ class Turn:
         failures = ((type(error).__name__, str(error)),) if isinstance(error, RagError) else ()
         try:
             await give_up(self._with.database, self._begun, failures, took)
+            self._freed = True
         except StoreFailed as failed:
             log.warning("a reservation could not be given back: %s", named(failed))
 

@@ -95,10 +95,12 @@ _CHARGE = text(
     ON CONFLICT (user_id, key, period) DO UPDATE SET used = stored.used + 1
     """
 )
-_SETTLE = text("DELETE FROM usage_reservations WHERE id = :id RETURNING id")
+# whose reservation ends holds its thread no longer (threads.py)
+_FREED = "freed AS (DELETE FROM request_leases WHERE key = CAST(CAST(:id AS uuid) AS text))"
+_SETTLE = text(f"WITH {_FREED} DELETE FROM usage_reservations WHERE id = :id RETURNING id")
 _GIVE_BACK = text(
     f"""
-    WITH returned AS (DELETE FROM usage_reservations WHERE id = :id RETURNING user_id, period)
+    WITH {_FREED}, returned AS (DELETE FROM usage_reservations WHERE id = :id RETURNING user_id, period)
     UPDATE usage_counters AS stored SET used = greatest(used - 1, 0) FROM returned
     WHERE stored.user_id = returned.user_id AND key = '{_KEY}' AND stored.period = returned.period
     """

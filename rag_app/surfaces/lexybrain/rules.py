@@ -21,6 +21,7 @@ from rag_app.domain import (
     QuotaExceeded,
     RateLimited,
     StoreFailed,
+    TooManyAtOnce,
     Unauthenticated,
     UnknownField,
 )
@@ -61,6 +62,9 @@ KINDS: Mapping[type[Exception] | int, Kind] = {
     QuotaExceeded: Kind(403, "quota_exceeded"),
     NotFound: Kind(404, "not_found"),
     RateLimited: Kind(429, "rate_limit_exceeded", "Too many requests: wait for as many seconds as Retry-After says."),
+    TooManyAtOnce: Kind(
+        429, "rate_limit_exceeded", "Earlier messages of this thread are still being answered. Send yours again later."
+    ),
     ModelFailed: Kind(500, "generation_failed", "The model did not generate an answer. Try again later."),
     Exception: Kind(500, "internal_error", "Something went wrong on the server."),
     FeatureDisabled: Kind(503, "feature_disabled"),

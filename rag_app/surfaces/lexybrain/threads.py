@@ -6,13 +6,16 @@ user again. Whatever changes a thread or its messages begins with the thread's r
 once one waits, and neither is lost.
 """
 
+import asyncio
+import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from unicodedata import category
-from uuid import UUID, uuid4
+from uuid import UUID, uuid4, uuid5
 
 from msgspec import convert, to_builtins
 from msgspec.structs import asdict
@@ -38,7 +41,7 @@ from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, storable
+from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, StoreFailed, storable
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.messages import is_visible, title_of
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
@@ -123,6 +126,57 @@ async def settle_on(
     await session.execute(_SETTLE_ON, kept)
 
 
+WAIT_S = 60.0
+"""How long a message waits while others of its thread are answered."""
+LEASE_S = 30.0
+"""How long a thread stays taken that nobody keeps: the process was killed. It must be less than a message waits."""
+_LONGEST_TURN_S = 900.0
+_LOOK_AGAIN_S = 0.2
+_TAKE = """
+    INSERT INTO request_leases AS taken (id, key, expires_at)
+    VALUES ($1, $2, statement_timestamp() + make_interval(secs => $3))
+    ON CONFLICT (id) DO UPDATE SET key = excluded.key, expires_at = excluded.expires_at
+    WHERE taken.expires_at <= statement_timestamp()
+    RETURNING id
+    """
+_EXTEND = """
+    UPDATE request_leases SET expires_at = statement_timestamp() + make_interval(secs => $3)
+    WHERE id = $1 AND key = $2 RETURNING id
+    """
+_FREE = "DELETE FROM request_leases WHERE id = $1 AND key = $2"
+
+
+async def hold_thread(
+    database: Database,
+    user: UUID,
+    thread: UUID,
+    message: UUID,
+    taken: "asyncio.Future[bool]",
+    over: "asyncio.Future[bool]",
+) -> None:
+    """Let one message of a user's thread at a time go on, over all processes; no transaction is open meanwhile.
+
+    `taken` is told when it is this one's turn: False where others take longer than WAIT_S seconds, StoreFailed where
+    PostgreSQL does not answer. The thread is held until the turn is `over`: True where it is free by then, as
+    whatever settles a message's reservation frees its thread.
+    """
+    place, began, held = uuid5(thread, str(user)), time.monotonic(), False
+    while not over.done() and time.monotonic() - began < _LONGEST_TURN_S:
+        try:
+            held = bool(await database.fetch(_EXTEND if held else _TAKE, place, str(message), LEASE_S))
+        except StoreFailed as error:  # who holds the thread may try again
+            if not taken.done():
+                taken.set_exception(error)
+        if not taken.done() and (held or time.monotonic() - began >= WAIT_S):
+            taken.set_result(held)
+        if taken.done() and not held:
+            return
+        await asyncio.wait([over], timeout=LEASE_S / 3 if held else _LOOK_AGAIN_S)
+    if held and not (over.done() and over.result()):
+        with suppress(StoreFailed):  # then it runs out
+            await database.fetch(_FREE, place, str(message))
+
+
 # A turn in the database: what is kept and charged before a model thinks, and after. Two short transactions, each all or
 # nothing; between them nothing is held. Locks are taken in one order - the user, reservations, counters, the thread,
 # what is charged - so that two turns never wait for each other.
@@ -132,6 +186,7 @@ async def keep_message(
     database: Database,
     principal: Principal,
     said: RagRequest,
+    message: UUID | None = None,
     *,
     cost_cap_cents: Decimal | None = None,
     token_budget: int | None = None,
@@ -139,7 +194,7 @@ async def keep_message(
 ) -> Begun:
     """Keep what the user says, in a thread of theirs or a new one, and reserve one message of their plan.
 
-    `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound. A turn whose answer is
+    `message` is the id of both. `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound. A turn whose answer is
     neither kept nor given up within `expires_s` seconds is not charged; its message is kept.
 
     Raises FeatureDisabled, CostCapReached, BudgetSpent, QuotaExceeded, NotFound (a thread that is not theirs),
@@ -147,7 +202,7 @@ async def keep_message(
     nothing remains, no thread and no charge.
     """
     user = principal.user or (await Accounts(database).of(principal)).user
-    scope, message = replace(principal.scope(), user=user), uuid4()
+    scope, message = replace(principal.scope(), user=user), message or uuid4()
     async with quotas.admitted(
         database,
         scope,

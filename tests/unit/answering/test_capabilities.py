@@ -9,7 +9,7 @@ from llama_index.core import MockEmbedding
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, capability_named, register
 from rag_app.answering.chosen_models import ChosenModels
-from rag_app.answering.prompts import load_prompts
+from rag_app.answering.prompts import conversation_types, load_prompts
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.settings import Settings
@@ -57,6 +57,7 @@ async def test_a_module_and_a_prompt_file_add_a_capability(
     waiting_times: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert capability_named("waiting_times") in CAPABILITIES and "waiting_times" in DESCRIPTIONS
+    assert conversation_types()[-1] == "waiting_times", "its prompt versions are listed with the others"
     assert detect("Hello, how long is it?") == "waiting_times"
     assert load_prompts(waiting_times)["waiting_times"].messages(context="[Source 1]", question="Why?")
     models = tmp_path / "models.toml"

@@ -1,12 +1,14 @@
 """What a message asks of retrieval, by table; and the five capabilities, against their contract."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_named
+from rag_app.answering.prompts import PromptConfig
 from rag_app.domain.answer import Instructions, Question
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.resources import resource_folder
@@ -14,6 +16,7 @@ from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.index import load_indexes
 from rag_app.surfaces.lexybrain.messages import MAX_TERMS, question_for, quoted
 from rag_app.surfaces.lexybrain.types import RagContext, RagRequest, RagTimeRange
+from rag_app.surfaces.library.rag import opening_of
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 JANUARY, MARCH = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
@@ -130,6 +133,28 @@ def test_quoted_phrases_are_terms(text: str, terms: tuple[str, ...]) -> None:
 def test_there_is_an_end_to_terms() -> None:
     assert len(quoted(" ".join(f'"term {number}"' for number in range(99)))) == MAX_TERMS
     assert quoted("“" * 4000) == quoted('"' * 3999) == ()
+
+
+async def test_a_first_message_asked_of_the_library_keeps_to_the_versions_that_it_draws() -> None:
+    drawn = {
+        "global": PromptConfig("ask_lexybrain_g", "global", "Be brief.", {"max_tokens": 99, "temperature": 0.2}),
+        "general_chat": PromptConfig(
+            "ask_lexybrain_r",
+            "general_chat",
+            "Help.",
+            {"retrieval_scope": ["docs"], "max_keywords": 3, "temperature": 0.1},
+        ),
+    }
+
+    async def draw(kind: str) -> PromptConfig | None:
+        return drawn.get(kind)
+
+    application: Any = SimpleNamespace(prompts=SimpleNamespace(draw=draw))
+    question = await opening_of(application, capability_named("general_chat"), Question("?", top_k=4))
+    assert (question.filters, question.at_most, question.top_k) == ((types("doc"),), (("keyword", 3),), 4)
+    told = question.instructions
+    assert (told.max_tokens, told.temperature) == (99, 0.1)
+    assert told.values == {"system": "Be brief.", "role": "Help.", "history": "", "language": "en"}
 
 
 def test_all_else_is_handed_on() -> None:
