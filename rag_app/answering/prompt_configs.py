@@ -24,7 +24,7 @@ from rag_app.answering.prompts import (
 )
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
-from rag_app.domain import InvalidInput, NotFound, Principal, Scope
+from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, Scope
 
 _ALL = select(*(getattr(PromptConfigRow, each.name) for each in fields(PromptConfig))).order_by(
     PromptConfigRow.type, PromptConfigRow.name
@@ -144,7 +144,9 @@ class PromptConfigs:
             return (await _versions(session, principal))[name]
 
     def _acting(self, principal: Principal | None, *acts: Act) -> AbstractAsyncContextManager[AsyncSession]:
-        return self._database.session() if principal is None else administering(self._database, principal, *acts)
+        if principal is None:
+            return self._database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})))
+        return administering(self._database, principal, *acts)
 
 
 async def _versions(session: AsyncSession, principal: Principal | None) -> dict[str, PromptVersion]:
