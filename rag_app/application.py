@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
-from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
+from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, frozen, resource_folder
 from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.embedders import build_embedder
@@ -56,7 +55,7 @@ log = logging.getLogger(__name__)
 _GENERATION_SECONDS = 2.0  # how long a process may go on with a generation after a switch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatabaseUrls:
     """Of the application's role, of the one that owns the schema (None: this process cannot migrate), and of one that
     sees all rows, for backups."""

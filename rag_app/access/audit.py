@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.tables import AuditRow
 from rag_app.database.session import Database
-from rag_app.domain import Forbidden, Principal
+from rag_app.domain import Forbidden, Principal, frozen
 
 EVERYBODY = "everybody"
 """The subject of acts that concern all users."""
@@ -25,7 +25,7 @@ _MAY = text(
 _WRITE_DOWN = insert(cast(Table, AuditRow.__table__)).inline()  # its id would be read, which users may not
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Act:
     """`details` are what was asked for, without what anybody wrote."""
 

@@ -1,12 +1,12 @@
 """How often somebody asked, and how many requests of theirs are under way: exact however many processes serve."""
 
-from dataclasses import dataclass
 from math import ceil
 from uuid import UUID, uuid4
 
 from sqlalchemy import BigInteger, Double, Uuid, bindparam, text
 
 from rag_app.database.session import Database
+from rag_app.domain import frozen
 
 SECONDS = 60
 """The length of the window."""
@@ -50,7 +50,7 @@ _EXTEND = """
 _GIVE_BACK = "DELETE FROM request_leases WHERE id = $1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Window:
     """The state after a hit: `remaining` places are free now, the next one at `resets_at` (Unix time, seconds)."""
 

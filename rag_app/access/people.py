@@ -4,7 +4,6 @@ user of one organization."""
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -18,7 +17,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, PlanRow, SiteRow, UserRow
 from rag_app.database.session import Database
 from rag_app.database.tables import Base
-from rag_app.domain import MOST_REQUESTS, PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, Unauthenticated
+from rag_app.domain import (
+    MOST_REQUESTS,
+    PUBLIC_ORGANIZATION,
+    InvalidInput,
+    NotFound,
+    Principal,
+    Unauthenticated,
+    frozen,
+)
 
 Kind = TypeVar("Kind")
 Row = TypeVar("Row", bound=Base)
@@ -55,7 +62,7 @@ _ROLES = ("admin", "user")
 _MOST_TOKENS = 2**63 - 1  # what the column holds
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Organization:
     id: UUID
     slug: str
@@ -64,14 +71,14 @@ class Organization:
     concurrent_requests: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     id: UUID
     org_id: UUID
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class User:
     """`id` is the `sub` of the user's tokens, unless an identity provider calls the user something else.
 
@@ -84,7 +91,7 @@ class User:
     role: str = "user"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApiKey:
     """What is known of a key: all but the key. `beginning` is its first 12 characters; `indexes` None is all of them."""
 

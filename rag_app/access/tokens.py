@@ -8,7 +8,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from math import inf
@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from rag_app.domain import Misconfigured, RagError, Unauthenticated
+from rag_app.domain import Misconfigured, RagError, Unauthenticated, frozen
 
 ALGORITHM = "HS256"  # of tokens signed with the secret
 PUBLIC_KEY_ALGORITHMS = ("RS256", "ES256")
@@ -45,7 +45,7 @@ _MOST_VERIFIED = 4096
 _PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claims:
     """What a token says that matters here: who it was issued to, and for which kind of client, if it says."""
 
@@ -172,7 +172,7 @@ def _verifying(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tokens:
     """Reads tokens of one issuer: `key` is its secret, or its public keys.
 

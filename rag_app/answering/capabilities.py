@@ -4,12 +4,12 @@ A capability is an entry of `CAPABILITIES` and a prompt in `prompts/`; a module 
 choices and descriptions elsewhere (the models file, prompt versions, detection) are read from here.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from rag_app.domain import Condition, Filters, Misconfigured, NotFound, Operator
+from rag_app.domain import Condition, Filters, Misconfigured, NotFound, Operator, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Capability:
     """One way to answer from one index, and the words for when it cannot.
 

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rag_app.answering.context import Context
-from rag_app.domain import Citation, Hit
+from rag_app.domain import Citation, Hit, frozen
 from rag_app.retrieval.text import sentence_pieces, sentences
 
 QUOTE_LENGTH = 300
@@ -61,7 +60,7 @@ _ADMISSION = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """An answer whose citations all exist: `[Source i]` is numbered from 1 in order of first mention and stands
     for block `blocks[i - 1]` of the context."""

@@ -7,12 +7,12 @@ and `[Source N]` inside it becomes `(Source N)`, so it can neither pose as anoth
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
-from rag_app.domain import Hit, MetadataValue
+from rag_app.domain import Hit, MetadataValue, frozen
 from rag_app.retrieval.text import sentence_pieces, tokens
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ _MIN_OVERLAP = 20
 _LONGEST_WORD = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextBlock:
     """`[Source number]`: a header, and the merged text of one source's `hits` (in document order).
 
@@ -50,7 +50,7 @@ class ContextBlock:
         return max((hit.score for hit in self.hits), default=0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Context:
     """Blocks numbered from 1, best source first."""
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -49,6 +49,7 @@ from rag_app.domain import (
     Shown,
     StoreFailed,
     Usage,
+    frozen,
 )
 from rag_app.retrieval.hits import average_relevance, judge, to_hits
 from rag_app.retrieval.index import ConfidenceRule
@@ -61,7 +62,7 @@ _LONG_TEXT = 20_000
 _NOTHING = Checked("", ())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """What was found for a question, and what an answer may be made from: `context` is empty where that is nothing.
 

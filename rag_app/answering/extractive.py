@@ -8,7 +8,6 @@ right passage; the first three sentences of the right passage have .509.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -19,7 +18,7 @@ from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.models import Draft
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain import Hit, Question
+from rag_app.domain import Hit, Question, frozen
 from rag_app.retrieval.embedding import embed_query, embed_texts
 from rag_app.retrieval.text import sentences
 
@@ -62,7 +61,7 @@ _TO_THE_ANSWERER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passage:
     """A sentence of block `block`, at `place` in it. `lead` is the question or heading it stands under."""
 

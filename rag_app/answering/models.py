@@ -21,7 +21,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from json import JSONDecodeError
 from typing import Any, TypedDict, Unpack
@@ -31,7 +31,7 @@ from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 from rag_app.answering.context import count_tokens
 from rag_app.answering.providers import PROVIDERS, ModelSettings
 from rag_app.answering.salvage import LONGEST, salvaged, unwrapped
-from rag_app.domain import ModelFailed, ModelLimited, ModelMalformed, ModelTimeout, Usage, storable
+from rag_app.domain import ModelFailed, ModelLimited, ModelMalformed, ModelTimeout, Usage, frozen, storable
 from rag_app.telemetry.observing import Asked, named
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _MOST_TOKENS = 10**8
 """More than this in one answer is not believed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Draft:
     """What a synthesizer wrote, before its citations are checked. `text` is empty where it found nothing to say.
 
@@ -57,7 +57,7 @@ class Draft:
     failures: tuple[ModelFailed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Restart:
     """The pieces so far are void: the model is asked again, or another one. Who has passed some on raises `error`."""
 

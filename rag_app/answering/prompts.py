@@ -30,7 +30,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -47,10 +47,10 @@ from msgspec import ValidationError as MsgspecError
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS
-from rag_app.domain import InvalidInput, Misconfigured
+from rag_app.domain import InvalidInput, Misconfigured, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompt:
     """One version of a prompt."""
 
@@ -131,7 +131,7 @@ def _same(what: str, declared: frozenset[str], given: frozenset[str]) -> None:
         raise Misconfigured(f"{what}: does not declare {', '.join(sorted(unknown))}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptConfig:
     """One version of what a model is told. `type` is a capability of conversations, "global" for all, or a prompt.
 
@@ -148,7 +148,7 @@ class PromptConfig:
     active: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptVersion:
     """A version as it is used: the `share` (0..1) of new threads that get it, and how many `threads` have it."""
 
@@ -213,7 +213,7 @@ class _File(Struct, forbid_unknown_fields=True):
     is_active: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constraints:
     """What a version demands; None: nothing.
 

@@ -5,10 +5,10 @@ model, and not before, so names and choices can be read from here without any ve
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from rag_app.domain import Misconfigured
+from rag_app.domain import Misconfigured, frozen
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
@@ -18,7 +18,7 @@ EXTRACTIVE, HUGGINGFACE = "extractive", "huggingface"
 OPENAI_URL = "https://api.openai.com/v1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelSettings:
     """An answering model and its limits.
 
@@ -38,7 +38,7 @@ class ModelSettings:
     unavailable_wait_s: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Provider:
     """One kind of answering model.
 

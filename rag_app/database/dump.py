@@ -9,14 +9,13 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import IO, cast
 
 import asyncpg
 
 from rag_app.database.private import programs
 from rag_app.database.session import asyncpg_url
-from rag_app.domain import Misconfigured, StoreFailed
+from rag_app.domain import Misconfigured, StoreFailed, frozen
 
 Sums = dict[str, tuple[int, str]]
 """Of each table: how many rows, and the sum of their hashes, so that order does not matter."""
@@ -36,7 +35,7 @@ _CLOSED = """SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'p
     AND proacl IS NOT NULL AND NOT EXISTS (SELECT FROM aclexplode(proacl) WHERE grantee = 0) ORDER BY 1"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """The database of one moment, for as long as its transaction lasts. `closed`: functions that PUBLIC may not call."""
 

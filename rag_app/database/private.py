@@ -41,13 +41,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
 
-from rag_app.domain import Misconfigured, RagError, StoreFailed
+from rag_app.domain import Misconfigured, RagError, StoreFailed, frozen
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ kill -9 $(find /proc -mindepth 2 -maxdepth 2 -name cwd -lname "$2" | cut -d / -f
 _INSTEAD = "set RAG_DATABASE_URL and RAG_DATABASE_OWNER_URL to a PostgreSQL of yours"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrivatePostgres:
     """A running server. The URLs hold for as long as the context does, whatever happens to the server.
 
@@ -159,7 +159,7 @@ def _supervise(folder: Path, cluster: "_Cluster", port: int, leaving: Event) -> 
                 return
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Account:
     """The user that the server runs as: ourselves or, when we are root, another."""
 
@@ -194,7 +194,7 @@ class _Account:
                 os.chown(path, self.user, self.group, follow_symlinks=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cluster:
     """A cluster on disk, with the programs that serve it."""
 

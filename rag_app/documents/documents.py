@@ -1,10 +1,12 @@
 """What a reader hands on: documents of titled passages, before they belong to an organization."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from rag_app.domain import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passage:
     """A piece of a document with its place in it.
 
@@ -18,7 +20,7 @@ class Passage:
     atomic: bool = False  # rows of a table: text that should stay together if it fits
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """What one source is made from.
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from math import inf
@@ -14,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import GenerationRow
-from rag_app.domain import InvalidInput, Misconfigured, NotFound
+from rag_app.domain import InvalidInput, Misconfigured, NotFound, frozen
 
 
 class GenerationState(StrEnum):
@@ -24,7 +23,7 @@ class GenerationState(StrEnum):
     DROPPED = "dropped"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Generation:
     """One build. `number` counts from 1 in each index and store; `settings` is what it was built with.
 

@@ -12,7 +12,7 @@ Reading takes a Scope, and has `operator` only for the operator's own commands.
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,7 +28,7 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import SourceBuildRow, SourceRow
-from rag_app.domain import InvalidInput, JsonObject, Misconfigured, NotFound, Scope, Source, Visibility
+from rag_app.domain import InvalidInput, JsonObject, Misconfigured, NotFound, Scope, Source, Visibility, frozen
 
 Passages = Sequence[Mapping[str, Any]]
 """A source's normalised content as JSON: what an index can be rebuilt from without the file."""
@@ -39,7 +39,7 @@ class BuildState(StrEnum):
     READY = "ready"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Build:
     """A source in a generation. While it is being written, old and new chunks may both stand in the store."""
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import cache
 from pathlib import PurePath
 from typing import Any
@@ -12,7 +12,7 @@ from uuid import UUID
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from rag_app.documents.documents import Document
-from rag_app.domain import FieldType, InvalidInput, MetadataValue, Source, UnknownField, Visibility
+from rag_app.domain import FieldType, InvalidInput, MetadataValue, Source, UnknownField, Visibility, frozen
 from rag_app.retrieval.filters import checked_text, coerce, epoch_seconds, language_code
 from rag_app.retrieval.index import IndexSpec
 
@@ -23,7 +23,7 @@ _SAMPLE = 2000  # characters of a text: more does not make its language surer
 _ENOUGH = 20  # characters below which a guess is no better than the default
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """Where documents go, and what is said of all of them: it wins over what a document says of itself."""
 

@@ -27,7 +27,7 @@ from rag_app.documents.documents import Passage
 from rag_app.documents.ingest import Work, embed_nodes, overlap, write_sources
 from rag_app.documents.ledger import NO_BUILD, Build, Passages, SourceLedger
 from rag_app.documents.metadata import under
-from rag_app.domain import EmbeddingFailed, InvalidInput, Scope, Source
+from rag_app.domain import EmbeddingFailed, InvalidInput, Scope, Source, frozen
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
 
@@ -39,7 +39,7 @@ Batch = Sequence[tuple[Source, Passages]]
 """Sources with the content that the ledger keeps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unbuilt:
     """A source that could not be built, and why."""
 
@@ -169,7 +169,7 @@ class Rebuild(Filling):
         return taken
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tally:
     """So many chunks, and the sum of their digests: the same in whatever order they come.
 

@@ -41,6 +41,7 @@ from rag_app.domain.errors import (
     UnreadableDocument,
 )
 from rag_app.domain.filters import Condition, FieldType, Filters, Operator, Value
+from rag_app.domain.frozen import frozen
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.source import JsonObject, MetadataValue, Source, Visibility, chunk_id, source_id
@@ -94,6 +95,7 @@ __all__ = [
     "Value",
     "Visibility",
     "chunk_id",
+    "frozen",
     "resource_folder",
     "source_id",
     "storable",

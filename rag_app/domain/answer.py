@@ -1,13 +1,14 @@
 """The way from a question to an answer, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from uuid import UUID
 
 from rag_app.domain.errors import RagError
 from rag_app.domain.filters import Filters
+from rag_app.domain.frozen import frozen
 from rag_app.domain.source import MetadataValue
 
 
@@ -19,7 +20,7 @@ class Mode(StrEnum):
     TEXT = "text"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instructions:
     """What the asker's side wants of the model, besides question and context.
 
@@ -32,7 +33,7 @@ class Instructions:
     temperature: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """What is asked, and how many hits are wanted (`top_k`).
 
@@ -60,7 +61,7 @@ class Question:
     instructions: Instructions = Instructions()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """A chunk that a query found.
 
@@ -101,7 +102,7 @@ class Confidence(StrEnum):
     LOW = "low"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Citation:
     """`[Source number]` in the text of an answer stands for `hit`; `quote` is the passage that supports it."""
 
@@ -110,7 +111,7 @@ class Citation:
     quote: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """What a model was shown of one source: `text` is its block of the prompt, as it stood there.
 
@@ -124,7 +125,7 @@ class Shown:
     cited: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """Tokens that a model counted for one answer."""
 
@@ -142,7 +143,7 @@ class Refusal(StrEnum):
     FAILED = "failed"  # the model did not answer; the text says what was found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """An answer, or a refusal: then `refusal` says why, `text` is its words and `model` is None.
 
@@ -179,14 +180,14 @@ class Answer:
         return self.refusal is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """The beginning of a streamed answer: the hits it will be made from, best first."""
 
     hits: tuple[Hit, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delta:
     """A piece of a streamed answer: its citations are checked, and it is not taken back.
 

@@ -1,7 +1,8 @@
 """The closed set of conditions that a query may put on chunks. docs/filters.md is its specification."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from rag_app.domain.frozen import frozen
 
 Value = str | int | float | bool
 
@@ -28,7 +29,7 @@ class Operator(StrEnum):
     HAS = "has"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Condition:
     """`field operator value`; `value` is a tuple for IN only.
 

@@ -1,7 +1,8 @@
 """Who asks, and what they may see."""
 
-from dataclasses import dataclass
 from uuid import UUID
+
+from rag_app.domain.frozen import frozen
 
 PUBLIC_ORGANIZATION = UUID("00000000-0000-0000-0000-000000000001")
 """Owns what everybody may see (visibility "global"). Every principal belongs to it."""
@@ -9,7 +10,7 @@ MOST_REQUESTS = 10_000
 """That may be allowed in a minute: the log of as many is a row of 80 kB, which each of them writes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """What a query may see: rows of these organizations and, with a site, of that site alone.
 
@@ -35,7 +36,7 @@ class Scope:
         return cls(frozenset({PUBLIC_ORGANIZATION}), user)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Principal:
     """An authenticated caller: a user and the organizations the database says it belongs to.
 

@@ -1,12 +1,13 @@
 """A source: what a person would call a document, and what a citation points at."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid5
 
 from rag_app.domain.filters import Value
+from rag_app.domain.frozen import frozen
 
 _NAMESPACE = UUID("6f2d0e5c-58f3-4c0e-9a53-3b1d8c6f7a10")
 
@@ -40,7 +41,7 @@ def chunk_id(source: UUID, version: str, position: int) -> UUID:
     return uuid5(source, f"{version}/{position}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """One source of one organization in one index.
 

@@ -3,13 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rag_app.domain import frozen
 from rag_app.evaluation.judgments import Line, Text, read_jsonl
 
 
@@ -53,7 +54,7 @@ class Outcome(StrEnum):
     ANSWERED = "answered"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """The answer to one turn. `refused` is what the surface says: no answer was given."""
 
@@ -61,7 +62,7 @@ class Reply:
     refused: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scored:
     """One turn with its reply. The first turn of a conversation counts as `opening`, the others as the thread's kind."""
 

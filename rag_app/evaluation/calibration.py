@@ -5,18 +5,17 @@ says. A question is accepted when its signal is at least `answer_from`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from rag_app.domain import InvalidInput
+from rag_app.domain import InvalidInput, frozen
 from rag_app.retrieval.index import ConfidenceRule
 
 _HIGH_PRECISION = 0.9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answerability:
     """What a rule does to questions with and without an answer.
 

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rag_app.domain import InvalidInput
+from rag_app.domain import InvalidInput, frozen
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> external id of a source -> grade; relevant from 1 on."""
@@ -48,7 +47,7 @@ class _Judged(_Asked, extra="forbid"):  # closed: with a misspelt `user` it woul
     sources: tuple[Text, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgments:
     """`queries` are those that are judged or known to be unanswerable, in the order of their file."""
 

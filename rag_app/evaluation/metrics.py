@@ -7,10 +7,9 @@ larger than the ranking. All values are between 0 and 1.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
-from rag_app.domain import InvalidInput
+from rag_app.domain import InvalidInput, frozen
 
 Grades = Mapping[str, int]
 _Cut = TypeVar("_Cut", int, None)
@@ -76,7 +75,7 @@ def _found(ranked: Sequence[str], grades: Grades, k: int) -> int:
     return sum(grades.get(name, 0) >= 1 for name in ranked[:k])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scores:
     """Means over `queries` judged queries; the mappings are by cut-off k. Reports print `mrr` at 10 as MRR@10."""
 

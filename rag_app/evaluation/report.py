@@ -2,12 +2,11 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
 
-from rag_app.domain import PUBLIC_ORGANIZATION, Hit, JsonObject, Mode, source_id
+from rag_app.domain import PUBLIC_ORGANIZATION, Hit, JsonObject, Mode, frozen, source_id
 from rag_app.evaluation.calibration import Answerability, answerability, calibrate
 from rag_app.evaluation.judgments import Judgments, Qrels, Query
 from rag_app.evaluation.metrics import Scores, evaluate_run
@@ -21,7 +20,7 @@ Search = Callable[[Query, int], Awaitable[Sequence[Hit]]]
 _JUDGED_HITS = 8  # as many as a capability asks for: a better score further down would not be seen there
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """What retrieval returned, by query id.
 
@@ -82,7 +81,7 @@ def source_names(qrels: Qrels, index: str, organizations: Iterable[UUID]) -> dic
     return {source_id(org, index, name): name for org in {*organizations, PUBLIC_ORGANIZATION} for name in judged}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """`latency`: milliseconds, by percentile. `configured` is what the index's rule does, `calibrated` what the rule that fits these
     questions best would do (to them: others will do a little worse); both None without unanswerable questions."""

@@ -7,12 +7,11 @@ once, and found again after its source is cut into other chunks.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
 from rag_app.documents.ledger import Passages
-from rag_app.domain import Hit
+from rag_app.domain import Hit, frozen
 from rag_app.evaluation.metrics import hit_rate, precision, reciprocal_rank
 
 Asked = TypeVar("Asked")
@@ -30,7 +29,7 @@ DEPTH = max(CUTS)
 """So many results are needed at least."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Relevance:
     """`found`: for each result, best first, what of the wanted it brings; a result that brings something is relevant.
 
@@ -74,7 +73,7 @@ def scored(hits: Sequence[Hit], answer_from: float) -> Relevance:
     return Relevance([{hit.chunk_id} if hit.score >= answer_from else () for hit in hits], None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figures:
     """By the definitions of `rag_app.evaluation.metrics`: 0..1, the mappings by cut-off k.
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -17,7 +16,16 @@ from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.access.people import Keys, People
 from rag_app.access.tokens import EXTENSION, Tokens, bearer_token
-from rag_app.domain import Misconfigured, NotFound, Principal, RateLimited, StoreFailed, TooManyAtOnce, Unauthenticated
+from rag_app.domain import (
+    Misconfigured,
+    NotFound,
+    Principal,
+    RateLimited,
+    StoreFailed,
+    TooManyAtOnce,
+    Unauthenticated,
+    frozen,
+)
 from rag_app.http.exchange import exchange
 from rag_app.http.surface import Credential, Surface
 from rag_app.telemetry.observing import Stage, identify
@@ -32,7 +40,7 @@ _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """Who callers are and what they have used: what every surface asks before a request is handled."""
 
@@ -42,7 +50,7 @@ class Access:
     leases: Leases
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entrance:
     """What this deployment accepts as proof of who somebody is.
 

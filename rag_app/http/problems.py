@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from math import ceil
 from time import time
@@ -32,6 +32,7 @@ from rag_app.domain import (
     TooManyAtOnce,
     Unauthenticated,
     UnknownField,
+    frozen,
 )
 from rag_app.http.exchange import exchange
 from rag_app.telemetry import observing
@@ -39,7 +40,7 @@ from rag_app.telemetry import observing
 logger = logging.getLogger("rag_app.http")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """How errors of a type are answered. Without a message the error speaks for itself: it was written for callers."""
 
@@ -81,7 +82,7 @@ UNTIL_BACK = "5"
 LONGEST_VALUE = 200  # characters of a value, as JSON, that is shown to whoever sent it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """An error, ready to be put in an envelope."""
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from importlib.resources import files
 from typing import Annotated, Any, TypeVar
@@ -16,7 +16,7 @@ from litestar.openapi.spec import Example, SecurityRequirement, Tag
 from litestar.params import SkipValidationMarker
 from litestar.types import AnyCallable
 
-from rag_app.domain import MOST_REQUESTS, Misconfigured, Principal, RateLimited
+from rag_app.domain import MOST_REQUESTS, Misconfigured, Principal, RateLimited, frozen
 from rag_app.http.bodies import JsonBody
 from rag_app.http.problems import KINDS, Envelope, Kind, documented, plain_envelope
 
@@ -69,7 +69,7 @@ def example(room: str, name: str) -> Example:
     return Example(value=json.loads((files(room) / "examples" / f"{name}.json").read_text("utf-8")))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Surface:
     """`paths` are the beginnings of all its paths; errors below them come in its envelope.
 

@@ -1,16 +1,15 @@
 """Embedding models: a registry, by the kind that settings name. A module of one's own adds an entry to `EMBEDDERS`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rag_app.domain import Misconfigured
+from rag_app.domain import Misconfigured, frozen
 
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Embedder:
     """One kind of embedding model.
 

@@ -1,14 +1,13 @@
 """Two rankings into one, by score."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
-from rag_app.domain import Mode
+from rag_app.domain import Mode, frozen
 from rag_app.retrieval.index import Fusion
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A chunk with its true score on both sides: cosine similarity (-1..1) and BM25 (0 where no term matches)."""
 

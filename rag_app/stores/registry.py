@@ -1,11 +1,10 @@
 """Vector stores: a registry, by the kind that settings name. A module of one's own adds an entry to `STORES`."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rag_app.domain import Misconfigured, Scope
+from rag_app.domain import Misconfigured, Scope, frozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +17,7 @@ Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
 """(scope, generation, sources) -> those that the scope may see, according to PostgreSQL."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Store:
     """One kind of vector store.
 

@@ -15,7 +15,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import BytesIO
 from pathlib import PurePath
 from typing import BinaryIO, TypeVar, cast
@@ -24,7 +24,7 @@ import yaml  # type: ignore[import-untyped]
 from charset_normalizer import from_bytes
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.domain import UnreadableDocument
+from rag_app.domain import UnreadableDocument, frozen
 
 T = TypeVar("T")
 Documents = Iterator[Document | UnreadableDocument]
@@ -54,7 +54,7 @@ _FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)",
 _KEY = re.compile(r"^[\w-]+:(?:\s|$)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Format:
     """`becomes` says what a file gives, in docs/ingestion.md. A `streamed` one is not held in memory as a whole."""
 

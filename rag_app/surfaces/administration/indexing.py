@@ -10,7 +10,7 @@ from uuid import UUID
 from rag_app.application import Application
 from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.rebuild import Built, Comparison, Move, Rebuild
-from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope
+from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope, frozen
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.store import ScopedStore
 from rag_app.stores.registry import STORES
@@ -20,7 +20,7 @@ Begin = Callable[[Generation, int], Callable[[Built], None]]
 the progress."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holding:
     """A generation, and what stands in it."""
 
@@ -29,7 +29,7 @@ class Holding:
     chunks: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """A generation after a command: what was built in it, and how many sources it does not hold as they are now.
 

@@ -10,7 +10,7 @@ charged), so that two of them never wait for each other; `rag_app.surfaces.lexyb
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import starmap
@@ -44,6 +44,7 @@ from rag_app.domain import (
     Principal,
     QuotaExceeded,
     Scope,
+    frozen,
 )
 from rag_app.surfaces.lexybrain.types import Account, Outcome
 
@@ -166,7 +167,7 @@ _ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
 ).join(PlanRow, PlanRow.plan_code == UserRow.plan_code)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What a plan gives each of its users: `messages` a month, -1 without limit; `enabled`: conversations at all."""
 
@@ -175,7 +176,7 @@ class Plan:
     enabled: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MonthlyUse:
     """Messages `used` of `limit` (-1: without) this month, those under way included, until `resets_at` (Unix time, seconds)."""
 
@@ -184,7 +185,7 @@ class MonthlyUse:
     resets_at: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plans:
     """The plans there are. Codes are compared to the letter."""
 
@@ -209,7 +210,7 @@ class Plans:
             return Plan(*row.one())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accounts:
     """What a principal's user may do in conversations."""
 

@@ -6,7 +6,6 @@ Messages that were deleted count (they were written and answered), those of dele
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database.session import Database
-from rag_app.domain import InvalidInput, Principal
+from rag_app.domain import InvalidInput, Principal, frozen
 from rag_app.surfaces.lexybrain.types import Count, Rating, Share
 
 LONGEST_PERIOD = 366
@@ -314,7 +313,7 @@ _FIGURES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Statistics:
     """For administrators; each reading is written down with it."""
 

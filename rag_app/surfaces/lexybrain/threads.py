@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -41,7 +41,7 @@ from rag_app.access.audit import EVERYBODY, Act, may_administer, write_down
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, StoreFailed, storable
+from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, StoreFailed, frozen, storable
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.messages import is_visible, title_of
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
@@ -258,7 +258,7 @@ async def give_up(
 # -- conversations that are kept
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Threads:
     """What is not the principal's is NotFound, unless an administrator reads it: that is written down with the reading.
 

@@ -7,7 +7,7 @@ it is not collected. Locks are taken in one order: the user's row, messages, wha
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from rag_app.access.tables import ApiKeyRow, MembershipRow, UserRow
 from rag_app.answering.prompts import Prompt
 from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, Answer, Forbidden, Principal, Question, Scope, storable
+from rag_app.domain import PUBLIC_ORGANIZATION, Answer, Forbidden, Principal, Question, Scope, frozen, storable
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import (
@@ -61,7 +61,7 @@ _FORGET = text("DELETE FROM lexybrain_requests WHERE user_id = :user RETURNING i
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Consenting:
     """A user who consents, `since` then, with what they may see."""
 
@@ -70,7 +70,7 @@ class Consenting:
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Taught:
     """`prompt` is what a model was told, a list of {role, content}; `text` is what it should say to that: the answer,
     with sources numbered as in the prompt. `context` are the passages in the prompt, in the order of their numbers: {id,
@@ -84,7 +84,7 @@ class _Taught:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lesson(_Taught):
     """One answer to learn from. `message` is its id, `told` are the ids of the messages that its prompt was made from."""
 
@@ -92,7 +92,7 @@ class Lesson(_Taught):
     told: tuple[UUID, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Collected(_Taught):
     """A lesson as it is kept. `prompts` are the versions that were in use, by type; `rating` is its user's, if any."""
 

@@ -1,7 +1,6 @@
 """A conversation: threads of messages, what a user sends, and what comes back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -15,7 +14,7 @@ from msgspec import field as named
 
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
-from rag_app.domain import InvalidInput, Scope, Usage
+from rag_app.domain import InvalidInput, Scope, Usage, frozen
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
@@ -422,7 +421,7 @@ class PastMessage(Struct, frozen=True):
     capability: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Account:
     """What a user may do. `messages` a month, -1 without limit; `enabled`: the plan has conversations at all.
 
@@ -437,7 +436,7 @@ class Account:
     training: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What became of a turn: the assistant's message, and what it took.
 
@@ -462,7 +461,7 @@ class Outcome:
     teaches: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Begun:
     """A turn under way: the user's message is kept in its thread, and one message of the plan is reserved for it.
 

@@ -1,12 +1,12 @@
 """Chunks to context blocks, deduplicated, one a source, within a budget; and the evidence that an answer can point at."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, get_args
 
 from rag_app.answering.context import ContextBlock as PromptBlock
 from rag_app.answering.context import count_tokens, fill, header_line, neutralise
-from rag_app.domain import Hit, InvalidInput, MetadataValue
+from rag_app.domain import Hit, InvalidInput, MetadataValue, frozen
 
 MergeStrategy = Literal["concatenate", "separate"]
 
@@ -14,7 +14,7 @@ SEPARATOR = "\n\n"
 """Between the chunks of a block, and between blocks."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chunk:
     """A piece of a source, with its `similarity` to the question: 0..1, which is 1 - distance / 2.
 
@@ -83,7 +83,7 @@ def by_source(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
     return [list(group.values()) for group in groups.values()]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextBlock:
     """What a model reads of one source: `[Source number]`.
 
@@ -214,7 +214,7 @@ def _prompt_block(number: int, of: Chunk | ContextBlock, text: str) -> PromptBlo
     return PromptBlock(number, f" (Similarity: {of.similarity:.2f})\n{known}", neutralise(text))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """A source, and the chunks of it that were used. `score` is the best one's similarity (0..1).
 

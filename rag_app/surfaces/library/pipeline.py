@@ -5,7 +5,6 @@ user's message, quoted, with the rule that it is data, whatever the system messa
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from textwrap import indent, shorten
 from typing import Any, Literal, TypedDict
@@ -13,7 +12,7 @@ from uuid import UUID
 
 from rag_app.answering.context import neutralise
 from rag_app.answering.prompts import Prompt, load_prompts
-from rag_app.domain import InvalidInput, resource_folder
+from rag_app.domain import InvalidInput, frozen, resource_folder
 from rag_app.surfaces.library.context import (
     SEPARATOR,
     Chunk,
@@ -120,7 +119,7 @@ def _prompt() -> Prompt:
     return load_prompts(resource_folder("prompts"))["library_assistant"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompts:
     """The same prompt as one text and as chat messages.
 
@@ -133,7 +132,7 @@ class Prompts:
     chat: list[Message]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PipelineResult:
     """What was retrieved, what of it a model reads, what an answer can point at, and the prompts.
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from rag_app.application import Application
-from rag_app.domain import Condition, Forbidden, InvalidInput, Mode, NotFound, Operator, Question, Scope
+from rag_app.domain import Condition, Forbidden, InvalidInput, Mode, NotFound, Operator, Question, Scope, frozen
 from rag_app.retrieval.filters import checked_text
 from rag_app.retrieval.index import find_index
 from rag_app.surfaces.library.context import Chunk, chunk_of
@@ -17,7 +17,7 @@ SOURCE_TYPES = ("product", "page", "policy")
 """Of a shop: what the index store_catalogue declares."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetrievalPolicy:
     """The source types that may be retrieved.
 
