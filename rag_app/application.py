@@ -370,6 +370,7 @@ def create_app() -> "Litestar":
     from litestar import Litestar
 
     from rag_app.http.server import metrics
+    from rag_app.surfaces.lexybrain.retention import keep_enforcing
 
     settings = Settings()
     wanted = settings.telemetry
@@ -385,12 +386,15 @@ def create_app() -> "Litestar":
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
         with resources:
-            watching = asyncio.create_task(telemetry.watch())
+            tasks = [asyncio.create_task(telemetry.watch())]
             try:
                 await application.start()
+                tasks.append(asyncio.create_task(keep_enforcing(application.database, settings.retention.model_dump())))
                 yield
             finally:
-                watching.cancel()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
                 await application.close()
                 await asyncio.to_thread(telemetry.stop)
 

@@ -322,6 +322,39 @@ class ApiSettings(_Settings):
     )
 
 
+class RetentionSettings(_Settings):
+    """How long rows are kept; where not set, until they are deleted otherwise. docs/privacy.md says what goes with them."""
+
+    threads: int | None = Field(
+        None,
+        alias="RAG_RETENTION_DAYS_THREADS",
+        ge=1,
+        le=36_500,
+        description="days that threads are kept from their last message, with messages and feedback",
+    )
+    judgments: int | None = Field(
+        None,
+        alias="RAG_RETENTION_DAYS_JUDGMENTS",
+        ge=1,
+        le=36_500,
+        description="days that judgments are kept, whoever made them",
+    )
+    usage: int | None = Field(
+        None,
+        alias="RAG_RETENTION_DAYS_USAGE",
+        ge=1,
+        le=36_500,
+        description="days that usage of answers is kept, and counters of months that are over",
+    )
+    failures: int | None = Field(
+        None,
+        alias="RAG_RETENTION_DAYS_FAILURES",
+        ge=1,
+        le=36_500,
+        description="days that failures of models and of other parts are kept",
+    )
+
+
 class TelemetrySettings(_Settings):
     """Logs, metrics, traces and errors, for operators: docs/telemetry.md. OpenTelemetry's own OTEL_ variables hold."""
 
@@ -361,6 +394,7 @@ class Settings:
             self.providers = ProviderSettings()
             self.confidence = ConfidenceSettings()
             self.api = ApiSettings()
+            self.retention = RetentionSettings()
             self.telemetry = TelemetrySettings()
         except ValidationError as error:
             problems = (f"{each['loc'][0]}={each['input']!r}: {each['msg']}" for each in error.errors())
@@ -402,6 +436,7 @@ GROUPS: tuple[type[_Settings], ...] = (
     ProviderSettings,
     ConfidenceSettings,
     ApiSettings,
+    RetentionSettings,
     TelemetrySettings,
 )
 _NOT_OURS = frozenset({"RAG_TEST_OWNER_URL", "RAG_TEST_APP_URL", "RAG_SHARED"})

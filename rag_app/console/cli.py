@@ -25,6 +25,7 @@ _COMMANDS = {
     "db": "database.db",
     "backup": "backup.app",
     "restore": "backup.app",
+    "retention": "database.app",
     "sources": "sources.sources",
     "indexes": "indexes.app",
     "orgs": "access.orgs",

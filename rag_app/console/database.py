@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit
 
-from rag_app.console.commands import Application, Json, command_on, group, on_closed_application, open_application
+from rag_app.console.commands import (
+    Application,
+    Json,
+    command_on,
+    group,
+    on_closed_application,
+    on_unchecked_application,
+    open_application,
+)
 from rag_app.console.printing import print_list, print_result, record
 from rag_app.domain import Misconfigured, RagError, resource_folder
 
@@ -52,6 +60,24 @@ async def upgrade(application: Application) -> None:
     done = {"built": await application.build_missing(), "prompts added": await application.seed_prompts()}
     made = (f"{what}: {', '.join(names)}" for what, names in done.items() if names)
     print("; ".join(["the schema is up to date", *made]))
+
+
+@app.command()
+@on_unchecked_application
+async def retention(application: Application) -> None:
+    """Delete what is older than RAG_RETENTION_DAYS_... allow.
+
+    A server does so by itself, every day.
+    """
+    from rag_app.surfaces.lexybrain.retention import enforce
+
+    gone = await enforce(application.database, application.settings.retention.model_dump())
+    if gone is None:
+        raise Misconfigured("another process is at it: wait for it")
+    for name, count in gone.items():
+        print(f"{name}\t{count} deleted")
+    if not gone:
+        print("nothing is deleted by its age: no RAG_RETENTION_DAYS_... is set", file=sys.stderr)
 
 
 @app.command()

@@ -149,7 +149,7 @@ def test_help_does_not_wait_for_libraries() -> None:
 
 
 COMMANDS = [
-    "demo", "serve", "backup", "restore", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
+    "demo", "serve", "backup", "restore", "retention", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
     "sources delete", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
     "indexes move",
     "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs set-budget", "orgs set-limits",

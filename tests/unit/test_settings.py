@@ -17,7 +17,7 @@ from rag_app.retrieval.index import ConfidenceRule
 from rag_app.settings import GROUPS, Settings, example_env, fields, settings_table, variable
 
 ROOT = Path(__file__).parents[2]
-UNITS = ("seconds", "cents", "tokens", "connections", "processes", "port", "length", "cosine", "same", "low")
+UNITS = ("seconds", "days", "cents", "tokens", "connections", "processes", "port", "length", "cosine", "same", "low")
 
 
 @pytest.fixture(autouse=True)

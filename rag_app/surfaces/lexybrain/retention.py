@@ -1,0 +1,80 @@
+"""What is older than the settings allow goes: each kind by itself, for ever, in every organization.
+
+Row-level security shows a session one user's rows, so each user's go in a transaction of their own. What hangs on a
+thread (messages, feedback with its judgments, training data) goes with it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, delete, select, text
+from sqlalchemy.orm import InstrumentedAttribute
+
+from rag_app.access.tables import OrganizationRow, OrganizationTokensRow, UserRow
+from rag_app.database.session import Database
+from rag_app.domain import RagError, Scope
+from rag_app.evaluation.tables import JudgmentRow
+from rag_app.surfaces.lexybrain.tables import DailyCostRow, FailureRow, ThreadRow, UsageCounterRow, UsageEventRow
+
+log = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN = 24 * 3600
+_TRY_LOCK = text("SELECT pg_try_advisory_lock(hashtextextended('rag_app/retention', 0))")
+_OF_A_MONTH = (UsageCounterRow, OrganizationTokensRow)
+_KINDS: dict[str, list[InstrumentedAttribute[Any]]] = {
+    "threads": [ThreadRow.last_message_at],
+    "judgments": [JudgmentRow.created_at],
+    "usage": [UsageEventRow.created_at, UsageCounterRow.period, OrganizationTokensRow.period, DailyCostRow.day],
+    "failures": [FailureRow.created_at],
+}
+"""What of each kind goes, by the column that says how old a row is."""
+
+
+async def enforce(database: Database, days: Mapping[str, int | None]) -> dict[str, int] | None:
+    """Delete what is older than the `days` of its kind, if any; how many rows of each kind, without what hung on them. None: another process is at it.
+
+    Killed anywhere, the next run goes on. Raises StoreFailed.
+    """
+    wanted = {name: kept for name, kept in days.items() if kept is not None}
+    if not wanted:
+        return {}
+    async with database.dedicated() as connection:
+        if not await connection.scalar(_TRY_LOCK):
+            return None
+        gone = dict.fromkeys(wanted, 0)
+        for scope in await _everybody(database):
+            await _delete(database, scope, wanted, gone)
+    return gone
+
+
+async def _everybody(database: Database) -> list[Scope]:
+    """Each user, and each organization: what is nobody's goes with these."""
+    async with database.session() as session:
+        users = await session.scalars(select(UserRow.id))
+        organizations = await session.scalars(select(OrganizationRow.id))
+        return [*map(Scope.alone, users), *(Scope(frozenset({each})) for each in organizations)]
+
+
+async def _delete(database: Database, scope: Scope, days: dict[str, int], gone: dict[str, int]) -> None:
+    async with database.scoped(scope, operator=scope.user is None) as session:
+        for name, kept in days.items():
+            until = datetime.now(UTC) - timedelta(days=kept)
+            for column in _KINDS[name]:
+                # a month's counter is read until the month is over
+                oldest = until.date().replace(day=1) if column.class_ in _OF_A_MONTH else until
+                deleted = await session.execute(delete(column.class_).where(column < oldest))
+                gone[name] += cast("CursorResult[Any]", deleted).rowcount
+
+
+async def keep_enforcing(database: Database, days: Mapping[str, int | None]) -> None:
+    """At once and then every day, until it is cancelled. What fails is tried again the next day."""
+    while True:
+        try:
+            if gone := await enforce(database, days):
+                log.info("too old, and deleted: %s", ", ".join(f"{count} {name}" for name, count in gone.items()))
+        except RagError as error:
+            log.warning("what is too old could not be deleted: %s", error)
+        await asyncio.sleep(_SECONDS_BETWEEN)
