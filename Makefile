@@ -23,7 +23,7 @@ test: .venv/.synced ## run the tests, on a real PostgreSQL and both vector store
 nightly: .venv/.synced ## the long tier: fuzz, chaos, soak, all tests ten times, other Pythons (hours; NIGHTLY_RUNS)
 	@UV="$(UV)" .ci/nightly
 
-soak: .venv/.synced ## 4 workers and 64 clients for 5 minutes, PostgreSQL away in the middle (SOAK_SECONDS, SOAK_CLIENTS)
+soak: .venv/.synced ## 4 workers and 64 clients for 5 minutes, PostgreSQL killed three times (SOAK_SECONDS, SOAK_CLIENTS)
 	@$(RUN)/python -m tests.soak
 
 chaos: .venv/.synced ## 10 minutes of load while server, workers, ingest and PostgreSQL are killed (CHAOS_SECONDS, CHAOS_SEED)
@@ -60,7 +60,7 @@ wheel: .venv/.synced ## build dist/*.whl
 sbom: .venv/.synced ## dist/sbom.cdx.json (CycloneDX 1.5) and dist/requirements.txt, with hashes: what is locked, without tools
 	@mkdir -p dist
 	$(UV) export --quiet --frozen --no-dev --all-extras --format cyclonedx1.5 --output-file dist/sbom.cdx.json
-	$(UV) export --quiet --frozen --no-dev --all-extras --no-emit-project --output-file dist/requirements.txt
+	$(UV) export --quiet --frozen --no-dev --no-emit-project --output-file dist/requirements.txt
 
 release: wheel sbom ## what a release has: the wheel, its bill of materials, its locked requirements
 

@@ -20,7 +20,7 @@ from rag_app.application import Application
 from tests.integration.service import Text, configured, ingest, prepare, served, without_limits
 
 SECRET = "a secret of the tests, long enough for HS256"
-EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "4"))
 CASES = int(os.environ.get("SCHEMATHESIS_CASES", EXAMPLES))
 ROOT = Path(__file__).parents[2]
 
