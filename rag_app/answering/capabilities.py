@@ -18,8 +18,9 @@ class Capability:
     it, each with its place in the order in which those of all capabilities are tried.
 
     `refusal` is said when the hits are not good enough, `uncited` when a model's answer has no valid citation.
-    A capability that is not `grounded` may answer without sources. `keeps_admission`: a model that says it
-    lacks information is quoted saying so, instead of `refusal`. `prefers_owner`: what belongs to the asker comes
+    A capability that is not `grounded` may answer without sources. `admission` is said where a model
+    says nothing at all; where there is one, a model that says it lacks information is quoted saying so, instead of
+    `refusal`. `prefers_owner`: what belongs to the asker comes
     before what belongs to the team, and that before what is public. `rerank` names a strategy (STRATEGIES in
     retrieval/postprocessors.py) that orders what was found beyond that: what it does not tell apart stays in that order.
 
@@ -43,7 +44,7 @@ class Capability:
     group: str | None = None
     words: tuple[tuple[int, str], ...] = ()
     grounded: bool = True
-    keeps_admission: bool = False
+    admission: str = ""
     prefers_owner: bool = False
     rerank: str | None = None
     source_types: tuple[str, ...] = ()
@@ -260,7 +261,7 @@ CAPABILITIES: list[Capability] = [
             "I found some potentially relevant information but cannot provide a reliable answer without proper "
             "source verification. Please try rephrasing your question or being more specific."
         ),
-        keeps_admission=True,
+        admission="I don't have enough information from the available records to answer this question.",
         top_k=5,
         chunks_per_source=50,  # as many as may be asked for: only the tokens bound what is read
         max_sources=50,

@@ -43,6 +43,7 @@ from rag_app.domain import (
     Hit,
     ModelFailed,
     ModelMalformed,
+    ModelSilent,
     Question,
     RagError,
     Refusal,
@@ -228,9 +229,11 @@ class CapabilityEngine(BaseQueryEngine):
 
     def _after(self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: Checked) -> Answer:
         """What is left where the model has failed: what it had said, else what was found. Raises the error otherwise."""
+        failures = (*evidence.failures, error)
+        if isinstance(error, ModelSilent) and self.capability.admission:
+            return replace(self.refusal(evidence, Refusal.ADMITTED, self.capability.admission), failures=failures)
         if not self.capability.failure_text or not (shown.text or evidence.context.blocks):
             raise error
-        failures = (*evidence.failures, error)
         if shown.text:
             return replace(self._answered(shown, evidence, self.synthesizer.model), complete=False, failures=failures)
         text = self.capability.failure_text.format(summary=summary(evidence.hits))
@@ -274,9 +277,7 @@ class CapabilityEngine(BaseQueryEngine):
         admitted = admission(check(checked.text, 0).text)
         if admitted is None:
             return self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
-        return self.refusal(
-            evidence, Refusal.ADMITTED, admitted if self.capability.keeps_admission else "", draft.usage
-        )
+        return self.refusal(evidence, Refusal.ADMITTED, admitted if self.capability.admission else "", draft.usage)
 
     def _answered(self, checked: Checked, evidence: Evidence, model: str | None, usage: Usage | None = None) -> Answer:
         cited = {block: number for number, block in enumerate(checked.blocks, 1)}

@@ -145,12 +145,13 @@ def _line(hit: Hit, most: int) -> str:
     if not title or _TO_THE_ANSWERER.search(title):
         title = hit.source_type.replace("_", " ")
     title = _cut(title, most * 2 // 3)
-    figures = {name: value for name, value in hit.metadata.items() if type(value) in (int, float)}
-    if figures:
-        said = header_line(figures).replace(" | ", ", ").lower()
-    else:
-        said = next((" ".join(each.text.split()) for each in passages(neutralise(hit.text))), "")
-    said = _cut(said, most - len(title) - 3)
+    room = most - len(title) - 3
+    known = hit.metadata.items()
+    figures = [header_line({name: value}).lower() for name, value in known if type(value) in (int, float)]
+    while figures and len(", ".join(figures)) > room:
+        figures.pop()  # a figure is told whole, or not at all
+    said = next((" ".join(each.text.split()) for each in passages(neutralise(hit.text))), "")
+    said = ", ".join(figures) or _cut(said, room)
     return f"{title} ({said})" if said else title
 
 

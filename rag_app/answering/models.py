@@ -8,7 +8,8 @@
 | connection cut in mid-answer | yes, after `backoff_s`, doubling | ModelMalformed |
 | 429 | no | ModelLimited |
 | other 4xx | no | ModelFailed |
-| no choices, no text, no JSON | no | ModelMalformed, unless the text of an answer can be told (`Draft.extracted`) |
+| no text | no | ModelSilent |
+| no choices, no JSON | no | ModelMalformed, unless the text of an answer can be told (`Draft.extracted`) |
 
 In a stream `timeout_s` is for each of its words, and STREAM_LASTS times that for all of them. "Asked again" means
 `retries` times at most. A stream is asked again, or a second model is (WithFallback), only while its listener has passed
@@ -31,7 +32,16 @@ from llama_index.core.llms import LLM, ChatMessage, ChatResponse
 from rag_app.answering.context import count_tokens
 from rag_app.answering.providers import PROVIDERS, ModelSettings
 from rag_app.answering.salvage import LONGEST, salvaged, unwrapped
-from rag_app.domain import ModelFailed, ModelLimited, ModelMalformed, ModelTimeout, Usage, frozen, storable
+from rag_app.domain import (
+    ModelFailed,
+    ModelLimited,
+    ModelMalformed,
+    ModelSilent,
+    ModelTimeout,
+    Usage,
+    frozen,
+    storable,
+)
 from rag_app.telemetry.observing import Asked, named
 
 log = logging.getLogger(__name__)
@@ -146,7 +156,7 @@ class ChatModel(AnsweringModel):
                 reply = await self._llm.achat(messages, **options)
             text = storable(reply.message.content or "").strip()
             if not text:
-                raise ModelMalformed(f"{self.name}: no text")
+                raise ModelSilent(f"{self.name}: no text")
             draft = self._draft(text, _usage(reply), _finish_reason(reply))
         except Exception as error:
             found = salvaged(_broken_reply(error))
@@ -189,7 +199,8 @@ class ChatModel(AnsweringModel):
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
         if not text.strip():
-            raise ModelMalformed(f"{self.name}: the stream had no text")
+            silent = ModelMalformed if reason is None else ModelSilent
+            raise silent(f"{self.name}: the stream had no text")
         if reason is None:
             raise EOFError("the stream was cut")
         yield self._draft(text.strip(), usage, reason)

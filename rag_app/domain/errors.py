@@ -20,6 +20,7 @@
         ├── ModelTimeout
         ├── ModelLimited          its own rate limit is hit
         └── ModelMalformed        it answered with something that is no answer
+            └── ModelSilent       ... and that is no text at all
 
 A surface turns each into its own status and envelope; nobody parses messages.
 """
@@ -154,3 +155,7 @@ class ModelLimited(ModelFailed):
 
 class ModelMalformed(ModelFailed):
     """It answered with something that is no answer."""
+
+
+class ModelSilent(ModelMalformed):
+    """It answered without a text."""

@@ -14,8 +14,8 @@ from rag_app.answering import models, prompts
 from rag_app.answering.models import ChatModel, Draft, Restart, WithFallback, estimated
 from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.answering.synthesizers import ModelSynthesizer
-from rag_app.domain.answer import Answer, Delta, Event, Question, Usage
-from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelTimeout
+from rag_app.domain.answer import Answer, Delta, Event, Question, Refusal, Usage
+from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelSilent, ModelTimeout
 from tests.scripted_model import Reply, ScriptedModel
 from tests.unit.answering.test_engine import WAITED, engine
 
@@ -122,7 +122,7 @@ async def test_a_stream_brings_all_of_the_text_and_leaves_the_client_usable(kind
         (Reply(status=401), ModelFailed, 1),
         (Reply(malformed=True), ModelMalformed, 1),
         (Reply(empty_choices=True), ModelMalformed, 1),
-        (Reply(" "), ModelMalformed, 1),
+        (Reply(" "), ModelSilent, 1),
     ],
     ids=["429", "503", "500", "401", "malformed", "no-choices", "no-text"],
 )
@@ -221,6 +221,19 @@ async def test_a_stream_of_which_a_client_has_a_sentence_is_not_asked_for_again(
         with pytest.raises(ModelMalformed):
             await events_of(model(kind, server), model(kind, second))
         assert (len(server.requests), len(second.requests)) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_owner_is_told_that_the_records_do_not_tell_where_a_model_says_nothing(kind: str) -> None:
+    with ScriptedModel(Reply(" ")) as server:
+        *_, streamed = await events_of(model(kind, server))
+        asked = engine(
+            ModelSynthesizer(model(kind, server), prompts.prompt("ask", "v1", ASK, ["context", "question"])), WAITED
+        )
+        for answer in (streamed, await asked.answer(Question("How long did customers wait?"))):
+            assert isinstance(answer, Answer) and answer.refusal is Refusal.ADMITTED
+            assert answer.text == "I don't have enough information from the available records to answer this question."
+            assert [type(each) for each in answer.failures] == [ModelSilent]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,6 +1,7 @@
 """What is left of an answer where its parts fail, and what is not hidden."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from itertools import pairwise
@@ -237,6 +238,13 @@ def test_a_summary_is_short_whatever_was_found(hits: list) -> None:  # type: ign
     found = summary(hits)
     assert len(found) <= SUMMARY_LENGTH and len(found.splitlines()) <= 1
     assert "[source" not in found.casefold()
+
+
+def test_a_summary_tells_figures_whole_or_not_at_all() -> None:
+    many = {f"measure_number_{n}": 1000 + n for n in range(9)}
+    found = summary([hit("It sells.", title=f"Ring {n}", source_type="keyword", metadata=many) for n in range(3)])
+    told = re.findall(r"measure number (\d)(: \d+)?", found)
+    assert len(told) > 3 and all(value == f": 100{number}" for number, value in told) and "…" not in found
 
 
 def test_the_summary_is_put_in_as_it_is() -> None:
