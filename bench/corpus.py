@@ -22,7 +22,8 @@ from llama_index.core.schema import TextNode
 from bench.progress import track
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers import documents_below, read
+from rag_app.documents.readers import read
+from rag_app.documents.reading import documents_below
 from rag_app.domain.errors import UnreadableDocument
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.source import Source

@@ -25,7 +25,9 @@ from rag_app.database.session import Database
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.limits import Limits
 from rag_app.documents.metadata import Target
+from rag_app.documents.reading import Readers
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, frozen, resource_folder
 from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
@@ -197,6 +199,8 @@ class Application:
         self.statistics = Statistics(database)
         self.feedback = FeedbackLedger(database, self.ledger, CONVERSATIONS)
         self.training = Training(database, self.accounts)
+        allowed = settings.reading.model_dump(exclude={"processes"})
+        self.readers = Readers(Limits(**allowed), settings.reading.processes)
         chosen = settings.lexybrain
         self.conversations = Conversations(
             database=database,
@@ -262,6 +266,7 @@ class Application:
     async def close(self) -> None:
         await self.conversations.aclose()
         await self.models.aclose()
+        self.readers.close()
         await self.backends.close()
         await self.database.close()
 
@@ -283,7 +288,7 @@ class Application:
                     held = self.backends.scoped(spec, each, Scope(frozenset({target.org_id})))
                     await held.write([], replacing=list(source_ids))
 
-        return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target, erase)
+        return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target, erase, self.readers)
 
     async def finish_deletions(self) -> None:
         """Complete the deletions of sources that a killed process began."""

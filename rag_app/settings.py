@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
+from rag_app.documents.limits import Limits
 from rag_app.domain import MOST_REQUESTS, Misconfigured
 from rag_app.retrieval.embedders import EMBEDDERS
 from rag_app.stores.registry import STORES
@@ -234,6 +235,67 @@ class LexyBrainSettings(_Settings):
     )
 
 
+class ReadingSettings(_Settings):
+    """What one file may cost an ingest. What goes over is refused with the name of the limit; the other files go on."""
+
+    processes: int = Field(
+        2,
+        alias="RAG_READ_PROCESSES",
+        ge=1,
+        le=64,
+        description="processes that read ahead; embedding is slower than one",
+    )
+    seconds: float = Field(
+        Limits.seconds,
+        alias="RAG_READ_SECONDS",
+        gt=0,
+        le=86_400,
+        description="seconds to read a file, or a line of JSON Lines; a page of a PDF takes about a tenth of one",
+    )
+    memory: int = Field(
+        Limits.memory,
+        alias="RAG_READ_MEMORY",
+        ge=256,
+        le=1_048_576,
+        description="MB of memory that a process may take to read, so that no file takes the server's",
+    )
+    unpacked: int = Field(
+        Limits.unpacked,
+        alias="RAG_READ_UNPACKED",
+        ge=1,
+        le=1_048_576,
+        description="MB that a file may unpack to, for it is held in memory; JSON Lines are not",
+    )
+    characters: int = Field(
+        Limits.characters,
+        alias="RAG_READ_CHARACTERS",
+        ge=1,
+        le=10_000_000_000,
+        description="characters of a document: ten thick books, which take half an hour to embed",
+    )
+    passages: int = Field(
+        Limits.passages,
+        alias="RAG_READ_PASSAGES",
+        ge=1,
+        le=1_000_000_000,
+        description="passages of a document: its sections, pages and groups of rows",
+    )
+    pages: int = Field(
+        Limits.pages,
+        alias="RAG_READ_PAGES",
+        ge=1,
+        le=1_000_000,
+        description="pages of a PDF and slides of a presentation: as many as can be read in the time",
+    )
+    nesting: int = Field(
+        Limits.nesting,
+        alias="RAG_READ_NESTING",
+        ge=10,
+        le=400,
+        description="levels of elements in HTML, of values in JSON and metadata; Python's stack allows not many more",
+    )
+
+
 class ProviderSettings(_Settings):
     """Keys under the names that the providers' own tools use."""
 
@@ -391,6 +453,7 @@ class Settings:
             self.embedding = EmbeddingSettings()
             self.model = ModelSettings()
             self.lexybrain = LexyBrainSettings()
+            self.reading = ReadingSettings()
             self.providers = ProviderSettings()
             self.confidence = ConfidenceSettings()
             self.api = ApiSettings()
@@ -433,6 +496,7 @@ GROUPS: tuple[type[_Settings], ...] = (
     EmbeddingSettings,
     ModelSettings,
     LexyBrainSettings,
+    ReadingSettings,
     ProviderSettings,
     ConfidenceSettings,
     ApiSettings,

@@ -22,7 +22,7 @@ from rag_app.console.access import issue
 from rag_app.console.printing import answer_text, progress_bar, summary_text
 from rag_app.console.serving import claim_port, http_url, serve_at
 from rag_app.documents.ingest import Progress, Summary
-from rag_app.documents.readers import documents_below
+from rag_app.documents.reading import documents_below
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     Answer,

@@ -51,7 +51,7 @@ async def ingest(
     """
     from rag_app.documents.documents import Document
     from rag_app.documents.metadata import to_source
-    from rag_app.documents.readers import documents_below
+    from rag_app.documents.reading import documents_below
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import target_of
 

@@ -5,6 +5,9 @@ from dataclasses import field
 
 from rag_app.domain import frozen
 
+SIDECAR = ".meta.json"
+"""Behind the name of a file: what people wrote about it."""
+
 
 @frozen
 class Passage:

@@ -16,6 +16,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
@@ -30,7 +31,7 @@ from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.ledger import NO_BUILD, SourceLedger
 from rag_app.documents.metadata import Target, to_source
-from rag_app.documents.readers import documents_below, read
+from rag_app.documents.reading import Documents, File, Readers, documents_below
 from rag_app.domain import InvalidInput, Source, UnreadableDocument
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
@@ -78,9 +79,10 @@ class Ingestor:
         embedder: BaseEmbedding,
         target: Target,
         erase: Erase,
+        readers: Readers,
     ) -> None:
         self._spec, self._generation, self._store, self._ledger = spec, generation_id, store, ledger
-        self._embedder, self._target, self._erase = embedder, target, erase
+        self._embedder, self._target, self._erase, self._readers = embedder, target, erase, readers
         self._chunker = Chunker(spec.chunking)
 
     async def ingest(
@@ -98,9 +100,10 @@ class Ingestor:
         """
         summary, seen = summary or Summary(), set[UUID]()
         await self.finish_deletions()
-        for path, shown, origin in _files(paths, base):
-            await self._ingest_file(path, shown, origin, summary, seen, progress)
-            progress(path, summary)
+        with closing(self._readers.read_all(_files(paths, base))) as reading:
+            for file, documents in reading:
+                await self._ingest_file(file, documents, summary, seen, progress)
+                progress(file.path, summary)
         return summary
 
     async def delete(self, source_ids: Collection[UUID]) -> None:
@@ -116,43 +119,40 @@ class Ingestor:
         await self.delete(await self._ledger.deleting(self._target.org_id, self._spec.name))
 
     async def _ingest_file(
-        self, path: Path, shown: str, origin: str, summary: Summary, seen: set[UUID], progress: Progress
+        self, file: File, documents: Documents, summary: Summary, seen: set[UUID], progress: Progress
     ) -> None:
         here, failures = set[UUID](), len(summary.failed)
 
         async def write(work: _Work) -> None:
             await self._write(work, summary)
-            progress(path, summary)
+            progress(file.path, summary)
 
-        await overlap(
-            _in_batches(self._sources(path, shown, origin, summary, seen, here)), partial(self._prepare, summary), write
-        )
+        sources = self._sources(file, documents, summary, seen, here)
+        await overlap(_in_batches(sources), partial(self._prepare, summary), write)
         if len(summary.failed) == failures:
-            gone = set(await self._ledger.of_origin(self._target.org_id, self._spec.name, origin)) - here
+            gone = set(await self._ledger.of_origin(self._target.org_id, self._spec.name, file.origin)) - here
             await self.delete(gone)
             summary.removed += len(gone)
 
     def _sources(
-        self, path: Path, shown: str, origin: str, summary: Summary, seen: set[UUID], here: set[UUID]
+        self, file: File, documents: Documents, summary: Summary, seen: set[UUID], here: set[UUID]
     ) -> Iterator[tuple[Source, Document]]:
-        try:
-            for document in read(path, shown):
-                if isinstance(document, UnreadableDocument):
-                    summary.failed.append(document)
-                    continue
-                part = document.external_id or document.name
-                try:
-                    source = to_source(document, shown, origin, self._spec, self._target)
-                    if source.id in seen:
-                        raise InvalidInput("id", source.external_id, f"{source.external_id!r} is there more than once")
-                except InvalidInput as error:
-                    summary.failed.append(UnreadableDocument(f"{shown}#{part}" if part else shown, str(error)))
-                    continue
-                seen.add(source.id)
-                here.add(source.id)
-                yield source, document
-        except UnreadableDocument as error:
-            summary.failed.append(error)
+        for document in documents:
+            if isinstance(document, UnreadableDocument):
+                summary.failed.append(document)
+                continue
+            part = document.external_id or document.name
+            try:
+                source = to_source(document, file.shown, file.origin, self._spec, self._target)
+                if source.id in seen:
+                    raise InvalidInput("id", source.external_id, f"{source.external_id!r} is there more than once")
+            except InvalidInput as error:
+                shown = f"{file.shown}#{part}" if part else file.shown
+                summary.failed.append(UnreadableDocument(shown, str(error)))
+                continue
+            seen.add(source.id)
+            here.add(source.id)
+            yield source, document
 
     async def _prepare(self, summary: Summary, batch: list[tuple[Source, Document]]) -> _Work:
         ids = [source.id for source, _ in batch]
@@ -186,13 +186,14 @@ class Ingestor:
         summary.unchanged += len(work) - len(todo)
 
 
-def _files(paths: Iterable[Path], base: Path) -> Iterator[tuple[Path, str, str]]:
-    """Each with what errors call it, and where it is."""
+def _files(paths: Iterable[Path], base: Path) -> Iterator[File]:
     root = base.resolve()
-    for path in (file for each in paths for file in documents_below(each)):
-        origin = path.resolve()
-        shown = origin.relative_to(root) if origin.is_relative_to(root) else origin
-        yield path, shown.as_posix(), origin.as_posix()
+    for given in paths:
+        folder = given if given.is_dir() else given.parent
+        for path in documents_below(given):
+            origin = path.resolve()
+            shown = origin.relative_to(root) if origin.is_relative_to(root) else origin
+            yield File(path, shown.as_posix(), origin.as_posix(), folder)
 
 
 async def _in_batches(items: Iterator[Any]) -> AsyncIterator[list[Any]]:

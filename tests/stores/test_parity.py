@@ -16,7 +16,8 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document
 from rag_app.documents.metadata import detect_language
-from rag_app.documents.readers import documents_below, read
+from rag_app.documents.readers import read
+from rag_app.documents.reading import documents_below
 from rag_app.domain.answer import Mode
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.domain.resources import resource_folder

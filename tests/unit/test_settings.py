@@ -17,7 +17,10 @@ from rag_app.retrieval.index import ConfidenceRule
 from rag_app.settings import GROUPS, Settings, example_env, fields, settings_table, variable
 
 ROOT = Path(__file__).parents[2]
-UNITS = ("seconds", "days", "cents", "tokens", "connections", "processes", "port", "length", "cosine", "same", "low")
+UNITS = (
+    *("seconds", "days", "cents", "tokens", "connections", "processes", "port", "length", "cosine", "same", "low"),
+    *("MB", "characters", "passages", "pages", "levels"),
+)
 
 
 @pytest.fixture(autouse=True)

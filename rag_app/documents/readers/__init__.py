@@ -1,7 +1,8 @@
 """Files to documents: one reader per format, chosen by the suffix of the file's name.
 
 Every module of this folder is imported, and registers what it reads (`formats`): a new format is one new file here.
-Nothing but `UnreadableDocument` is raised, whatever the bytes are.
+Only `UnreadableDocument` and `MemoryError` are raised, whatever the bytes are. An ingest calls `reading`, which
+calls this in a process with limits; what the readers hold themselves is in `limits`.
 
 What people wrote about a file may stand beside it, in `<file name>.meta.json`: an object that is merged over the
 document's own metadata. Its `title` and `id` are for the file itself, not for the many documents one file may hold.
@@ -10,63 +11,63 @@ document's own metadata. Its `title` and `id` are for the file itself, not for t
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import BinaryIO
 
-from rag_app.documents.documents import Document
-from rag_app.documents.readers.formats import READERS, SIDECAR, Documents, clean_mapping, read_stream, written
+from rag_app.documents.documents import SIDECAR, Document
+from rag_app.documents.limits import OverLimit
+from rag_app.documents.readers.formats import READERS, Documents, clean_mapping, format_of, read_stream, written
 from rag_app.domain import UnreadableDocument
 
-__all__ = ["READERS", "SIDECAR", "SUFFIXES", "documents_below", "read", "read_stream"]
+__all__ = ["READERS", "SUFFIXES", "format_of", "read", "read_stream"]
+
+SIDECAR_BYTES = 1024 * 1024  # what people write is shorter
 
 
-def documents_below(path: Path) -> Iterator[Path]:
-    """The files that `path`, a folder or a file, offers for reading, in sorted order.
-
-    Left out: hidden files and folders, sidecars, `manifest.toml`, and links that lead out of the folder. Files of an
-    unsupported type are kept, and so are folders that cannot be listed: `read` says what is wrong with them.
-    """
-    if not path.is_dir():
-        yield path
-        return
-    root = path.resolve()
-    found: list[Path] = []
-    for folder, folders, files in os.walk(path, onerror=lambda error: found.append(Path(error.filename))):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for file in (Path(folder, name) for name in files):
-            aside = file.name.startswith(".") or file.name.lower().endswith(SIDECAR) or file.name == "manifest.toml"
-            if not aside and file.is_file() and (not file.is_symlink() or file.resolve().is_relative_to(root)):
-                found.append(file)
-    yield from sorted(found)
-
-
-def read(path: Path, shown: str | None = None) -> Documents:
+def read(path: Path, shown: str | None = None, root: Path | None = None) -> Documents:
     """The documents of one file, lazily; `shown` is what errors call it.
 
     Raises `UnreadableDocument`, while it is iterated, when the file is missing, may not be read, is of an unsupported
-    type, empty, encrypted, truncated, or holds no text.
+    type, empty, encrypted, truncated, or holds no text; and when its sidecar is broken, or leads out of `root`, by
+    default the file's folder.
     """
     shown = shown or str(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            if path.is_dir():
-                next(path.iterdir(), None)  # a folder that may not be listed says so: that is why it was not walked
-            raise UnreadableDocument(shown, "not a regular file")
-        beside = _sidecar(path, shown)
-        with path.open("rb") as stream:
+        if path.is_dir():
+            next(path.iterdir(), None)  # a folder that may not be listed says so: that is why it was not walked
+            raise OSError("not a regular file")
+        with _opened(path) as stream:
+            beside = _sidecar(path, shown, root or path.parent)
             for found in read_stream(stream, path.name, shown):
                 yield _with_sidecar(found, beside, shown) if beside and isinstance(found, Document) else found
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+    except (OSError, ValueError, OverLimit) as error:  # ValueError: a NUL in the path
         raise UnreadableDocument(shown, getattr(error, "strerror", None) or str(error)) from error
 
 
-def _sidecar(path: Path, shown: str) -> dict[str, object]:
+def _opened(path: Path) -> BinaryIO:
+    """Raises OSError also for what is no file: a device or a pipe may never end."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise OSError("not a regular file")
+
+
+def _sidecar(path: Path, shown: str, root: Path) -> dict[str, object]:
     """What stands in the file's sidecar. A broken one is an error: it may be the place that says who may see the file."""
+    beside = path.with_name(path.name + SIDECAR)
     try:
-        told = json.loads(path.with_name(path.name + SIDECAR).read_bytes())
+        with _opened(beside) as stream:
+            if not beside.resolve().is_relative_to(root.resolve()):
+                raise ValueError("it is a link that leads out of the folder")
+            data = stream.read(SIDECAR_BYTES + 1)
+        if len(data) > SIDECAR_BYTES:
+            raise ValueError(f"larger than {SIDECAR_BYTES >> 20} MB")
+        told = json.loads(data)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ may be taken for it. Removed from every text: control characters, lone surrogate
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 from pathlib import PurePath
@@ -23,7 +23,9 @@ from typing import BinaryIO, TypeVar, cast
 import yaml  # type: ignore[import-untyped]
 from charset_normalizer import from_bytes
 
-from rag_app.documents.documents import Document, Passage
+from rag_app.documents import limits
+from rag_app.documents.documents import SIDECAR, Document, Passage
+from rag_app.documents.limits import OverLimit, Tally, check_nesting
 from rag_app.domain import UnreadableDocument, frozen
 
 T = TypeVar("T")
@@ -31,9 +33,7 @@ Documents = Iterator[Document | UnreadableDocument]
 """What a file gives, in its order; errors stand for the parts of it that cannot be read."""
 Reader = Callable[[BinaryIO, str], Documents]
 
-SIDECAR = ".meta.json"
 FRONT_MATTER_CHARS = 20_000  # characters; what people write is shorter, and reading more of it takes seconds
-LIMIT = 512 * 1024 * 1024  # bytes of a document once unpacked: it is held in memory, beside the models
 
 _MARKS = {  # UTF-32 first: its little-endian mark starts with that of UTF-16
     b"\xff\xfe\0\0": "utf-32",
@@ -88,26 +88,24 @@ def read_stream(stream: BinaryIO, name: str, shown: str) -> Documents:
     """The documents of a stream with a file's name: `read` without the file system."""
     if name.lower().endswith(SIDECAR):
         raise UnreadableDocument(shown, "a sidecar: it describes the file beside it")
-    packed = name.lower().endswith(".gz")
-    suffix = PurePath(name[:-3] if packed else name).suffix.lower()
-    if (reader := READERS.get(suffix)) is None:
+    if (reader := format_of(name)) is None:
+        suffix = _suffix(name)
         kind = f"unsupported type {suffix}" if suffix else "unsupported type: no suffix"
         raise UnreadableDocument(shown, f"{kind}; supported: {' '.join(READERS)}, each also with .gz")
     try:
-        if packed:
+        if name.lower().endswith(".gz"):
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=stream))
         if not reader.streamed:
-            data = stream.read(LIMIT + 1)
-            if not data:
-                raise UnreadableDocument(shown, "empty: 0 bytes")
-            if len(data) > LIMIT:
-                raise UnreadableDocument(shown, f"larger than {LIMIT >> 20} MB unpacked")
-            stream = BytesIO(data)
+            stream = _whole(stream, shown)
         for document in reader.read(stream, shown):
-            yield document if isinstance(document, UnreadableDocument) else _cleaned(document, shown)
+            yield document if isinstance(document, UnreadableDocument) else _checked(document, shown)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UnreadableDocument(shown, f"truncated or corrupt: {error}") from error
-    except UnreadableDocument:
+    except OverLimit as error:
+        raise UnreadableDocument(shown, str(error)) from error
+    except RecursionError as error:
+        raise UnreadableDocument(shown, "nested too deep") from error
+    except (UnreadableDocument, MemoryError):
         raise
     except Exception as error:  # the parsers raise anything on a broken file: KeyError, RecursionError, AssertionError
         if isinstance(error, OSError) and error.errno:  # the disk, not the parser
@@ -115,8 +113,44 @@ def read_stream(stream: BinaryIO, name: str, shown: str) -> Documents:
         raise UnreadableDocument(shown, f"corrupt: {type(error).__name__}: {str(error)[:200]}") from error
 
 
+def format_of(name: str) -> Format | None:
+    return READERS.get(_suffix(name))
+
+
+def _suffix(name: str) -> str:
+    return PurePath(name[:-3] if name.lower().endswith(".gz") else name).suffix.lower()
+
+
+def _whole(stream: BinaryIO, shown: str) -> BinaryIO:
+    """The stream in memory."""
+    held = BytesIO()
+    while piece := stream.read(1024 * 1024):
+        check_unpacked(held.tell() + len(piece))
+        held.write(piece)
+    if not held.tell():
+        raise UnreadableDocument(shown, "empty: 0 bytes")
+    held.seek(0)
+    return held
+
+
+def check_unpacked(size: int) -> None:
+    """Raises OverLimit for more bytes than a file may unpack to."""
+    if size > limits.CURRENT.unpacked << 20:
+        raise OverLimit(f"larger than {limits.CURRENT.unpacked:,} MB unpacked (RAG_READ_UNPACKED)")
+
+
+def _checked(document: Document, shown: str) -> Document | UnreadableDocument:
+    """The document cleaned; of many in a file, one that is over a limit does not cost the others."""
+    try:
+        return _cleaned(document, shown)
+    except OverLimit as error:
+        if not document.name:
+            raise
+        return UnreadableDocument(f"{shown}#{document.name}", str(error))
+
+
 def _cleaned(document: Document, shown: str) -> Document:
-    passages = tuple(replace(p, text=text) for p in document.passages if (text := clean(p.text)))
+    passages = tuple(replace(p, text=text) for p in check_output(document.passages) if (text := clean(p.text)))
     if not passages:
         raise UnreadableDocument(shown, "no text")
     return replace(
@@ -129,10 +163,21 @@ def _cleaned(document: Document, shown: str) -> Document:
     )
 
 
+def check_output(passages: Iterable[Passage]) -> Iterator[Passage]:
+    """The passages, as they come. Raises OverLimit at the first that is too much for one document."""
+    count, characters = Tally("passages"), Tally("characters")
+    for passage in passages:
+        count.add()
+        characters.add(len(passage.text) + len(passage.section or ""))
+        yield passage
+
+
 def attempt(part: Callable[[], T]) -> T | None:
     """An optional part of a file, or None where it is broken: no document is refused for its author's name."""
     try:
         return part()
+    except (OverLimit, MemoryError):
+        raise
     except Exception:
         return None
 
@@ -142,19 +187,20 @@ def clean(text: str) -> str:
     return _UNWANTED.sub("", text.replace("\r\n", "\n").replace("\f", "\n\n").translate(_LINE_ENDS)).strip()
 
 
-def clean_mapping(values: Mapping[str, object]) -> dict[str, object]:
+def clean_mapping(values: Mapping[str, object], level: int = 1) -> dict[str, object]:
     """The same for metadata, however it nests."""
-    return {clean(str(key)): _clean_value(value) for key, value in values.items()}
+    return {clean(str(key)): _clean_value(value, level) for key, value in values.items()}
 
 
-def _clean_value(value: object) -> object:
+def _clean_value(value: object, level: int) -> object:
+    check_nesting(level)
     match value:
         case str():
             return clean(value)
         case Mapping():
-            return clean_mapping(value)
+            return clean_mapping(value, level + 1)
         case list() | tuple():
-            return [_clean_value(inner) for inner in value]
+            return [_clean_value(inner, level + 1) for inner in value]
         case _:
             return value
 
@@ -177,7 +223,8 @@ def _decoded(data: bytes, declared: str | None) -> str | None:
         if data.startswith(mark):
             return data.decode(encoding, errors="replace")
     even, odd = data[::2].count(0), data[1::2].count(0)
-    if max(even, odd) * 100 > len(data) and min(even, odd) * 10 < max(even, odd):
+    one_sided = max(even, odd) * 100 > len(data) and min(even, odd) * 10 < max(even, odd)
+    if one_sided and (max(even, odd) * 5 > len(data) * 2 or not _is_plain(data.replace(b"\0", b""))):
         return data[: len(data) // 2 * 2].decode("utf-16-be" if even > odd else "utf-16-le", errors="replace")
     declared = _WEB_NAMES.get((declared or "").lower(), declared) or "utf-8"
     for encoding in (declared, "utf-8") if b"\x1b" in data else ("utf-8", declared):  # ISO-2022-JP is valid UTF-8
@@ -193,6 +240,12 @@ def _decoded(data: bytes, declared: str | None) -> str | None:
         return None
     alike = [m for m in matches if m.chaos <= best.chaos + 0.005 and m.coherence >= best.coherence - 0.05]
     return str(min(alike, key=lambda m: min(_LEGACY.index(name) for name in m.could_be_from_charset)))
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether some bytes, without the NULs between them, are UTF-8 without control characters."""
+    text = attempt(data.decode)
+    return text is not None and _CONTROL.search(text) is None
 
 
 def front_matter(text: str, shown: str) -> tuple[dict[str, object], str]:

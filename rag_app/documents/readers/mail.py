@@ -16,7 +16,7 @@ from email.parser import BytesParser
 from functools import partial
 from io import BytesIO
 from pathlib import PurePath
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.readers.formats import Documents, attempt, clean, decode, read_stream, reads
@@ -24,14 +24,22 @@ from rag_app.documents.readers.markup import html_document
 from rag_app.documents.readers.shaping import known
 from rag_app.domain import UnreadableDocument
 
+_HEADER_CHARS = 2_000  # characters; RFC 5322 allows a line 998, and the parser takes the square of what it gets
 _HEADERS = {"from", "to", "subject", "date", "received", "message-id", "mime-version", "content-type"}
 _SEALED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
 _SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
 
 
+class _ShortHeaders(policy.EmailPolicy):
+    """The default policy, which parses no more than the beginning of a header."""
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        return super().header_fetch_parse(name, value[:_HEADER_CHARS])
+
+
 @reads(".eml", becomes="the message; each attachment is a source of its own, `mail.eml#file.csv`")
 def read_mail(stream: BinaryIO, shown: str) -> Documents:
-    message = BytesParser(policy=policy.default).parse(stream)
+    message = cast(EmailMessage, BytesParser(policy=_ShortHeaders()).parse(stream))
     if _HEADERS.isdisjoint(name.lower() for name in message):
         raise UnreadableDocument(shown, "not an e-mail: it has no headers")
     yield from _read(message, shown)

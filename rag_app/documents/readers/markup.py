@@ -17,17 +17,16 @@ from markdown_it import MarkdownIt
 from markdown_it.common.html_blocks import block_names
 
 from rag_app.documents.documents import Document
+from rag_app.documents.limits import Tally, check_nesting
 from rag_app.documents.readers.formats import decode, front_matter, reads, written
 from rag_app.documents.readers.shaping import Sections, iso_date, known, language, sensible
+from rag_app.documents.readers.unseen import find_unseen
 from rag_app.domain import UnreadableDocument
 
-_DROPPED = (
-    *("script", "style", "nav", "footer", "template", "noscript", "svg", "iframe", "object"),
+_DROPPED = {
+    *("head", "script", "style", "nav", "footer", "template", "noscript", "svg", "iframe", "object"),
     *("button", "select", "textarea", "dialog", "rt", "rp"),
-)
-_INVISIBLE = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*hidden|(?:font-size|opacity)\s*:\s*0(?![.\d])", re.IGNORECASE
-)
+}
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LINES = {"dt", "dd", "tr", "summary", "figcaption"}
 _BLOCKS = {*block_names, "pre"} - _LINES - {"li"}
@@ -36,8 +35,10 @@ _INLINE = {
     *("kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt"),
     *("li", "u", "var", "wbr", "picture", "video", "audio", "input", *_DROPPED),
 }
-_TAG = re.compile(r"<(/?([a-zA-Z][\w-]*)[^<>]*)>")
-_ITEM = re.compile(r"\s*\n(-|\d+\.)\t\s*")  # the tab is ours: all other white space has become a space
+_TAG = re.compile(r"<(/?([a-zA-Z][\w-]*+)[^<>]*+)>")
+_ITEM = re.compile(r"\n(-|\d+\.)\t")  # the tab is ours: all other white space has become a space
+_COLUMNS = 1_000  # of a row, beyond which a cell is in one column, whatever it says
+_DECLARATION_BYTES = 4096  # of a page, among which its encoding is looked for
 
 
 @reads(
@@ -48,7 +49,7 @@ _ITEM = re.compile(r"\s*\n(-|\d+\.)\t\s*")  # the tab is ours: all other white s
 def read_html(stream: BinaryIO, shown: str) -> Iterator[Document]:
     data = stream.read()
     metadata, html = front_matter(
-        decode(data, shown, EncodingDetector.find_declared_encoding(data, is_html=True)), shown
+        decode(data, shown, EncodingDetector.find_declared_encoding(data[:_DECLARATION_BYTES], is_html=True)), shown
     )
     yield html_document(html, shown, metadata)
 
@@ -83,11 +84,7 @@ def html_document(html: str, shown: str, metadata: dict[str, object] | None = No
         uri=canonical.get("href") if canonical else None,
     )
     named = sensible(title.get_text()) if title else None
-    if soup.head:
-        soup.head.decompose()
-    for tag in soup.find_all(lambda tag: tag.name in _DROPPED or _hidden(tag)):
-        tag.decompose()
-    reading = _Reading()
+    reading = _Reading(find_unseen(soup, _DROPPED))
     reading.walk(soup)
     reading.end_block()
     passages = reading.sections.passages()
@@ -96,78 +93,90 @@ def html_document(html: str, shown: str, metadata: dict[str, object] | None = No
     return written(metadata or {}, passages, shown, title=named or reading.sections.first, derived=derived)
 
 
-def _hidden(tag: Tag) -> bool:
-    return (
-        "hidden" in tag.attrs
-        or str(tag.get("aria-hidden")).lower() == "true"
-        or _INVISIBLE.search(str(tag.get("style"))) is not None
-    )
-
-
 class _Reading:
     """One walk over a page: text gathers in `line` until a heading, a table or code ends the block."""
 
-    def __init__(self) -> None:
+    def __init__(self, unseen: set[int]) -> None:
         self.sections = Sections()
         self.line: list[str] = []
+        self._unseen = unseen
 
     def end_block(self) -> None:
-        text = re.sub(r" *\n *", "\n", _ITEM.sub(r"\n\1 ", "".join(self.line)))
-        self.sections.text(re.sub(r"\n{3,}", "\n\n", text).strip())
+        """White space within a line is one space already."""
+        before, *items = _ITEM.split("".join(self.line))
+        listed = [f"\n{mark} {text.strip()}" for mark, text in zip(items[::2], items[1::2], strict=True)]
+        lines = "".join([before.rstrip() if items else before, *listed]).split("\n")
+        self.sections.text(re.sub(r"\n{3,}", "\n\n", "\n".join(line.strip(" ") for line in lines)).strip())
         self.line = []
 
-    def walk(self, node: PageElement) -> None:
+    def walk(self, node: PageElement, level: int = 1) -> None:
+        check_nesting(level)
+        if id(node) in self._unseen:
+            return
         if not isinstance(node, Tag):
             if type(node) is NavigableString:  # not a comment, nor a doctype
                 self.line.append(re.sub(r"\s+", " ", node))
         elif node.name in _HEADINGS:
             self.end_block()
-            self.sections.heading(_HEADINGS[node.name], node.get_text(" "))
+            self.sections.heading(_HEADINGS[node.name], self.text(node, " "))
         elif node.name == "pre":
             self.end_block()
-            self.sections.text(node.get_text())
+            self.sections.text(self.text(node))
         elif node.name == "table" and node.find("table") is None:  # one around others is layout
             self.end_block()
-            if caption := node.find("caption"):
-                self.sections.text(caption.get_text(" ", strip=True))
-            rows = [row for row in node.find_all("tr") if isinstance(row, Tag)]
-            named = bool(rows) and rows[0].find("th") is not None and rows[0].find("td") is None
-            grid = _grid(rows)
-            self.sections.table(grid, any(grid[0]) if named else None)
+            self.table(node)
         elif node.name == "br":
             self.line.append("\n")
         elif node.name == "img":
-            self.line.append(str(node.get("alt") or ""))
+            self.line.append(" ".join(str(node.get("alt") or "").split()))
         else:
             edge = "\n\n" if node.name in _BLOCKS else ""
             self.line.append("\n" if node.name in _LINES else edge)
             item = 0
             for child in node.children:
-                if isinstance(child, Tag) and child.name == "li":
+                if isinstance(child, Tag) and child.name == "li" and id(child) not in self._unseen:
                     item += 1
                     self.line.append(f"\n{item}.\t" if node.name == "ol" else "\n-\t")
-                self.walk(child)
+                self.walk(child, level + 1)
             self.line.append(edge)
 
+    def text(self, node: Tag, separator: str = "") -> str:
+        """All of it that is seen."""
+        return separator.join(
+            each for each in node.descendants if type(each) is NavigableString and id(each) not in self._unseen
+        )
 
-def _grid(rows: list[Tag]) -> list[list[str]]:
-    """The cells of a table in their columns: a cell that spans several rows or columns is in each of them."""
-    grid: list[list[str]] = []
-    above: dict[int, tuple[int, str]] = {}  # column: for how many more rows which text stands there
-    for row in rows:
-        line: list[str] = []
-        for cell in [*row.find_all(["td", "th"]), None]:
-            while above.get(len(line), (0, ""))[0] > 0:
-                left, held = above[len(line)]
-                above[len(line)] = (left - 1, held)
-                line.append(held)
-            if cell is not None:
-                text = cell.get_text(" ", strip=True)
-                for _ in range(_span(cell, "colspan")):
-                    above[len(line)] = (_span(cell, "rowspan") - 1, text)
-                    line.append(text)
-        grid.append(line)
-    return grid
+    def table(self, node: Tag) -> None:
+        if caption := node.find("caption"):
+            self.sections.text(" ".join(self.text(caption, " ").split()))
+        rows = [row for row in node.find_all("tr") if id(row) not in self._unseen]
+        named = bool(rows) and rows[0].find("th") is not None and rows[0].find("td") is None
+        grid = list(self._grid(rows))
+        self.sections.table(grid, any(grid[0].values()) if named else None)
+
+    def _grid(self, rows: list[Tag]) -> Iterator[dict[int, str]]:
+        """The cells of a table in their columns: a cell that spans several rows or columns is in each of them."""
+        taken = Tally("characters")
+        above: dict[int, tuple[int, str]] = {}  # column: for how many more rows which text stands there
+        for row in rows:
+            line: dict[int, str] = {}
+            cells = [cell for cell in row.find_all(["td", "th"]) if id(cell) not in self._unseen]
+            for cell in [*cells, None]:
+                while held := above.pop(len(line), None):
+                    left, text = held
+                    if left > 1:
+                        above[len(line)] = (left - 1, text)
+                    taken.add(len(text) + 1)
+                    line[len(line)] = text
+                if cell is not None:
+                    text, rows_below = self.text(cell, " "), _span(cell, "rowspan") - 1
+                    for _ in range(_span(cell, "colspan") if len(line) < _COLUMNS else 1):
+                        above.pop(len(line), None)
+                        if rows_below:
+                            above[len(line)] = (rows_below, text)
+                        taken.add(len(text) + 1)
+                        line[len(line)] = text
+            yield line
 
 
 def _span(cell: Tag, kind: str) -> int:

@@ -3,9 +3,9 @@
 Word: paragraphs under their headings, lists, tables, text boxes, insertions; footnotes and endnotes follow at the end,
 then the headers and footers, once. Dropped: comments, deletions, hidden text, the table of contents.
 PowerPoint: a passage per slide, with its number as the page and its title as the section, then "Notes: ..." of the
-speaker. Dropped: comments, charts, pictures, hidden slides, slide numbers and footers.
+speaker. Dropped: comments, charts, pictures, hidden slides and shapes, slide numbers and footers.
 Excel: rows as lines (see `shaping`), the sheet's name as the section; formulas as the value last computed; numbers and
-dates as people write them. Dropped: hidden sheets, charts, comments, error values.
+dates as people write them. Dropped: hidden sheets, rows and columns, charts, comments, error values.
 Derived: author, date of the last change, language (Word). The title is the one in the document, else in its properties.
 """
 
@@ -13,19 +13,20 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import docx
 import openpyxl
 import pptx
 from docx.oxml.ns import qn
-from docx.table import Table
-from docx.text.paragraph import Paragraph
 from lxml import etree  # type: ignore[import-untyped]
+from openpyxl.cell.read_only import ReadOnlyCell
+from openpyxl.worksheet._reader import WorkSheetParser
 from pptx.enum.shapes import PP_PLACEHOLDER
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import LIMIT, attempt, reads
+from rag_app.documents.limits import Tally
+from rag_app.documents.readers.formats import attempt, check_output, check_unpacked, reads
 from rag_app.documents.readers.shaping import (
     ROWS_BECOME,
     Sections,
@@ -48,9 +49,24 @@ _BLOCKS = (
 )
 _HIDDEN = f"{qn('w:rPr')}/{qn('w:vanish')}"
 _NUMBERED = f"{qn('w:pPr')}/{qn('w:numPr')}"
+_STYLED = f"{qn('w:pPr')}/{qn('w:pStyle')}"
+_RUN_STYLED = f"{qn('w:rPr')}/{qn('w:rStyle')}"
+_HIDDEN_ROW = f"{qn('w:trPr')}/{qn('w:hidden')}"
+_HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
+_COLUMNS = 63  # that Word allows in a table
+_MOST_COLUMNS = 16_384  # that Excel allows
 _SPACES = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
 _FURNITURE = {PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.HEADER}
+_PARSER = etree.XMLParser(resolve_entities=False, no_network=True)
+_CELLS = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_YES = {"1", "true"}
 _ERRORS = {"#N/A", "#REF!", "#DIV/0!", "#VALUE!", "#NAME?", "#NULL!", "#NUM!"}
+
+
+class _Style(NamedTuple):
+    name: str
+    level: int | None
+    vanishes: bool
 
 
 def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, object]]:
@@ -64,12 +80,10 @@ def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, obj
         raise UnreadableDocument(shown, "an old binary Office file; save it in today's format (docx, pptx, xlsx)")
     try:
         with zipfile.ZipFile(stream) as package:
-            unpacked = sum(entry.file_size for entry in package.infolist())
-            core = attempt(lambda: etree.fromstring(package.read("docProps/core.xml")).iterfind("{*}*"))
+            check_unpacked(sum(entry.file_size for entry in package.infolist()))
+            core = attempt(lambda: etree.fromstring(package.read("docProps/core.xml"), _PARSER).iterfind("{*}*"))
     except zipfile.BadZipFile as error:
         raise UnreadableDocument(shown, f"truncated or corrupt: {error}") from error
-    if unpacked > LIMIT:
-        raise UnreadableDocument(shown, f"larger than {LIMIT >> 20} MB unpacked")
     said = {etree.QName(element).localname: element.text for element in core or ()}
     return sensible(said.get("title")), known(
         author=sensible(said.get("creator")) or sensible(said.get("lastModifiedBy")),
@@ -82,75 +96,106 @@ def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, obj
 def read_docx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
     word = docx.Document(stream)
+    styles = _styles(word)
+    vanishing = {key for key, style in styles.items() if style.vanishes}
     sections = Sections()
     title = None
     for block in word.element.body.xpath(_BLOCKS):
         if block.tag == qn("w:tbl"):
-            sections.table(
-                [
-                    [""] * row.grid_cols_before + [_text(cell._tc) for cell in row.cells]
-                    for row in Table(block, word).rows
-                ]
-            )
+            sections.table(_table_rows(block, vanishing))
             continue
-        style, level = _style(Paragraph(block, word))
-        text = _text(block).strip()
-        if style == "title":
+        own = block.find(_STYLED)
+        style = styles.get(None if own is None else own.get(qn("w:val"))) or styles[None]
+        text = _text(block, vanishing).strip()
+        if style.name == "title":
             title = title or " ".join(text.split())
             sections.heading(0, text)
-        elif level:
-            sections.heading(level, text)
-        elif not style.startswith("toc"):
-            listed = text and (style.startswith("list") or block.find(_NUMBERED) is not None)
+        elif style.level:
+            sections.heading(style.level, text)
+        elif not style.name.startswith("toc"):
+            listed = text and (style.name.startswith("list") or block.find(_NUMBERED) is not None)
             sections.text(f"- {text}" if listed else text)
-    passages = [*sections.passages(), *_notes(word), *_margins(word)]
-    yield Document("", tuple(passages), title or named or sections.first, derived=derived)
+    passages = (*sections.passages(), *_notes(word, vanishing), *_margins(word, vanishing))
+    yield Document("", passages, title or named or sections.first, derived=derived)
 
 
-def _text(element: Any) -> str:
+def _table_rows(table: Any, vanishing: set[str | None]) -> Iterator[dict[int, str]]:
+    """A cell that spans several rows or columns is in each of them; no column that it does not reach costs anything."""
+    above: dict[int, str] = {}
+    for row in table.tr_lst:
+        if row.find(_HIDDEN_ROW) is not None:
+            continue
+        column, cells = row.grid_before, {}
+        for cell in row.tc_lst:
+            text = above.get(column, "") if cell.vMerge == "continue" else _text(cell, vanishing)
+            cells.update(dict.fromkeys(range(column, column + min(cell.grid_span, _COLUMNS)), text))
+            column += cell.grid_span
+        yield cells
+        above = cells
+
+
+def _text(element: Any, vanishing: set[str | None]) -> str:
     """All that is shown of a paragraph or a cell, which python-docx leaves out where it was inserted or boxed."""
+    if _vanishes(element, vanishing):
+        return ""
     parts: list[str] = []
     for child in element:
-        if child.tag in _NOT_SHOWN or child.find(_HIDDEN) is not None:
+        if child.tag in _NOT_SHOWN:
             continue
         if child.tag == qn("w:t"):
             parts.append(child.text or "")
         elif child.tag in _SPACES:
             parts.append(_SPACES[child.tag])
         else:
-            parts.append(("\n" if child.tag == qn("w:p") and parts else "") + _text(child))
+            parts.append(("\n" if child.tag == qn("w:p") and parts else "") + _text(child, vanishing))
             if child.tag == qn("w:tc"):
                 parts.append(" ")
     return "".join(parts)
 
 
-def _style(paragraph: Paragraph) -> tuple[str, int | None]:
-    style = attempt(lambda: paragraph.style)
-    name = (style.name or "").lower() if style is not None else ""
-    for _ in range(10):  # a broken style may be based on itself
-        if style is None:
-            break
-        if heading := re.fullmatch(r"heading (\d)", style.name or "", re.IGNORECASE):
-            return name, int(heading[1])
-        style = style.base_style
-    return name, None
+def _vanishes(element: Any, vanishing: set[str | None]) -> bool:
+    """Whether a run or a style is hidden: what it says itself, or else what its style, or that of its paragraph, says."""
+    if (own := element.find(_HIDDEN)) is not None:
+        return own.get(qn("w:val")) not in ("0", "false", "off")
+    style = element.find(_RUN_STYLED) if element.tag == qn("w:r") else element.find(_STYLED)
+    return style is not None and style.get(qn("w:val")) in vanishing
 
 
-def _notes(word: Any) -> Iterator[Passage]:
+def _styles(word: Any) -> dict[str | None, _Style]:
+    """By id; None: of a paragraph that names none."""
+    elements = {each.get(qn("w:styleId")): each for each in word.styles.element.findall(qn("w:style"))}
+    found: dict[str | None, _Style] = {None: _Style("", None, vanishes=False)}
+    for key, element in elements.items():
+        bases, level = [element], None
+        while len(bases) < 10 and (base := bases[-1].find(qn("w:basedOn"))) is not None:  # it may be based on itself
+            if (element := elements.get(base.get(qn("w:val")))) is None:
+                break
+            bases.append(element)
+        names = [str(attempt(lambda: each.find(qn("w:name")).get(qn("w:val"))) or "") for each in bases]  # noqa: B023
+        level = next((int(heading[1]) for heading in map(_HEADING.fullmatch, names) if heading), None)
+        said = (each.find(_HIDDEN) is not None for each in bases)
+        found[key] = _Style(names[0].lower(), level, any(said))
+        if bases[0].get(qn("w:default")) and bases[0].get(qn("w:type")) == "paragraph":
+            found[None] = found[key]
+    return found
+
+
+def _notes(word: Any, vanishing: set[str | None]) -> Iterator[Passage]:
     for relation in word.part.rels.values():
         if relation.reltype.endswith(("/footnotes", "/endnotes")):
+            notes = etree.fromstring(relation.target_part.blob, _PARSER)
             yield from grouped(
-                filter(None, (" ".join(_text(note).split()) for note in etree.fromstring(relation.target_part.blob))),
+                filter(None, (" ".join(_text(note, vanishing).split()) for note in notes)),
                 relation.reltype.rpartition("/")[2].capitalize(),
             )
 
 
-def _margins(word: Any) -> Iterator[Passage]:
+def _margins(word: Any, vanishing: set[str | None]) -> Iterator[Passage]:
     kinds = [f"{page}{place}" for place in ("header", "footer") for page in ("", "first_page_", "even_page_")]
-    parts = [getattr(section, kind) for kind in kinds for section in word.sections]
-    lines = [
-        " ".join(_text(block).split()) for part in parts if not part.is_linked_to_previous for block in part._element
-    ]
+    found = list(word.sections)
+    parts = [getattr(section, kind) for kind in kinds for section in found]
+    elements = dict.fromkeys(part._element for part in parts if not part.is_linked_to_previous)
+    lines = [" ".join(_text(block, vanishing).split()) for element in elements for block in element]
     if text := "\n".join(dict.fromkeys(filter(None, lines))):
         yield Passage(text)
 
@@ -158,8 +203,9 @@ def _margins(word: Any) -> Iterator[Passage]:
 @reads(".pptx", becomes="slides with tables and notes; the page is the slide's number")
 def read_pptx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
-    passages = []
+    pages, passages = Tally("pages"), []
     for number, slide in enumerate(pptx.Presentation(stream).slides, start=1):
+        pages.add()
         if slide._element.get("show") in ("0", "false"):
             continue
         heading = slide.shapes.title
@@ -181,7 +227,12 @@ def read_pptx(stream: BinaryIO, shown: str) -> Iterator[Document]:
 def _shape_texts(shapes: Iterable[Any], title: Any) -> Iterator[str]:
     for shape in shapes:
         is_title = title is not None and shape.shape_id == title.shape_id
-        if is_title or (shape.is_placeholder and shape.placeholder_format.type in _FURNITURE):
+        hidden = shape._element.xpath("./*/p:cNvPr/@hidden")
+        if (
+            is_title
+            or _YES.intersection(hidden)
+            or (shape.is_placeholder and shape.placeholder_format.type in _FURNITURE)
+        ):
             continue
         if hasattr(shape, "shapes"):  # a group
             yield from _shape_texts(shape.shapes, title)
@@ -194,13 +245,34 @@ def _shape_texts(shapes: Iterable[Any], title: Any) -> Iterator[str]:
 @reads(".xlsx", becomes=ROWS_BECOME)
 def read_xlsx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
-    passages: list[Passage] = []
-    for sheet in openpyxl.load_workbook(stream, read_only=True, data_only=True).worksheets:
-        if sheet.sheet_state == "visible":
-            sheet.reset_dimensions()  # what the file says of its size is often wrong
-            rows = ([cell_text(cell.value, cell.number_format) for cell in row] for row in sheet.iter_rows())
-            passages.extend(grouped(table_lines(rows), sheet.title))
-    yield Document("", tuple(passages), named, derived=derived)
+    sheets = openpyxl.load_workbook(stream, read_only=True, data_only=True).worksheets
+    shown_sheets = (sheet for sheet in sheets if sheet.sheet_state == "visible")
+    passages = (passage for sheet in shown_sheets for passage in grouped(table_lines(_sheet_rows(sheet)), sheet.title))
+    yield Document("", tuple(check_output(passages)), named, derived=derived)
+
+
+def _sheet_rows(sheet: Any) -> Iterator[dict[int, str]]:
+    """The rows there are, with the cells there are: openpyxl's own adds all that lie between them.
+
+    It also parses what is no cell, in times that grow with the square of its length.
+    """
+    book, hidden = sheet.parent, 0  # a bit for each column
+    with sheet._get_source() as source:
+        formats = (book.data_only, book.epoch, book._date_formats, book._timedelta_formats)
+        parser = WorkSheetParser(source, sheet._shared_strings, *formats)
+        wanted = (f"{_CELLS}col", f"{_CELLS}row")
+        for _, element in etree.iterparse(source, tag=wanted, resolve_entities=False, remove_comments=True):
+            if element.tag == f"{_CELLS}col":
+                first, last = int(element.get("min")), min(int(element.get("max")), _MOST_COLUMNS)
+                if element.get("hidden") in _YES and first <= last:
+                    hidden |= (1 << last + 1) - (1 << first)
+            elif element.get("hidden") not in _YES:
+                cells = [ReadOnlyCell(sheet, **cell) for cell in parser.parse_row(element)[1]]
+                cells.sort(key=lambda cell: cell.column)
+                yield {c.column: cell_text(c.value, c.number_format) for c in cells if not hidden >> c.column & 1}
+            element.clear()
+            while element.getprevious() is not None:
+                del element.getparent()[0]
 
 
 def cell_text(value: object, number_format: str | None = None) -> str:  # noqa: PLR0911

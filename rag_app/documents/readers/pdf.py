@@ -10,6 +10,8 @@ reader, whatever its owner forbids.
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import PurePath
 from statistics import median
 from typing import Any, BinaryIO
@@ -18,15 +20,18 @@ from pypdf import PageObject, PdfReader
 from pypdf.errors import PdfReadError
 
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers.formats import Documents, attempt, reads
+from rag_app.documents.limits import Tally
+from rag_app.documents.readers.formats import Documents, attempt, check_output, reads
 from rag_app.documents.readers.shaping import known, language, sensible
 from rag_app.domain import UnreadableDocument
 
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 _MARK = r"(?:[-•◦▪●○*–]|\(?(?:\d{1,3}|[a-zA-Z])[.)])"
 _BULLET = re.compile(rf"{_MARK}\s")
-_BULLET_GAP = re.compile(rf"^(\s*{_MARK}) +", re.MULTILINE)
+_BULLET_GAP = re.compile(rf"^([^\S\n]*{_MARK}) +", re.MULTILINE)
 _LIGATURES = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"})
+_TITLE_CHARS = 200  # characters of a bookmark's title, and
+_HEADINGS = 100  # bookmarks of a page, that are looked for on it: what the search costs has a bound
 _COLUMN_CHARS = 25  # characters: cells as long as this on both sides of a gap are columns of prose, not a table
 
 
@@ -36,12 +41,16 @@ def read_pdf(stream: BinaryIO, shown: str) -> Documents:
         reader = PdfReader(stream)
         if reader.is_encrypted and not reader.decrypt(""):
             raise UnreadableDocument(shown, "encrypted: a password is needed")
-        pages = list(reader.pages)
+        pages = reader.pages
+        Tally("pages").add(len(pages))
     except NotImplementedError as error:  # by a certificate, for one
         raise UnreadableDocument(shown, f"encrypted: {error}") from error
     except PdfReadError as error:
         raise UnreadableDocument(shown, f"truncated or corrupt PDF: {error}") from error
-    texts = [attempt(partial(page_text, page)) for page in pages]
+    texts, characters = [], Tally("characters")
+    for page in pages:
+        texts.append(attempt(partial(page_text, page)))
+        characters.add(len(texts[-1] or ""))
     if broken := [number for number, text in enumerate(texts, start=1) if text is None]:
         problem = UnreadableDocument(shown, f"corrupt: pages that cannot be read: {', '.join(map(str, broken))}")
         if not any(texts):
@@ -53,7 +62,7 @@ def read_pdf(stream: BinaryIO, shown: str) -> Documents:
     title = sensible(attempt(lambda: said.title))
     yield Document(
         "",
-        tuple(_in_sections(texts, attempt(lambda: _bookmarks(reader)) or [])),
+        tuple(check_output(_in_sections(texts, attempt(lambda: _bookmarks(reader)) or []))),
         None if title == PurePath(shown).stem else title,
         derived=known(
             author=sensible(attempt(lambda: said.author)),
@@ -79,18 +88,25 @@ def _unwrapped(text: str) -> str:
     lines = [" ".join(_GAP.sub(" | ", line.strip()).split()) for line in text.translate(_LIGATURES).splitlines()]
     lengths = sorted(len(line) for line in lines if line and " | " not in line)
     full = max(0.75 * lengths[int(0.9 * (len(lengths) - 1))], 40) if lengths else 0
-    joined: list[str] = []
-    wraps = False
+    pieces: list[str] = []
+    wraps = in_table = False
+    blank = 0
     for line in lines:
-        if wraps and line and " | " not in line and not _BULLET.match(line):
-            before = joined.pop()
-            word_goes_on = re.search(r"[^\W\d_]-$", before) and line[0].islower()
-            joined.append(before[:-1] + line if word_goes_on else f"{before} {line}")
+        if not line:
+            blank += 1
+            wraps = False
+            continue
+        row = " | " in line
+        if wraps and not row and not _BULLET.match(line):
+            if re.fullmatch(r"[^\W\d_]-", pieces[-1][-2:]) and line[0].islower():
+                pieces[-1] = pieces[-1][:-1]
+            else:
+                pieces.append(" ")
         else:
-            joined.append(line)
-        wraps = len(line) >= full and " | " not in line
-    text = re.sub(r"( \| [^\n]*)\n+(?=[^\n]* \| )", r"\1\n", "\n".join(joined))  # no blank lines within a table
-    return re.sub(r"\n{3,}", "\n\n", text).strip()
+            pieces.append("\n" if in_table and row else "\n" * min(blank + 1, 2))  # no blank lines within a table
+        pieces.append(line)
+        wraps, in_table, blank = len(line) >= full and not row, row, 0
+    return "".join(pieces).strip()
 
 
 def _bookmarks(reader: PdfReader) -> list[tuple[int, tuple[str, ...]]]:
@@ -115,11 +131,13 @@ def _bookmarks(reader: PdfReader) -> list[tuple[int, tuple[str, ...]]]:
 def _in_sections(texts: Sequence[str | None], bookmarks: list[tuple[int, tuple[str, ...]]]) -> Iterator[Passage]:
     """The pages, cut where a bookmark's title stands in a line of its own; one that is not found begins with the page."""
     section = None
+    on_page = {number: [path for _, path in paths] for number, paths in groupby(bookmarks, itemgetter(0))}
     for number, text in enumerate(texts, start=1):
         rest = text or ""
-        for path in (path for page, path in bookmarks if page == number):
-            title = r"\s+".join(map(re.escape, path[-1].split()))
-            if title and (heading := re.search(rf"^{title}\s*$", rest, re.MULTILINE | re.IGNORECASE)):
+        for place, path in enumerate(on_page.get(number, [])):
+            title = r"\s+".join(map(re.escape, path[-1][:_TITLE_CHARS].split()))
+            sought = title and place < _HEADINGS
+            if sought and (heading := re.search(rf"^{title}\s*$", rest, re.MULTILINE | re.IGNORECASE)):
                 yield Passage(rest[: heading.start()], section, page=number)
                 rest = rest[heading.start() :]
             section = " > ".join(path)

@@ -6,13 +6,16 @@ JSON Lines file, are many. Any other JSON is one document: its own text, indente
 
 import codecs
 import json
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from rag_app.documents.documents import Document, Passage
+from rag_app.documents.limits import Tally
 from rag_app.documents.readers.formats import Documents, clean, decode, reads, written
 from rag_app.domain import UnreadableDocument
 
 _BECOME = "each record a source: `id`, `title`, `text`, and everything else metadata"
+_PIECE_BYTES = 1024 * 1024
 LINE_BYTES = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 
 
@@ -20,13 +23,7 @@ LINE_BYTES = 64 * 1024 * 1024  # one record; a longer line is no JSON Lines
 def read_json_lines(stream: BinaryIO, shown: str) -> Documents:
     """Line by line, so that a file may be larger than memory."""
     blank = True
-    for number, line in enumerate(iter(lambda: stream.readline(LINE_BYTES + 1), b""), start=1):
-        if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise UnreadableDocument(shown, "JSON Lines must be UTF-8, this is UTF-16")
-        if len(line) > LINE_BYTES:
-            raise UnreadableDocument(shown, f"line {number}: longer than {LINE_BYTES >> 20} MB")
-        if not line.strip(b" \t\r\n\xef\xbb\xbf"):
-            continue
+    for number, line in _lines(stream, shown):
         blank = False
         try:
             yield _record(json.loads(line.decode("utf-8-sig")), shown, f"line {number}")
@@ -38,6 +35,27 @@ def read_json_lines(stream: BinaryIO, shown: str) -> Documents:
             yield error
     if blank:
         raise UnreadableDocument(shown, "empty, or nothing but white space")
+
+
+def _lines(stream: BinaryIO, shown: str) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers. Gigabytes of blank ones cost no more than to unpack them."""
+    number, held = 1, b""
+    while piece := stream.read(_PIECE_BYTES):
+        data = (held + piece).removeprefix(codecs.BOM_UTF8)
+        if number == 1 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise UnreadableDocument(shown, "JSON Lines must be UTF-8, this is UTF-16")
+        full = data.lstrip()
+        blank = data[: len(data) - len(full)]
+        number += len(blank) - len(blank.translate(None, b"\n"))  # count() takes five times as long
+        *lines, held = full.split(b"\n")
+        if max(map(len, [*lines, held])) > LINE_BYTES:
+            raise UnreadableDocument(shown, f"line {number} or below: longer than {LINE_BYTES >> 20} MB")
+        for line in lines:
+            if line.strip():
+                yield number, line
+            number += 1
+    if held.strip():
+        yield number, held
 
 
 @reads(".json", becomes=_BECOME)
@@ -57,7 +75,14 @@ def read_json(stream: BinaryIO, shown: str) -> Documents:
     elif value in (None, "", [], {}):
         raise UnreadableDocument(shown, "no text: nothing but an empty value")
     else:
-        yield Document("", (Passage(json.dumps(value, ensure_ascii=False, indent=2)),))
+        yield Document("", (Passage("".join(_indented(value))),))
+
+
+def _indented(value: object) -> Iterator[str]:
+    characters = Tally("characters")
+    for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
+        characters.add(len(piece))
+        yield piece
 
 
 def _has_text(value: object) -> bool:

@@ -11,17 +11,20 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import BinaryIO
 
 from rag_app.documents.documents import Document, Passage
+from rag_app.documents.limits import Tally
 from rag_app.documents.readers.formats import attempt, decode, reads
 from rag_app.domain import UnreadableDocument
 
 ROWS_BECOME = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
 GROUP_WORDS = 150  # words: a group of rows that fits in one chunk
+_TITLE_CHARS = 300  # characters; a program's placeholder is shorter
+_SAMPLE_CHARS = 1_000_000  # characters that tell the delimiter
 
 _NUMBER = re.compile(r"[-+(]?[$€£¥]?\s?\d[\d.,:/\s-]*[%€]?\)?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -33,6 +36,10 @@ _NO_TITLE = re.compile(
 )
 
 
+Row = Sequence[str] | Mapping[int, str]
+"""Cells in a row, or each by the number of its column, in that order: few cells may be far apart."""
+
+
 def sensible(name: object) -> str | None:
     """A title or an author out of a file's properties, unless it is a program's placeholder or a file name.
 
@@ -40,7 +47,7 @@ def sensible(name: object) -> str | None:
     ('Annual report', None, None, None)
     """
     text = " ".join(str(name or "").split())
-    return None if _NO_TITLE.fullmatch(text) else text
+    return None if len(text) <= _TITLE_CHARS and _NO_TITLE.fullmatch(text) else text
 
 
 def iso_date(text: object) -> str | None:
@@ -63,33 +70,55 @@ def known(**values: object) -> dict[str, object]:
     return {key: value for key, value in values.items() if value}
 
 
-def table_lines(rows: Iterable[Sequence[str]], header: bool | None = None) -> list[str]:
+def table_lines(rows: Iterable[Row], header: bool | None = None) -> list[str]:
     """A table as lines; `header` says whether the first row names the columns, None lets the cells decide.
 
     >>> table_lines([["Fruit", "Price"], ["Apple", "1.99"], ["Pear", "", "ripe"]])
     ['Fruit: Apple; Price: 1.99', 'Fruit: Pear; column 3: ripe']
     """
-    full = [row for row in ([" ".join(cell.split()) for cell in row] for row in rows) if any(row)]
-    used = {column for row in full for column, cell in enumerate(row) if cell}
-    full = [[cell for column, cell in enumerate(row) if column in used] for row in full]
-    lines = []
-    width = max((sum(map(bool, row)) for row in full[:20]), default=0)
-    while len(full) > 1 and header is None and sum(map(bool, full[0])) * 2 < width:  # what stands above the table
-        lines.append(" | ".join(filter(None, full.pop(0))))
-    if len(full) < 2 or not (_names_columns(full) if header is None else header):
-        return lines + [" | ".join(filter(None, row)) for row in full]
-    names = [name.rstrip(": ") for name in full.pop(0)]
-    names += [f"column {number}" for number in range(len(names) + 1, len(used) + 1)]
-    return lines + [
-        "; ".join(f"{name}: {cell}" if name else cell for name, cell in zip(names, row, strict=False) if cell)
-        for row in full
-    ]
+    widths, full = _full_rows(rows)
+    usual = max(map(len, full[:20]), default=0)
+    first = 0
+    while first + 1 < len(full) and header is None and len(full[first]) * 2 < usual:  # what stands above the table
+        first += 1
+    names: dict[int, str] = {}
+    if first + 1 < len(full) and (_names_columns(full[first : first + 50]) if header is None else header):
+        for place, column in enumerate(sorted(set().union(*full)), start=1):
+            said = full[first].get(column, "").rstrip(": ")
+            names[column] = said if column < widths[first] else f"column {place}"
+    characters, lines = Tally("characters"), []
+    for number, row in enumerate(full):
+        if names and number > first:
+            line = "; ".join(f"{names[at]}: {cell}" if names[at] else cell for at, cell in row.items())
+        elif names and number == first:
+            continue
+        else:
+            line = " | ".join(row.values())
+        characters.add(len(line))
+        lines.append(line)
+    return lines
 
 
-def _names_columns(rows: list[list[str]]) -> bool:
+def _full_rows(rows: Iterable[Row]) -> tuple[list[int], list[dict[int, str]]]:
+    """The rows that are not empty: how wide each is, and the cells in it that are not empty."""
+    characters = Tally("characters")
+    widths, full = [], []
+    for row in rows:
+        cells: dict[int, str] = {}
+        for column, cell in row.items() if isinstance(row, Mapping) else enumerate(row):
+            if text := " ".join(cell.split()):
+                characters.add(len(text))
+                cells[column] = text
+        if cells:
+            widths.append(max(row) + 1 if isinstance(row, Mapping) else len(row))
+            full.append(cells)
+    return widths, full
+
+
+def _names_columns(rows: list[dict[int, str]]) -> bool:
     """Whether the first row is a header: not if it has a number, other than a year, above a column of numbers."""
-    numbers = [at for at, name in enumerate(rows[0]) if _NUMBER.fullmatch(name) and not _YEAR.fullmatch(name)]
-    columns = ([row[at] for row in rows[1:50] if at < len(row) and row[at]] for at in numbers)
+    numbers = [at for at, name in rows[0].items() if _NUMBER.fullmatch(name) and not _YEAR.fullmatch(name)]
+    columns = ([row[at] for row in rows[1:] if at in row] for at in numbers)
     return not any(below and all(map(_NUMBER.fullmatch, below)) for below in columns)
 
 
@@ -122,6 +151,7 @@ class Sections:
         self._path: list[tuple[int, str]] = []
         self._blocks: list[str] = []
         self._passages: list[Passage] = []
+        self._count, self._characters = Tally("passages"), Tally("characters")
         self._bare = False  # nothing stands below the last heading, yet
 
     @property
@@ -142,10 +172,10 @@ class Sections:
             self._blocks.append(block.strip("\n"))
             self._bare = False
 
-    def table(self, rows: Iterable[Sequence[str]], header: bool | None = None) -> None:
+    def table(self, rows: Iterable[Row], header: bool | None = None) -> None:
         if lines := table_lines(rows, header):
             self._close()
-            self._passages.extend(grouped(lines, self._section))
+            self._add(*grouped(lines, self._section))
             self._bare = False
 
     def passages(self) -> tuple[Passage, ...]:
@@ -155,12 +185,18 @@ class Sections:
     def _close(self, level: int | None = None) -> None:
         """Ends the open passage; before a heading of `level`, a bare one that is not above it becomes text."""
         if self._blocks:
-            self._passages.append(Passage("\n\n".join(self._blocks), self._section))
+            self._add(Passage("\n\n".join(self._blocks), self._section))
             self._blocks = []
         if self._bare and level is not None and level <= self._path[-1][0]:
             *above, (_, title) = self._path
-            self._passages.append(Passage(title, " > ".join(name for _, name in above) or None))
+            self._add(Passage(title, " > ".join(name for _, name in above) or None))
             self._bare = False
+
+    def _add(self, *passages: Passage) -> None:
+        for passage in passages:
+            self._count.add()
+            self._characters.add(len(passage.text) + len(passage.section or ""))
+            self._passages.append(passage)
 
 
 @reads(".csv", ".tsv", becomes=ROWS_BECOME)
@@ -170,12 +206,12 @@ def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:
     if first.lower().startswith("sep=") and len(first) == 5:
         text, delimiter = rest, first[4]
     else:
-        delimiter = max(",;\t|", key=lambda candidate: _evenness(text, candidate))
+        delimiter = max(",;\t|", key=lambda candidate: _evenness(text[:_SAMPLE_CHARS], candidate))
     try:
-        rows = list(_rows(text, delimiter))
+        lines = table_lines(_rows(text, delimiter))
     except csv.Error as error:
         raise UnreadableDocument(shown, f"not a table: {error}; is a quote left open?") from error
-    yield Document("", tuple(grouped(table_lines(rows))))
+    yield Document("", tuple(grouped(lines)))
 
 
 def _rows(text: str, delimiter: str) -> Iterator[list[str]]:

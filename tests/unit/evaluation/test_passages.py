@@ -11,7 +11,8 @@ from llama_index.core.schema import NodeWithScore
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.readers import documents_below, read
+from rag_app.documents.readers import read
+from rag_app.documents.reading import documents_below
 from rag_app.domain.answer import Hit
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.source import Source

@@ -24,8 +24,11 @@ from hypothesis import strategies as st
 from pypdf import PageObject, PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
+from rag_app.documents import limits
 from rag_app.documents.documents import Document
-from rag_app.documents.readers import READERS, SUFFIXES, documents_below, formats, read, read_stream
+from rag_app.documents.limits import Limits
+from rag_app.documents.readers import READERS, SUFFIXES, read, read_stream
+from rag_app.documents.reading import documents_below
 from rag_app.domain.errors import UnreadableDocument
 from tests.fuzzing import examples
 
@@ -401,7 +404,7 @@ def test_office_refusals(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "corrupt" in refusal(package[: len(package) // 2], name)
     other = "a.xlsx" if name != "a.xlsx" else "a.docx"
     assert "corrupt" in refusal(saved(whole[other]()), name)
-    monkeypatch.setattr("rag_app.documents.readers.office.LIMIT", 100)
+    monkeypatch.setattr(limits, "CURRENT", Limits(unpacked=0))
     assert "larger than" in refusal(package, name)
 
 
@@ -461,8 +464,8 @@ def test_json_lines_go_on_after_a_bad_line() -> None:
 
 def test_json_lines_are_read_lazily() -> None:
     class Endless(BytesIO):
-        def readline(self, size: int | None = -1, /) -> bytes:
-            return b'{"text": "again"}\n'
+        def read(self, size: int | None = -1, /) -> bytes:
+            return b'{"text": "again"}\n' * 3
 
     found = read_stream(Endless(), "a.jsonl", "a.jsonl")
     assert [getattr(next(found), "name", None) for _ in range(3)] == ["line 1", "line 2", "line 3"]
@@ -568,8 +571,8 @@ def test_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "truncated" in refusal(packed[:-9], "a.md.gz")
     assert "corrupt" in refusal(b"no gzip", "a.md.gz")
     assert "unsupported type: no suffix" in refusal(packed, "a.gz")
-    monkeypatch.setattr("rag_app.documents.readers.formats.LIMIT", 10)
-    assert "larger than" in refusal(packed, "a.md.gz")
+    monkeypatch.setattr(limits, "CURRENT", Limits(unpacked=1))
+    assert "larger than 1 MB unpacked (RAG_READ_UNPACKED)" in refusal(gzip.compress(b"a" * 1_100_000), "a.md.gz")
     assert {".md", ".md.gz", ".ndjson.gz"} <= set(SUFFIXES)
 
 
@@ -601,10 +604,10 @@ def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert reasons(Path("a\0.txt"))
     (tmp_path / "b.txt").write_text("x")
 
-    def denied(self: Path, *_: object, **__: object) -> None:
-        raise FileNotFoundError if self.suffix == ".json" else PermissionError(13, "Permission denied")
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr("rag_app.documents.readers.os.open", denied)
     assert reasons(tmp_path / "b.txt").endswith("b.txt: Permission denied")
 
 
@@ -780,7 +783,6 @@ WHOLE = {
 
 def test_every_suffix_has_a_reader() -> None:
     assert set(SUFFIXES) == set(READERS) | {f"{suffix}.gz" for suffix in READERS}
-    assert formats.LIMIT == 512 * 2**20
 
 
 def test_the_manual_lists_the_formats() -> None:

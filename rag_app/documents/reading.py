@@ -1,0 +1,242 @@
+"""Reads files in processes of their own: what a file costs has limits, and none can stop, fill or break an ingest.
+
+A child imports the readers and nothing else of the product, and gets no secret from its environment. It is a program
+of its own, not one of `multiprocessing`, which forks beside threads or imports the caller's script once more. It ends
+with its parent, however that ends: the kernel sends it SIGIO when the other end of a pipe is gone.
+
+Files are read ahead of those that are asked for, by all children in turn, as far as the sockets' buffers hold it.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import pickle
+import resource
+import signal
+import sys
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from socket import socket, socketpair
+from subprocess import DEVNULL, Popen
+from typing import NamedTuple
+
+from rag_app.documents import limits
+from rag_app.documents.documents import SIDECAR, Document
+from rag_app.documents.limits import Limits
+from rag_app.domain import UnreadableDocument
+
+Documents = Iterator[Document | UnreadableDocument]
+
+_AHEAD = 16  # files sent to each child before the first is asked for
+_GRACE = 30.0  # seconds beyond its own limit after which a child counts as stopped: it may still be starting
+_NO_MEMORY = 3  # exit status
+_PASSED_ON = {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR"}  # of the environment
+_ACCEPTED = {
+    ("rag_app.documents.documents", "Document"),
+    ("rag_app.documents.documents", "Passage"),
+    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+}
+
+
+class File(NamedTuple):
+    """`shown` is what errors call it; its sidecar may not be a link that leads out of `root`."""
+
+    path: Path
+    shown: str
+    origin: str
+    root: Path
+
+
+def documents_below(path: Path) -> Iterator[Path]:
+    """The files that `path`, a folder or a file, offers for reading, in sorted order.
+
+    Left out: hidden files and folders, sidecars, `manifest.toml`, and links that lead out of the folder. Files of an
+    unsupported type are kept, and so are folders that cannot be listed: reading says what is wrong with them.
+    """
+    if not path.is_dir():
+        yield path
+        return
+    root = path.resolve()
+    found: list[Path] = []
+    for folder, folders, files in os.walk(path, onerror=lambda error: found.append(Path(error.filename))):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for file in (Path(folder, name) for name in files):
+            aside = file.name.startswith(".") or file.name.lower().endswith(SIDECAR) or file.name == "manifest.toml"
+            if not aside and file.is_file() and (not file.is_symlink() or file.resolve().is_relative_to(root)):
+                found.append(file)
+    yield from sorted(found)
+
+
+class Readers:
+    """A pool of processes that read. They are started when they are needed and kept for the next ingest."""
+
+    def __init__(self, allowed: Limits, processes: int) -> None:
+        self._limits, self._processes = allowed, processes
+        self._idle: list[_Child] = []
+
+    def read_all(self, files: Iterable[File]) -> Generator[tuple[File, Documents]]:
+        """Each file with its documents, in order; what cannot be read, in whole or in part, is among them as an error.
+
+        The documents of a file are there until the next file is asked for. Not for two threads at once; closing the
+        iterator ends the reading.
+        """
+        children: list[_Child] = []
+        waiting: deque[_Child] = deque()
+        try:
+            for turn, file in enumerate(files):
+                if turn < self._processes:
+                    children.append(self._child())
+                children[turn % self._processes].send(file)
+                waiting.append(children[turn % self._processes])
+                if len(waiting) == self._processes * _AHEAD:
+                    yield from waiting.popleft().next_file()
+            while waiting:
+                yield from waiting.popleft().next_file()
+        finally:
+            for child in children:
+                if child.unread:
+                    child.close()
+                else:
+                    self._idle.append(child)
+
+    def _child(self) -> "_Child":
+        while self._idle:
+            if (child := self._idle.pop()).lives():
+                return child
+        return _Child(self._limits)
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+class _Child:
+    """A process that reads the files it is sent, one after another; another takes its place when it dies."""
+
+    def __init__(self, allowed: Limits) -> None:
+        self._limits, self._closed = allowed, False
+        self.unread: deque[File] = deque()
+        self._start()
+
+    def _start(self) -> None:
+        self._requests, theirs = socketpair()
+        self._life, lives = socketpair()
+        self._requests.settimeout(self._limits.seconds + _GRACE)
+        self._answers = self._requests.makefile("rb")
+        command = f"from {__name__} import serve; serve()"
+        environment = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
+        with theirs, lives:
+            ends = (theirs.fileno(), lives.fileno())
+            self._process = Popen(  # noqa: S603 - this module, by this Python
+                [sys.executable, "-P", "-c", command, *map(str, ends), json.dumps(asdict(self._limits))],
+                stdin=DEVNULL,
+                env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                pass_fds=ends,
+                start_new_session=True,  # Ctrl-C is for the parent
+            )
+        for file in self.unread:
+            self._request(file)
+
+    def _request(self, file: File) -> None:
+        with suppress(OSError):  # it is dead: who asks for the file finds that out, and sends it to the next
+            self._requests.sendall(pickle.dumps((str(file.path), file.shown, str(file.root))))
+
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def send(self, file: File) -> None:
+        self.unread.append(file)
+        self._request(file)
+
+    def next_file(self) -> Iterator[tuple[File, Documents]]:
+        documents = self._documents()
+        yield self.unread[0], documents
+        deque(documents, maxlen=0)
+
+    def _documents(self) -> Documents:
+        shown = self.unread[0].shown
+        try:
+            while found := _Unpickler(self._answers).load():
+                yield found if isinstance(found, Document) else UnreadableDocument(*found)
+            self.unread.popleft()
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:  # ValueError: it is closed
+            reason = self._end(stopped=isinstance(error, TimeoutError))
+            self.unread.popleft()
+            if not self._closed:
+                self._start()
+            yield UnreadableDocument(shown, reason)
+
+    def _end(self, *, stopped: bool = False) -> str:
+        """Why the process has ended: of its own, or here."""
+        self._process.kill()
+        status = self._process.wait()
+        for end in (self._answers, self._requests, self._life):
+            end.close()
+        if stopped or status == -signal.SIGALRM:
+            return f"takes longer than {self._limits.seconds:g} seconds to read (RAG_READ_SECONDS)"
+        if status == _NO_MEMORY:
+            return f"takes more than {self._limits.memory:,} MB of memory to read (RAG_READ_MEMORY)"
+        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        return f"the process that read it ended with {how}; it may take {self._limits.memory:,} MB (RAG_READ_MEMORY)"
+
+    def close(self) -> None:
+        """A thread that waits for a document gets an error in its place."""
+        self._closed = True
+        self._end()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Of documents and of nothing else: a child that a file has taken over says nothing that is run here."""
+
+    def find_class(self, module: str, name: str) -> object:
+        if (module, name) not in _ACCEPTED:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a document")
+        return super().find_class(module, name)
+
+
+def serve() -> None:
+    """The life of a child: files in, documents out, None behind the last of each file."""
+    connection, life, allowed = socket(fileno=int(sys.argv[1])), int(sys.argv[2]), Limits(**json.loads(sys.argv[3]))
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETFL, os.O_ASYNC)  # SIGIO, which ends the process, once the parent is gone
+    from rag_app.documents.readers import format_of, read
+
+    logging.disable()  # what parsers say of broken files
+    limits.CURRENT = allowed
+    for what, most in ((resource.RLIMIT_AS, allowed.memory << 20), (resource.RLIMIT_CORE, 0)):
+        with suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
+            resource.setrlimit(what, (most, most))
+    requests, answers = connection.makefile("rb"), connection.makefile("wb")
+    with suppress(EOFError, OSError):
+        while True:
+            path, shown, root = pickle.load(requests)  # noqa: S301 - of the parent
+            known = format_of(path)
+            streamed = known is not None and known.streamed
+            for found in _timed(read(Path(path), shown, Path(root)), allowed.seconds, renewed=streamed):
+                pickle.dump(found if isinstance(found, Document) else (found.path, found.reason), answers)
+                answers.flush()
+            pickle.dump(None, answers)
+            answers.flush()
+
+
+def _timed(documents: Documents, seconds: float, *, renewed: bool) -> Documents:
+    """The same, until all of them, or each where it is `renewed`, have taken so long; then SIGALRM ends the process."""
+    left = seconds
+    while True:
+        signal.setitimer(signal.ITIMER_REAL, left)
+        try:
+            found = next(documents)
+        except StopIteration:
+            break
+        except UnreadableDocument as error:
+            found = error
+        except MemoryError:
+            os._exit(_NO_MEMORY)
+        rest, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        left = seconds if renewed else rest
+        yield found
+    signal.setitimer(signal.ITIMER_REAL, 0)
