@@ -23,14 +23,13 @@ from rag_app.domain import UnreadableDocument
 
 ROWS_BECOME = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
 GROUP_WORDS = 150  # words: a group of rows that fits in one chunk
-_TITLE_CHARS = 300  # characters; a program's placeholder is shorter
 _SAMPLE_CHARS = 1_000_000  # characters that tell the delimiter
 
 _NUMBER = re.compile(r"[-+(]?[$€£¥]?\s?\d[\d.,:/\s-]*[%€]?\)?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _NO_TITLE = re.compile(
-    r"\W*(?:untitled|anonymous|unspecified|unknown|none|title|user|author|admin|administrator|(?:word )?document|slide"
-    r"|(?:powerpoint[- ])?presentation|(?:work)?book|microsoft \w+|python-\w+|openpyxl|xlsxwriter)?[\W\d]*"
+    r"\W*+(?:untitled|anonymous|unspecified|unknown|none|title|user|author|admin|administrator|(?:word )?document|slide"
+    r"|(?:powerpoint[- ])?presentation|(?:work)?book|microsoft \w++|python-\w++|openpyxl|xlsxwriter)?[\W\d]*+"
     r"|.*\.(?:docx?|pptx?|xlsx?|pdf|txt|html?|tex|dvi|e?ps|indd|rtf|od[tps]|md)|microsoft \w+ - .*",
     re.IGNORECASE,
 )
@@ -47,7 +46,7 @@ def sensible(name: object) -> str | None:
     ('Annual report', None, None, None)
     """
     text = " ".join(str(name or "").split())
-    return None if len(text) <= _TITLE_CHARS and _NO_TITLE.fullmatch(text) else text
+    return None if _NO_TITLE.fullmatch(text) else text
 
 
 def iso_date(text: object) -> str | None:

@@ -19,6 +19,7 @@ import docx.oxml.ns
 import openpyxl
 import pptx
 import pytest
+from docx.enum.style import WD_STYLE_TYPE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pypdf import PageObject, PdfWriter
@@ -553,6 +554,141 @@ def test_mail_in_an_undeclared_or_seven_bit_encoding() -> None:
 )
 def test_mail_refusals(data: str, reason: str) -> None:
     assert reason in refusal(data, "a.eml")
+
+
+# --- what no reader sees ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        '<p style="color:#fff">UNSEEN</p>',
+        '<p style="color: rgb(254, 255, 255)">UNSEEN</p>',
+        "<font color=white>UNSEEN</font>",
+        '<div style="background:#000"><p style="color:black">UNSEEN</p></div>',
+        "<table bgcolor=black><tr><td>UNSEEN</td></tr></table>",
+        '<p style="opacity: 0.0">UNSEEN</p>',
+        '<p style="opacity:0%">UNSEEN</p>',
+        '<p style="font-size:0.1px">UNSEEN</p>',
+        '<p style="font-size:.01em !important"><b>UNSEEN</b></p>',
+        '<p style="position:absolute; left:-9999px">UNSEEN</p>',
+        '<p style="text-indent: -100em">UNSEEN</p>',
+        '<p style="transform: translate(0, -2000px)">UNSEEN</p>',
+        '<p style="overflow:hidden; height:0">UNSEEN</p>',
+        '<p style="clip-path: inset(100%)">UNSEEN</p>',
+        '<p style="display:/* a comment */none">UNSEEN</p>',
+        '<p style="color:transparent">UNSEEN</p>',
+        '<h2 style="display:none">UNSEEN</h2>',
+        '<h2>seen <span style="color:white">UNSEEN</span></h2>',
+        "<table><tr><td>seen <i hidden>UNSEEN</i></td></tr><tr hidden><td>UNSEEN</td></tr></table>",
+        "<pre>seen <i hidden>UNSEEN</i></pre>",
+        "<ul><li>seen</li><li hidden>UNSEEN</li></ul>",
+        '<p hidden><img alt="UNSEEN"></p>',
+    ],
+)
+def test_text_that_no_reader_sees_is_not_indexed(unseen: str) -> None:
+    assert "UNSEEN" not in str(one(f"<p>Something to see.</p>{unseen}", "a.html"))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        '<p style="color:#888">SEEN</p>',
+        '<div style="background:black"><p style="color:white">SEEN</p></div>',
+        '<div style="background:url(night.jpg)"><p style="color:white">SEEN</p></div>',
+        "<body bgcolor=navy text=white><p>SEEN</p></body>",
+        '<div style="color:white"><p style="color:black">SEEN</p></div>',
+        '<ul style="font-size:0"><li style="font-size:16px">SEEN</li></ul>',
+        '<p style="opacity:0.5; margin-left:-20px; position:relative; left:-900px">SEEN</p>',
+        '<p style="height:0">SEEN</p>',
+        '<p style="overflow:hidden; height:1em">SEEN</p>',
+        "<details><summary>More</summary>SEEN</details>",
+        "<style>p { display: none }</style><p>SEEN</p>",
+    ],
+)
+def test_text_that_a_reader_sees_is_indexed(seen: str) -> None:
+    assert "SEEN" in text_of(one(seen, "a.html"))
+
+
+def test_hidden_rows_and_columns_of_a_sheet_are_not_indexed() -> None:
+    book = openpyxl.Workbook()
+    for row in (["Item", "Cost", "Price"], ["Pear", "SECRET", 2], ["UNSEEN", "SECRET", 3], ["Plum", "SECRET", 4]):
+        book.active.append(row)
+    book.active.row_dimensions[3].hidden = True
+    book.active.column_dimensions["B"].hidden = True
+    assert text_of(one(saved(book), "a.xlsx")) == "Item: Pear; Price: 2\nItem: Plum; Price: 4"
+
+
+def test_hidden_text_of_word_and_hidden_shapes_are_not_indexed() -> None:
+    word = docx.Document()
+    word.styles.add_style("Whisper", WD_STYLE_TYPE.CHARACTER).font.hidden = True
+    word.styles.add_style("Quiet", WD_STYLE_TYPE.PARAGRAPH).font.hidden = True
+    paragraph = word.add_paragraph("Seen")
+    paragraph.add_run(" UNSEEN", style="Whisper")
+    paragraph.add_run(" too", style="Whisper").font.hidden = False
+    word.add_paragraph("UNSEEN", style="Quiet")
+    table = word.add_table(2, 1)
+    table.cell(0, 0).text, table.cell(1, 0).text = "row", "UNSEEN"
+    table.rows[1]._tr.get_or_add_trPr().append(docx.oxml.OxmlElement("w:hidden"))
+    assert text_of(one(saved(word), "a.docx")) == "Seen too\nrow"
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[5])
+    slide.shapes.title.text = "Seen"
+    box = slide.shapes.add_textbox(0, 0, 100, 100)
+    box.text_frame.text = "UNSEEN"
+    box._element._nvXxPr.cNvPr.set("hidden", "1")
+    assert text_of(one(saved(deck), "a.pptx")) == "Seen"
+
+
+def test_cells_that_are_merged_are_in_each_row_and_column() -> None:
+    word = docx.Document()
+    table = word.add_table(3, 3)
+    for at, text in enumerate(["Day", "Open", "Close", "Mon", "9", "12", "", "13", "17"]):
+        table.cell(at // 3, at % 3).text = text
+    table.cell(1, 0).merge(table.cell(2, 0))
+    assert text_of(one(saved(word), "a.docx")).splitlines() == [
+        "Day: Mon; Open: 9; Close: 12",
+        "Day: Mon; Open: 13; Close: 17",
+    ]
+
+
+# --- encodings and expressions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [b"hello\0", b"ab\0", b"abc\0", b"a line\nand a NUL at the end of the text\0"])
+def test_a_nul_does_not_turn_text_into_utf16(data: bytes) -> None:
+    assert refusal(data, "a.txt") == "binary content, or text in an unknown encoding"
+
+
+@pytest.mark.parametrize("text", ["Привет, как дела?", "日本語の文章です。 OK", "ab", "Łódź i Kraków"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_still_read(text: str, encoding: str) -> None:
+    assert text_of(one(text.encode(encoding), "a.txt")) == text
+
+
+USED = {  # by the method that the readers call; a quadratic one would take hours for what follows
+    "formats": {"_CONTROL": "findall", "_UNWANTED": "findall", "_FRONT_MATTER": "match", "_KEY": "search"},
+    "shaping": {"_NUMBER": "fullmatch", "_YEAR": "fullmatch", "_NO_TITLE": "fullmatch"},
+    "markup": {"_TAG": "findall", "_ITEM": "findall"},
+    "office": {"_HEADING": "fullmatch"},
+    "pdf": {"_GAP": "findall", "_BULLET": "match", "_BULLET_GAP": "findall"},
+    "unseen": {"_LENGTH": "match"},
+}
+PIECES = [
+    *(" ", "\n", "\t", "a", "1", "!", "<", "<a", "-", ".", ":", "_", "*", "(", " \n", "1.", "| ", "a:", "<a ", "a "),
+    *("---\n", "- ", "microsoft 1", "python-1", "a.", "\n1.\t", "\0", "1:", "$"),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in USED.items() for name in names])
+def test_regular_expressions_are_linear(module: str, name: str) -> None:
+    found = import_module(f"rag_app.documents.readers.{module}")
+    assert {each for each in vars(found) if isinstance(vars(found)[each], re.Pattern)} == {*USED[module]}
+    apply = getattr(getattr(found, name), USED[module][name])
+    for start in ("", "---\n", "<", "microsoft "):
+        for piece in PIECES:
+            for end in ("", "x", "\0"):
+                apply(start + piece * 100_000 + end)
 
 
 # --- files, folders, sidecars -------------------------------------------------------------------------------------

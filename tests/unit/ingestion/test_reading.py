@@ -1,11 +1,14 @@
 """Reading in processes of their own: limits, deaths, and that nothing is left of them."""
 
+import inspect
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,11 @@ def strict() -> Iterator[Readers]:
 def pid_of(readers: Readers) -> int:
     (child,) = readers._idle
     return child._process.pid
+
+
+def children_of(reading_all: Generator[object]) -> list[reading._Child]:
+    children: list[reading._Child] = inspect.getgeneratorlocals(reading_all)["children"]
+    return children
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -156,7 +164,7 @@ def test_a_process_that_dies_costs_one_file(tmp_path: Path, pool: Callable[..., 
     reading_all = readers.read_all([File(path, path.name, "", tmp_path) for path in documents_below(tmp_path)])
     _, documents = next(reading_all)
     assert text_or_reason(next(documents)) == "row"
-    os.kill(reading_all.gi_frame.f_locals["children"][0]._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
+    os.kill(children_of(reading_all)[0]._process.pid, signal.SIGKILL)
     *rows, reason = map(text_or_reason, documents)
     assert {*rows} <= {"row"}
     assert "ended with SIGKILL" in reason
@@ -188,7 +196,7 @@ def test_closing_in_the_middle_leaves_nothing_behind(tmp_path: Path, pool: Calla
     reading_all = readers.read_all([File(path, path.name, "", tmp_path) for path in documents_below(tmp_path)])
     _, documents = next(reading_all)
     assert text_or_reason(next(documents)) == "row"
-    children = reading_all.gi_frame.f_locals["children"]  # type: ignore[union-attr]
+    children = children_of(reading_all)
     reading_all.close()
     assert all(child._process.poll() is not None for child in children if child.unread)
     assert not any(child.unread for child in readers._idle)
@@ -241,8 +249,8 @@ def test_a_child_imports_the_readers_alone_and_gets_no_secret(monkeypatch: pytes
 
 
 def test_only_documents_are_unpickled() -> None:
-    with pytest.raises(reading.pickle.UnpicklingError, match="no part of a document"):
-        reading._Unpickler(__import__("io").BytesIO(reading.pickle.dumps(os.system))).load()
+    with pytest.raises(pickle.UnpicklingError, match="no part of a document"):
+        reading._Unpickler(BytesIO(pickle.dumps(os.system))).load()
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, pool: Callable[..., Readers]) -> None:
