@@ -14,7 +14,6 @@ from ipaddress import ip_address
 from math import inf
 from pathlib import Path
 from time import monotonic, time
-from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
@@ -23,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from rag_app.domain import Misconfigured, RagError, Unauthenticated, frozen
+from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, frozen
 
 ALGORITHM = "HS256"  # of tokens signed with the secret
 PUBLIC_KEY_ALGORITHMS = ("RS256", "ES256")
@@ -224,7 +223,7 @@ class Tokens:
             self._verified[token] = found, int(claims["exp"]) + LEEWAY.total_seconds()
         return found
 
-    async def _decoded(self, token: str) -> dict[str, Any]:
+    async def _decoded(self, token: str) -> JsonObject:
         """By whatever may have signed the token, each key with the one algorithm it is for."""
         signers: list[tuple[str | jwt.PyJWK, str]] = []
         if isinstance(self.key, str):

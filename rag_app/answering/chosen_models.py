@@ -38,7 +38,7 @@ from rag_app.answering.models import AnsweringModel, ChatModel, WithFallback
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, PROVIDERS, ModelSettings, build_llm
 from rag_app.answering.synthesizers import Draw, ModelSynthesizer, Synthesizer
-from rag_app.domain import Misconfigured, Usage, resource_folder
+from rag_app.domain import JsonObject, Misconfigured, Usage, resource_folder
 from rag_app.settings import Settings, one_of, variable
 
 DEFAULT = "default"
@@ -91,8 +91,8 @@ class _Extractive(_Table):
 
 
 class _File(_Table):
-    prices: dict[str, Any] = {}
-    models: dict[str, Any] = {}
+    prices: JsonObject = {}
+    models: JsonObject = {}
 
 
 class ChosenModels:

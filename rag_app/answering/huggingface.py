@@ -15,6 +15,8 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.llms import ChatMessage, ChatResponse, ChatResponseAsyncGen, MessageRole
 from llama_index.llms.huggingface_api import HuggingFaceInferenceAPI
 
+from rag_app.domain import JsonObject
+
 LOWEST_TEMPERATURE = 0.01
 
 
@@ -23,7 +25,7 @@ class HuggingFaceChat(HuggingFaceInferenceAPI):
 
     served_name: str = Field(description="the model's name in the request")
 
-    def _get_model_kwargs(self, **kwargs: Any) -> dict[str, Any]:
+    def _get_model_kwargs(self, **kwargs: Any) -> JsonObject:
         wanted = super()._get_model_kwargs(**kwargs)
         wanted["temperature"] = max(wanted["temperature"], LOWEST_TEMPERATURE)
         return {**wanted, "model": self.served_name}

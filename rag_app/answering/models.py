@@ -33,6 +33,7 @@ from rag_app.answering.context import count_tokens
 from rag_app.answering.providers import PROVIDERS, ModelSettings
 from rag_app.answering.salvage import LONGEST, salvaged, unwrapped
 from rag_app.domain import (
+    JsonObject,
     ModelFailed,
     ModelLimited,
     ModelMalformed,
@@ -121,7 +122,7 @@ class ChatModel(AnsweringModel):
     async def pieces(self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool) -> Pieces:
         settings = self._settings
         tokens, temperature = limits.get("max_tokens"), limits.get("temperature")
-        options: dict[str, Any] = {"max_tokens": settings.max_tokens if tokens is None else tokens}
+        options: JsonObject = {"max_tokens": settings.max_tokens if tokens is None else tokens}
         if temperature is not None and not PROVIDERS[settings.kind].fixed_temperature(self.name):
             options["temperature"] = temperature
         with Asked(self.name, settings.kind, options) as asked:
@@ -150,7 +151,7 @@ class ChatModel(AnsweringModel):
         if client is not None:
             await client.close()
 
-    async def _chat(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> Pieces:
+    async def _chat(self, messages: Sequence[ChatMessage], options: JsonObject) -> Pieces:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 reply = await self._llm.achat(messages, **options)
@@ -166,7 +167,7 @@ class ChatModel(AnsweringModel):
             draft = Draft(found[0], self.name, cut_off=found[1], extracted=True)
         yield draft
 
-    async def _stream(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> Pieces:
+    async def _stream(self, messages: Sequence[ChatMessage], options: JsonObject) -> Pieces:
         heard: asyncio.Queue[ChatResponse | None] = asyncio.Queue()
 
         # LlamaIndex (core 0.14.25, llms/callbacks.py:88) leaves the connection open when its generator is closed.

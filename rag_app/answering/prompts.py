@@ -47,7 +47,7 @@ from msgspec import ValidationError as MsgspecError
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS
-from rag_app.domain import InvalidInput, Misconfigured, frozen
+from rag_app.domain import InvalidInput, JsonObject, Misconfigured, frozen
 
 
 @frozen
@@ -208,7 +208,7 @@ class _File(Struct, forbid_unknown_fields=True):
 
     type: str
     system_instructions: str
-    constraints: dict[str, Any] = {}
+    constraints: JsonObject = {}
     weight: Weight = 1
     is_active: bool = False
 

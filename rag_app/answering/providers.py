@@ -6,9 +6,9 @@ model, and not before, so names and choices can be read from here without any ve
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rag_app.domain import Misconfigured, frozen
+from rag_app.domain import JsonObject, Misconfigured, frozen
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
@@ -89,7 +89,7 @@ def _openai_like(settings: ModelSettings) -> "LLM":
     return OpenAILike(model=settings.name, is_chat_model=True, **_openai_options(settings))
 
 
-def _openai_options(settings: ModelSettings) -> dict[str, Any]:
+def _openai_options(settings: ModelSettings) -> JsonObject:
     """`max_retries` 0 turns off both LlamaIndex's own retries and the SDK's (openai/base.py, llm_retry_decorator).
 
     `max_tokens` would win over those of a request (llms-openai 0.7.10, base.py, _get_model_kwargs).

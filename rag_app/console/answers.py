@@ -9,7 +9,7 @@ import httpx
 
 from rag_app.application import Application, build_api
 from rag_app.console.access import issue
-from rag_app.domain import Misconfigured, RagError
+from rag_app.domain import JsonObject, Misconfigured, RagError
 from rag_app.evaluation.answers import Reply, Scored, Thread, score_thread
 from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
 from rag_app.surfaces.lexybrain.conversations import INDEX as MARKETPLACE
@@ -61,9 +61,9 @@ async def _asker(
         return ask_library
     user = await _user(application, thread, organization)
     headers = {"Authorization": f"Bearer {issue(application.settings, user, hours=24)}"}
-    following: dict[str, Any] = {}
+    following: JsonObject = {}
 
-    async def post(path: str, body: dict[str, Any]) -> Any:
+    async def post(path: str, body: JsonObject) -> Any:
         while True:
             response = await client.post(path, json=body, headers=headers)
             if response.status_code != 429:

@@ -25,7 +25,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 from typer import Argument, Option
 
 from rag_app.console.commands import group, open_application
-from rag_app.domain import InvalidInput, Misconfigured, StoreFailed, resource_folder
+from rag_app.domain import InvalidInput, JsonObject, Misconfigured, StoreFailed, resource_folder
 
 if TYPE_CHECKING:
     from rag_app.application import Application, DatabaseUrls
@@ -88,12 +88,12 @@ def backup(
     print(f"{file}\t{rows} rows in {len(told['tables'])} tables, {points} points, {file.stat().st_size} bytes")
 
 
-async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], secrets: bool) -> dict[str, Any]:
+async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], secrets: bool) -> JsonObject:
     from rag_app.database.dump import snapshot
 
     if urls.backup is None and urls.owner is None:
         raise Misconfigured("set RAG_DATABASE_BACKUP_URL to a role that sees all rows: docs/operations.md")
-    manifest: dict[str, Any] = {"format": _FORMAT, "version": version("rag-app"), "points": {}, "generations": {}}
+    manifest: JsonObject = {"format": _FORMAT, "version": version("rag-app"), "points": {}, "generations": {}}
     async with AsyncExitStack() as stack:
         application = await stack.enter_async_context(open_application(settings, urls))
         await application.database.check()
@@ -188,12 +188,12 @@ def _opened(file: Path) -> ZipFile:
         raise InvalidInput("FILE", str(file), f"{file} is no backup, or has been cut short") from None
 
 
-def _checked(file: Path, archive: ZipFile) -> dict[str, Any]:
+def _checked(file: Path, archive: ZipFile) -> JsonObject:
     """What the backup says of itself, after all of it has been read once."""
     from rag_app.database.migrate import known
 
     try:
-        manifest: dict[str, Any] = json.loads(archive.read(_MANIFEST))
+        manifest: JsonObject = json.loads(archive.read(_MANIFEST))
         if {_DATABASE, *manifest["points"]} - {*archive.namelist()}:
             raise KeyError
         broken = archive.testzip()
@@ -211,7 +211,7 @@ def _checked(file: Path, archive: ZipFile) -> dict[str, Any]:
     return manifest
 
 
-async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, manifest: dict[str, Any]) -> None:
+async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, manifest: JsonObject) -> None:
     from rag_app.database import dump
     from rag_app.database.migrate import upgrade
     from rag_app.retrieval.index import find_index

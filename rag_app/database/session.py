@@ -41,7 +41,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
 from rag_app.database.tables import REVISION
-from rag_app.domain import Misconfigured, Scope, StoreFailed
+from rag_app.domain import JsonObject, Misconfigured, Scope, StoreFailed
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_IN_LINE = 30  # a request waits no longer than this for one of the pool: transactions are short, lines move on
@@ -108,7 +108,7 @@ def _alive(connection: Any, record: object, proxy: object) -> None:
         raise DisconnectionError
 
 
-def _connect(dialect: Dialect, record: object, arguments: list[Any], options: dict[str, Any]) -> DBAPIConnection:
+def _connect(dialect: Dialect, record: object, arguments: list[Any], options: JsonObject) -> DBAPIConnection:
     try:
         return dialect.connect(*arguments, **options)
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rag_app.domain import frozen
+from rag_app.domain import JsonObject, frozen
 from rag_app.evaluation.judgments import Line, Text, read_jsonl
 
 
@@ -120,7 +119,7 @@ def normalise(text: str) -> str:
     return re.sub(r"(?<=\d)[,  ’'](?=\d{3}\b)", "", " ".join(text.casefold().split()))
 
 
-def answers_json(scored: Iterable[Scored]) -> dict[str, Any]:
+def answers_json(scored: Iterable[Scored]) -> JsonObject:
     """The counts of each outcome by kind and by corpus, and every turn."""
     turns = list(scored)
     counts = {

@@ -15,7 +15,7 @@ from litestar.openapi.spec import Reference, Schema
 from litestar.status_codes import HTTP_415_UNSUPPORTED_MEDIA_TYPE
 from litestar.typing import FieldDefinition
 
-from rag_app.domain import InvalidInput, UnknownField
+from rag_app.domain import InvalidInput, JsonObject, UnknownField
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -120,7 +120,7 @@ def _problem(annotation: Any, sent: Any) -> str | None:
     return None
 
 
-def _find_in_struct(of: type[msgspec.Struct], sent: dict[str, Any], prefix: str) -> InvalidInput | None:
+def _find_in_struct(of: type[msgspec.Struct], sent: JsonObject, prefix: str) -> InvalidInput | None:
     fields = {field.encode_name: field for field in msgspec.structs.fields(of)}
     for name, value in sent.items():
         if name in fields:

@@ -30,6 +30,8 @@ from rag_app.http.exchange import exchange
 from rag_app.http.surface import Credential, Surface
 from rag_app.telemetry.observing import Stage, identify
 
+AnyConnection = ASGIConnection[Any, Any, Any, Any]
+
 logger = logging.getLogger("rag_app.http")
 
 API_KEY_HEADER = "x-api-key"
@@ -65,7 +67,7 @@ class Entrance:
 
     async def principal(
         self,
-        connection: ASGIConnection[Any, Any, Any, Any],
+        connection: AnyConnection,
         accepted: Collection[Credential],
         access: Access,
     ) -> Principal:
@@ -110,9 +112,7 @@ class Entrance:
         except NotFound as error:
             raise Misconfigured(f"the default organization: {error}") from error
 
-    async def _bearer(
-        self, token: str, connection: ASGIConnection[Any, Any, Any, Any], accepted: Collection[Credential]
-    ) -> str:
+    async def _bearer(self, token: str, connection: AnyConnection, accepted: Collection[Credential]) -> str:
         self._needs({Credential.JWT, Credential.EXTENSION}, accepted)
         claims = await self.tokens.claims(token)
         if claims.client != EXTENSION:
@@ -123,7 +123,7 @@ class Entrance:
             raise Unauthenticated(f"A token of the extension needs the header `{EXTENSION_HEADER}`")
         return claims.subject
 
-    async def _session(self, connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    async def _session(self, connection: AnyConnection) -> str:
         origin = connection.headers.get("origin")
         if origin is None:  # a page that reads from its own host, say
             origin = origin_of(connection.headers.get("referer", ""))
@@ -197,7 +197,7 @@ def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
     """
 
     # A function and not an object with attributes: Litestar makes deep copies of guards, and of a database's pool.
-    async def enter(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    async def enter(connection: AnyConnection, handler: BaseRouteHandler) -> None:
         if connection.scope.get("method") == "OPTIONS":  # by definition without credentials
             return
         with Stage("entrance"):

@@ -22,6 +22,7 @@ from rag_app.domain import (
     FeatureDisabled,
     Forbidden,
     InvalidInput,
+    JsonObject,
     ModelFailed,
     ModelLimited,
     ModelTimeout,
@@ -49,9 +50,13 @@ class Kind:
     message: str | None = None
 
 
+Kinds = Mapping[type[Exception] | int, Kind]
+"""How errors are answered, by type or by status."""
+AnyRequest = Request[Any, Any, Any]
+
 INTERNAL = Kind(500, "internal_error", "Something went wrong on the server.")
 
-KINDS: Mapping[type[Exception] | int, Kind] = {
+KINDS: Kinds = {
     InvalidInput: Kind(400, "invalid_request"),
     Unauthenticated: Kind(401, "unauthenticated"),
     Forbidden: Kind(403, "forbidden"),
@@ -101,7 +106,7 @@ class ErrorInfo(Struct, frozen=True, omit_defaults=True):
     code: Annotated[str, Meta(description="for programs; stable")]
     message: Annotated[str, Meta(description="for people")]
     details: Annotated[
-        dict[str, Any] | None, Meta(description="`field` and `problem`, and `accepted` names where there are any")
+        JsonObject | None, Meta(description="`field` and `problem`, and `accepted` names where there are any")
     ] = None
 
 
@@ -118,7 +123,7 @@ def plain_envelope(problem: Problem) -> ErrorBody:
     return ErrorBody("error", ErrorInfo(problem.code, problem.message, told or None), problem.request_id)
 
 
-def kind_of(error: Exception, kinds: Mapping[type[Exception] | int, Kind] = KINDS) -> Kind:
+def kind_of(error: Exception, kinds: Kinds = KINDS) -> Kind:
     """The kind of the error's own class, or of the nearest above it.
 
     >>> kind_of(UnknownField("colour", ["lang"])).status
@@ -170,9 +175,7 @@ def _shown(value: object) -> object:
     return (value if isinstance(value, str) else written)[:LONGEST_VALUE] + "..."
 
 
-def respond(
-    request: Request[Any, Any, Any], error: Exception, kinds: Mapping[type[Exception] | int, Kind], envelope: Envelope
-) -> Response[Struct]:
+def respond(request: AnyRequest, error: Exception, kinds: Kinds, envelope: Envelope) -> Response[Struct]:
     """The response to an error. What callers did not cause is logged, with its traceback."""
     if isinstance(error, ValidationException):
         error = _refused_parameter(request, error)
@@ -185,7 +188,7 @@ def respond(
     return Response(envelope(problem), status_code=problem.status, headers=dict(problem.headers))
 
 
-def _refused_parameter(request: Request[Any, Any, Any], error: ValidationException) -> Exception:
+def _refused_parameter(request: AnyRequest, error: ValidationException) -> Exception:
     """What Litestar says of a parameter in the path or the query, as it is said of a field in a body."""
     match error.extra:
         case [{"key": str(name), "message": str(what), "source": "query" | "path"}, *_]:
@@ -197,7 +200,7 @@ def _refused_parameter(request: Request[Any, Any, Any], error: ValidationExcepti
 
 
 def documented(
-    *errors: Exception, kinds: Mapping[type[Exception] | int, Kind] = KINDS, envelope: Envelope = plain_envelope
+    *errors: Exception, kinds: Kinds = KINDS, envelope: Envelope = plain_envelope
 ) -> dict[int, ResponseSpec]:
     """The error responses of an operation for its OpenAPI document, from one sample of each error."""
     specs: dict[int, ResponseSpec] = {}

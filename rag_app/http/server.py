@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from time import perf_counter
 from typing import Annotated, Any, Literal
 
-from litestar import Litestar, Request, Response, Router, get, route
+from litestar import Litestar, Response, Router, get, route
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers, MutableScopeHeaders
 from litestar.di import Provide
@@ -27,10 +27,10 @@ from msgspec import Meta, Struct
 
 from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.access.tokens import bearer_token
-from rag_app.domain import Forbidden, Unauthenticated
+from rag_app.domain import Forbidden, JsonObject, Unauthenticated
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
-from rag_app.http.problems import KINDS, UNTIL_BACK, plain_envelope, respond
+from rag_app.http.problems import KINDS, UNTIL_BACK, AnyRequest, plain_envelope, respond
 from rag_app.http.surface import Injected, Surface, security, surface_of
 from rag_app.telemetry.observing import Served
 
@@ -119,7 +119,7 @@ def api(
     route of the numbers, where they are wanted.
     """
 
-    def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[Struct]:
+    def on_error(request: AnyRequest, error: Exception) -> Response[Struct]:
         surface = surface_of(request.scope["path"], surfaces)
         kinds, envelope = (surface.kinds, surface.envelope) if surface else (KINDS, plain_envelope)
         return respond(request, error, kinds, envelope)
@@ -249,7 +249,7 @@ def metrics(scrape: Scrape, token: str | None) -> HTTPRouteHandler:
     """
 
     @get("/metrics", include_in_schema=False)
-    async def numbers(request: Request[Any, Any, Any]) -> Response[bytes]:
+    async def numbers(request: AnyRequest) -> Response[bytes]:
         if token is None:
             if not _is_near(request):
                 raise Forbidden("Without RAG_METRICS_TOKEN this is shown to this machine alone")
@@ -263,7 +263,7 @@ def metrics(scrape: Scrape, token: str | None) -> HTTPRouteHandler:
     return numbers
 
 
-def _is_near(request: Request[Any, Any, Any]) -> bool:
+def _is_near(request: AnyRequest) -> bool:
     if {"forwarded", "x-forwarded-for", "x-real-ip", "origin"} & set(request.headers.keys()) or request.client is None:
         return False
     try:
@@ -273,7 +273,7 @@ def _is_near(request: Request[Any, Any, Any]) -> bool:
 
 
 @get("/openapi.json", include_in_schema=False)
-async def schema(request: Request[Any, Any, Any]) -> dict[str, Any]:
+async def schema(request: AnyRequest) -> JsonObject:
     return request.app.openapi_schema.to_schema()
 
 

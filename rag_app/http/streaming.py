@@ -15,15 +15,16 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.openapi.spec import Example, OpenAPIMediaType, Operation, Schema
 from litestar.openapi.spec.enums import OpenAPIType
 from litestar.serialization import encode_json
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
-from rag_app.domain import Answer, Delta, Event, Found, Hit
+from rag_app.domain import Answer, Delta, Event, Found, Hit, JsonObject
 from rag_app.http.exchange import exchange
+from rag_app.http.problems import AnyRequest
 
 MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE = 15.0
@@ -53,7 +54,7 @@ data: {...}
 """
 
 
-def wants_stream(request: Request[Any, Any, Any]) -> bool:
+def wants_stream(request: AnyRequest) -> bool:
     """Whether the caller would rather have events than JSON. Who has no preference gets JSON."""
     accepted = ",".join(request.headers.getall("accept", []))
     wanted = _preference(accepted, MEDIA_TYPE)
@@ -61,10 +62,10 @@ def wants_stream(request: Request[Any, Any, Any]) -> bool:
 
 
 async def event_stream(
-    request: Request[Any, Any, Any],
+    request: AnyRequest,
     events: AsyncGenerator[Event, None],
     *,
-    meta: dict[str, Any],
+    meta: JsonObject,
     sources: Callable[[tuple[Hit, ...]], Any],
     citations: Callable[[Answer], Any],
     body: Callable[[Answer], Struct],
@@ -122,7 +123,7 @@ class _EventStream(Response[Any]):
         self._frames, self._events = frames, events
 
     def to_asgi_response(  # type: ignore[override]
-        self, app: None, request: Request[Any, Any, Any], *, headers: dict[str, str] | None = None, **_: Any
+        self, app: None, request: AnyRequest, *, headers: dict[str, str] | None = None, **_: Any
     ) -> ASGIApp:
         self.headers = {**(headers or {}), **self.headers}
         return self

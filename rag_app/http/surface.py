@@ -18,7 +18,7 @@ from litestar.types import AnyCallable
 
 from rag_app.domain import MOST_REQUESTS, Misconfigured, Principal, RateLimited, frozen
 from rag_app.http.bodies import JsonBody
-from rag_app.http.problems import KINDS, Envelope, Kind, documented, plain_envelope
+from rag_app.http.problems import KINDS, Envelope, Kinds, documented, plain_envelope
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class Surface:
     windows: Mapping[str, int | None] = field(default_factory=dict)
     credentials: frozenset[Credential] = frozenset({Credential.JWT})
     envelope: Envelope = plain_envelope
-    kinds: Mapping[type[Exception] | int, Kind] = field(default_factory=lambda: KINDS)
+    kinds: Kinds = field(default_factory=lambda: KINDS)
     errors: Sequence[Exception] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     handlers: list[HTTPRouteHandler] = field(default_factory=list)

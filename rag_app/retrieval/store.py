@@ -26,7 +26,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from rag_app.domain import Filters, InvalidInput, Misconfigured, Mode, Scope
+from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope
 from rag_app.retrieval.filters import check_filters, checked_text, from_llama
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import IndexSpec
@@ -227,7 +227,7 @@ class ScopedStore(BasePydanticVectorStore):
         raise NotImplementedError("use `await store.adelete(...)`: rag_app's stores are async")
 
 
-def chunk_node(id_: object, text: str, metadata: dict[str, Any], embedding: Sequence[float] | None = None) -> TextNode:
+def chunk_node(id_: object, text: str, metadata: JsonObject, embedding: Sequence[float] | None = None) -> TextNode:
     """A chunk as LlamaIndex has it, of the source that its metadata name."""
     return TextNode(
         id_=str(id_),

@@ -21,7 +21,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
 from rag_app.database.session import Database
-from rag_app.domain import Condition, FieldType, Filters, Misconfigured, Mode, Operator, Scope, StoreFailed
+from rag_app.domain import Condition, FieldType, Filters, JsonObject, Misconfigured, Mode, Operator, Scope, StoreFailed
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Backend, ScopedStore, chunk_node, heading
@@ -154,7 +154,7 @@ class QdrantStore(ScopedStore):
         if mode is not Mode.DENSE:
             analyzed = await self._backend.database.lexemes(self.languages, [text] * len(self.languages))
             lexemes = _sparse({term: float(tf) for terms in analyzed for term, tf in terms.items()})
-        queries: dict[str, Any] = {_DENSE: list(vector)}
+        queries: JsonObject = {_DENSE: list(vector)}
         if lexemes.indices:
             queries[_LEXICAL] = lexemes
         visible = self._filter(filters)
@@ -172,7 +172,7 @@ class QdrantStore(ScopedStore):
         dense, lexical = best.get(_DENSE, {}), best.get(_LEXICAL, {})
         return [Candidate(UUID(point), dense[point], lexical.get(point, 0.0)) for point in ids if point in dense]
 
-    async def _scores(self, queries: dict[str, Any], visible: models.Filter, limit: int) -> dict[str, dict[str, float]]:
+    async def _scores(self, queries: JsonObject, visible: models.Filter, limit: int) -> dict[str, dict[str, float]]:
         requests = [
             models.QueryRequest(query=query, using=leg, filter=visible, limit=limit, with_payload=False)
             for leg, query in queries.items()

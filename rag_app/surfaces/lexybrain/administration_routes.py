@@ -5,7 +5,7 @@ Who is one, PostgreSQL looks up in the transaction that reads; each request is w
 
 from dataclasses import asdict, replace
 from datetime import date
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 from litestar.openapi.spec import Example, Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight
-from rag_app.domain import Forbidden, InvalidInput, NotFound
+from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound
 from rag_app.http.bodies import WORD
 from rag_app.http.surface import Caller, Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackResponse
@@ -93,7 +93,7 @@ class PromptInfo(Struct, frozen=True, rename="camel"):
     name: Annotated[str, Meta(examples=[VERSION])]
     type: str
     instructions: str
-    constraints: dict[str, Any]
+    constraints: JsonObject
     active: bool
     weight: Count
     share: Annotated[Share, Meta(description="of new threads that get it")]

@@ -39,6 +39,7 @@ from rag_app.domain import (
     Forbidden,
     Found,
     Hit,
+    JsonObject,
     Misconfigured,
     ModelFailed,
     NotFound,
@@ -440,7 +441,7 @@ class Turn:
         values = self.question.instructions.values
         return "\n".join([*values.values(), self.question.text, *(hit.text for hit in hits)])
 
-    def _about(self, what: str) -> dict[str, Any]:
+    def _about(self, what: str) -> JsonObject:
         ids = {"user_id": self._scope.user, "thread_id": self.thread, "message_id": self.message}
         return {"type": what, "capability": self.capability, **{name: str(value) for name, value in ids.items()}}
 

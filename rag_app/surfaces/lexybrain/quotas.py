@@ -41,6 +41,7 @@ from rag_app.domain import (
     FeatureDisabled,
     Forbidden,
     InvalidInput,
+    JsonObject,
     Principal,
     QuotaExceeded,
     Scope,
@@ -360,7 +361,7 @@ async def record_failures(
     await session.execute(_RECORD_FAILURES, of_message | _failures(failures))
 
 
-def _costs(scope: Scope, outcome: Outcome, now: datetime | None) -> dict[str, Any]:
+def _costs(scope: Scope, outcome: Outcome, now: datetime | None) -> JsonObject:
     return spending(scope, outcome.usage) | {"cents": outcome.cost_cents, "now": now}
 
 

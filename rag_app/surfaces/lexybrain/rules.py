@@ -1,10 +1,8 @@
 """What all paths of Ask LexyBrain have in common: who may enter and how often, what is refused, how errors are told."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.spec import Operation, Tag
 from litestar.params import QueryParameter
@@ -26,7 +24,8 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.http.bodies import WORD
-from rag_app.http.problems import Kind, Problem
+from rag_app.http.entrance import AnyConnection
+from rag_app.http.problems import Kind, Kinds, Problem
 from rag_app.http.surface import Credential, Surface
 
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]
@@ -55,7 +54,7 @@ class LexyBrainError(Struct, frozen=True):
 RETRYABLE = frozenset({"rate_limit_exceeded", "generation_failed", "service_unavailable"})
 """Codes of what passes within minutes: not a quota (until next month), nor the cost cap (until tomorrow)."""
 
-KINDS: Mapping[type[Exception] | int, Kind] = {
+KINDS: Kinds = {
     InvalidInput: Kind(422, "validation_error"),
     Unauthenticated: Kind(401, "authentication_required"),
     Forbidden: Kind(403, "forbidden"),
@@ -85,7 +84,7 @@ def envelope(problem: Problem) -> LexyBrainError:
     return LexyBrainError(LexyBrainErrorInfo(problem.code, problem.message, problem.code in RETRYABLE))
 
 
-def declared_alone(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+def declared_alone(connection: AnyConnection, handler: BaseRouteHandler) -> None:
     """A guard that refuses query parameters that the handler does not declare; Litestar would ignore them."""
     declared = {
         field.kwarg_definition.name or name

@@ -14,7 +14,7 @@ from msgspec import field as named
 
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
-from rag_app.domain import InvalidInput, Scope, Usage, frozen
+from rag_app.domain import InvalidInput, JsonObject, Scope, Usage, frozen
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
@@ -70,7 +70,7 @@ _LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*(?!\n)$"
 _URL = r"^[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9._-]+(:[0-9]{1,5})?([/?#][^\s\x00-\x1f\x7f\x85\ufeff]*)?(?!\n)$"
 
 
-def _items(longest: int, pattern: str) -> dict[str, Any]:
+def _items(longest: int, pattern: str) -> JsonObject:
     """What Litestar does not say of the texts in a list that may be null."""
     return {"extra": {"items": {"minLength": 1, "maxLength": longest, "pattern": pattern}}}
 
@@ -355,7 +355,7 @@ class ThreadInfo(Struct, frozen=True, rename="camel"):
     message_count: int
     archived: bool
     metadata: Annotated[
-        dict[str, Any], Meta(description="`meta` of the first message", examples=[{"client": "web", "version": "1.0"}])
+        JsonObject, Meta(description="`meta` of the first message", examples=[{"client": "web", "version": "1.0"}])
     ]
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from rag_app.answering.context import ContextBlock as PromptBlock
 from rag_app.answering.context import count_tokens, fill, header_line, neutralise
-from rag_app.domain import Hit, InvalidInput, MetadataValue, frozen
+from rag_app.domain import Hit, InvalidInput, JsonObject, MetadataValue, frozen
 
 MergeStrategy = Literal["concatenate", "separate"]
 
@@ -190,7 +190,7 @@ def build_context_blocks(
     ]
 
 
-def _source(of: Chunk | ContextBlock) -> dict[str, Any]:
+def _source(of: Chunk | ContextBlock) -> JsonObject:
     shared = ("source_type", "source_id", "title", "url", "source_updated_at")
     return {name: getattr(of, name) for name in shared}
 

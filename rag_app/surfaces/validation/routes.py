@@ -3,7 +3,6 @@
 The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from litestar.exceptions import HTTPException
@@ -22,7 +21,7 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.http.exchange import exchange
-from rag_app.http.problems import Kind, Problem
+from rag_app.http.problems import Kind, Kinds, Problem
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation
 from rag_app.surfaces.validation.types import (
@@ -48,7 +47,7 @@ def envelope(problem: Problem) -> RetrievalErrorBody:
     return RetrievalErrorBody(RetrievalErrorInfo(problem.code, problem.message, dict(problem.details) or None))
 
 
-KINDS: Mapping[type[Exception] | int, Kind] = {
+KINDS: Kinds = {
     InvalidQuery: Kind(400, "INVALID_QUERY", "Query text is required and must be between 1 and 2000 characters"),
     InvalidInput: Kind(400, "INVALID_PARAMETERS"),
     Unauthenticated: Kind(401, "UNAUTHORIZED", "Invalid or missing API key"),
