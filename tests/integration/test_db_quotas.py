@@ -191,10 +191,12 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
 """
 
 
-def kept_by_processes(url: str, account: Account, attempts: int, given_back_every: int) -> list[int]:
-    """Four of them, with so many attempts each."""
+def kept_by_processes(url: str, account: Account, count: int, attempts: int, given_back_every: int) -> list[int]:
+    """So many of them, with so many attempts each."""
     command = [sys.executable, "-c", TAKER, url, str(account.user), str(attempts), str(given_back_every)]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)
+    ]
     for process in processes:
         assert process.stdout and process.stdout.readline() == "ready\n"
     for process in processes:
@@ -202,7 +204,7 @@ def kept_by_processes(url: str, account: Account, attempts: int, given_back_ever
         process.stdin.write("\n")
         process.stdin.flush()
     said = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4
+    assert [process.returncode for process in processes] == [0] * count
     return [int(each) for each in said]
 
 
@@ -210,7 +212,7 @@ async def test_four_processes_get_fifty_together(
     account: NewAccount, database: Database, database_urls: tuple[str, str]
 ) -> None:
     who = await account()
-    kept = await asyncio.to_thread(kept_by_processes, database_urls[1], who, 75, 0)
+    kept = await asyncio.to_thread(kept_by_processes, database_urls[1], who, 4, 75, 0)
     assert sum(kept) == 50
     assert await used(database, who) == 50 and await reserved(database, who) == 0
 
@@ -219,7 +221,7 @@ async def test_what_is_given_back_meanwhile_is_neither_lost_nor_given_twice(
     account: NewAccount, database: Database, database_urls: tuple[str, str]
 ) -> None:
     who = await account()
-    kept = sum(await asyncio.to_thread(kept_by_processes, database_urls[1], who, 60, 3))
+    kept = sum(await asyncio.to_thread(kept_by_processes, database_urls[1], who, 2, 120, 3))
     assert kept == await used(database, who) <= 50
     left = [await reserve(database, who) for _ in range(50 - kept + 1)]
     assert [isinstance(each, UUID) for each in left] == [True] * (50 - kept) + [False]
