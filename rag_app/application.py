@@ -193,7 +193,7 @@ class Application:
         self.prompts = PromptConfigs(database)
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw)
         parts = self.indexes, self.backends.open, self.embedder, self.models.synthesizer
-        self.pipeline = Pipeline(*parts, Budgets(database, settings.lexybrain.token_budget))
+        self.pipeline = Pipeline(*parts, Budgets(database, settings.lexybrain.token_budget), self.dimension)
         self.accounts, self.plans = Accounts(database), Plans(database)
         self.threads = Threads(database, self.ledger)
         self.statistics = Statistics(database)
@@ -204,7 +204,7 @@ class Application:
         chosen = settings.lexybrain
         self.conversations = Conversations(
             database=database,
-            pipeline=Pipeline(*parts),
+            pipeline=Pipeline(*parts, dimension=self.dimension),
             index=self.indexes.get(CONVERSATIONS),
             threads=self.threads,
             prompts=self.prompts,

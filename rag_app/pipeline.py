@@ -55,10 +55,17 @@ class Pipeline:
         embedder: BaseEmbedding,
         synthesizer: Callable[[Capability], Synthesizer],
         budgets: Budgets | None = None,
+        dimension: int | None = None,
     ) -> None:
         self._indexes, self._open_store = indexes, open_store
         self._embedder, self._synthesizer, self._budgets = embedder, synthesizer, budgets
+        self._dimension = dimension
         self.owner: asyncio.AbstractEventLoop | None = None
+
+    def warnings(self, question: Question) -> list[str]:
+        """What of a question the embedding model leaves out, for people. Empty as a rule, and where no model says so."""
+        losses: Callable[[str], list[str]] | None = getattr(self._embedder, "losses", None)
+        return losses(question.searched or question.text) if losses else []
 
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
         """The hits of a question, best first; no model is called.
@@ -168,7 +175,7 @@ class Pipeline:
             top_k=max(question.fetch or 0, question.top_k),
         )
         asking.set(scope.organizations)
-        return ChunkRetriever(partial(self._open_store, spec, scope), self._embedder, wanted)
+        return ChunkRetriever(partial(self._open_store, spec, scope), self._embedder, wanted, self._dimension)
 
 
 @contextmanager

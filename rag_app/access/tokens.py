@@ -207,9 +207,10 @@ class Tokens:
             return known
         try:
             claims = await self._decoded(token)
+            until = float(claims["exp"]) + LEEWAY.total_seconds()
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("The token has expired") from None
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, OverflowError, RecursionError):  # PyJWT lets an endless `exp` and deep JSON through
             raise Unauthenticated("The token is not valid") from None
         subject: str = claims["sub"]
         # printable: it becomes a key in PostgreSQL, which takes neither NUL nor a lone surrogate
@@ -220,7 +221,7 @@ class Tokens:
         if isinstance(self.key, str):
             while len(self._verified) >= _MOST_VERIFIED:
                 del self._verified[next(iter(self._verified))]
-            self._verified[token] = found, int(claims["exp"]) + LEEWAY.total_seconds()
+            self._verified[token] = found, until
         return found
 
     async def _decoded(self, token: str) -> JsonObject:

@@ -59,7 +59,7 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
 
     Raises Misconfigured where the configuration cannot work, before anything listens.
     """
-    from granian.constants import Interfaces
+    from granian.constants import HTTPModes, Interfaces
     from granian.server import Server
 
     from rag_app.application import database_urls
@@ -85,6 +85,8 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
             address=host,
             port=port,
             interface=Interfaces.ASGI,
+            # To tell HTTP/2 from HTTP/1.1, Granian 2.8 waits for the first byte of a connection without an end
+            http=HTTPModes.http1,
             workers=workers,
             factory=True,
             log_level=chosen.log_level,  # type: ignore[arg-type]

@@ -154,6 +154,8 @@ def _refusal(annotation: Any, sent: Any, path: str, problem: str) -> InvalidInpu
     for meta in _unwrap(annotation)[1]:
         raises = (meta.extra or {}).get("raises", raises)
         problem = f"must be {meta.description}" if meta.description else problem
+    if isinstance(sent, str) and "\0" in sent:  # PostgreSQL has no text with it
+        return InvalidInput(path, sent, f"{problem}, without a NUL character (U+0000)")
     return raises(path, sent, problem)
 
 

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from litestar.datastructures import Headers
 from litestar.enums import ScopeType
+from litestar.exceptions import HTTPException
 from litestar.types import HTTPReceiveMessage, HTTPScope, Message, Receive, Scope, Send
 
 from rag_app.telemetry import observing
@@ -20,6 +21,9 @@ from rag_app.telemetry import observing
 REQUEST_ID_HEADER = "X-Request-ID"
 
 logger = logging.getLogger("rag_app.http")
+
+SECONDS_FOR_BODY = 30.0
+"""From the head of a request to the end of its body: 1 MB at the speed of a slow line."""
 
 _SECONDS_UNWATCHED = 0.1  # a watch costs as much as a short request does
 _LARGEST_REST = 1_000_000  # bytes
@@ -103,6 +107,7 @@ class Client:
         self._scope, self._receive, self._send, self._exchange = scope, receive, send, current
         self._has_no_body = self._is_read = scope["method"] in {"GET", "HEAD"}
         self._takes_long = self._response_started = self._has_gone = False
+        self._due = asyncio.get_running_loop().time() + SECONDS_FOR_BODY
         self._worker: asyncio.Task[Any] | None = None
         self._leaving: asyncio.Task[HTTPReceiveMessage] | None = None
 
@@ -129,7 +134,11 @@ class Client:
             return {"type": "http.request", "body": b"", "more_body": False}
         if self._is_read:
             return await asyncio.shield(self._disconnect())
-        message = cast(HTTPReceiveMessage, await self._receive())
+        try:
+            async with asyncio.timeout_at(self._due):
+                message = cast(HTTPReceiveMessage, await self._receive())
+        except TimeoutError:
+            raise HTTPException(status_code=408) from None
         if message["type"] == "http.disconnect":  # in the middle of its request
             self._give_up()
             await asyncio.sleep(0)  # where that takes effect: half a body is nothing to go on with
@@ -145,8 +154,11 @@ class Client:
             self._response_started = True
             if not self._is_read and not await self._read_rest():
                 message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
-        elif message["type"] == "http.response.body" and not message.get("more_body"):
-            await self._exchange.close()
+        elif message["type"] == "http.response.body":
+            if not message.get("more_body"):
+                await self._exchange.close()
+            if self._scope["method"] == "HEAD":
+                message = {**message, "body": b""}
         await self._send(message)
 
     async def _read_rest(self) -> bool:

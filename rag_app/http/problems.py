@@ -35,7 +35,7 @@ from rag_app.domain import (
     UnknownField,
     frozen,
 )
-from rag_app.http.exchange import exchange
+from rag_app.http.exchange import SECONDS_FOR_BODY, exchange
 from rag_app.telemetry import observing
 
 logger = logging.getLogger("rag_app.http")
@@ -76,6 +76,7 @@ KINDS: Kinds = {
     400: Kind(400, "invalid_request", "The request cannot be read. A JSON body as described in /docs is expected."),
     404: Kind(404, "not_found", "There is nothing at this path. See /docs."),
     405: Kind(405, "method_not_allowed", "This path has other methods: see the Allow header."),
+    408: Kind(408, "request_timeout", f"The body has not arrived within {SECONDS_FOR_BODY:.0f} seconds."),
     413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
     415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
 }
@@ -156,7 +157,14 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
         case Unauthenticated():
             headers["WWW-Authenticate"] = "Bearer"
         case MethodNotAllowedException():
-            headers |= error.headers or {}
+            # one header: Allow
+            headers |= {name: f"{it}, HEAD" if "GET" in it else it for name, it in (error.headers or {}).items()}
+        case CostCapReached():
+            headers["Retry-After"] = str(86_400 - int(time()) % 86_400)  # the first second of tomorrow, UTC
+        case FeatureDisabled():
+            headers["Retry-After"] = "3600"  # somebody has to switch it on
+    if kind.status == 503:
+        headers.setdefault("Retry-After", UNTIL_BACK)
     return Problem(kind.status, kind.code, message, request_id, details, headers)
 
 

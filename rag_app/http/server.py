@@ -12,10 +12,12 @@ from typing import Annotated, Any, Literal
 
 from litestar import Litestar, Response, Router, get, route
 from litestar.config.cors import CORSConfig
+from litestar.connection import ASGIConnection
 from litestar.datastructures import Headers, MutableScopeHeaders
 from litestar.di import Provide
 from litestar.enums import ScopeType
-from litestar.handlers import HTTPRouteHandler
+from litestar.exceptions import NotFoundException
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.plugins import SwaggerRenderPlugin
@@ -45,6 +47,8 @@ LARGEST_BODY = 1_000_000  # bytes. The longest question is 2 kB in the widest sc
 PAGE = "/docs"
 ASSETS = "/docs/assets"
 # What the page loads, as it lies in the wheel of litestar-offline-docs: nothing from other hosts
+
+_LONGEST_NAME = 255  # bytes, of a file on Linux
 
 CORS = CORSConfig(
     allow_origins=["*"],  # and so never with credentials: see `_with_credentials`
@@ -81,7 +85,8 @@ Scrape = Callable[[str], tuple[str, bytes]]
 class _Api(Litestar):
     """Litestar that numbers requests before it routes them, so that a 404 has an id too.
 
-    It stops working for clients that have gone away, and closes each exchange, whatever becomes of it.
+    HEAD is answered as GET is, without the body (RFC 9110, 9.3.2): `Client` leaves it out. It stops working for clients
+    that have gone away, and closes each exchange, whatever becomes of it.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # type: ignore[override]
@@ -91,6 +96,8 @@ class _Api(Litestar):
         current = begin(scope)
         client = Client(scope, receive, send, current)
         served = Served(scope["method"], scope["scheme"], Headers.from_scope(scope))
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
         try:
             await client.attend(super().__call__(scope, client.receive, client.send))
         except Exception as error:  # after the response has begun; the server would log what it says
@@ -134,7 +141,9 @@ def api(
             ready,
             home,
             schema,
-            create_static_files_router(ASSETS, [str(files("litestar_offline_docs") / "static")], name="docs_assets"),
+            create_static_files_router(
+                ASSETS, [str(files("litestar_offline_docs") / "static")], name="docs_assets", guards=[_a_file_name]
+            ),
             *([metrics] if metrics else []),
         ],
         dependencies={name: _provide(service) for name, service in services.items()},
@@ -164,6 +173,13 @@ def _with_credentials(origins: Collection[str]) -> BeforeMessageSendHookHandler:
             headers["Access-Control-Allow-Credentials"] = "true"
 
     return allow
+
+
+def _a_file_name(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+    """A guard that refuses what no file can be called: the file system says so by errors that Litestar takes for ours."""
+    path = connection.scope["path"]
+    if "\0" in path or len(path.encode(errors="replace")) > _LONGEST_NAME:
+        raise NotFoundException
 
 
 def _provide(service: object) -> Provide:
@@ -288,6 +304,8 @@ def _with_options(handlers: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler
     for handler in handlers:
         for path in handler.paths:
             allowed.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
+            if "GET" in handler.http_methods:
+                allowed[path].add("HEAD")
     return [*(_options(path, methods) for path, methods in allowed.items() if len(methods) > 2), *handlers]
 
 

@@ -37,7 +37,9 @@ def _builtin(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbe
 def _openai(model: str, api_base: str | None, api_key: str | None) -> "BaseEmbedding":
     from llama_index.embeddings.openai import OpenAIEmbedding
 
-    return OpenAIEmbedding(model_name=model, api_base=api_base, api_key=api_key or "none", max_retries=2, timeout=30)
+    # LlamaIndex multiplies: it tries `max_retries` times what the SDK tries once and `max_retries` times more. With 1 the
+    # SDK alone asks again, once
+    return OpenAIEmbedding(model_name=model, api_base=api_base, api_key=api_key or "none", max_retries=1, timeout=30)
 
 
 EMBEDDERS: dict[str, Embedder] = {

@@ -21,6 +21,8 @@ from rag_app.telemetry import observing
 from rag_app.telemetry.observing import Stage
 
 _MAX_TOKENS = 256
+_LONGEST_WORD = 100
+"""Characters: `max_input_chars_per_word` of the tokenizer, to which a longer word is an unknown one."""
 _TOGETHER = 4
 """Queries that are encoded at once, at most: more of them cost more each."""
 _PADDING = 0.1
@@ -74,6 +76,22 @@ class MiniLM(BaseEmbedding):
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text).ids)
+
+    def losses(self, text: str) -> list[str]:
+        """What of a text has no part in its vector, for people: nothing, as a rule.
+
+        >>> MiniLM().losses("Who is " + "x" * 101 + "?")
+        ['A word of more than 100 characters was not searched by its meaning']
+        """
+        found: list[str] = []
+        if len(text) <= _LONGEST_WORD:
+            return found
+        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(self._tokenizer.normalizer.normalize_str(text))
+        if any(len(word) > _LONGEST_WORD for word, _ in words):
+            found.append(f"A word of more than {_LONGEST_WORD} characters was not searched by its meaning")
+        if self._tokenizer.encode(text).overflowing:
+            found.append(f"Only the first {_MAX_TOKENS} tokens of the question were searched by their meaning")
+        return found
 
     def _encode(self, texts: Sequence[Sequence[int]], session: Any) -> list[list[float]]:
         """Mean of the token vectors, unit length: a vector a text, the same whatever it is encoded with."""
@@ -180,15 +198,18 @@ def _session(threads: int) -> Any:
     return onnxruntime.InferenceSession(str(model_path()), options, providers=["CPUExecutionProvider"])
 
 
-async def embed_query(embedder: BaseEmbedding, text: str) -> list[float]:
-    """The question's vector. Raises EmbeddingFailed, whatever the model raises."""
+async def embed_query(embedder: BaseEmbedding, text: str, dimension: int | None = None) -> list[float]:
+    """The question's vector. Raises EmbeddingFailed, whatever the model raises, and for another length than `dimension`."""
     try:
         with Stage("embedding", {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": embedder.model_name}):
             # what is known needs none of the events that LlamaIndex makes of an embedding
             known = embedder.remembered(text) if isinstance(embedder, MiniLM) else None
-            return known or await embedder.aget_query_embedding(text)
+            vector = known or await embedder.aget_query_embedding(text)
     except Exception as error:
         raise EmbeddingFailed(f"{embedder.model_name}: {error}") from error
+    if dimension is not None and len(vector) != dimension:
+        raise EmbeddingFailed(f"{embedder.model_name} answered with {len(vector)} dimensions, not {dimension}")
+    return vector
 
 
 async def embed_texts(embedder: BaseEmbedding, texts: Sequence[str]) -> list[list[float]]:

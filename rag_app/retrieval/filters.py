@@ -59,6 +59,13 @@ def _check(condition: Condition, spec: IndexSpec) -> tuple[Condition, ...]:
     kind = spec.all_fields.get(name)
     if kind is None:
         raise UnknownField(name, spec.all_fields)
+    try:
+        operator = Operator(operator)
+    except ValueError:
+        raise InvalidInput(
+            name, operator, f"there is no operator {operator!r}; accepted: {', '.join(sorted(OPERATORS[kind]))}"[:200]
+        ) from None
+    condition = replace(condition, operator=operator)
     if operator not in OPERATORS[kind]:
         raise InvalidInput(
             name,
@@ -220,10 +227,12 @@ def _from_llama(condition: MetadataFilter | MetadataFilters) -> Condition:
     """The one group that there is: a condition, or its field is missing."""
     match condition:
         case MetadataFilter(key=key, operator=operator):
-            if operator not in _LLAMA:
-                raise InvalidInput(key, operator.value, f"operator {operator.value} is not supported")
+            known = _LLAMA.get(FilterOperator(operator)) if operator in set(FilterOperator) else None
+            if known is None:
+                said = str(getattr(operator, "value", operator))
+                raise InvalidInput(key, said, f"operator {said} is not supported"[:200])
             value: Any = condition.value
-            return Condition(key, _LLAMA[operator], tuple(value) if isinstance(value, list) else value)
+            return Condition(key, known, tuple(value) if isinstance(value, list) else value)
         case MetadataFilters(
             condition=FilterCondition.OR,
             filters=[

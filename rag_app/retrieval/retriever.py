@@ -24,15 +24,20 @@ class ChunkRetriever(BaseRetriever):
     """
 
     def __init__(
-        self, open_store: Callable[[], Awaitable[ScopedStore]], embedder: BaseEmbedding, question: Question
+        self,
+        open_store: Callable[[], Awaitable[ScopedStore]],
+        embedder: BaseEmbedding,
+        question: Question,
+        dimension: int | None = None,
     ) -> None:
         super().__init__()
         self._open_store, self._embedder, self._question = open_store, embedder, question
+        self._dimension = dimension
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         store, asked = await self._open_store(), self._question
         text = checked_text("query", query_bundle.query_str)
-        vector = query_bundle.embedding or await embed_query(self._embedder, text)
+        vector = query_bundle.embedding or await embed_query(self._embedder, text, self._dimension)
         with Stage("search", {"rag.mode": asked.mode.value, "rag.top_k": asked.top_k}):
             first = await self._named(store, text, vector)
             found = await store.search(vector, text, (*asked.filters, *asked.preferred), asked.mode, asked.top_k)

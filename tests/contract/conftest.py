@@ -165,6 +165,9 @@ class ScriptedPipeline:
     breaks_after: int | None = None
     asked: list[tuple[str, Question, Scope]] = field(default_factory=list)
 
+    def warnings(self, question: Question) -> list[str]:
+        return [f"{len(question.text)} characters are many"] if len(question.text) > 400 else []
+
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
         self.asked.append((index, question, scope))
         if self.error:

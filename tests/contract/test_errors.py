@@ -2,15 +2,20 @@
 
 import json
 import logging
+import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
 from rag_app.access.people import People
+from rag_app.domain.answer import Answer, Confidence, Refusal
 from rag_app.domain.errors import (
+    CostCapReached,
     EmbeddingFailed,
+    FeatureDisabled,
     InvalidInput,
     ModelFailed,
     ModelLimited,
@@ -20,6 +25,8 @@ from rag_app.domain.errors import (
     UnknownField,
 )
 from rag_app.domain.scope import Principal
+from rag_app.http.problems import KINDS, kind_of, problem_of
+from rag_app.surfaces.lexybrain.rules import KINDS as RULES
 from tests.contract.conftest import Backstage
 
 PATHS = ["/api/rag/search", "/api/rag/answer", "/functions/v1/rag-search", "/functions/v1/rag-answer"]
@@ -46,7 +53,7 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
         ({"query_text": ""}, "query_text", "1 to 500 characters"),
         ({"query_text": " \n\t\u00a0"}, "query_text", "blank"),
         ({"query_text": "x" * 501}, "query_text", "1 to 500 characters"),
-        ({"query_text": "a\0b"}, "query_text", "1 to 500 characters"),
+        ({"query_text": "a\0b"}, "query_text", "without a NUL character"),
         ({"query_text": 5}, "query_text", "1 to 500 characters"),
         ({**ASK, "top_k": 0}, "top_k", "from 1 to 50"),
         ({**ASK, "top_k": 51}, "top_k", "from 1 to 50"),
@@ -58,7 +65,7 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
         ({**ASK, "filters": {"source_type": "DOC"}}, "filters.source_type", "transcript, email, doc, faq, web"),
         ({**ASK, "filters": {"source_type": 1}}, "filters.source_type", "transcript, email, doc, faq, web"),
         ({**ASK, "filters": {"lang": ""}}, "filters.lang", "language code"),
-        ({**ASK, "filters": {"lang": "e\0n"}}, "filters.lang", "language code"),
+        ({**ASK, "filters": {"lang": "e\0n"}}, "filters.lang", "without a NUL character"),
         ({**ASK, "filters": {"org_id": "acme"}}, "filters.org_id", "UUID"),
         ({**ASK, "filters": {"date_from": "yesterday"}}, "filters.date_from", "ISO 8601"),
         ({**ASK, "filters": {"date_to": "2025-02-30"}}, "filters.date_to", "ISO 8601"),
@@ -195,3 +202,73 @@ def test_a_database_that_is_down_before_the_question_is_asked(
     response = client.post("/api/rag/search", json=ASK)
     problem(response, 500, "database_error")
     assert "10.0.0.7" not in response.text
+
+
+@pytest.mark.parametrize("name", ["%00", "a%00.js", "x" * 300, "..%2f..%2fetc%2fpasswd", "%ff", "a/b/c"])
+def test_what_is_no_asset_is_not_found(name: str, anonymous: httpx.Client) -> None:
+    problem(anonymous.get(f"/docs/assets/{name}"), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    "path", ["/health/live", "/health/ready", "/docs", "/openapi.json", "/docs/assets/swagger-ui.css"]
+)
+def test_head_is_get_without_the_body(path: str, anonymous: httpx.Client) -> None:
+    got, head = anonymous.get(path), anonymous.head(path)
+    assert (head.status_code, head.content) == (got.status_code, b"") and got.content
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert head.headers.get("content-length", str(len(got.content))) == str(len(got.content))
+
+
+def test_head_of_what_is_not_there_or_has_no_get(anonymous: httpx.Client) -> None:
+    assert anonymous.head("/nothing").status_code == 404
+    refused = anonymous.head("/api/rag/search")
+    assert (refused.status_code, refused.content) == (405, b"")
+
+
+@pytest.mark.parametrize("path", ["/api/rag/search", "/api/v1/retrieval/query", "/api/lexybrain/rag"])
+def test_half_a_body_is_waited_for_so_long_and_no_longer(
+    path: str, client: httpx.Client, backstage: Backstage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_app.http.exchange.SECONDS_FOR_BODY", 0.2)
+    backstage.keys.known = {"rag_" + "k" * 43: Principal("key:1", None)}
+    host, port = str(client.base_url.host), int(client.base_url.port or 0)
+    shown = f"rag_{'k' * 43}" if "v1" in path else client.headers["Authorization"].removeprefix("Bearer ")
+    head = f"POST {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {shown}\r\nContent-Length: 100\r\n\r\n"
+    with socket.create_connection((host, port), timeout=60) as connection:
+        connection.sendall(head.encode() + b'{"query')
+        said = b"".join(iter(lambda: connection.recv(10_000), b"")).decode()  # to the connection's end
+    assert said.startswith("HTTP/1.1 408") and "The body has not arrived within 30 seconds" in said, said
+
+
+@pytest.mark.parametrize("error", [ModelLimited("busy"), StoreFailed("away")])
+def test_what_may_come_back_says_when(error: Exception, client: httpx.Client, backstage: Backstage) -> None:
+    backstage.pipeline.error = error
+    assert int(client.post("/api/rag/answer", json=ASK).headers["retry-after"]) > 0
+
+
+def test_every_503_says_when_to_come_back() -> None:
+    day = 86_400
+    for error in (ModelLimited(), CostCapReached(), FeatureDisabled("off"), EmbeddingFailed()):
+        for kinds in (KINDS, RULES):
+            kind = kind_of(error, kinds)
+            if kind.status == 503:
+                assert 0 < int(problem_of(error, kind, "1").headers["Retry-After"]) <= day
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/api/rag/search", "query_text"),
+        ("/api/rag/answer", "query_text"),
+        ("/owner/search", "query"),
+        ("/owner/ask", "question"),
+    ],
+)
+def test_what_of_a_question_is_cut_stands_beside_the_answer(
+    path: str, field: str, client: httpx.Client, backstage: Backstage
+) -> None:
+    backstage.pipeline.given = Answer(
+        "Nothing.", Confidence.LOW, None, datetime.now(UTC), refusal=Refusal.NOTHING_FOUND
+    )
+    assert "warnings" not in client.post(path, json={field: "?"}).json()
+    assert client.post(path, json={field: "?" * 401}).json()["warnings"] == ["401 characters are many"]

@@ -296,7 +296,7 @@ def test_what_a_caller_can_get_wrong(client: httpx.Client) -> None:
         refused(client.request(method, path, content=b"{}", headers=plain), 415, "unsupported_media_type")
     refused(client.put(CONFIGS, json={}), 405, "method_not_allowed")
     refused(client.get("/api/admin/lexybrain/nothing"), 404, "not_found")
-    assert client.options(CONFIGS).headers["allow"] == "GET, OPTIONS, POST"
+    assert client.options(CONFIGS).headers["allow"] == "GET, HEAD, OPTIONS, POST"
 
 
 def test_a_database_that_is_down(client: httpx.Client, backstage: Backstage) -> None:

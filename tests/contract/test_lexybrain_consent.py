@@ -65,6 +65,11 @@ def test_nobody_gets_in_without_a_credential(anonymous: httpx.Client) -> None:
 
 
 def test_its_methods_are_told(client: httpx.Client) -> None:
-    assert {each.strip() for each in client.options(CONSENT).headers["allow"].split(",")} == {"GET", "OPTIONS", "PUT"}
+    assert {each.strip() for each in client.options(CONSENT).headers["allow"].split(",")} == {
+        "GET",
+        "HEAD",
+        "OPTIONS",
+        "PUT",
+    }
     described = client.get("/openapi.json").json()["paths"][CONSENT]
     assert described.keys() >= {"get", "put"} and "403" in described["put"]["responses"]

@@ -388,8 +388,8 @@ def test_what_the_threads_refuse(client: httpx.Client, backstage: Backstage) -> 
 
 def test_the_methods_of_each_path(client: httpx.Client) -> None:
     expected = {
-        THREADS: {"GET", "OPTIONS"},
-        AT: {"GET", "PATCH", "DELETE", "OPTIONS"},
+        THREADS: {"GET", "HEAD", "OPTIONS"},
+        AT: {"GET", "HEAD", "PATCH", "DELETE", "OPTIONS"},
         f"{AT}/messages/{ASKED.id}": {"DELETE", "OPTIONS"},
     }
     for path, methods in expected.items():

@@ -469,7 +469,7 @@ def test_60_requests_a_minute_over_both_paths(client: httpx.Client, backstage: B
     assert [int(each.headers["x-ratelimit-remaining"]) for each in responses] == list(range(59, -1, -1))
     limited = client.post(SEARCH, json=FOUND[SEARCH])
     problem(limited, 429, "rate_limited")
-    assert 0 < int(limited.headers["retry-after"]) <= 60
+    assert 0 < int(limited.headers["retry-after"]) <= 61
     assert client.post("/api/rag/search", json={"query_text": "?"}).status_code == 200, "another surface, another limit"
 
 

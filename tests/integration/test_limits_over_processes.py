@@ -179,6 +179,15 @@ def test_clients_that_go_away_leave_nothing_behind(served: Served) -> None:
     assert not re.search("ERROR|Traceback|panic|never awaited", served.log.read_text())
 
 
+@pytest.mark.thorough
+def test_a_connection_on_which_nothing_is_said_is_closed(served: Served) -> None:
+    host, port = served.url.removeprefix("http://").split(":")
+    for begun in (b"", b"POST / HTTP/1.1\r\nHost: t"):
+        with socket.create_connection((host, int(port)), timeout=120) as connection:
+            connection.sendall(begun)
+            assert connection.recv(1) == b"", "no byte, and no wait without an end"
+
+
 # --- places, without a server
 
 TAKER = """

@@ -138,12 +138,16 @@ class SearchResult(Struct, frozen=True):
     rank: Annotated[int, Meta(ge=1)]
 
 
-class SearchResponse(Struct, frozen=True):
+Warnings = Annotated[list[str], Meta(description="what of the question was not searched; absent where all of it was")]
+
+
+class SearchResponse(Struct, frozen=True, omit_defaults=True):
     status: Literal["success"]
     query_text: QueryText
     results: Annotated[list[SearchResult], Meta(description="best score first, at most `top_k`")]
     total_found: Annotated[int, Meta(description="number of results returned", examples=[1])]
     processing_time_ms: Annotated[int, Meta(examples=[142])]
+    warnings: Warnings = []
 
 
 class AnswerText(Struct, frozen=True):
@@ -175,7 +179,7 @@ class ContextUsed(Struct, frozen=True):
     ]
 
 
-class AnswerResponse(Struct, frozen=True):
+class AnswerResponse(Struct, frozen=True, omit_defaults=True):
     status: Annotated[
         Literal["success", "insufficient_context"],
         Meta(description="`insufficient_context`: no answer, and the best snippets as citations"),
@@ -185,6 +189,7 @@ class AnswerResponse(Struct, frozen=True):
     citations: Annotated[list[RetrievalCitation], Meta(max_length=5, description="one a source, at most five")]
     context_used: ContextUsed
     processing_time_ms: Annotated[int, Meta(examples=[1847])]
+    warnings: Warnings = []
 
 
 Body = Annotated[RetrievalRequest, BodyKwarg(examples=[example(__package__, "request")])]
@@ -212,7 +217,8 @@ SURFACE = Surface(
 )
 async def search(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> SearchResponse:
     """Finds chunks by meaning and by words, among what the caller may see."""
-    hits = await pipeline.search(INDEX, data.question(), request.user.scope())
+    question = data.question()
+    hits = await pipeline.search(INDEX, question, request.user.scope())
     results = [
         SearchResult(
             chunk_id=hit.chunk_id,
@@ -227,7 +233,8 @@ async def search(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> S
         )
         for rank, hit in enumerate(sorted(hits, key=lambda hit: hit.relevance, reverse=True), 1)
     ]
-    return SearchResponse("success", data.query_text, results, len(results), exchange(request.scope).elapsed_ms)
+    elapsed, warnings = exchange(request.scope).elapsed_ms, pipeline.warnings(question)
+    return SearchResponse("success", data.query_text, results, len(results), elapsed, warnings)
 
 
 @SURFACE.post(
@@ -254,9 +261,11 @@ async def answer(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> R
                 avg_relevance=round(min(1.0, max(0.0, given.average_relevance)), 4),
             ),
             processing_time_ms=exchange(request.scope).elapsed_ms,
+            warnings=pipeline.warnings(question),
         )
 
-    asked = (CAPABILITY, data.question(), request.user.scope())
+    question = data.question()
+    asked = (CAPABILITY, question, request.user.scope())
     if wants_stream(request):
         return await event_stream(
             request,

@@ -428,6 +428,7 @@ class Turn:
                 "temperature": instructions.temperature,
                 "maxTokens": instructions.max_tokens,
                 "searched": self.question.searched or self.question.text,
+                **({"warnings": warnings} if (warnings := self._with.pipeline.warnings(self.question)) else {}),
                 "prompts": self._prompts,
                 "stages": stages,
             },

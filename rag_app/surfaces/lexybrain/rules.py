@@ -25,6 +25,7 @@ from rag_app.domain import (
 )
 from rag_app.http.bodies import WORD
 from rag_app.http.entrance import AnyConnection
+from rag_app.http.problems import KINDS as KINDS_OF_ALL
 from rag_app.http.problems import Kind, Kinds, Problem
 from rag_app.http.surface import Credential, Surface
 
@@ -75,6 +76,7 @@ KINDS: Kinds = {
     400: Kind(422, "validation_error", "The request cannot be read; see /docs."),
     404: Kind(404, "not_found", "There is nothing at this path; see /docs."),
     405: Kind(405, "method_not_allowed", "This path has other methods: see the Allow header."),
+    408: KINDS_OF_ALL[408],
     413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
     415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
 }

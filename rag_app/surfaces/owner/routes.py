@@ -147,10 +147,14 @@ class OwnerSearchResult(Struct, frozen=True):
     similarity: Similarity
 
 
-class OwnerSearchResponse(Struct, frozen=True):
+Warnings = Annotated[list[str], Meta(description="what of the question was not searched; absent where all of it was")]
+
+
+class OwnerSearchResponse(Struct, frozen=True, omit_defaults=True):
     results: Annotated[list[OwnerSearchResult], Meta(description="the most similar first, at most `limit`")]
     query: Annotated[str, Meta(description="as it was sent", examples=[QUERY])]
     total: Annotated[int, Meta(description="number of results returned", examples=[3])]
+    warnings: Warnings = []
 
 
 class OwnerSource(Struct, frozen=True):
@@ -169,7 +173,7 @@ class OwnerSource(Struct, frozen=True):
     created_at: Moment
 
 
-class OwnerAskResponse(Struct, frozen=True):
+class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
     answer: Annotated[
         str,
         Meta(
@@ -188,6 +192,7 @@ class OwnerAskResponse(Struct, frozen=True):
     query: Annotated[str, Meta(description="the question, as it was sent", examples=[QUESTION])]
     chunks_retrieved: Annotated[int, Meta(description="chunks found before the threshold", examples=[8])]
     chunks_above_threshold: Annotated[int, Meta(description="those that reach `min_similarity`", examples=[5])]
+    warnings: Warnings = []
 
 
 SearchBody = Annotated[OwnerSearchRequest, BodyKwarg(examples=[example(__package__, "search")])]
@@ -214,7 +219,8 @@ SURFACE = Surface(
 @SURFACE.post("/owner/search", *ERRORS, summary="The most similar chunks, without an answer")
 async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]) -> OwnerSearchResponse:
     """Finds passages of calls and bookings, among what the caller may see. No model is asked."""
-    hits = await pipeline.search(INDEX, data.question(), request.user.scope())
+    question = data.question()
+    hits = await pipeline.search(INDEX, question, request.user.scope())
     results = [
         OwnerSearchResult(
             id=hit.chunk_id,
@@ -231,7 +237,7 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
         )
         for hit in _most_similar_first(hits)
     ]
-    return OwnerSearchResponse(results, data.query, len(results))
+    return OwnerSearchResponse(results, data.query, len(results), pipeline.warnings(question))
 
 
 @SURFACE.post(
@@ -239,7 +245,8 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
 )
 async def ask(request: Caller, data: AskBody, pipeline: Injected[Pipeline]) -> Response[OwnerAskResponse]:
     """Answers from the calls and bookings that the caller may see, or says that there is nothing to answer from."""
-    asked = CAPABILITY, data.asked(), request.user.scope()
+    question = data.asked()
+    asked, warnings = (CAPABILITY, question, request.user.scope()), pipeline.warnings(question)
     if wants_stream(request):
         return await event_stream(
             request,
@@ -247,12 +254,12 @@ async def ask(request: Caller, data: AskBody, pipeline: Injected[Pipeline]) -> R
             meta={"query": data.question},
             sources=lambda hits: [_source(hit, hit.text[:EXCERPT]) for hit in _most_similar_first(hits)],
             citations=_cited,
-            body=lambda given: _response(data.question, given),
+            body=lambda given: _response(data.question, given, warnings),
         )
-    return Response(_response(data.question, await pipeline.answer(*asked)))
+    return Response(_response(data.question, await pipeline.answer(*asked), warnings))
 
 
-def _response(question: str, given: Answer) -> OwnerAskResponse:
+def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResponse:
     return OwnerAskResponse(
         answer=given.text,
         sources=_cited(given),
@@ -260,6 +267,7 @@ def _response(question: str, given: Answer) -> OwnerAskResponse:
         query=question,
         chunks_retrieved=given.retrieved,
         chunks_above_threshold=given.above_threshold,
+        warnings=warnings,
     )
 
 

@@ -21,6 +21,7 @@ from rag_app.domain import (
     UnknownField,
 )
 from rag_app.http.exchange import exchange
+from rag_app.http.problems import KINDS as PLAIN
 from rag_app.http.problems import Kind, Kinds, Problem
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation
@@ -62,6 +63,7 @@ KINDS: Kinds = {
     400: Kind(400, "INVALID_PARAMETERS", "The request cannot be read; see /docs"),
     404: Kind(404, "NOT_FOUND", "There is nothing at this path; see /docs"),
     405: Kind(405, "METHOD_NOT_ALLOWED", "This path has other methods: see the Allow header"),
+    408: Kind(408, "REQUEST_TIMEOUT", PLAIN[408].message),
     413: Kind(413, "PAYLOAD_TOO_LARGE", "The body is too large; at most 1 MB is accepted"),
     415: Kind(415, "UNSUPPORTED_MEDIA_TYPE", "Send the body as `Content-Type: application/json`"),
 }

@@ -93,6 +93,7 @@ class RetrievalValidation:
             ],
             validation_metrics=await self._measured(asked, hits, spec, user) if asked.validate else None,
             search_metadata=SearchMetadata(len(shown), round(1000 * elapsed), generation.dimension),
+            warnings=self._pipeline.warnings(asked.question()),
         )
 
     async def validate(self, user: Principal, asked: ValidationRequest) -> ValidationResponse:

@@ -151,6 +151,9 @@ class QueryResponse(Struct, frozen=True, omit_defaults=True, kw_only=True):
     results: list[RetrievalResult]
     validation_metrics: Annotated[ValidationMetrics, Meta(description="where it was asked for")] | None = None
     search_metadata: SearchMetadata
+    warnings: Annotated[
+        list[str], Meta(description="what of the query was not searched; absent where all of it was")
+    ] = []
 
 
 class ValidatedQuery(Struct, frozen=True):

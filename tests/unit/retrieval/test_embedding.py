@@ -125,3 +125,15 @@ async def test_what_one_organization_asked_is_no_faster_for_another() -> None:
         asking.set(organizations)
         await model.aget_query_embedding("the same question")
     assert list(model._cache) == [(other, "the same question"), (one, "the same question")]
+
+
+def test_what_is_cut_is_said() -> None:
+    model = MiniLM()
+    for whole in ("What now?", "x" * 100, "word " * 250, "x" * 90 + "-" + "y" * 90):
+        assert model.losses(whole) == [], whole
+    [word] = model.losses("Who is " + "x" * 101 + "?")
+    assert word == "A word of more than 100 characters was not searched by its meaning"
+    [long] = model.losses("word " * 260)
+    assert long == "Only the first 256 tokens of the question were searched by their meaning"
+    assert model.losses("x" * 101 + " word" * 260) == [word, long]
+    assert model.get_query_embedding("word " * 260) == model.get_query_embedding("word " * 300), "it is cut"

@@ -116,3 +116,27 @@ def test_an_unknown_field_names_the_known_ones() -> None:
     with pytest.raises(UnknownField) as error:
         check_filters((Condition("colour", Operator.EQ, "red"),), SPEC)
     assert error.value.accepted == sorted(SPEC.all_fields)
+
+
+def test_an_operator_may_be_written_as_text() -> None:
+    [checked] = check_filters((Condition("lang", "in", ("en", "fr")),), SPEC)  # type: ignore[arg-type]
+    assert checked.operator is Operator.IN
+    for operator in ("~", "like' OR 1=1", "", None, 7):
+        with pytest.raises(InvalidInput, match="there is no operator"):
+            check_filters((Condition("lang", operator, "en"),), SPEC)  # type: ignore[arg-type]
+
+
+def test_an_operator_of_llamaindex_may_be_written_as_text() -> None:
+    plain = MetadataFilter(key="lang", value="en")
+    for operator, problem in (
+        ("==", None),
+        ("text_match", "not supported"),
+        ("~", "not supported"),
+        (None, "not supported"),
+    ):
+        plain.operator = operator  # type: ignore[assignment]
+        if problem is None:
+            assert from_llama(MetadataFilters(filters=[plain])) == (Condition("lang", Operator.EQ, "en"),)
+        else:
+            with pytest.raises(InvalidInput, match=problem):
+                from_llama(MetadataFilters(filters=[plain]))

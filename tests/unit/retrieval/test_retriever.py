@@ -7,11 +7,14 @@ import pytest
 from llama_index.core.schema import QueryBundle
 
 from rag_app.domain.answer import Hit, Mode, Question
-from rag_app.domain.errors import StoreFailed
+from rag_app.domain.errors import EmbeddingFailed, StoreFailed
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.retrieval.embedders import build_embedder
+from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.retriever import ChunkRetriever
+from tests.scripted_model import Reply, ScriptedModel
 from tests.unit.answering.hits import hit
 from tests.unit.retrieval.shelf import Counted, Shelf, opening
 
@@ -95,3 +98,20 @@ async def test_what_cannot_be_reached_says_so_when_asked() -> None:
     with pytest.raises(StoreFailed, match="gone"):
         await ChunkRetriever(opening(StoreFailed("gone")), Counted(embed_dim=3), Question("")).aretrieve("?")
     assert isinstance(ETSY_1.source_id, UUID)
+
+
+async def test_a_vector_of_another_length_is_the_embedder_s_fault() -> None:
+    shop = Shop(hit("Here."))
+    retriever = ChunkRetriever(shop.retriever._open_store, shop.embedder, Question(""), dimension=384)
+    with pytest.raises(EmbeddingFailed, match="answered with 3 dimensions, not 384"):
+        await retriever.aretrieve("What now?")
+    assert shop.asked == 0
+
+
+async def test_a_failing_embedder_is_asked_twice() -> None:
+    """By the SDK, which knows what Retry-After says; LlamaIndex would multiply that."""
+    with ScriptedModel(Reply(status=500)) as server:
+        embedder = build_embedder("openai", "some-model", server.url, "key")
+        with pytest.raises(EmbeddingFailed):
+            await embed_query(embedder, "What now?")
+        assert len(server.requests) == 2
