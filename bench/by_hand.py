@@ -83,7 +83,7 @@ def create_app() -> Litestar:
 
 
 def _hand() -> Litestar:
-    model, organization, chunks = Model(), UUID(os.environ["BENCH_ORGANIZATION"]), int(os.environ["BENCH_CHUNKS"])
+    model, organization = Model(), UUID(os.environ["BENCH_ORGANIZATION"])
     pools: list[asyncpg.Pool] = []
 
     @asynccontextmanager
@@ -97,7 +97,7 @@ def _hand() -> Litestar:
         started = time.perf_counter()
         vector = await model.embed(data.query_text)
         async with pools[0].acquire() as connection:
-            rows = await tables.hybrid(connection, data.query_text, vector, [organization], chunks, data.top_k)
+            rows = await tables.hybrid(connection, data.query_text, vector, [organization], data.top_k)
         found = [(row["id"], row["cosine"], row["text"], json.loads(row["metadata"])) for row in rows]
         return _results(data, found, started)
 

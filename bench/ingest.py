@@ -104,7 +104,7 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, ques
         Table(
             "Ingest, embeddings known",
             f"Chunks a second, in rounds of {_KNOWN} that take turns, with all the others in the tables. COPY: the same rows, "
-            "postings and all, ready made, into copies of the same tables with their indexes; counting terms is not part of it. "
+            "ready made, into copies of the same tables with their indexes; words, whose rows grow, are not part of it. "
             "The whole ingest also reads, splits, hashes and keeps the ledger of sources.",
             ("COPY", "our store's write", "our whole ingest", "write / COPY", "ingest / COPY"),
             [(copies, writes, ingests, writes / copies, ingests / copies)],

@@ -14,6 +14,7 @@ from bench.ours import INDEX, Ours
 from bench.progress import track
 from rag_app.domain.answer import Mode, Question
 from rag_app.retrieval.embedding import MiniLM
+from rag_app.retrieval.store import Search
 
 TENANT = "1 %"
 _PACKAGE = re.compile(r"site-packages/([^/.]+)|lib/python[\d.]+/(?!site-packages)([^/.]+)|(rag_app)/")
@@ -30,15 +31,15 @@ async def measure(report: Report, corpus: Corpus, ours: Ours, questions: int) ->
     model = MiniLM(cache_size=0)
     texts = [corpus.questions[n % len(corpus.questions)] for n in range(questions)]
     vectors = [corpus.question_vectors[n % len(corpus.questions)].tolist() for n in range(questions)]
-    ids = [candidate.id for candidate in await store.candidates(vectors[0], "", (), Mode.DENSE, 8)]
+    ids = [candidate.id for candidate in await store.candidates(Search(vectors[0], "", (), Mode.DENSE, 8))]
     asked: dict[str, Callable[[int], Awaitable[object]]] = {
         "the user's organizations": lambda n: application.people.principal(str(user.id)),
         "the rate limit": lambda n: application.limiter.hit("bench parts", 60),
         "embedding the question": lambda n: model.aget_query_embedding(texts[n]),
         "the active generation": lambda n: application.backends.open(spec, scope),
-        "candidates, dense": lambda n: store.candidates(vectors[n], texts[n], (), Mode.DENSE, 8),
-        "candidates, text": lambda n: store.candidates(vectors[n], texts[n], (), Mode.TEXT, 8),
-        "candidates, hybrid": lambda n: store.candidates(vectors[n], texts[n], (), Mode.HYBRID, 100),
+        "candidates, dense": lambda n: store.candidates(Search(vectors[n], texts[n], (), Mode.DENSE, 8)),
+        "candidates, text": lambda n: store.candidates(Search(vectors[n], texts[n], (), Mode.TEXT, 8)),
+        "candidates, hybrid": lambda n: store.candidates(Search(vectors[n], texts[n], (), Mode.HYBRID, 100)),
         "texts of eight": lambda n: store.fetch(ids),
         "a whole search, hybrid, embedding cached": lambda n: application.pipeline.search(
             INDEX, Question(texts[n]), scope

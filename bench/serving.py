@@ -183,7 +183,7 @@ def _started(ours: Ours, corpus: Corpus, owner_url: str, headers: list[str]) -> 
     organization = str(ours.organizations[list(SHARES).index(TENANT)])
     more = {
         "BENCH_DSN": owner_url.replace("+asyncpg", ""), "BENCH_OWNER_URL": owner_url,
-        "BENCH_ORGANIZATION": organization, "BENCH_CHUNKS": str(corpus.size),
+        "BENCH_ORGANIZATION": organization,
     }  # fmt: skip
     return [
         _Serving("ours", "/api/rag/search", [sys.executable, "-m", "rag_app", "serve", "--workers", "1"], {}, headers),

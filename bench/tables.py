@@ -32,17 +32,19 @@ _INDEXES = (
     "ALTER TABLE hand_hnsw ADD PRIMARY KEY (no)",
     "SET maintenance_work_mem = '2GB'",
     "CREATE INDEX ON hand_hnsw USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64)",
-    # a term is a lexeme's hash: an integer key is half the size of a text
-    "CREATE TABLE hand_postings (term integer, org_id uuid, no bigint, tf integer NOT NULL, length integer NOT NULL)",
-    "INSERT INTO hand_postings SELECT hashtext(lexeme), org_id, no, sum(cardinality(positions)), "
-    "sum(sum(cardinality(positions))) OVER (PARTITION BY no) FROM hand_texts, "
-    "LATERAL unnest(to_tsvector('english', title || E'\\n' || text)) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
-    "ALTER TABLE hand_postings ADD PRIMARY KEY (term, org_id, no)",
-    "CREATE TABLE hand_terms AS SELECT term, count(*) AS df FROM hand_postings GROUP BY term",
-    "ALTER TABLE hand_terms ADD PRIMARY KEY (term)",
-    *(f"VACUUM ANALYZE hand_{name}" for name in ("texts", "vectors", "signs", "hnsw", "postings", "terms")),
+    # a term is a lexeme's hash; an array a term and organization
+    "CREATE TABLE hand_words AS SELECT org_id, term, array_agg(no::integer ORDER BY no) AS nos, "
+    "array_agg(tf::integer ORDER BY no) AS tfs, array_agg(length::integer ORDER BY no) AS lengths FROM ("
+    "SELECT hashtext(lexeme) AS term, org_id, no, sum(cardinality(positions)) AS tf, "
+    "sum(sum(cardinality(positions))) OVER (PARTITION BY no) AS length FROM hand_texts, "
+    "LATERAL unnest(to_tsvector('english', title || E'\\n' || text)) GROUP BY 1, 2, 3) each GROUP BY org_id, term",
+    "ALTER TABLE hand_words ADD PRIMARY KEY (org_id, term)",
+    "CREATE TABLE hand_sizes AS SELECT org_id, count(*)::float8 AS chunks, sum(length)::float8 AS length FROM ("
+    "SELECT DISTINCT org_id, unnest(nos) AS no, unnest(lengths) AS length FROM hand_words) each GROUP BY org_id",
+    "ALTER TABLE hand_sizes ADD PRIMARY KEY (org_id)",
+    *(f"VACUUM ANALYZE hand_{name}" for name in ("texts", "vectors", "signs", "hnsw", "words", "sizes")),
 )
-K1, B, AVERAGE_LENGTH = 1.2, 0.75, 100.0
+K1, B = 1.2, 0.75
 """Of BM25, as the index has them."""
 
 _TEXTS = "SELECT t.id, t.title, t.text, t.metadata, best.cosine FROM ({best}) best JOIN hand_texts t USING (no) ORDER BY best.cosine DESC"
@@ -63,13 +65,18 @@ _RELAXED = (
     "WHERE org_id = ANY($2){and_} ORDER BY embedding <=> $1 LIMIT 40) SELECT * FROM near ORDER BY cosine DESC LIMIT 10"
 )
 _LEXICAL = f"""
-    WITH weights AS MATERIALIZED (
-        SELECT term, {K1 + 1} * tf * ln(1 + ($3::float8 - df + 0.5::float8) / (df + 0.5::float8)) AS weight
-        FROM (SELECT hashtext(lexeme) AS term, cardinality(positions) AS tf
-              FROM unnest(to_tsvector('english', $1))) q JOIN hand_terms USING (term)),
+    WITH found AS MATERIALIZED (
+        SELECT q.tf AS asked, w.* FROM (SELECT hashtext(lexeme) AS term, cardinality(positions) AS tf
+            FROM unnest(to_tsvector('english', $1))) q JOIN hand_words w ON w.term = q.term AND w.org_id = ANY($2)),
+    weights AS MATERIALIZED (
+        SELECT term, {K1 + 1} * asked * ln(1 + (n.chunks - df + 0.5::float8) / (df + 0.5::float8)) AS weight,
+            {K1 * B}::float8 * n.chunks / n.length AS norm
+        FROM (SELECT term, asked, sum(cardinality(nos))::float8 AS df FROM found GROUP BY term, asked) d CROSS JOIN
+            (SELECT sum(chunks) AS chunks, sum(length) AS length FROM hand_sizes WHERE org_id = ANY($2)) n),
     lexical AS MATERIALIZED (
-        SELECT p.no, sum(w.weight * p.tf / (p.tf + {K1 * (1 - B)}::float8 + {K1 * B / AVERAGE_LENGTH}::float8 * p.length)) AS bm25
-        FROM weights w JOIN hand_postings p ON p.term = w.term AND p.org_id = ANY($2) GROUP BY p.no)"""
+        SELECT no, sum(weight * tf / (tf + {K1 * (1 - B)}::float8 + norm * length)) AS bm25
+        FROM (SELECT weight, norm, unnest(nos) AS no, unnest(tfs) AS tf, unnest(lengths) AS length
+              FROM found JOIN weights USING (term)) each GROUP BY no)"""
 _BM25 = (
     f"{_LEXICAL} SELECT t.id, t.title, t.text, t.metadata, best.bm25 FROM "
     "(SELECT no, bm25 FROM lexical ORDER BY bm25 DESC LIMIT 10) best JOIN hand_texts t USING (no) "
@@ -77,14 +84,14 @@ _BM25 = (
 )
 _HYBRID = f"""{_LEXICAL},
     candidates AS MATERIALIZED (
-        SELECT no, 1 - (v.embedding <=> $4) AS cosine, coalesce(l.bm25, 0) AS bm25 FROM (
-            (SELECT no FROM hand_vectors WHERE org_id = ANY($2) ORDER BY embedding <=> $4 LIMIT 100)
+        SELECT no, 1 - (v.embedding <=> $3) AS cosine, coalesce(l.bm25, 0) AS bm25 FROM (
+            (SELECT no FROM hand_vectors WHERE org_id = ANY($2) ORDER BY embedding <=> $3 LIMIT 100)
             UNION (SELECT no FROM lexical ORDER BY bm25 DESC LIMIT 100)) near
         JOIN hand_vectors v USING (no) LEFT JOIN lexical l USING (no)),
     best AS (
         SELECT no, cosine, 0.6 * (cosine - min(cosine) OVER ()) / nullif(max(cosine) OVER () - min(cosine) OVER (), 0)
             + 0.4 * coalesce((bm25 - min(bm25) OVER ()) / nullif(max(bm25) OVER () - min(bm25) OVER (), 0), 0) AS fused
-        FROM candidates ORDER BY fused DESC NULLS LAST LIMIT $5)
+        FROM candidates ORDER BY fused DESC NULLS LAST LIMIT $4)
     SELECT t.id, t.title, t.text, t.metadata, best.cosine FROM best JOIN hand_texts t USING (no) ORDER BY best.fused DESC"""
 
 Ask = Callable[[Any], Awaitable[list[UUID]]]
@@ -166,15 +173,15 @@ class ByHand:
             await connection.close()
 
 
-async def bm25(connection: asyncpg.Connection, text: str, organizations: list[UUID], chunks: int) -> list[Row]:
+async def bm25(connection: asyncpg.Connection, text: str, organizations: list[UUID]) -> list[Row]:
     """The ten best by BM25, with their texts."""
-    rows: list[Row] = await connection.fetch(_BM25, text, organizations, chunks)
+    rows: list[Row] = await connection.fetch(_BM25, text, organizations)
     return rows
 
 
 async def hybrid(
-    connection: asyncpg.Connection, text: str, vector: Any, organizations: list[UUID], chunks: int, limit: int
+    connection: asyncpg.Connection, text: str, vector: Any, organizations: list[UUID], limit: int
 ) -> list[Row]:
     """Both legs and their fusion in one statement."""
-    rows: list[Row] = await connection.fetch(_HYBRID, text, organizations, chunks, vector, limit)
+    rows: list[Row] = await connection.fetch(_HYBRID, text, organizations, vector, limit)
     return rows

@@ -34,7 +34,7 @@ from rag_app.pipeline import Pipeline
 from rag_app.retrieval.embedders import build_embedder
 from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
-from rag_app.retrieval.store import Backend, ScopedStore
+from rag_app.retrieval.store import LAYOUT, Backend, ScopedStore
 from rag_app.settings import Settings
 from rag_app.stores.registry import STORES, store_named
 from rag_app.surfaces.lexybrain.conversations import INDEX as CONVERSATIONS
@@ -284,9 +284,12 @@ class Application:
             # another store that is configured no longer need not be there; what it holds of these, nobody is shown
             stores = {generation.store, *(name for name, each in STORES.items() if each.always_there)}
             for each in await self.generations.list():
-                if each.id in holding and each.store in stores:
+                if each.id in holding and each.store in STORES:
                     held = self.backends.scoped(spec, each, Scope(frozenset({target.org_id})))
-                    await held.write([], replacing=list(source_ids))
+                    if each.store in stores:
+                        await held.write([], replacing=list(source_ids))
+                    else:
+                        await held.forget(list(source_ids))
 
         return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target, erase, self.readers)
 
@@ -336,6 +339,8 @@ class Application:
                 f"was built with {was[0]} ({was[1]} dimensions), the settings say "
                 f"{self.embedder.model_name} ({self.dimension}): set RAG_EMBEDDING back"
             )
+        if generation.settings.get("layout") != LAYOUT:
+            return "was built by another release, which stores an index differently: go back to that release"
         if dict(generation.settings) != _built_with(spec):
             return f"was built with other fields or chunking than {spec.name}/index.toml declares: put that back"
         return None
@@ -501,7 +506,7 @@ def _first(*keys: SecretStr | None) -> str | None:
 
 def _built_with(spec: IndexSpec) -> dict[str, object]:
     """What of a spec is baked into a generation."""
-    return spec.model_dump(mode="json", include={"chunking", "fields", "languages", "bm25"})
+    return {"layout": LAYOUT, **spec.model_dump(mode="json", include={"chunking", "fields", "languages"})}
 
 
 async def _state(check: Awaitable[None]) -> str:

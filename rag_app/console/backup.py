@@ -230,7 +230,7 @@ async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, ma
                         f"{store} has {generation} already: a backup is restored into an empty one alone"
                     )
                 made.append((backend, generation))
-                await backend.create(urls.owner, spec, generation, dimension)
+                await backend.create_outside(spec, generation, dimension)
                 with archive.open(name) as lines:
                     while batch := [line for _, line in zip(range(_POINTS), lines, strict=False)]:
                         await backend.load(generation, batch)

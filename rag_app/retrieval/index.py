@@ -41,12 +41,10 @@ class Fusion(_Strict):
 
 
 class Bm25(_Strict):
-    """Robertson's BM25. `average_length` in lexemes is a constant of the chunking, so that scores
-    do not depend on the order of ingestion and are the same on every store."""
+    """Robertson's BM25."""
 
     k1: float = Field(1.2, gt=0, le=3)
     b: float = Field(0.75, ge=0, le=1)
-    average_length: float = Field(100.0, gt=0)
 
 
 class ConfidenceRule(_Strict):

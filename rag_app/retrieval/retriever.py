@@ -1,6 +1,7 @@
 """The LlamaIndex retriever of rag_app: a question to scored chunks."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -9,7 +10,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from rag_app.domain import Condition, Mode, Operator, Question
 from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.filters import checked_text
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.telemetry.observing import Stage
 
 
@@ -40,9 +41,10 @@ class ChunkRetriever(BaseRetriever):
         vector = query_bundle.embedding or await embed_query(self._embedder, text, self._dimension)
         with Stage("search", {"rag.mode": asked.mode.value, "rag.top_k": asked.top_k}):
             first = await self._named(store, text, vector)
-            found = await store.search(vector, text, (*asked.filters, *asked.preferred), asked.mode, asked.top_k)
+            search = Search(vector, text, asked.filters, asked.mode, asked.top_k)
+            found = await store.search(replace(search, filters=(*asked.filters, *asked.preferred)))
             if asked.preferred and len(found) < asked.enough:
-                found = await store.search(vector, text, asked.filters, asked.mode, asked.top_k)
+                found = await store.search(search)
         known = {node.node.node_id for node in first}
         return [*first, *(node for node in found if node.node.node_id not in known)]
 
@@ -53,7 +55,7 @@ class ChunkRetriever(BaseRetriever):
         while wanted:
             most = max(self._question.top_k, len(wanted))
             only = Condition("source_id", Operator.IN, tuple(sorted(wanted)))
-            nearest = await store.search(vector, text, (only,), Mode.DENSE, most)
+            nearest = await store.search(Search(vector, text, (only,), Mode.DENSE, most))
             found += nearest
             wanted -= {node.node.metadata["source_id"] for node in nearest}
             if len(nearest) < most:

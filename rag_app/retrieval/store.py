@@ -5,11 +5,12 @@ An adapter in `stores/` implements six methods (and `best`, where one question t
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
-from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
+from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.schema import (
     BaseNode,
     MetadataMode,
@@ -44,6 +45,30 @@ MODES = {
 }
 
 
+LAYOUT = 2
+"""Of what a generation is stored in. A generation of another one is not read, but built anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a store is asked: `top_k` chunks, the best of the `depth` that are nearest and the `depth` with the best words.
+
+    >>> Search([1.0], "door", (), Mode.TEXT, 5).depth
+    5
+    """
+
+    vector: Sequence[float]
+    text: str
+    filters: Filters
+    mode: Mode
+    top_k: int
+    depth: int = 0
+    """At least `top_k`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", max(self.depth, self.top_k))
+
+
 class Backend(ABC):
     """One vector store that is open: its generations, and each index seen through a scope."""
 
@@ -62,9 +87,13 @@ class Backend(ABC):
     async def drop(self, owner_url: str, generation: str) -> None:
         """Take away what the generation is stored in, if it is there."""
 
+    async def create_outside(self, spec: IndexSpec, generation: str, dimension: int) -> None:
+        """Of what `create` makes that which is not in PostgreSQL. This and the next three are for backups, of a store
+        that does not go with the database."""
+        raise Misconfigured(f"{generation} is in a vector store that knows no backup")
+
     async def holds(self, generation: str) -> bool:
-        """Whether there is something of that name. This and the next two are for backups, of a store that does not go
-        with the database."""
+        """Whether there is something of that name."""
         raise Misconfigured(f"{generation} is in a vector store that knows no backup")
 
     async def dump(self, generation: str) -> AsyncIterator[bytes]:
@@ -100,24 +129,16 @@ class ScopedStore(BasePydanticVectorStore):
     spec: IndexSpec
     generation: str
     scope: Scope
-    _backend: Any = PrivateAttr()
-
-    @classmethod
-    def of(cls, backend: Any, spec: IndexSpec, generation: str, scope: Scope) -> Self:
-        store = cls(spec=spec, generation=generation, scope=scope)
-        store._backend = backend
-        return store
+    backend: Any = Field(exclude=True, repr=False)
+    """That in `stores/` which made it."""
 
     @property
     def client(self) -> Any:
-        """The backend in `stores/` that made it."""
-        return self._backend
+        return self.backend
 
     @abstractmethod
-    async def candidates(
-        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
-    ) -> list[Candidate]:
-        """The `depth` best of each leg that `mode` uses, each with its true score on both (BM25 0 in DENSE)."""
+    async def candidates(self, asked: Search) -> list[Candidate]:
+        """The `depth` best of each leg that the mode uses, each with its true score on both (BM25 0 in DENSE)."""
 
     @abstractmethod
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
@@ -133,6 +154,9 @@ class ScopedStore(BasePydanticVectorStore):
 
         Raises InvalidInput where a chunk belongs to an organization outside the scope.
         """
+
+    async def forget(self, source_ids: Sequence[UUID]) -> None:
+        """Take out what PostgreSQL has of these sources, where the store itself cannot be reached; as `write`."""
 
     @abstractmethod
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
@@ -164,22 +188,19 @@ class ScopedStore(BasePydanticVectorStore):
             if not 0 < max(map(abs, node.embedding), default=0) <= _LARGEST or not all(map(isfinite, node.embedding)):
                 raise InvalidInput("embedding", node.node_id, f"must be numbers up to {_LARGEST}, not all of them zero")
 
-    async def search(
-        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, top_k: int
-    ) -> list[NodeWithScore]:
+    async def search(self, asked: Search) -> list[NodeWithScore]:
         """The best chunks, best first, with their cosines. Raises UnknownField and InvalidInput for the filters."""
-        filters, text = check_filters(filters, self.spec), checked_text("query", text)
-        depth = max(top_k, self.spec.fusion.depth if mode is Mode.HYBRID else 0)
-        return [
-            NodeWithScore(node=node, score=candidate.cosine)
-            for candidate, node in await self.best(vector, text, filters, mode, depth, top_k)
-        ]
+        checked = replace(
+            asked,
+            filters=check_filters(asked.filters, self.spec),
+            text=checked_text("query", asked.text),
+            depth=self.spec.fusion.depth if asked.mode is Mode.HYBRID else 0,
+        )
+        return [NodeWithScore(node=node, score=candidate.cosine) for candidate, node in await self.best(checked)]
 
-    async def best(
-        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int
-    ) -> list[tuple[Candidate, TextNode]]:
+    async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
         """Of the candidates the `top_k` that rank first."""
-        ranking = ranked(await self.candidates(vector, text, filters, mode, depth), mode, self.spec.fusion)[:top_k]
+        ranking = ranked(await self.candidates(asked), asked.mode, self.spec.fusion)[: asked.top_k]
         nodes = await self.fetch([candidate.id for candidate in ranking])
         return [(candidate, nodes[candidate.id]) for candidate in ranking if candidate.id in nodes]
 
@@ -190,11 +211,13 @@ class ScopedStore(BasePydanticVectorStore):
         if kwargs or query.node_ids or query.doc_ids or query.alpha is not None or query.query_embedding is None:
             raise InvalidInput("query", None, "takes an embedding, a text, filters and a mode, and nothing else")
         found = await self.search(
-            query.query_embedding,
-            query.query_str or "",
-            from_llama(query.filters),
-            MODES[query.mode],
-            query.similarity_top_k,
+            Search(
+                query.query_embedding,
+                query.query_str or "",
+                from_llama(query.filters),
+                MODES[query.mode],
+                query.similarity_top_k,
+            )
         )
         return VectorStoreQueryResult(
             nodes=[each.node for each in found],

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from rag_app.domain import Condition, FieldType, Filters, Mode, Operator
+from rag_app.domain import Condition, FieldType, Filters, Mode, Operator, Scope
 from rag_app.retrieval.index import BASE_FIELDS, IndexSpec
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import Search
+from rag_app.stores import words
 
 _SQL_TYPES = {
     FieldType.KEYWORD: "text",
@@ -30,9 +31,7 @@ _LARGEST_GRAPH = 4000  # dimensions up to which there is a graph: half-precise v
 _LONGEST_INDEXED = 400
 _ORGANIZATIONS = "org_id = ANY ((SELECT rag_organizations())::uuid[])"
 _READERS = "(private_to IS NULL OR private_to = (SELECT rag_user()) OR (SELECT rag_operator()))"
-_POLICIES = dict.fromkeys(("chunks", "vectors", "signs", "postings"), f"{_ORGANIZATIONS} AND {_READERS}") | {
-    "sizes": _ORGANIZATIONS
-}
+_OF_ALL = "totals", "terms", "postings"  # not of one organization; the last two are of earlier releases
 
 # Up to so many numbers in the vectors of a scope's organizations all of them are compared.
 _EXACT_NUMBERS = 5_000 * 384
@@ -46,19 +45,19 @@ _AHEAD = 4
 
 
 def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
-    """The DDL of a generation's tables.
+    """The DDL of a generation's tables whose vectors are here, too.
 
     What a scan reads of every row comes first in it: a row is taken apart from the left.
     """
-    fields = "".join(f", {column(name)} {_SQL_TYPES[kind]}" for name, kind in spec.fields.items())
     kinds = {"site_id": FieldType.UUID} | {
         column(name): kind for name, kind in spec.all_fields.items() if name != "org_id"
     }
     function = _FUNCTIONS.get(spec.name)
     return _TABLES.format(
+        words=_forced(words.TABLES, generation, words.NAMES),
         t=generation,
         dimension=int(dimension),
-        filtered=f"site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL, date double precision{fields}",
+        filtered=_columns(spec),
         storage="PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL",
         graph=_GRAPH.format(t=generation, dimension=int(dimension)) if dimension <= _LARGEST_GRAPH else "",
         indexes="".join(
@@ -67,17 +66,39 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
             for name, kind in kinds.items()
             if kind is not FieldType.TAGS
         ),
-        policies="".join(_POLICY.format(t=generation, name=name, using=using) for name, using in _POLICIES.items()),
+        policies=_policies(generation, ("vectors", "signs")),
         callers=_CALLERS.format(t=generation, function=function) if function else "",
     )
 
 
+def create_fields(spec: IndexSpec, generation: str) -> str:
+    """The DDL of the tables of a generation whose vectors are elsewhere."""
+    return _forced(f"{words.TABLES}{_FIELDS}", generation, (*words.NAMES, "fields"), filtered=_columns(spec))
+
+
 def drop_statements(generation: str) -> str:
-    """The DDL that takes a generation's tables away."""
+    """The DDL that takes a generation's tables away, also those of an earlier layout."""
+    names = "vectors", "fields", "signs", *_OF_ALL, *reversed(words.NAMES)  # vectors and fields refer to chunks
+    return "".join(f"DROP TABLE IF EXISTS {generation}_{name};" for name in names)
+
+
+def _forced(tables: str, generation: str, names: Sequence[str], **parts: str) -> str:
+    return tables.format(t=generation, **parts) + _policies(generation, names)
+
+
+def _policies(generation: str, names: Sequence[str]) -> str:
     return "".join(
-        f"DROP TABLE IF EXISTS {generation}_{name};"
-        for name in ("vectors", "signs", "sizes", "postings", "terms", "totals", "chunks")  # vectors refer to chunks
+        _POLICY.format(
+            t=generation, name=name, using=_ORGANIZATIONS if name == "sizes" else f"{_ORGANIZATIONS} AND {_READERS}"
+        )
+        for name in names
     )
+
+
+def _columns(spec: IndexSpec) -> str:
+    """What filters name."""
+    fields = "".join(f", {column(name)} {_SQL_TYPES[kind]}" for name, kind in spec.fields.items())
+    return f"site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL, date double precision{fields}"
 
 
 def column(field: str) -> str:
@@ -86,10 +107,7 @@ def column(field: str) -> str:
 
 
 _TABLES = """
-        CREATE TABLE {t}_chunks (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL UNIQUE,
-            org_id uuid NOT NULL, private_to uuid, source_id uuid NOT NULL, lang text NOT NULL, heading text NOT NULL,
-            text text NOT NULL, metadata jsonb NOT NULL);
-        CREATE INDEX ON {t}_chunks (source_id);
+        {words}
         CREATE TABLE {t}_vectors (no bigint PRIMARY KEY REFERENCES {t}_chunks ON DELETE CASCADE, id uuid NOT NULL,
             org_id uuid NOT NULL, embedding vector({dimension}) NOT NULL, private_to uuid, {filtered});
         ALTER TABLE {t}_vectors ALTER embedding SET STORAGE {storage};
@@ -98,14 +116,15 @@ _TABLES = """
         CREATE TABLE {t}_signs (org_id uuid, no bigint, signs bit({dimension}) NOT NULL, private_to uuid, {filtered},
             PRIMARY KEY (org_id, no));
         {indexes}
-        CREATE TABLE {t}_sizes (org_id uuid PRIMARY KEY, chunks bigint NOT NULL) WITH (fillfactor = 70);
-        CREATE TABLE {t}_postings (term integer, org_id uuid, no bigint, private_to uuid, tf integer NOT NULL,
-            length integer NOT NULL, PRIMARY KEY (term, org_id, no));
-        CREATE TABLE {t}_terms (term integer PRIMARY KEY, df bigint NOT NULL) WITH (fillfactor = 70);
         CREATE TABLE {t}_totals (chunks bigint NOT NULL);
         INSERT INTO {t}_totals VALUES (0);
         {policies}
         {callers}"""
+
+_FIELDS = """
+        CREATE TABLE {t}_fields (no bigint PRIMARY KEY REFERENCES {t}_chunks ON DELETE CASCADE, id uuid NOT NULL,
+            org_id uuid NOT NULL, private_to uuid, {filtered});
+        CREATE INDEX ON {t}_fields (org_id);"""
 
 # 128 candidates for each chunk's neighbours and not 64: recall .98 instead of .96 (docs/adr/0003)
 _GRAPH = """CREATE INDEX ON {t}_vectors USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops)
@@ -153,10 +172,13 @@ _DENSE = """size AS MATERIALIZED (
 
 
 class Query:
-    """SQL under construction: every value is bound, every column comes from the index spec."""
+    """SQL under construction: every value is bound, every column comes from the index spec.
 
-    def __init__(self, store: ScopedStore) -> None:
-        self.store, self.table = store, store.generation
+    `t` is what the names of the generation's tables begin with, `fields` the table that filters look into.
+    """
+
+    def __init__(self, spec: IndexSpec, scope: Scope, t: str, fields: str, languages: Sequence[str]) -> None:
+        self.spec, self.scope, self.t, self.fields, self.languages = spec, scope, t, fields, languages
         self.values: list[Any] = []
 
     def bind(self, value: Any, sql_type: str) -> str:
@@ -165,7 +187,7 @@ class Query:
 
     def where(self, filters: Filters) -> str:
         """The mandatory part, from the scope, and the filters, on `v`."""
-        scope = self.store.scope
+        scope = self.scope
         self.organizations = self.bind(list(scope.organizations), "uuid[]")
         self.user = self.bind(scope.user, "uuid")
         conditions = [
@@ -178,7 +200,7 @@ class Query:
         return " AND ".join(conditions)
 
     def _condition(self, condition: Condition) -> str:
-        kind = self.store.spec.all_fields[condition.field]
+        kind = self.spec.all_fields[condition.field]
         name, sql_type = f"v.{column(condition.field)}", _SQL_TYPES[kind]
         if condition.or_missing:
             missing = f"coalesce(cardinality({name}), 0) = 0" if kind is FieldType.TAGS else f"{name} IS NULL"
@@ -191,39 +213,37 @@ class Query:
         sign = "=" if condition.operator is Operator.EQ else condition.operator.value
         return f"{_indexed(name, kind, [condition.value])}{name} {sign} {self.bind(condition.value, sql_type)}"
 
-    def best(self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, top_k: int) -> str:
+    def best(self, asked: Search) -> str:
         """`candidates` in the order of `rag_app.retrieval.fusion.ranked`, the `top_k` first, each with its text."""
-        found, weights = self.candidates(vector, text, filters, mode, depth, sure=top_k), self.store.spec.fusion
+        found, weights = self.candidates(asked, sure=asked.top_k), self.spec.fusion
         rank = {
             Mode.DENSE: "cosine",
             Mode.TEXT: "bm25",
             Mode.HYBRID: f"{weights.dense}::float8 * {_scaled('cosine')} + {weights.lexical}::float8 * {_scaled('bm25')}",
-        }[mode]
+        }[asked.mode]
         return f"""SELECT best.id, best.cosine, best.bm25, c.text, c.metadata
-            FROM (SELECT *, {rank} AS rank FROM ({found}) found ORDER BY rank DESC, id LIMIT {self.bind(top_k, "bigint")}) best
-            CROSS JOIN LATERAL (SELECT * FROM {self.table}_chunks c WHERE c.no = best.no OFFSET 0) c
+            FROM (SELECT *, {rank} AS rank FROM ({found}) found
+                  ORDER BY rank DESC, id LIMIT {self.bind(asked.top_k, "bigint")}) best
+            CROSS JOIN LATERAL (SELECT * FROM {self.t}_chunks c WHERE c.no = best.no OFFSET 0) c
             ORDER BY best.rank DESC, best.id"""
 
-    def candidates(
-        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int, *, sure: int | None = None
-    ) -> str:
+    def candidates(self, asked: Search, *, sure: int | None = None) -> str:
         """The best of each leg with their id, cosine and BM25.
 
         Plans are made once for all tenants: every join is a lookup for each row of what stands before it, since
         OFFSET 0 keeps the planner from turning it into anything else.
         """
-        embedding, limit, visible = self.bind(vector, "vector"), self.bind(depth, "bigint"), self.where(filters)
-        filtered, dense = bool(filters) or self.store.scope.site is not None, ""
-        if mode != Mode.TEXT:
-            dense = self._dense(embedding, len(vector), depth, sure or depth, limit, visible, filtered)
-        if mode == Mode.DENSE:
+        embedding, limit = self.bind(asked.vector, "vector"), self.bind(asked.depth, "bigint")
+        visible, dense = self.where(asked.filters), ""
+        if asked.mode != Mode.TEXT:
+            dense = self._dense(embedding, asked, sure or asked.depth, limit, visible)
+        if asked.mode == Mode.DENSE:
             sql = f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25 FROM dense"
         else:
-            lexical = self._lexical(text, visible if filtered else "")
-            sql = f"WITH {lexical}, best AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC, no LIMIT {limit})"
+            sql = f"WITH {self._lexical(asked, limit, visible)}"
             scored = f"""SELECT v.no, v.id, 1 - (v.embedding <=> {embedding}) AS cosine, best.bm25
-                FROM best {self._vector("best", visible)}"""
-            if mode == Mode.HYBRID:
+                FROM best {self._looked_up("best", visible)}"""
+            if asked.mode == Mode.HYBRID:
                 # IS TRUE: a look into a hash table for each row of `lexical`, however few the planner takes them for
                 sql += f""", {dense},
                     known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM dense)) IS TRUE)
@@ -233,15 +253,28 @@ class Query:
                 sql += scored
         return sql
 
+    def words(self, asked: Search, near: Sequence[UUID]) -> str:
+        """The best by words, and the chunks `near`, as far as they are visible: id and BM25."""
+        limit, visible = self.bind(asked.depth, "bigint"), self.where(asked.filters)
+        return f"""WITH {self._lexical(asked, limit, visible)},
+            wanted AS MATERIALIZED (
+                SELECT no FROM best UNION
+                SELECT c.no FROM {self.t}_chunks c WHERE c.id = ANY({self.bind(list(near), "uuid[]")})),
+            known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM wanted)) IS TRUE)
+            SELECT v.id, coalesce(known.bm25, 0) AS bm25 FROM wanted {self._looked_up("wanted", visible)}
+            LEFT JOIN known ON known.no = v.no"""
+
     def texts(self, ids: Sequence[UUID], filters: Filters) -> str:
         """The chunks of these ids, as far as they are visible."""
-        return f"""SELECT c.id, c.text, c.metadata FROM {self.table}_chunks c CROSS JOIN LATERAL (
-            SELECT FROM {self.table}_vectors v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
+        return f"""SELECT c.id, c.source_id, c.text, c.metadata FROM {self.t}_chunks c CROSS JOIN LATERAL (
+            SELECT FROM {self.fields} v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
             WHERE c.id = ANY({self.bind(list(ids), "uuid[]")})"""
 
-    def _dense(
-        self, embedding: str, dimension: int, depth: int, sure: int, limit: str, visible: str, filtered: bool
-    ) -> str:
+    def count(self) -> str:
+        """How many chunks are visible."""
+        return f"SELECT count(*) FROM {self.fields} v WHERE {self.where(())}"
+
+    def _dense(self, embedding: str, asked: Search, sure: int, limit: str, visible: str) -> str:
         """CTEs that end in `dense(no, id, distance)`: the `depth` nearest to the embedding.
 
         Where the scope's organizations are small all rows are compared. Where they have a large part of the index a
@@ -249,16 +282,17 @@ class Query:
         of, those of the nearest signs are compared: how far the `sure` best are by sign, and a margin, since signs only
         nearly order as cosines do.
         """
+        dimension, filtered = len(asked.vector), self._is_filtered(asked)
         return _DENSE.format(
-            t=self.table,
+            t=self.t,
             organizations=self.organizations,
             embedding=embedding,
             dimension=dimension,
             limit=limit,
             visible=visible,
-            vector=self._vector("near", visible),
-            most=self.bind(max(_MOST, 4 * depth), "bigint"),
-            last=self.bind(max(min(sure, depth) - 1, 0), "bigint"),
+            vector=self._looked_up("near", visible),
+            most=self.bind(max(_MOST, 4 * asked.depth), "bigint"),
+            last=self.bind(max(min(sure, asked.depth) - 1, 0), "bigint"),
             margin=round(_MARGIN * dimension**0.5),
             half=f"halfvec({dimension})",
             may_walk=not filtered and dimension <= _LARGEST_GRAPH,
@@ -267,32 +301,31 @@ class Query:
             ahead=_AHEAD,
         )
 
-    def _vector(self, of: str, visible: str) -> str:
+    def _looked_up(self, of: str, visible: str) -> str:
         return f"""CROSS JOIN LATERAL (
-            SELECT v.no, v.id, v.embedding FROM {self.table}_vectors v WHERE v.no = {of}.no AND {visible} OFFSET 0) v"""
+            SELECT * FROM {self.fields} v WHERE v.no = {of}.no AND {visible} OFFSET 0) v"""
 
-    def _lexical(self, text: str, filtered: str) -> str:
-        """CTEs that end in `lexical(no, bm25)`: every chunk that shares a term with the text.
+    def _is_filtered(self, asked: Search) -> bool:
+        return bool(asked.filters) or self.scope.site is not None
 
-        Each term counts as often as the text repeats it. Postings know the tenant; filters look the chunk up.
+    def _lexical(self, asked: Search, limit: str, visible: str) -> str:
+        """CTEs that end in `lexical(no, bm25)`, every chunk that shares a term with the text, and `best` of these.
+
+        The rows of `words` know tenant and reader; filters look the chunk up.
         """
-        bm25, table = self.store.spec.bm25, self.table
-        languages, body = self.bind(self.store.languages, "text[]"), self.bind(text, "text")
-        norm = f"{bm25.k1 * (1 - bm25.b)}::float8 + {bm25.k1 * bm25.b / bm25.average_length}::float8 * p.length"
-        return f"""weights AS MATERIALIZED (
-                SELECT q.term, {bm25.k1 + 1} * q.tf * ln(1 + (n.chunks - t.df + 0.5::float8) / (t.df + 0.5::float8)) AS weight
-                FROM (SELECT term, sum(tf)::float8 AS tf
-                      FROM unnest({languages}) AS lang, LATERAL rag_terms(lang, {body}) GROUP BY term) q
-                CROSS JOIN LATERAL (SELECT df FROM {table}_terms t WHERE t.term = q.term AND t.df > 0 OFFSET 0) t
-                CROSS JOIN {table}_totals n),
-            lexical AS MATERIALIZED (
-                SELECT p.no, p.bm25 FROM (
-                    SELECT p.no, sum(w.weight * p.tf / (p.tf + {norm})) AS bm25
-                    FROM weights w CROSS JOIN LATERAL (
-                        SELECT p.no, p.tf, p.length FROM {table}_postings p
-                        WHERE p.term = w.term AND p.org_id = ANY({self.organizations})
-                            AND (p.private_to IS NULL OR p.private_to = {self.user}) OFFSET 0) p
-                    GROUP BY p.no) p {self._vector("p", filtered) if filtered else ""})"""
+        bm25 = self.spec.bm25
+        lexical = words.LEXICAL.format(
+            t=self.t,
+            languages=self.bind(self.languages, "text[]"),
+            text=self.bind(asked.text, "text"),
+            organizations=self.organizations,
+            user=self.user,
+            by_length=f"{bm25.k1 * bm25.b}::float8",
+            plain=f"{bm25.k1 * (1 - bm25.b)}::float8",
+            most=f"{bm25.k1 + 1}::float8",
+            filtered=self._looked_up("p", visible) if self._is_filtered(asked) else "",
+        )
+        return f"{lexical}, best AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC, no LIMIT {limit})"
 
 
 def _indexed(name: str, kind: FieldType, values: Sequence[Any]) -> str:

@@ -169,6 +169,33 @@ async def test_a_rebuild_with_another_chunking_goes_on_beside_the_live_generatio
             await Indexing(application).switch(INDEX, 7)
 
 
+async def test_a_generation_of_another_layout_is_named_with_the_command_and_built_anew(
+    urls: DatabaseUrls, tmp_path: Path
+) -> None:
+    """As the release before left it: servers do not start, what is deleted goes, a rebuild brings the rest over."""
+    write_corpus(tmp_path / "docs", 6)
+    async with open_application(Settings(), urls) as application:
+        org = await new_org(application)
+        await ingest(application, org, tmp_path / "docs")
+        before = await contents(application, org)
+    owner = await asyncpg.connect(urls.owner.replace("+asyncpg", "") if urls.owner else None)
+    await owner.execute("UPDATE generations SET settings = settings - 'layout'")
+    await owner.close()
+    with pytest.raises(Misconfigured, match=f"{INDEX} was built by another release.*{re.escape(REBUILD)}"):
+        async with open_application(Settings(), urls):
+            pass
+    async with unchecked(urls) as application:
+        problems = await application.problems()
+        assert "another release" in problems[INDEX] and problems["database"] == "ok"
+        ingestor = await application._ingestor(application.indexes[INDEX], Target(org))
+        await ingestor.delete([source_id(org, INDEX, "doc-000.md")])
+        outcome = await rebuild(application, switch=True)
+        assert (outcome.generation.number, str(outcome.generation.state), outcome.lacking) == (2, "active", 0)
+    async with open_application(Settings(), urls) as application:
+        after = await contents(application, org)
+        assert after == {name: chunks for name, chunks in before.items() if name != "doc-000.md"}
+
+
 @BY_DAY_ON_POSTGRES
 async def test_killed_anywhere_the_same_command_goes_on_where_it_was(
     urls: DatabaseUrls, forking: Forking, tmp_path: Path

@@ -32,7 +32,7 @@ from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.retriever import ChunkRetriever
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.settings import Settings
 from rag_app.surfaces.administration.indexing import Indexing, Moved
 from tests.conftest import MIGRATIONS, NewPostgres
@@ -134,7 +134,7 @@ async def answers(application: Application, scopes: list[Scope]) -> Answers:
             for words in QUESTIONS:
                 hits = [each.node_id for each in await retriever.aretrieve(words)]
                 vector = await application.embedder.aget_query_embedding(words)
-                every = await store.candidates(vector, words, (), mode, 1000)
+                every = await store.candidates(Search(vector, words, (), mode, 1000))
                 found.append((mode, hits, {str(each.id): (each.cosine, each.bm25) for each in every}))
     return found
 

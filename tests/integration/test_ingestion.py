@@ -16,6 +16,7 @@ from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
+from rag_app.retrieval import store as stores
 from rag_app.settings import Settings
 from tests.conftest import NewOrganization
 from tests.integration.conftest import INDEX, Forking, Ingest, Search
@@ -43,7 +44,7 @@ async def contents(application: Application, org: UUID, index: str = INDEX) -> d
     scope = Scope(frozenset({org}))
     store = await application.backends.open(application.indexes[index], scope)
     vector = [1.0] + [0.0] * (application.dimension - 1)
-    found = await store.fetch([c.id for c in await store.candidates(vector, "", (), "dense", 10_000)])  # type: ignore[arg-type]
+    found = await store.fetch([c.id for c in await store.candidates(stores.Search(vector, "", (), "dense", 10_000))])  # type: ignore[arg-type]
     names = {s.id: s.external_id async for s in application.ledger.list(scope, index, operator=True)}
     held: dict[str, list[tuple[int, str]]] = {name: [] for name in names.values()}
     for node in found.values():

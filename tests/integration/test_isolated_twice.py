@@ -29,6 +29,7 @@ from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source, Visibility
+from rag_app.retrieval.store import Search
 from rag_app.stores.postgres import PostgresBackend
 from tests.conftest import MIGRATIONS, NewPostgres
 from tests.stores.conftest import DIMENSION, SPEC, chunk, vector
@@ -271,7 +272,7 @@ async def test_no_connection_carries_a_tenant_over(world: World, urls: tuple[str
             found.update(node.get_content() for node in await store.export(everything[1]))
         elif kind == "failing":  # inside of the transaction, after the tenant was told
             with pytest.raises(StoreFailed):
-                await store.candidates([1.0], "door", (), Mode.DENSE, 5)
+                await store.candidates(Search([1.0], "door", (), Mode.DENSE, 5))
             return set()
         else:
             query = VectorStoreQuery(

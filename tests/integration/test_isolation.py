@@ -376,14 +376,14 @@ def ask_for_everything(world: World) -> list[int]:
 
 @pytest.mark.parametrize("removed", [{"filter"}, {"second line"}, {"filter", "second line"}])
 def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filter made of the scope; behind it row-level security or, with Qdrant, PostgreSQL's word on each source.
+    """The filter made of the scope; behind it row-level security and, with Qdrant, PostgreSQL's word on each source.
 
     Without both there is a leak: that shows that what is taken away here is what protects.
     """
     if "filter" in removed:
         monkeypatch.setattr(Query, "where", _where_without_scope)
         monkeypatch.setattr(qdrant.QdrantStore, "_filter", _qdrant_filter_without_scope)
-    if "second line" in removed and world.store == "postgres":
+    if "second line" in removed:
         fetch = Database.fetch_scoped
         everybody = Scope(frozenset({*world.tenants, PUBLIC_ORGANIZATION}))
         monkeypatch.setattr(
@@ -454,8 +454,8 @@ async def tenants_tables(connection: asyncpg.Connection, store: str) -> list[str
     number = await connection.fetchval(
         "SELECT number FROM generations WHERE index_name = $1 AND store = $2 AND state = 'active'", INDEX, store
     )
-    own = [f"g_{INDEX}_{number}_{name}" for name in ("chunks", "vectors", "postings")] if store == "postgres" else []
-    return ["sources", "source_builds", *own]
+    own = {"postgres": ("chunks", "vectors", "words"), "qdrant": ("qdrant_chunks", "qdrant_fields", "qdrant_words")}
+    return ["sources", "source_builds", *(f"g_{INDEX}_{number}_{name}" for name in own[store])]
 
 
 async def tell(connection: asyncpg.Connection, tenant: Mapping[str, str]) -> None:

@@ -283,7 +283,7 @@ def test_nothing_of_an_erased_user_is_left_but_what_the_documentation_says(
     assert sum("threads.read" in row for row in left["audit_events"]) == 1
 
     shared = world.found([ada.shared])
-    assert {"sources", "qdrant g_marketplace_1"} <= shared.keys() and "g_marketplace_2_chunks" in shared
+    assert {"sources", "g_marketplace_1_qdrant_chunks"} <= shared.keys() and "g_marketplace_2_chunks" in shared
     assert len(shared["sources"]) == 2, "what others see is there for them"
     assert asyncio.run(fetch(world, "SELECT count(*), sum(tokens_out) FROM ai_usage_events")) == events
     assert fingerprint(world.found(bob.needles)) == fingerprint(others), "and of nobody else anything has changed"
@@ -338,7 +338,7 @@ def test_killed_in_the_middle_it_is_done_by_the_same_command_again(
     left = world.found(who.needles)
     assert everywhere(left) <= {"audit_events"}, left
     shared = world.found([who.shared])
-    assert len(shared["sources"]) == 2 and len(shared["qdrant g_marketplace_1"]) == 2
+    assert len(shared["sources"]) == 2 and len(shared["g_marketplace_1_qdrant_chunks"]) == 2
     assert len(shared["g_marketplace_2_chunks"]) == 2
     fitting = asyncio.run(fetch(
         world, "SELECT b.version = s.version AND b.state = 'ready' AND b.chunks = 1 AS fits FROM sources s"

@@ -99,7 +99,7 @@ def pattern(tables: set[str]) -> re.Pattern[str]:
     """Finds a table's class, and its name where a statement reads or writes it; those of generations, too."""
     rows = {mapper.class_.__name__ for mapper in Base.registry.mappers if str(mapper.local_table) in tables}
     names = rf"(?:FROM|JOIN|INTO|UPDATE|USING|TABLE)\s+(?:ONLY\s+)?(?:{'|'.join(sorted(tables))})\b"
-    return re.compile(rf"\b(?:{'|'.join(sorted(rows))})\b|{names}|_(?:chunks|vectors|signs|postings|sizes)\b")
+    return re.compile(rf"\b(?:{'|'.join(sorted(rows))})\b|{names}|_(?:chunks|vectors|fields|signs|words|sizes)\b")
 
 
 @pytest.fixture

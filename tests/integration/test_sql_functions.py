@@ -594,7 +594,7 @@ async def test_the_gateway_is_granted_what_the_functions_read_and_nothing_else(w
     "statement",
     [
         "TABLE sources", "TABLE users", "TABLE memberships", "TABLE api_keys", "TABLE organizations", "TABLE sites",
-        "TABLE generations", "SELECT settings FROM generations", "TABLE g_org_knowledge_1_postings",
+        "TABLE generations", "SELECT settings FROM generations", "TABLE g_org_knowledge_1_words",
         "TABLE g_book_1_chunks", "DELETE FROM g_org_knowledge_1_chunks", "UPDATE g_org_knowledge_1_vectors SET lang = 'x'",
         "INSERT INTO memberships (user_id, org_id) SELECT rag_user(), org_id FROM g_org_knowledge_1_chunks",
         "ALTER TABLE g_org_knowledge_1_chunks DISABLE ROW LEVEL SECURITY", "CREATE TABLE mine (id integer)",

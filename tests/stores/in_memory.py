@@ -5,15 +5,13 @@ from math import sqrt
 from typing import Any
 from uuid import UUID
 
-from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
 
-from rag_app.domain.answer import Mode
 from rag_app.domain.filters import Filters, Operator
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.store import Backend, ScopedStore
+from rag_app.retrieval.store import Backend, ScopedStore, Search
 from rag_app.stores.registry import Store
 
 
@@ -22,7 +20,7 @@ class MemoryBackend(Backend):
         self.generations: dict[str, dict[UUID, TextNode]] = {}
 
     def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "MemoryStore":
-        return MemoryStore.of(self, spec, generation, scope)
+        return MemoryStore(spec=spec, generation=generation, scope=scope, backend=self)
 
     async def create(self, owner_url: str, spec: IndexSpec, generation: str, dimension: int) -> None:
         self.generations[generation] = {}
@@ -35,17 +33,13 @@ class MemoryBackend(Backend):
 
 
 class MemoryStore(ScopedStore):
-    _backend: MemoryBackend = PrivateAttr()
-
-    async def candidates(
-        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
-    ) -> list[Candidate]:
-        words = set(text.casefold().split())
+    async def candidates(self, asked: Search) -> list[Candidate]:
+        words = set(asked.text.casefold().split())
         found = [
-            Candidate(id_, _cosine(vector, node.embedding or []), len(words & set(node.text.casefold().split())))
-            for id_, node in self._seen(filters).items()
+            Candidate(id_, _cosine(asked.vector, node.embedding or []), len(words & set(node.text.casefold().split())))
+            for id_, node in self._seen(asked.filters).items()
         ]
-        return sorted(found, key=lambda each: -each.cosine)[:depth]
+        return sorted(found, key=lambda each: -each.cosine)[: asked.depth]
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
         return {id_: node for id_, node in self._seen(filters).items() if id_ in ids}
@@ -55,7 +49,7 @@ class MemoryStore(ScopedStore):
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         self.check(nodes)
-        kept = self._backend.generations[self.generation]
+        kept = self.backend.generations[self.generation]
         for id_ in [id_ for id_, node in self._owned().items() if UUID(node.metadata["source_id"]) in replacing]:
             del kept[id_]
         for node in nodes:
@@ -75,7 +69,7 @@ class MemoryStore(ScopedStore):
         return {UUID(node.metadata["source_id"]) for node in self._owned().values()}
 
     def _owned(self) -> dict[UUID, TextNode]:
-        kept = self._backend.generations[self.generation].items()
+        kept = self.backend.generations[self.generation].items()
         return {id_: node for id_, node in kept if UUID(node.metadata["org_id"]) in self.scope.organizations}
 
     def _seen(self, filters: Filters) -> dict[UUID, TextNode]:

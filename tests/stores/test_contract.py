@@ -25,7 +25,7 @@ from rag_app.domain.filters import Condition, Filters, Operator, Value
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.fusion import ranked
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import ScopedStore, Search
 from tests.llama_filters import to_llama
 from tests.stores.conftest import DIMENSION, SPEC, Stores, chunk, vector
 
@@ -83,15 +83,16 @@ async def test_the_best_are_the_first_of_the_ranking(stores: Stores, org: UUID, 
     )
     await store.async_add([chunk(org, body, vector(each)) for body, each in zip(bodies, cosines, strict=True)])
     for text in ("apple", "fig apple plum", "quince"):
-        ranking = ranked(await store.candidates(QUERY, text, (), mode, 10), mode, SPEC.fusion)
+        ranking = ranked(await store.candidates(Search(QUERY, text, (), mode, 10)), mode, SPEC.fusion)
         for top_k in (1, 3, 10):
-            best = await store.best(QUERY, text, (), mode, 10, top_k)
+            best = await store.best(Search(QUERY, text, (), mode, top_k, 10))
             assert [candidate.id for candidate, _ in best] == [each.id for each in ranking[:top_k]]
             assert all(UUID(node.node_id) == candidate.id for candidate, node in best)
     await store.write(
-        [], replacing=[UUID(n.metadata["source_id"]) for _, n in await store.best(QUERY, "", (), Mode.DENSE, 9, 9)]
+        [],
+        replacing=[UUID(n.metadata["source_id"]) for _, n in await store.best(Search(QUERY, "", (), Mode.DENSE, 9, 9))],
     )
-    assert await store.best(QUERY, "apple", (), mode, 10, 10) == []
+    assert await store.best(Search(QUERY, "apple", (), mode, 10, 10)) == []
 
 
 async def test_lexical_is_bm25_with_stemming_and_stop_words(stores: Stores, org: UUID, scope: Scope) -> None:
@@ -114,8 +115,10 @@ async def test_bm25_is_the_formula(stores: Stores, org: UUID, scope: Scope) -> N
     bodies = ["apple apple pear plum", "apple plum plum", "cherry plum fig date grape", "fig"]
     nodes = [chunk(org, body, vector(0.1 * i)) for i, body in enumerate(bodies)]
     await store.async_add(nodes)
-    found = await store.candidates(QUERY, "apple figs apple", (), Mode.TEXT, 10)
+    found = await store.candidates(Search(QUERY, "apple figs apple", (), Mode.TEXT, 10))
     scores = {candidate.id: candidate.bm25 for candidate in found}
+
+    average = sum(len(body.split()) for body in bodies) / len(bodies)
 
     def expected(body: str) -> float:
         words, rule, total = body.split(), SPEC.bm25, 0.0
@@ -123,7 +126,7 @@ async def test_bm25_is_the_formula(stores: Stores, org: UUID, scope: Scope) -> N
             df = sum(term in other.split() for other in bodies)
             idf = math.log(1 + (len(bodies) - df + 0.5) / (df + 0.5))
             tf = words.count(term)
-            norm = tf + rule.k1 * (1 - rule.b + rule.b * len(words) / rule.average_length)
+            norm = tf + rule.k1 * (1 - rule.b + rule.b * len(words) / average)
             total += repeats * idf * tf * (rule.k1 + 1) / norm
         return total
 
@@ -139,9 +142,9 @@ async def test_statistics_follow_replacement_and_deletion(stores: Stores, org: U
     await store.write([chunk(org, "plum tart", vector(0.1), source=source, version="2")], replacing=[source])
     await store.async_add([chunk(org, "apple juice", vector(0.5), source=other)])
     await store.adelete(str(other))
-    found = await store.candidates(QUERY, "apple", (), Mode.TEXT, 10)
+    found = await store.candidates(Search(QUERY, "apple", (), Mode.TEXT, 10))
     idf = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
-    norm = 1 + SPEC.bm25.k1 * (1 - SPEC.bm25.b + SPEC.bm25.b * 2 / SPEC.bm25.average_length)
+    norm = 1 + SPEC.bm25.k1 * (1 - SPEC.bm25.b + SPEC.bm25.b * 2 / 2)
     assert [c.bm25 for c in found] == pytest.approx([idf * (SPEC.bm25.k1 + 1) / norm], abs=1e-4)
 
 

@@ -27,7 +27,7 @@ from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import Chunking
-from rag_app.retrieval.store import ScopedStore, searchable_text
+from rag_app.retrieval.store import ScopedStore, Search, searchable_text
 from tests.llama_filters import to_llama
 from tests.stores.conftest import DIMENSION, SPEC, STORES, Stores, chunk, opened
 
@@ -203,7 +203,9 @@ async def test_both_stores_answer_alike(
             filters = check_filters(FILTERS[what], SPEC)
             assert await first.count() == await second.count()
             for text, vector in corpus.questions if what == "none" else corpus.questions[:1]:
-                answers = [await store.candidates(vector, text, filters, mode, depth) for store in (first, second)]
+                answers = [
+                    await store.candidates(Search(vector, text, filters, mode, depth)) for store in (first, second)
+                ]
                 differ = differences(answers[0], answers[1], mode)
                 tops = [await ten_best(store, text, vector, mode, filters) for store in (first, second)]
                 worth = scores(answers[0], mode)

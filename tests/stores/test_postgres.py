@@ -18,7 +18,7 @@ from rag_app.domain.errors import StoreFailed
 from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.stores import postgres, postgres_tables
 from rag_app.stores.postgres import PostgresBackend
 from tests.conftest import MIGRATIONS, NewPostgres
@@ -75,7 +75,7 @@ async def test_a_connection_carries_nobody_over(opened: Opened) -> None:
     scope = Scope(frozenset({org}), user)
     await opened.of(scope).write(random_chunks(org, 30))
     assert await left_behind(opened.backend) == []
-    assert len(await opened.of(scope).search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 5)) == 5
+    assert len(await opened.of(scope).search(Search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 5))) == 5
     assert await left_behind(opened.backend) == []
     with pytest.raises(StoreFailed, match="division"):
         async with opened.backend.transaction(scope) as connection:
@@ -86,13 +86,13 @@ async def test_a_connection_carries_nobody_over(opened: Opened) -> None:
             raise LookupError
     assert await left_behind(opened.backend) == []
     for milliseconds in (0, 0.2, 0.5, 1, 2, 4, 8):
-        asking = asyncio.create_task(opened.of(scope).search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 5))
+        asking = asyncio.create_task(opened.of(scope).search(Search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 5)))
         await asyncio.sleep(milliseconds / 1000)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         assert await left_behind(opened.backend) == [], milliseconds
     stranger = opened.of(Scope(frozenset({uuid4()})))
-    assert await stranger.search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 5) == []
+    assert await stranger.search(Search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 5)) == []
 
 
 async def test_a_search_is_planned_once_a_connection(opened: Opened) -> None:
@@ -102,7 +102,7 @@ async def test_a_search_is_planned_once_a_connection(opened: Opened) -> None:
     for org in orgs:
         for mode in Mode:
             for top_k in (1, 3):
-                found = await opened.of(Scope(frozenset({org}))).search([1.0] * WIDE, "chunk", (), mode, top_k)
+                found = await opened.of(Scope(frozenset({org}))).search(Search([1.0] * WIDE, "chunk", (), mode, top_k))
                 assert len(found) == top_k
     async with opened.backend.database.driver() as connection:
         prepared = await connection.fetch(
@@ -134,7 +134,7 @@ async def test_what_is_not_exact_is_nearly_so(
     right = 0
     for question in range(20):
         query = (vectors[question] + np.random.default_rng(question).normal(size=WIDE) / WIDE**0.5).tolist()
-        found = await store.search(query, "", (), Mode.DENSE, 10)
+        found = await store.search(Search(query, "", (), Mode.DENSE, 10))
         cosines = vectors @ query / np.linalg.norm(query)
         best = {nodes[each].node_id for each in np.argsort(-cosines)[:10]}
         assert len(found) == 10
@@ -145,10 +145,10 @@ async def test_what_is_not_exact_is_nearly_so(
         assert found[0].score == pytest.approx(max(cosines), abs=1e-3)
     assert right >= 0.95 * 200
     ann = (Condition("author", Operator.EQ, "Ann"),)
-    assert len(await store.search([1.0] * WIDE, "", ann, Mode.DENSE, 1500)) == 150
-    assert len(await store.search([1.0] * WIDE, "", (), Mode.DENSE, 1500)) == 1500
-    assert len(await store.search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 100)) == 100
-    assert await store.search([1.0] * WIDE, "", (), Mode.DENSE, 0) == []
+    assert len(await store.search(Search([1.0] * WIDE, "", ann, Mode.DENSE, 1500))) == 150
+    assert len(await store.search(Search([1.0] * WIDE, "", (), Mode.DENSE, 1500))) == 1500
+    assert len(await store.search(Search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 100))) == 100
+    assert await store.search(Search([1.0] * WIDE, "", (), Mode.DENSE, 0)) == []
 
 
 async def test_large_organizations_are_searched_by_sign_and_small_ones_exactly(
@@ -164,7 +164,7 @@ async def test_large_organizations_are_searched_by_sign_and_small_ones_exactly(
     await opened.of(Scope(frozenset({large}))).write(extra)
 
     async def found(*orgs: UUID) -> int:
-        return len(await opened.of(Scope(frozenset(orgs))).search([1.0] * WIDE, "", (), Mode.DENSE, 50))
+        return len(await opened.of(Scope(frozenset(orgs))).search(Search([1.0] * WIDE, "", (), Mode.DENSE, 50)))
 
     assert (await found(small), await found(large), await found(small, large)) == (20, 21, 41)
     async with opened.backend.transaction(Scope(frozenset({small, large}))) as connection:
@@ -188,7 +188,7 @@ async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_whe
     await opened.of(few).write([chunk(far, f"far {n}", [-1.0, n / 100] + [0.0] * (WIDE - 2)) for n in range(50)])
 
     async def found(scope: Scope, top_k: int = 5) -> int:
-        return len(await opened.of(scope).search(question, "", (), Mode.DENSE, top_k))
+        return len(await opened.of(scope).search(Search(question, "", (), Mode.DENSE, top_k)))
 
     ann = (Condition("author", Operator.EQ, "Ann"),)
     # the second has 50 of 250, so a walk is tried: it sees ten of the first, stops, and the scan finds all there are
@@ -198,8 +198,8 @@ async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_whe
     async with opened.backend.transaction(Scope(most.organizations | few.organizations)) as connection:
         await connection.execute(f"DELETE FROM {opened.generation}_signs")
     assert (await found(most), await found(few)) == (5, 0)
-    assert await opened.of(most).search(question, "", ann, Mode.DENSE, 5) == []  # a filter: by sign
-    assert len(await opened.of(most).search(question, "chunk", (), Mode.HYBRID, 5)) == 5
+    assert await opened.of(most).search(Search(question, "", ann, Mode.DENSE, 5)) == []  # a filter: by sign
+    assert len(await opened.of(most).search(Search(question, "chunk", (), Mode.HYBRID, 5))) == 5
 
 
 async def test_keywords_of_any_length_are_kept_and_found(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ async def test_keywords_of_any_length_are_kept_and_found(opened: Opened, monkeyp
             (Condition("author", Operator.IN, tuple(names[:1])), set(names[:1])),
             (Condition("author", Operator.EQ, names[2][:400]), set[str]()),
         ):
-            nodes = await opened.of(Scope(frozenset({org}))).search([1.0] * WIDE, "", (filters,), Mode.DENSE, 9)
+            nodes = await opened.of(Scope(frozenset({org}))).search(Search([1.0] * WIDE, "", (filters,), Mode.DENSE, 9))
             assert {each.node.get_content() for each in nodes} == found
 
 
@@ -231,7 +231,7 @@ async def test_any_dimension(database_urls: tuple[str, str], monkeypatch: pytest
         for exact, large in ((10**9, 0), (0, 10**9), (0, 0)):
             monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", exact)
             monkeypatch.setattr(postgres_tables, "_LARGE", large)
-            found = await store.search(nodes[7].embedding or [], "", (), Mode.DENSE, 10)
+            found = await store.search(Search(nodes[7].embedding or [], "", (), Mode.DENSE, 10))
             assert found[0].node.node_id == nodes[7].node_id and found[0].score == pytest.approx(1, abs=1e-3)
             assert len({each.node.node_id for each in found}) == 10
     finally:
@@ -250,7 +250,7 @@ async def test_generations_from_before_signs_and_graphs_get_them(
     store, source = backend.scoped(SPEC, generation, Scope(frozenset({org}))), uuid4()
     await store.write([*random_chunks(org, 20), chunk(org, "extra", [1.0] * WIDE, source=source)])
     before = await tables(server.owner_url, generation)
-    answers = await store.candidates([1.0] * WIDE, "", (), Mode.DENSE, 50)
+    answers = await store.candidates(Search([1.0] * WIDE, "", (), Mode.DENSE, 50))
     await backend.close()
     downgrade(server.owner_url, MIGRATIONS, "0007")
     assert "g_things_1_signs" not in await tables(server.owner_url, generation)
@@ -258,10 +258,10 @@ async def test_generations_from_before_signs_and_graphs_get_them(
     assert await tables(server.owner_url, generation) == before
     backend = PostgresBackend(Database(server.app_url))
     store = backend.scoped(SPEC, generation, Scope(frozenset({org})))
-    assert by_id(await store.candidates([1.0] * WIDE, "", (), Mode.DENSE, 50)) == by_id(answers)
+    assert by_id(await store.candidates(Search([1.0] * WIDE, "", (), Mode.DENSE, 50))) == by_id(answers)
     await store.adelete(str(source))
-    assert await store.candidates([1.0] * WIDE, "", (), Mode.DENSE, 50) != answers
-    assert len(await store.candidates([1.0] * WIDE, "", (), Mode.DENSE, 50)) == 20
+    assert await store.candidates(Search([1.0] * WIDE, "", (), Mode.DENSE, 50)) != answers
+    assert len(await store.candidates(Search([1.0] * WIDE, "", (), Mode.DENSE, 50))) == 20
     await backend.close()
 
 
@@ -279,7 +279,7 @@ async def tables(owner_url: str, generation: str) -> dict[str, set[str]]:
                 ARRAY(SELECT indexdef FROM pg_indexes WHERE tablename = relname) AS indexes,
                 ARRAY(SELECT qual FROM pg_policies WHERE tablename = relname) AS policies,
                 relrowsecurity::text || relforcerowsecurity::text || coalesce(relacl::text, '') AS guarded
-            FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0
+            FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
             WHERE relkind = 'r' AND starts_with(relname, $1) GROUP BY pg_class.oid
             """,
             f"{generation}_",

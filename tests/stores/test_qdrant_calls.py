@@ -66,11 +66,11 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 def filters_of(call: Call) -> list[models.Filter]:
     """What the points of a call have to match. Fails for a method that is not known to take a filter."""
-    method, args, _ = call
+    method, args, options = call
     match method:
-        case "query_batch_points":
-            return [request.filter for request in args[1]]
-        case "scroll" | "count":
+        case "query_points":
+            return [options["query_filter"]]
+        case "scroll":
             return [args[1]]
         case "delete":
             return [args[1].filter]
@@ -141,7 +141,7 @@ async def test_every_call_carries_the_tenant(
                     for each in filters_of(call):
                         assert is_scoped(each, scope, readers=number < asked), call
             methods = {method for method, _, _ in recorder.calls}
-            assert methods == {"query_batch_points", "scroll", "count", "upsert", "delete"}
+            assert methods == {"query_points", "scroll", "upsert", "delete"}
 
 
 async def test_every_case_of_the_filters_carries_the_tenant(

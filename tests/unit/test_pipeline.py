@@ -17,7 +17,7 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import ScopedStore, Search
 from tests.unit.answering.hits import hit, node
 from tests.unit.answering.test_stream import Speaks
 
@@ -28,17 +28,15 @@ KNOWLEDGE, MARKET = "knowledge_answer", "market_chat"
 class Shelf(ScopedStore):
     """Chunks with their cosine and BM25, as they are given."""
 
-    async def candidates(
-        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
-    ) -> list[Candidate]:
-        return list(self._backend["candidates"])
+    async def candidates(self, asked: Search) -> list[Candidate]:
+        return list(self.backend["candidates"])
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
-        self._backend["fetched"].append(len(ids))
-        return {each: self._backend["nodes"][each] for each in ids}
+        self.backend["fetched"].append(len(ids))
+        return {each: self.backend["nodes"][each] for each in ids}
 
     async def count(self) -> int:
-        return len(self._backend["nodes"])
+        return len(self.backend["nodes"])
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
         raise AssertionError("nothing is written here")
@@ -77,7 +75,7 @@ class Library:
         }
 
         async def open_store(spec: IndexSpec, scope: Scope) -> ScopedStore:
-            return Shelf.of(self.backend, spec, "g1", scope)
+            return Shelf(spec=spec, generation="g1", scope=scope, backend=self.backend)
 
         self.pipeline = Pipeline(
             specs, open_store, MockEmbedding(embed_dim=3), lambda _: says or Speaks("So [Source 1].")

@@ -44,7 +44,7 @@ class Market:
         async def open_store(spec: IndexSpec, scope: Scope) -> ScopedStore:
             if down:
                 raise StoreFailed("PostgreSQL: gone")
-            return Shelf.of(self.backend, spec, "g1", scope)
+            return Shelf(spec=spec, generation="g1", scope=scope, backend=self.backend)
 
         self.pipeline = Pipeline({MARKETPLACE.name: MARKETPLACE}, open_store, self.embedder, lambda _: self.says)
 

@@ -29,6 +29,7 @@ from rag_app.domain import InvalidInput, JsonObject, NotFound, Scope, Source, St
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.store import ScopedStore
+from rag_app.stores.registry import STORES
 from rag_app.surfaces.lexybrain.training import Collected, Consenting
 
 _ATTEMPTS = 5
@@ -119,6 +120,8 @@ class _Erasure:
                     found.append(each)
                 else:
                     self.done.left[each.store, each.table_prefix].update(ids)
+                    if each.store in STORES:
+                        await self._store(each, org_id).forget([*ids])
         return found
 
     def _store(self, generation: Generation, org_id: UUID) -> ScopedStore:

@@ -8,11 +8,11 @@ from uuid import UUID
 from llama_index.core import MockEmbedding
 from llama_index.core.schema import TextNode
 
-from rag_app.domain.answer import Hit, Mode
+from rag_app.domain.answer import Hit
 from rag_app.domain.errors import StoreFailed
 from rag_app.domain.filters import Condition, Filters, Operator
 from rag_app.retrieval.fusion import Candidate
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import ScopedStore, Search
 from tests.unit.answering.hits import node
 from tests.unit.test_pipeline import Shelf as Given
 
@@ -25,18 +25,16 @@ _COMPARE = {
 class Shelf(Given):
     """Its backend: `hits`, `asked` (filters, mode and depth of each query), and `down` where it does not answer."""
 
-    async def candidates(
-        self, vector: Sequence[float], text: str, filters: Filters, mode: Mode, depth: int
-    ) -> list[Candidate]:
-        self._backend["asked"].append((filters, mode, depth))
-        if self._backend.get("down"):
+    async def candidates(self, asked: Search) -> list[Candidate]:
+        self.backend["asked"].append((asked.filters, asked.mode, asked.depth))
+        if self.backend.get("down"):
             raise StoreFailed("PostgreSQL: gone")
-        found = [each for each in self._backend["hits"] if all(_holds(each, condition) for condition in filters)]
-        nearest = sorted(found, key=lambda each: -each.score)[:depth]
+        found = [each for each in self.backend["hits"] if all(_holds(each, condition) for condition in asked.filters)]
+        nearest = sorted(found, key=lambda each: -each.score)[: asked.depth]
         return [Candidate(each.chunk_id, each.score, each.metadata.get("bm25", 0.0)) for each in nearest]
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
-        return {each.chunk_id: _text_node(each) for each in self._backend["hits"] if each.chunk_id in ids}
+        return {each.chunk_id: _text_node(each) for each in self.backend["hits"] if each.chunk_id in ids}
 
 
 class Counted(MockEmbedding):

@@ -27,7 +27,7 @@ class Shop:
 
     def __init__(self, *hits: Hit, **options: Any) -> None:
         self.backend: dict[str, Any] = {"hits": hits, "asked": []}
-        store = Shelf.of(self.backend, SPEC, "g1", Scope(frozenset({PUBLIC_ORGANIZATION})))
+        store = Shelf(spec=SPEC, generation="g1", scope=Scope(frozenset({PUBLIC_ORGANIZATION})), backend=self.backend)
         self.embedder = Counted(embed_dim=3)
         self.retriever = ChunkRetriever(opening(store), self.embedder, Question("", **({"mode": Mode.DENSE} | options)))
 

@@ -1,0 +1,145 @@
+"""The tables that a generation has in PostgreSQL whatever its store: chunks with their texts, and the words in them.
+
+Postings are arrays (docs/adr/0013-postings-as-arrays.md): a row of `words` holds up to `BLOCK` of one term in one
+organization, for all of its members or for one reader. A posting is one number: chunk, occurrences, length of the
+chunk. Frequencies are counted in the organization itself, over what all of its members may see.
+"""
+
+BLOCK = 32
+"""Postings in a row: some 300 bytes. Only the last row of a term grows, and each write copies it."""
+CHUNK, COUNT = 26, 17
+"""Bits that the chunk's number and the occurrences are moved by in a posting; the chunk's length is below."""
+_MOST, _LONGEST = 2 ** (CHUNK - COUNT) - 1, 2**COUNT - 1  # PostgreSQL's lexemes have 255 positions at most
+
+NAMES = ("chunks", "words", "sizes")
+
+TABLES = """
+        CREATE TABLE {t}_chunks (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL UNIQUE,
+            org_id uuid NOT NULL, private_to uuid, source_id uuid NOT NULL, text text NOT NULL, metadata jsonb NOT NULL,
+            length integer NOT NULL, terms integer[] NOT NULL);
+        CREATE INDEX ON {t}_chunks (source_id);
+        CREATE TABLE {t}_words (org_id uuid, term integer, first bigint, private_to uuid, postings bigint[] NOT NULL,
+            PRIMARY KEY (org_id, term, first)) WITH (fillfactor = 85);
+        ALTER TABLE {t}_words ALTER postings SET STORAGE PLAIN;
+        CREATE TABLE {t}_sizes (org_id uuid PRIMARY KEY, chunks bigint NOT NULL, shared bigint NOT NULL,
+            length bigint NOT NULL) WITH (fillfactor = 70);"""
+"""`first`: no posting of the row is of an earlier chunk. `sizes`: all chunks; those that every member may see, and
+their lengths together."""
+
+# Numbers the postings `{rows}` of each term through and puts them into rows. `first` is that of the row which grows.
+_PACK = f"""
+        INSERT INTO {{t}}_words (org_id, term, first, private_to, postings)
+        SELECT org_id, term, coalesce(min(first), min(posting) >> {CHUNK}), private_to, array_agg(posting ORDER BY posting)
+        FROM (SELECT *, (row_number() OVER (PARTITION BY org_id, term, private_to ORDER BY posting) - 1) / {BLOCK} AS block
+              FROM {{rows}}) each
+        GROUP BY org_id, term, private_to, block ORDER BY org_id, term, 3
+        ON CONFLICT (org_id, term, first) DO UPDATE SET postings = excluded.postings"""
+
+INSERT = f"""
+    WITH analyzed AS MATERIALIZED (
+        SELECT input.*, found.* FROM unnest(
+            $1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::jsonb[]
+        ) WITH ORDINALITY AS input (id, org_id, private_to, source_id, lang, heading, text, metadata, place)
+        CROSS JOIN LATERAL (
+            SELECT coalesce(array_agg(term), '{{{{}}}}') AS terms, array_agg(tf) AS counts, coalesce(sum(tf), 0) AS length
+            FROM (SELECT term, least(sum(tf), {_MOST}) AS tf
+                  FROM rag_terms(input.lang, input.heading || E'\\n' || input.text) GROUP BY term) each) found),
+    chunks AS (
+        INSERT INTO {{t}}_chunks (id, org_id, private_to, source_id, text, metadata, length, terms)
+        SELECT id, org_id, private_to, source_id, text, metadata, length, terms FROM analyzed ORDER BY place
+        RETURNING no, id, org_id, private_to, length),
+    new AS MATERIALIZED (
+        SELECT c.org_id, c.private_to, each.term, NULL::bigint AS first,
+            (c.no << {CHUNK}) | (each.count::bigint << {COUNT}) | least(c.length, {_LONGEST}) AS posting
+        FROM chunks c JOIN analyzed a USING (id) CROSS JOIN LATERAL unnest(a.terms, a.counts) AS each (term, count)),
+    growing AS MATERIALIZED (
+        SELECT of.org_id, of.private_to, of.term, last.first, unnest(last.postings) AS posting
+        FROM (SELECT DISTINCT org_id, private_to, term FROM new) of CROSS JOIN LATERAL (
+            SELECT w.first, w.postings FROM {{t}}_words w
+            WHERE w.org_id = of.org_id AND w.term = of.term AND w.private_to IS NOT DISTINCT FROM of.private_to
+            ORDER BY w.first DESC LIMIT 1) last
+        WHERE cardinality(last.postings) < {BLOCK}),
+    words AS ({_PACK.format(t="{t}", rows="(TABLE new UNION ALL TABLE growing) every")}),
+    sizes AS (
+        INSERT INTO {{t}}_sizes AS s (org_id, chunks, shared, length)
+        SELECT org_id, count(*), count(*) FILTER (WHERE private_to IS NULL),
+            coalesce(sum(length) FILTER (WHERE private_to IS NULL), 0)
+        FROM chunks GROUP BY org_id
+        ON CONFLICT (org_id) DO UPDATE SET chunks = s.chunks + excluded.chunks,
+            shared = s.shared + excluded.shared, length = s.length + excluded.length)
+    SELECT id, no FROM chunks"""
+"""Of chunks in columns: their numbers."""
+
+DELETE = f"""
+    WITH old AS MATERIALIZED (
+        SELECT no, org_id, private_to, length, terms FROM {{t}}_chunks
+        WHERE (source_id = ANY($1) OR id = ANY($2)) AND org_id = ANY($3)),
+    held AS MATERIALIZED (
+        SELECT o.org_id, each.term, w.first, array_agg(o.no) AS gone
+        FROM old o CROSS JOIN LATERAL unnest(o.terms) AS each (term) CROSS JOIN LATERAL (
+            SELECT w.first FROM {{t}}_words w
+            WHERE w.org_id = o.org_id AND w.term = each.term AND w.first <= o.no
+                AND w.private_to IS NOT DISTINCT FROM o.private_to
+            ORDER BY w.first DESC LIMIT 1) w
+        GROUP BY o.org_id, each.term, w.first),
+    emptied AS (
+        DELETE FROM {{t}}_words w USING held h
+        WHERE w.org_id = h.org_id AND w.term = h.term AND w.first = h.first
+            AND cardinality(w.postings) = cardinality(h.gone)),
+    trimmed AS (
+        UPDATE {{t}}_words w
+        SET postings = ARRAY(SELECT each FROM unnest(w.postings) each WHERE (each >> {CHUNK}) <> ALL(h.gone))
+        FROM held h WHERE w.org_id = h.org_id AND w.term = h.term AND w.first = h.first
+            AND cardinality(w.postings) > cardinality(h.gone)
+        RETURNING w.org_id, w.term),
+    sizes AS (
+        UPDATE {{t}}_sizes s
+        SET chunks = s.chunks - n.chunks, shared = s.shared - n.shared, length = s.length - n.length
+        FROM (SELECT org_id, count(*) AS chunks, count(*) FILTER (WHERE private_to IS NULL) AS shared,
+                  coalesce(sum(length) FILTER (WHERE private_to IS NULL), 0) AS length FROM old GROUP BY org_id) n
+        WHERE s.org_id = n.org_id),
+    chunks AS (DELETE FROM {{t}}_chunks c USING old WHERE c.no = old.no RETURNING c.no)
+    SELECT ARRAY(SELECT no FROM chunks) AS gone, array_agg(org_id) AS organizations, array_agg(term) AS terms FROM trimmed"""
+"""The numbers of the chunks that went; the terms of which rows have become shorter."""
+
+MERGE = f"""
+    WITH sparse AS MATERIALIZED (
+        SELECT w.org_id, w.term, w.private_to
+        FROM (SELECT DISTINCT * FROM unnest($1::uuid[], $2::integer[]) AS given (org_id, term)) of CROSS JOIN LATERAL (
+            SELECT * FROM {{t}}_words w WHERE w.org_id = of.org_id AND w.term = of.term OFFSET 0) w
+        GROUP BY w.org_id, w.term, w.private_to HAVING count(*) > 1 + 2 * sum(cardinality(w.postings)) / {BLOCK}),
+    taken AS (
+        DELETE FROM {{t}}_words w USING sparse s
+        WHERE w.org_id = s.org_id AND w.term = s.term AND w.private_to IS NOT DISTINCT FROM s.private_to
+        RETURNING w.org_id, w.term, w.private_to, w.postings)
+    {_PACK.format(t="{t}", rows="(SELECT org_id, term, private_to, NULL::bigint AS first, unnest(postings) AS posting FROM taken) each")}"""
+"""Of these terms those are put together that have more than twice the rows they need."""
+
+LEXICAL = f"""asked AS MATERIALIZED (
+                SELECT term, sum(tf)::float8 AS tf
+                FROM unnest({{languages}}) AS lang, LATERAL rag_terms(lang, {{text}}) GROUP BY term ORDER BY term),
+            rows AS MATERIALIZED (
+                SELECT a.term, a.tf, p.shared, p.postings FROM asked a CROSS JOIN LATERAL (
+                    SELECT p.private_to IS NULL AS shared, p.postings FROM {{t}}_words p
+                    WHERE p.org_id = ANY({{organizations}}) AND p.term = a.term
+                        AND (p.private_to IS NULL OR p.private_to = {{user}}) OFFSET 0) p),
+            rule AS MATERIALIZED (
+                SELECT coalesce(sum(p.shared), 0)::float8 AS chunks,
+                    coalesce({{by_length}} * sum(p.shared)::float8 / nullif(sum(p.length), 0)::float8, 0) AS norm
+                FROM {{t}}_sizes p WHERE p.org_id = ANY({{organizations}})),
+            weights AS MATERIALIZED (
+                SELECT n.term, rule.norm, {{most}} * n.tf * ln(1 + (rule.chunks - n.df + 0.5) / (n.df + 0.5)) AS weight
+                FROM (SELECT term, tf, coalesce(sum(cardinality(postings)) FILTER (WHERE shared), 0)::float8 AS df
+                      FROM rows GROUP BY term, tf ORDER BY term) n CROSS JOIN rule),
+            lexical AS MATERIALIZED (
+                SELECT p.no, p.bm25 FROM (
+                    SELECT posting >> {CHUNK} AS no, sum(weight / (1 + ({{plain}} + norm * (posting & {_LONGEST})::float8)
+                        / ((posting >> {COUNT}) & {_MOST})::float8)) AS bm25
+                    FROM (SELECT w.weight, w.norm, unnest(r.postings) AS posting FROM weights w CROSS JOIN LATERAL (
+                        SELECT r.postings FROM rows r WHERE r.term = w.term OFFSET 0) r OFFSET 0) each
+                    GROUP BY posting >> {CHUNK}) p {{filtered}})"""
+"""CTEs that end in `lexical(no, bm25)`: every chunk that shares a term with the text, each as often as the text has it.
+
+Robertson's BM25; `plain` is k1 (1 - b), `by_length` k1 b, `most` k1 + 1. Terms are added up in one order, so that
+a score is the same to the last bit whatever else is in the table.
+"""
