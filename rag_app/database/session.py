@@ -57,11 +57,6 @@ _TENANT = """set_config('rag.organizations', {}, true) || set_config('rag.user',
 # Tells row-level security the tenant, until the transaction ends. Everything that does so is made of this
 _SET_TENANT = text(f"SELECT {_TENANT.format(':organizations', ':user', ':operator', ':administrator')} AS told")
 
-_TERMS = """
-    SELECT number, term, sum(tf)::integer AS tf
-    FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS input (lang, body, number), LATERAL rag_terms(lang, body)
-    GROUP BY number, term"""
-
 Prepare = Callable[[asyncpg.Connection], Awaitable[None]]
 """What a new connection begins with."""
 
@@ -262,16 +257,6 @@ class Database:
         async with self.driver() as connection:
             rows: list[asyncpg.Record] = await connection.fetch(statement, *values, timeout=_SECONDS_TO_ANSWER)
             return rows
-
-    async def lexemes(self, languages: Sequence[str], texts: Sequence[str]) -> list[dict[int, int]]:
-        """The hashed lexemes of each text with their counts, analyzed in the language at its place.
-
-        This is the analyzer of lexical search, also for vector stores that are not PostgreSQL.
-        """
-        found: list[dict[int, int]] = [{} for _ in texts]
-        for row in await self.fetch(_TERMS, list(languages), list(texts)):
-            found[row["number"] - 1][row["term"]] = row["tf"]
-        return found
 
     async def fetch_scoped(self, scope: Scope, query: str, *values: object) -> list[asyncpg.Record]:
         """`fetch` of a query in which rows outside the scope do not exist, still in one statement and one round trip.
