@@ -21,6 +21,7 @@ from rag_app.settings import Settings
 from tests.conftest import NewOrganization
 from tests.integration.conftest import INDEX, Forking, Ingest, Search
 from tests.integration.stopping import stopped
+from tests.unit.ingestion.bombs import pages
 
 TOPICS = ["lighthouse", "bakery", "orchard", "violin", "glacier", "harbour", "printing press", "beehive"]
 
@@ -113,6 +114,9 @@ async def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
     (folder / "empty.txt").write_bytes(b"")
     (folder / "noise.bin").write_bytes(os.urandom(100))
     (folder / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
+    (folder / "pages.pdf").write_bytes(pages(5_001))
+    (folder / "device.txt").write_text("Said by a device.", "utf-8")
+    (folder / "device.txt.meta.json").symlink_to("/dev/zero")
     (folder / "undeclared.md").write_text("---\ncolour: red\n---\nText.", "utf-8")
     (folder / "mistyped.md").write_text("---\ndate: someday\n---\nText.", "utf-8")
     (folder / "lines.jsonl").write_text(
@@ -122,7 +126,10 @@ async def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
     reasons = {failure.path: failure.reason for failure in summary.failed}
     assert set(reasons) == {
         "empty.txt", "noise.bin", "broken.pdf", "undeclared.md", "mistyped.md", "lines.jsonl#x", "lines.jsonl",
+        "pages.pdf", "device.txt.meta.json",
     }  # fmt: skip
+    assert reasons["pages.pdf"] == "more than 5,000 pages (RAG_READ_PAGES)"
+    assert "not a regular file" in reasons["device.txt.meta.json"]
     assert "colour: unknown field; accepted: author, call_sid" in reasons["undeclared.md"]
     assert "ISO 8601" in reasons["mistyped.md"]
     assert "more than once" in reasons["lines.jsonl#x"]

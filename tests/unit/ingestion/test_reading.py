@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
@@ -202,6 +203,22 @@ def test_closing_in_the_middle_leaves_nothing_behind(tmp_path: Path, pool: Calla
     assert not any(child.unread for child in readers._idle)
     (tmp_path / "a.jsonl").unlink()
     assert all_of(readers, tmp_path) == {"b.txt": ["b"]}
+
+
+def test_closing_ends_the_wait_of_another_thread(tmp_path: Path, pool: Callable[..., Readers]) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    readers = pool()
+    assert all_of(readers, tmp_path) == {"a.txt": ["a"]}
+    stopped = readers._idle[0]._process.pid
+    os.kill(stopped, signal.SIGSTOP)
+    reading_all = readers.read_all([File(tmp_path / "a.txt", "a", "", tmp_path)])
+    _, documents = next(reading_all)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(list, documents)
+        wait_for(waiting.running)
+        reading_all.close()
+        assert isinstance(waiting.result(60)[0], UnreadableDocument)
+    assert is_gone(stopped)
 
 
 PARENT = """
