@@ -210,6 +210,8 @@ def decode(data: bytes, shown: str, declared: str | None = None) -> str:
     if not data:
         raise UnreadableDocument(shown, "empty: 0 bytes")
     text = _decoded(data, declared)
+    if text is not None and text.isspace():  # of hundreds of megabytes, too: what follows takes its time
+        raise UnreadableDocument(shown, "nothing but white space")
     noise = 0 if text is None else len(_CONTROL.findall(text)) + text.count("\ufffd") / 5
     if text is None or "\0" in text or noise * 100 > len(text):
         raise UnreadableDocument(shown, "binary content, or text in an unknown encoding")
