@@ -55,6 +55,7 @@ from rag_app.database.private import private_postgres
 from rag_app.documents.metadata import Target
 from rag_app.domain import Mode, Question, Scope
 from rag_app.settings import Settings
+from rag_app.stores.words import CHUNK
 from tests.conftest import free_port
 from tests.integration.conftest import INDEX
 from tests.integration.lexybrain import models_file
@@ -353,12 +354,12 @@ async def end_state(application: Application) -> dict[str, list[Any]]:
                    f" deleted_at IS NULL FROM sources WHERE index_name = '{INDEX}'",
         "builds": "SELECT source_id, org_id, version, chunks, state FROM source_builds"
                   f" WHERE generation_id = {generation.id}",
-        "chunks": f"SELECT id, org_id, source_id, lang, heading, text, metadata::text FROM {table}_chunks",
+        "chunks": f"SELECT id, org_id, source_id, text, metadata::text, length, cardinality(terms) FROM {table}_chunks",
         "vectors": f"SELECT c.id, v.org_id FROM {table}_vectors v LEFT JOIN {table}_chunks c USING (no)",
         "signs": f"SELECT c.id, s.org_id FROM {table}_signs s LEFT JOIN {table}_chunks c USING (no)",
-        "postings": f"SELECT c.id, p.org_id, p.term, p.tf, p.length FROM {table}_postings p LEFT JOIN {table}_chunks c USING (no)",
-        "sizes": f"SELECT org_id, chunks FROM {table}_sizes WHERE chunks > 0",
-        "terms": f"SELECT term, df FROM {table}_terms WHERE df > 0",
+        "postings": f"SELECT c.id, w.org_id, w.term, posting & {2**CHUNK - 1} FROM {table}_words w"
+                    f" CROSS JOIN LATERAL unnest(w.postings) posting LEFT JOIN {table}_chunks c ON c.no = posting >> {CHUNK}",
+        "sizes": f"SELECT org_id, chunks, shared, length FROM {table}_sizes WHERE chunks > 0",
         "totals": f"SELECT chunks FROM {table}_totals",
         "generations": f"SELECT count(*) FROM generations WHERE index_name = '{INDEX}' AND state <> 'dropped'",
     }  # fmt: skip

@@ -714,8 +714,8 @@ async def test_only_the_rows_of_the_callers_organizations_are_read(world: World)
     async with app.transaction():
         await app.execute("SELECT set_config('rag.organizations', $1, true)", f"{{{','.join(map(str, others))}}}")
         await app.executemany(
-            f"WITH c AS (INSERT INTO {table}_chunks (id, org_id, source_id, lang, heading, text, metadata)"
-            " VALUES ($1, $2, $1, 'en', '', '', '{}') RETURNING no, id, org_id)"
+            f"WITH c AS (INSERT INTO {table}_chunks (id, org_id, source_id, text, metadata, length, terms)"
+            " VALUES ($1, $2, $1, '', '{}', 0, '{}') RETURNING no, id, org_id)"
             f" INSERT INTO {table}_vectors (no, id, org_id, source_id, source_type, lang, embedding)"
             " SELECT no, id, org_id, id, 'doc', 'en', $3::text::vector FROM c",
             [(*each, str([chance.gauss(0, 1) for _ in range(DIMENSION)])) for each in bulk],
