@@ -155,7 +155,8 @@ def new_database(_server: PrivatePostgres) -> NewPostgres:
     def copy() -> PrivatePostgres:
         name = f"test_{uuid4().hex[:12]}"
         _as_superuser(_server, _COPY.format(name, "migrated"))
-        urls = (f"{url.removesuffix('/rag')}/{name}" for url in (_server.owner_url, _server.app_url))
+        all_of_it = _server.owner_url, _server.app_url, _server.superuser_url
+        urls = (f"{url.removesuffix('/rag')}/{name}" for url in all_of_it)
         return PrivatePostgres(_server.folder, *urls)
 
     return copy
