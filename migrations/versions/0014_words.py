@@ -41,6 +41,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.execute("UPDATE generations SET settings = settings - 'layout'")  # their words go: they are to be built anew
     for t in generations("postgres"):
         op.execute(f"DROP TABLE {t}_words")
         op.execute(f"ALTER TABLE {t}_chunks DROP length, DROP terms")

@@ -115,7 +115,7 @@ def test_an_upgrade_keeps_every_value_and_what_is_found(server: PrivatePostgres,
     assert filled >= {
         "users", "memberships", "sites", "api_keys", "sources", "source_builds", "generations", "rag_threads",
         "rag_messages", "rag_feedback", "judgments", "lexybrain_requests", "ai_usage_events", "usage_counters", "ai_failures",
-        f"g_{INDEX}_1_chunks", f"g_{INDEX}_1_vectors", f"g_{INDEX}_1_signs", f"g_{INDEX}_1_postings",
+        f"g_{INDEX}_1_chunks", f"g_{INDEX}_1_vectors", f"g_{INDEX}_1_signs", f"g_{INDEX}_1_words",
     }  # fmt: skip
     for revision in REVISIONS[1:]:
         migrate.downgrade(server.owner_url, MIGRATIONS, revision)
