@@ -23,7 +23,6 @@ from rag_app.answering.models import estimated
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Answer, Delta, Event, Found, Hit, Question, Scope, StoreFailed, Usage
-from rag_app.retrieval.embedding import asking
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
@@ -174,7 +173,6 @@ class Pipeline:
             preferred=check_filters(question.preferred, spec),
             top_k=max(question.fetch or 0, question.top_k),
         )
-        asking.set(scope.organizations)
         return ChunkRetriever(partial(self._open_store, spec, scope), self._embedder, wanted, self._dimension)
 
 

@@ -8,7 +8,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_app.domain import Condition, Mode, Operator, Question
-from rag_app.retrieval.embedding import embed_query
+from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import checked_text
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.telemetry.observing import Stage
@@ -37,6 +37,7 @@ class ChunkRetriever(BaseRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         store, asked = await self._open_store(), self._question
+        asking.set(store.scope.organizations)
         text = checked_text("query", query_bundle.query_str)
         vector = query_bundle.embedding or await embed_query(self._embedder, text, self._dimension)
         with Stage("search", {"rag.mode": asked.mode.value, "rag.top_k": asked.top_k}):
