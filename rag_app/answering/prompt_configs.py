@@ -24,7 +24,7 @@ from rag_app.answering.prompts import (
 )
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, Scope
+from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, Scope, storable
 
 _ALL = select(*(getattr(PromptConfigRow, each.name) for each in fields(PromptConfig))).order_by(
     PromptConfigRow.type, PromptConfigRow.name
@@ -128,6 +128,8 @@ class PromptConfigs:
         A version that is active is for new threads, beside the others of its type; one that is not is for no thread,
         not even one that had it.
         """
+        if name != storable(name):
+            raise NotFound("prompt version", name, [config.name for config in await self.all()])
         acts, values = list[Act](), dict[str, int]()
         if active is not None:
             values["active"] = active

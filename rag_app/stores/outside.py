@@ -12,7 +12,7 @@ from rag_app.domain import Filters, Mode
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
-from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, to_node
+from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, prepare_words, to_node
 from rag_app.stores.postgres_tables import create_fields, drop_statements
 from rag_app.stores.registry import Visible
 
@@ -24,6 +24,7 @@ class OutsideBackend(PostgresBackend):
     """
 
     kind: str
+    prepare = staticmethod(prepare_words)
 
     def __init__(self, database: Database, visible: Visible) -> None:
         super().__init__(database)

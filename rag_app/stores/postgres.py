@@ -16,7 +16,6 @@ from uuid import UUID
 import asyncpg
 import msgspec
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
-from pgvector.asyncpg import register_vector
 
 from rag_app.database.session import Database
 from rag_app.domain import FieldType, Filters, Scope
@@ -46,7 +45,14 @@ class PostgresBackend(Backend):
     """The application's PostgreSQL; a generation is the common prefix of its tables. Searches have a pool of their own."""
 
     def __init__(self, database: Database) -> None:
-        self.database = database.prepared(_prepare)
+        self.database = database.prepared(self.prepare)
+
+    @staticmethod
+    async def prepare(connection: asyncpg.Connection) -> None:
+        from pgvector.asyncpg import register_vector
+
+        await register_vector(connection)
+        await prepare_words(connection)
 
     def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "ScopedStore":
         return PostgresStore(spec=spec, generation=generation, scope=scope, backend=self)
@@ -82,8 +88,8 @@ async def execute_as_owner(owner_url: str, statements: str) -> None:
         await owner.close()
 
 
-async def _prepare(connection: asyncpg.Connection) -> None:
-    await register_vector(connection)
+async def prepare_words(connection: asyncpg.Connection) -> None:
+    """For a connection that meets no vectors."""
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=msgspec.json.decode)
     await connection.execute(_PLANS)
 
@@ -196,7 +202,9 @@ class PostgresStore(ChunkStore):
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
         query = self.begin()
-        return [(_candidate(row), to_node(row)) for row in await self.ask(query.best(asked), query)]
+        sql = query.best(asked)
+        rows = await self.backend.database.fetch_scoped(self.scope, sql, *query.values)
+        return [(_candidate(row), to_node(row)) for row in rows]
 
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]

@@ -407,15 +407,25 @@ def test_a_file_that_changes_is_read_again_and_one_that_breaks_changes_nothing(
         clock.now += 21
 
     replace(pem(rsa_key))
-    with an_api(PublicKeys.in_file(file, lifespan=20)) as send:
+    keys = PublicKeys.in_file(file, lifespan=20)
+
+    def finish_reading() -> None:
+        deadline = time.monotonic() + 60
+        while keys._reading is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    with an_api(keys) as send:
         assert send(signed(rsa_key, "r")).status_code == 200
         replace(json.dumps({"keys": [jwk(ec_key, "e")]}))
         assert (send(signed(ec_key, "e")).status_code, send(signed(rsa_key, "r")).status_code) == (200, 401)
         replace("half a fi")
         assert send(signed(ec_key, "e")).status_code == 200
+        finish_reading()
         file.unlink()
         clock.now += 21
         assert send(signed(ec_key, "e")).status_code == 200
+        finish_reading()
         replace(pem(rsa_key))
         assert send(signed(rsa_key, "r")).status_code == 200
         assert send(signed(ec_key, "e")).status_code == 401

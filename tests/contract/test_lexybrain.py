@@ -497,7 +497,7 @@ def test_60_messages_a_minute_and_reading_threads_has_a_window_of_its_own(
     asked = len(backstage.conversations.said)
     limited = client.post(RAG, json=ASK, headers=STREAM)
     refused(limited, 429, "rate_limit_exceeded", retryable=True)
-    assert 0 < int(limited.headers["retry-after"]) <= 60
+    assert 0 < int(limited.headers["retry-after"]) <= 61  # the moment at which a place is free, rounded up
     assert client.get(THREADS).headers["x-ratelimit-remaining"] == "59"
     assert len(backstage.conversations.said) == asked
     assert client.post("/api/rag/search", json={"query_text": "?"}).status_code == 200, "another surface, another limit"

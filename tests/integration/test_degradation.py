@@ -49,7 +49,7 @@ FAILURES: list[tuple[str, Sequence[Reply], int, str]] = [
     ("500 twice", [Reply(status=500)] * 2, 2, "ModelFailed"),
     ("401", [Reply(status=401)], 1, "ModelFailed"),
     ("no choices", [Reply(empty_choices=True)], 1, "ModelMalformed"),
-    ("no text", [Reply("")], 1, "ModelMalformed"),
+    ("no text", [Reply("")], 1, "ModelSilent"),
     ("malformed, nothing to extract", [Reply(malformed=True)], 1, "ModelMalformed"),
     ("cut twice", [Reply("cut " * 50, cut=True)] * 2, 2, "ModelMalformed"),
 ]

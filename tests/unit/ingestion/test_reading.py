@@ -157,9 +157,9 @@ def test_a_process_that_dies_costs_one_file(tmp_path: Path, pool: Callable[..., 
         (tmp_path / f"{name}.txt").write_text(name)
     readers = pool()
     assert all_of(readers, tmp_path)["a.txt"] == ["a"]
-    first = pid_of(readers)
-    os.kill(first, signal.SIGKILL)  # while it has nothing to do: the next is started before it is needed
-    wait_for(lambda: is_gone(first))
+    (first,) = readers._idle
+    os.kill(first._process.pid, signal.SIGKILL)  # while it has nothing to do: the next is started before it is needed
+    wait_for(lambda: not first.lives())
     assert all_of(readers, tmp_path) == {"a.txt": ["a"], "b.txt": ["b"], "c.txt": ["c"]}
     (tmp_path / "a.jsonl").write_text('{"text": "row"}\n' * 20_000)  # more than a socket holds
     reading_all = readers.read_all([File(path, path.name, "", tmp_path) for path in documents_below(tmp_path)])
