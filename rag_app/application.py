@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from decimal import Decimal
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -100,7 +101,7 @@ class Backends:
         self._ledger, self._generations = ledger, generations
         self._check_reads = check_reads
         self._opened: dict[str, Backend] = {}
-        self._ids: dict[str, int] = {}
+        self._ids: dict[tuple[str, str], int] = {}
 
     def kind(self, spec: IndexSpec) -> str:
         return spec.vector_store or self._settings.store.kind
@@ -111,7 +112,7 @@ class Backends:
 
     def of(self, kind: str) -> Backend:
         if kind not in self._opened:
-            self._opened[kind] = store_named(kind).open(self._settings, self._database, self._visible)
+            self._opened[kind] = store_named(kind).open(self._settings, self._database, partial(self._visible, kind))
         return self._opened[kind]
 
     async def open(self, spec: IndexSpec, scope: Scope) -> ScopedStore:
@@ -126,7 +127,7 @@ class Backends:
 
     def scoped(self, spec: IndexSpec, generation: Generation, scope: Scope) -> ScopedStore:
         """A generation as `scope` sees it."""
-        self._ids[generation.table_prefix] = generation.id
+        self._ids[generation.store, generation.table_prefix] = generation.id
         return self.of(generation.store).scoped(spec, generation.table_prefix, scope)
 
     async def active(self, spec: IndexSpec) -> Generation:
@@ -174,8 +175,8 @@ class Backends:
         for backend in self._opened.values():
             await backend.close()
 
-    async def _visible(self, scope: Scope, generation: str, sources: Sequence[UUID]) -> set[UUID]:
-        return set(await self._ledger.visible(scope, self._ids[generation], sources))
+    async def _visible(self, kind: str, scope: Scope, generation: str, sources: Sequence[UUID]) -> set[UUID]:
+        return set(await self._ledger.visible(scope, self._ids[kind, generation], sources))
 
 
 class Application:
@@ -281,15 +282,18 @@ class Application:
 
         async def erase(source_ids: Collection[UUID]) -> None:
             holding = await self.ledger.holding(target.org_id, source_ids)
-            # another store that is configured no longer need not be there; what it holds of these, nobody is shown
-            stores = {generation.store, *(name for name, each in STORES.items() if each.always_there)}
             for each in await self.generations.list():
                 if each.id in holding and each.store in STORES:
                     held = self.backends.scoped(spec, each, Scope(frozenset({target.org_id})))
-                    if each.store in stores:
-                        await held.write([], replacing=list(source_ids))
-                    else:
-                        await held.forget(list(source_ids))
+                    try:
+                        if self.backends.reaches(each.store, self.indexes.values()):
+                            await held.write([], replacing=list(source_ids))
+                            continue
+                    except StoreFailed:
+                        if each.store == generation.store:
+                            raise
+                    # another store need not be there any more; what it holds of these, nobody is shown
+                    await held.forget(list(source_ids))
 
         return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target, erase, self.readers)
 
@@ -326,6 +330,10 @@ class Application:
         for spec in self.indexes.values():
             generation = await self.backends.active(spec)
             await self.backends.scoped(spec, generation, Scope(frozenset({UUID(int=0)}))).fetch([UUID(int=0)])
+            if not await self.backends.of(generation.store).holds(generation.table_prefix):
+                raise StoreFailed(
+                    f"{generation.store} has nothing of index {spec.name}: {generation.table_prefix} is missing"
+                )
 
     async def _check_readable(self) -> None:
         for spec in self.indexes.values():

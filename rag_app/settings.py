@@ -439,6 +439,15 @@ class TelemetrySettings(_Settings):
     sentry_dsn: SecretStr | None = Field(None, alias="RAG_SENTRY_DSN", description="Sentry project that errors go to")
 
 
+def _said(name: str, value: object) -> str:
+    """What is wrong, without a value that is for nobody's log.
+
+    >>> _said("RAG_PORT", "http"), _said("RAG_METRICS_TOKEN", "short")
+    ("RAG_PORT='http'", 'RAG_METRICS_TOKEN')
+    """
+    return name if name.endswith(("KEY", "SECRET", "TOKEN", "URL", "DSN")) else f"{name}={value!r}"
+
+
 class Settings:
     """All of them, read once.
 
@@ -460,7 +469,7 @@ class Settings:
             self.retention = RetentionSettings()
             self.telemetry = TelemetrySettings()
         except ValidationError as error:
-            problems = (f"{each['loc'][0]}={each['input']!r}: {each['msg']}" for each in error.errors())
+            problems = [f"{_said(str(each['loc'][0]), each['input'])}: {each['msg']}" for each in error.errors()]
             raise Misconfigured("; ".join(problems)) from None
         keys = ("jwt_secret", "jwt_jwks_url", "jwt_key_file")
         chosen = [f"RAG_{name.upper()}" for name in keys if getattr(self.api, name) is not None]

@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -89,7 +90,7 @@ def backup(
 
 
 async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], secrets: bool) -> JsonObject:
-    from rag_app.database.dump import snapshot
+    from rag_app.database.dump import reading_role, snapshot
 
     if urls.backup is None and urls.owner is None:
         raise Misconfigured("set RAG_DATABASE_BACKUP_URL to a role that sees all rows: docs/operations.md")
@@ -102,7 +103,10 @@ async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], s
         async with AsyncExitStack() as unwritten:
             for index in sorted({generation.index for generation in apart}):
                 await unwritten.enter_async_context(application.ledger.switching(index))
-            taken = await stack.enter_async_context(snapshot(urls.backup or urls.owner or ""))
+            url = urls.backup or urls.owner or ""
+            taken = await stack.enter_async_context(snapshot(await reading_role(url) if urls.private else url))
+            if [each.id for each in await _apart(application)] != [each.id for each in apart]:
+                raise StoreFailed("an index was rebuilt or moved meanwhile: make the backup again")
             for generation in apart:
                 name, points = _member(generation), _Points()
                 with archive.open(name, "w", force_zip64=True) as member:
@@ -123,6 +127,7 @@ async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], s
 
 async def _apart(application: "Application") -> "list[Generation]":
     """The generations that do not go with the database. Raises Misconfigured where their store is not configured."""
+    from rag_app.retrieval.store import LAYOUT
     from rag_app.stores.registry import STORES
 
     found = [
@@ -131,11 +136,16 @@ async def _apart(application: "Application") -> "list[Generation]":
         if each.state != "dropped" and not STORES[each.store].always_there
     ]
     for each in found:
+        if each.settings.get("layout") != LAYOUT and each.state == "active":
+            raise Misconfigured(
+                f"{each.table_prefix} in {each.store} has the layout of an earlier version: run"
+                f" `rag-app indexes rebuild {each.index} --switch` first"
+            )
         if not application.backends.reaches(each.store, application.indexes.values()):
             raise Misconfigured(
                 f"{each.table_prefix} is in {each.store}, which is not configured here: set it, or drop the generation"
             )
-    return found
+    return [each for each in found if each.settings.get("layout") == LAYOUT]
 
 
 def _member(generation: "Generation") -> str:
@@ -197,7 +207,7 @@ def _checked(file: Path, archive: ZipFile) -> JsonObject:
         if {_DATABASE, *manifest["points"]} - {*archive.namelist()}:
             raise KeyError
         broken = archive.testzip()
-    except (KeyError, ValueError, BadZipFile):
+    except (KeyError, TypeError, ValueError, EOFError, BadZipFile, zlib.error):
         raise InvalidInput("FILE", str(file), f"{file} is no backup of rag-app") from None
     if broken is not None:
         raise InvalidInput("FILE", str(file), f"{file} is damaged: {broken} is not what it was")
@@ -251,6 +261,17 @@ async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, ma
             raise
         migrations, gateway = resource_folder("migrations"), settings.database.gateway_role
         await asyncio.to_thread(upgrade, urls.owner, urls.app, migrations, gateway=gateway)
+        await _drop_missing(application, manifest)
         for name, state in (await application.problems()).items():
             if state != "ok":
                 print(f"note: {name}: {state}", file=sys.stderr)
+
+
+async def _drop_missing(application: "Application", manifest: JsonObject) -> None:
+    """Generations of an earlier layout, which were kept for going back, are not in a backup."""
+    from rag_app.stores.registry import STORES
+
+    for each in await application.generations.list():
+        missing = not STORES[each.store].always_there and _member(each) not in manifest["points"]
+        if missing and each.state == "retired":
+            await application.generations.drop(each.id)

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from secrets import token_urlsafe
 from typing import IO, cast
 
 import asyncpg
@@ -70,6 +71,22 @@ async def snapshot(url: str) -> AsyncIterator[Snapshot]:
         revision = await connection.fetchval("SELECT version_num FROM alembic_version")
         closed = [row[0] for row in await connection.fetch(_CLOSED)]
         yield Snapshot(url, name, await _sums(connection), closed, revision)
+
+
+async def reading_role(superuser_url: str) -> str:
+    """The URL of a role of the private server that reads all rows and is no superuser.
+
+    What somebody has put into the database, a function in a view, say, runs as whoever reads it.
+    """
+    url, password = asyncpg_url(superuser_url), token_urlsafe(32)
+    async with _connected(url.set(database="postgres").render_as_string(hide_password=False)) as connection:
+        if not await connection.fetchval("SELECT true FROM pg_roles WHERE rolname = 'rag_all_reader'"):
+            await connection.execute(
+                "CREATE ROLE rag_all_reader LOGIN BYPASSRLS; GRANT pg_read_all_data TO rag_all_reader"
+            )
+        await connection.execute(f"ALTER ROLE rag_all_reader PASSWORD '{password}'")
+        await connection.execute(f'GRANT CONNECT ON DATABASE "{url.database}" TO rag_all_reader')
+    return url.set(username="rag_all_reader", password=password).render_as_string(hide_password=False)
 
 
 async def check_empty(url: str) -> None:
@@ -144,7 +161,9 @@ async def _running(
 ) -> AsyncIterator[tuple[asyncio.StreamWriter, asyncio.StreamReader]]:
     """Its stdin and stdout. Raises StoreFailed where it ends otherwise than well. Its password is in the environment: others see arguments."""
     parsed = asyncpg_url(url)
-    ssl = {"sslmode" if name == "ssl" else name: value for name, value in parsed.query.items()}
+    ssl = {
+        "sslmode" if name == "ssl" else name: value for name, value in parsed.query.items() if "password" not in name
+    }
     plain = parsed.set(drivername="postgresql", query=ssl)._replace(password=None)
     process = await asyncio.create_subprocess_exec(
         await _path(program, url),
@@ -153,7 +172,7 @@ async def _running(
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={"PATH": os.defpath, "PGPASSWORD": str(parsed.password or "")},
+        env={"PATH": os.defpath, "PGPASSWORD": str(parsed.password or parsed.query.get("password") or "")},
     )
     pipes = process.stdin, process.stdout, process.stderr
     stdin, stdout, stderr = cast("tuple[asyncio.StreamWriter, asyncio.StreamReader, asyncio.StreamReader]", pipes)

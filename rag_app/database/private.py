@@ -149,7 +149,8 @@ def _supervise(folder: Path, cluster: "_Cluster", port: int, leaving: Event) -> 
             with _locked(folder):
                 if not leaving.is_set() and not _answers(port):
                     log.warning("the private PostgreSQL on port %d is gone: it is started again", port)
-                    cluster.serve(port)
+                    if cluster.serve(port) != port:
+                        raise StoreFailed("another command has started it on another port, for this one is taken")
                     log.warning("the private PostgreSQL on port %d serves again", port)
         except RagError as error:
             failed += 1
@@ -432,7 +433,7 @@ os.register_at_fork(after_in_child=_close_unshared)
 
 def _answers(port: int) -> bool:
     """Whether PostgreSQL does. A server that was just killed still accepts connections; only a live one answers."""
-    with suppress(ConnectionError, TimeoutError), socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
         probe.sendall(_SSL_REQUEST)
         return probe.recv(1) in (b"N", b"S")
     return False

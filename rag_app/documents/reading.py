@@ -161,9 +161,9 @@ class _Child:
         shown = self.unread[0].shown
         try:
             while found := _Unpickler(self._answers).load():
-                yield found if isinstance(found, Document) else UnreadableDocument(*found)
+                yield found if isinstance(found, Document) else UnreadableDocument(str(found[0]), str(found[1]))
             self.unread.popleft()
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:  # ValueError: it is closed
+        except Exception as error:  # a child that a file has taken over may say anything
             reason = self._end(stopped=isinstance(error, TimeoutError))
             self.unread.popleft()
             if not self._closed:

@@ -3,13 +3,14 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from llama_index.core.schema import BaseNode, TextNode
 
 from rag_app.database.session import Database
 from rag_app.domain import Filters, Mode
-from rag_app.retrieval.fusion import Candidate
+from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, prepare_words, to_node
@@ -76,6 +77,14 @@ class OutsideStore(ChunkStore):
         if left := [id_ for id_ in bm25 if id_ not in near]:
             near |= await self.cosines(asked.vector, left)
         return [Candidate(id_, near[id_], score) for id_, score in bm25.items() if id_ in near]
+
+    async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
+        """More than `top_k` are looked at: a vector whose chunk PostgreSQL has not yet, or no longer, takes no place."""
+        ranking = ranked(
+            await self.candidates(replace(asked, depth=max(asked.depth, 2 * asked.top_k))), asked.mode, self.spec.fusion
+        )
+        nodes = await self.fetch([candidate.id for candidate in ranking[: 2 * asked.top_k]])
+        return [(candidate, nodes[candidate.id]) for candidate in ranking if candidate.id in nodes][: asked.top_k]
 
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
         found = await super().fetch(ids, filters)

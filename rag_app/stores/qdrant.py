@@ -163,6 +163,22 @@ class QdrantStore(OutsideStore):
         )
         return {UUID(str(point.id)): point.vector for point in points}
 
+    async def sources(self) -> set[UUID]:
+        """Those of vectors that a deletion did not reach, too."""
+        found, page, pages = await super().sources(), None, True
+        while pages:
+            points, page = await self.backend.call(
+                "scroll",
+                self.generation,
+                models.Filter(must=[self._owned()]),
+                limit=_PAGE,
+                offset=page,
+                with_payload=["source_id"],
+            )
+            found |= {UUID(point.payload["source_id"]) for point in points}
+            pages = page is not None
+        return found
+
     def _owned(self) -> models.FieldCondition:
         return _any_of("org_id", self.scope.organizations)
 

@@ -120,6 +120,21 @@ def found(org: UUID, user: UUID) -> Found:
     return opened(search)
 
 
+def test_what_is_in_the_database_never_runs_as_superuser(
+    world: tuple[Path, Path, UUID, UUID], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, *_ = world
+    monkeypatch.setenv("RAG_HOME", str(home))
+    called = """CREATE FUNCTION as_told(organizations) RETURNS text LANGUAGE sql AS
+        'SELECT (1 / (SELECT count(*) FROM pg_roles WHERE rolname = current_user AND NOT rolsuper))::text'"""
+    with private_postgres(home / "postgres") as server:
+        asked(server.owner_url, called, "CREATE CAST (organizations AS text) WITH FUNCTION as_told(organizations)")
+        try:
+            commands.backup(tmp_path / "another.ragbackup", secrets=False)  # a superuser would divide by zero
+        finally:
+            asked(server.owner_url, "DROP FUNCTION as_told(organizations) CASCADE")
+
+
 def test_what_is_restored_is_what_was(
     world: tuple[Path, Path, UUID, UUID],
     tmp_path: Path,

@@ -155,8 +155,11 @@ async def test_a_message_of_a_conversation_takes_few_statements(
                 asked[name] = list(wire.statements)
         return asked
 
+    most = (
+        20 if default_store == "postgres" else 21
+    )  # beside other stores, words and texts are asked for one after the other
     for name, statements in (await asyncio.to_thread(converse)).items():
-        assert len(statements) <= 20, f"{name}: {len(statements)}\n" + "\n".join(statements)
+        assert len(statements) <= most, f"{name}: {len(statements)}\n" + "\n".join(statements)
 
 
 async def test_a_connection_that_breaks_off_is_a_store_that_failed_and_is_not_used_again(

@@ -150,7 +150,11 @@ def _checked(document: Document, shown: str) -> Document | UnreadableDocument:
 
 
 def _cleaned(document: Document, shown: str) -> Document:
-    passages = tuple(replace(p, text=text) for p in check_output(document.passages) if (text := clean(p.text)))
+    passages = tuple(
+        replace(p, text=text, section=clean(p.section) or None if p.section else p.section)
+        for p in check_output(document.passages)
+        if (text := clean(p.text))
+    )
     if not passages:
         raise UnreadableDocument(shown, "no text")
     return replace(

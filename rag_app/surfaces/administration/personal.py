@@ -28,7 +28,7 @@ from rag_app.documents.tables import SourceBuildRow, SourceRow
 from rag_app.domain import InvalidInput, JsonObject, NotFound, Scope, Source, StoreFailed, chunk_id
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import find_index
-from rag_app.retrieval.store import ScopedStore
+from rag_app.retrieval.store import LAYOUT, ScopedStore
 from rag_app.stores.registry import STORES
 from rag_app.surfaces.lexybrain.training import Collected, Consenting
 
@@ -100,7 +100,12 @@ class _Erasure:
             after, written = versioned(replace(source, owner_id=None), content), dict[int, int]()
             for generation in await self._holding(org_id, [source.id]):
                 build = (await self._ledger.builds(org_id, generation.id, [source.id])).get(source.id)
-                current = generation.state is GenerationState.ACTIVE and build is not None and build.holds(source)
+                current = (
+                    generation.state is GenerationState.ACTIVE
+                    and generation.settings.get("layout") == LAYOUT  # into another one nothing is written
+                    and build is not None
+                    and build.holds(source)
+                )
                 store = self._store(generation, org_id)
                 nodes = _rename_chunks(await store.export([source.id]), after) if current else []
                 await store.write(nodes, replacing=[source.id])

@@ -244,7 +244,7 @@ def pdf(*pages: str, change: Callable[[PdfWriter], object] = lambda _: None) -> 
 
 def test_pdf_pages_sections_and_properties() -> None:
     def change(writer: PdfWriter) -> None:
-        chapter = writer.add_outline_item("Chapter 1", 0)
+        chapter = writer.add_outline_item("Chapter\0 1", 0)  # which PostgreSQL could not keep
         writer.add_outline_item("all the details", 2, parent=chapter)
         writer.add_metadata({"/Title": "Handbook", "/Author": "(anonymous)", "/CreationDate": "D:20260105093000Z"})
 
