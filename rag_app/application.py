@@ -285,15 +285,16 @@ class Application:
             for each in await self.generations.list():
                 if each.id in holding and each.store in STORES:
                     held = self.backends.scoped(spec, each, Scope(frozenset({target.org_id})))
+                    reached = self.backends.reaches(each.store, self.indexes.values())
                     try:
-                        if self.backends.reaches(each.store, self.indexes.values()):
+                        if reached:
                             await held.write([], replacing=list(source_ids))
-                            continue
                     except StoreFailed:
                         if each.store == generation.store:
                             raise
-                    # another store need not be there any more; what it holds of these, nobody is shown
-                    await held.forget(list(source_ids))
+                        reached = False
+                    if not reached:  # another store need not be there any more; nobody is shown what it holds of these
+                        await held.forget(list(source_ids))
 
         return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target, erase, self.readers)
 

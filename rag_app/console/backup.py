@@ -128,12 +128,12 @@ async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], s
 async def _apart(application: "Application") -> "list[Generation]":
     """The generations that do not go with the database. Raises Misconfigured where their store is not configured."""
     from rag_app.retrieval.store import LAYOUT
-    from rag_app.stores.registry import STORES
+    from rag_app.stores.registry import store_named
 
     found = [
         each
         for each in await application.generations.list()
-        if each.state != "dropped" and not STORES[each.store].always_there
+        if each.state != "dropped" and not store_named(each.store).always_there
     ]
     for each in found:
         if each.settings.get("layout") != LAYOUT and each.state == "active":
@@ -206,16 +206,17 @@ def _checked(file: Path, archive: ZipFile) -> JsonObject:
         manifest: JsonObject = json.loads(archive.read(_MANIFEST))
         if {_DATABASE, *manifest["points"]} - {*archive.namelist()}:
             raise KeyError
+        form, maker, revision = manifest["format"], manifest["version"], manifest["revision"]
         broken = archive.testzip()
     except (KeyError, TypeError, ValueError, EOFError, BadZipFile, zlib.error):
         raise InvalidInput("FILE", str(file), f"{file} is no backup of rag-app") from None
     if broken is not None:
         raise InvalidInput("FILE", str(file), f"{file} is damaged: {broken} is not what it was")
-    if manifest["format"] != _FORMAT or not known(resource_folder("migrations"), manifest["revision"]):
+    if form != _FORMAT or not known(resource_folder("migrations"), revision):
         raise InvalidInput(
             "FILE",
             str(file),
-            f"{file} was made by rag-app {manifest['version']} (revision {manifest['revision']}), which is newer than this"
+            f"{file} was made by rag-app {maker} (revision {revision}), which is newer than this"
             f" version ({version('rag-app')}): restore it with that one",
         )
     return manifest
@@ -269,9 +270,9 @@ async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, ma
 
 async def _drop_missing(application: "Application", manifest: JsonObject) -> None:
     """Generations of an earlier layout, which were kept for going back, are not in a backup."""
-    from rag_app.stores.registry import STORES
+    from rag_app.stores.registry import store_named
 
     for each in await application.generations.list():
-        missing = not STORES[each.store].always_there and _member(each) not in manifest["points"]
+        missing = not store_named(each.store).always_there and _member(each) not in manifest["points"]
         if missing and each.state == "retired":
             await application.generations.drop(each.id)

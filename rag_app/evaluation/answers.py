@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -116,27 +116,31 @@ def normalise(text: str) -> str:
     >>> normalise("About 1,200\\n METRES")
     'about 1200 metres'
     """
-    return re.sub(r"(?<=\d)[,  ’'](?=\d{3}\b)", "", " ".join(text.casefold().split()))
+    return re.sub(r"(?<=\d)[,'’\s](?=\d{3}\b)", "", " ".join(text.casefold().split()))
 
 
-def answers_json(scored: Iterable[Scored]) -> JsonObject:
+def answers_json(scored: Sequence[Scored]) -> JsonObject:
     """The counts of each outcome by kind and by corpus, and every turn."""
-    turns = list(scored)
-    counts = {
-        name: {key: dict(Counter(each.outcome for each in turns if getattr(each, name) == key)) for key in keys}
-        for name in ("kind", "corpus")
-        for keys in [sorted({getattr(each, name) for each in turns})]
-    }
-    return {**counts, "turns": [asdict(each) for each in turns]}
+    return {**_counts(scored), "turns": [asdict(each) for each in scored]}
 
 
 def answers_text(scored: Sequence[Scored]) -> str:
     """A table for a terminal: a row for each kind and for each corpus."""
-    figures = answers_json(scored)
     lines = [f"  {'':<16} {'turns':>5}" + "".join(f" {each:>9}" for each in Outcome)]
-    for name in ("kind", "corpus"):
-        lines.append(f"by {name}")
-        for key, counts in figures[name].items():
-            shares = "".join(f" {counts.get(each, 0):>9}" for each in Outcome)
+    for group, rows in _counts(scored).items():
+        lines.append(f"by {group}")
+        for key, counts in rows.items():
+            shares = "".join(f" {counts[each]:>9}" for each in Outcome)
             lines.append(f"  {key:<16} {sum(counts.values()):>5}{shares}")
     return "\n".join(lines)
+
+
+def _counts(scored: Sequence[Scored]) -> dict[str, dict[str, Counter[Outcome]]]:
+    """How often each outcome occurs, by the values of `kind` and of `corpus`, in alphabetical order."""
+    return {
+        group: {
+            key: Counter(each.outcome for each in scored if getattr(each, group) == key)
+            for key in sorted({getattr(each, group) for each in scored})
+        }
+        for group in ("kind", "corpus")
+    }

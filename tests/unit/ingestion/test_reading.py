@@ -176,6 +176,17 @@ def test_a_process_that_dies_costs_one_file(tmp_path: Path, pool: Callable[..., 
     ]
 
 
+def test_an_answer_that_is_no_document_costs_one_file(tmp_path: Path, pool: Callable[..., Readers]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text(name)
+    reading_all = pool().read_all([File(path, path.name, "", tmp_path) for path in documents_below(tmp_path)])
+    _, documents = next(reading_all)
+    children_of(reading_all)[0]._answers = BytesIO(pickle.dumps(5))  # type: ignore[assignment]
+    (reason,) = map(text_or_reason, documents)
+    assert "the process that read it ended" in reason
+    assert [(file.shown, list(map(text_or_reason, found))) for file, found in reading_all] == [("b.txt", ["b"])]
+
+
 def test_a_process_that_is_stopped_is_replaced(
     tmp_path: Path, pool: Callable[..., Readers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
