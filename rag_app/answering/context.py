@@ -7,11 +7,12 @@ and `[Source N]` inside it becomes `(Source N)`, so it can neither pose as anoth
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
+from rag_app.answering.passages import Ranking
 from rag_app.domain import Hit, MetadataValue, frozen
 from rag_app.retrieval.text import sentence_pieces, tokens
 
@@ -52,9 +53,10 @@ class ContextBlock:
 
 @frozen
 class Context:
-    """Blocks numbered from 1, best source first."""
+    """Blocks numbered from 1, best source first. `ranking` is there where its passages have been ranked already."""
 
     blocks: tuple[ContextBlock, ...] = ()
+    ranking: Ranking | None = field(default=None, repr=False, compare=False)
 
     @property
     def text(self) -> str:

@@ -1,15 +1,18 @@
 """The extractive answer: sentences that are in the sources, cited, and no others."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field
+from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from rag_app.answering.context import Context, build_context
-from rag_app.answering.extractive import MAX_RANKED, ExtractiveSynthesizer, passages
+from rag_app.answering.extractive import MAX_RANKED, ExtractiveSynthesizer, rank_passages
+from rag_app.answering.passages import passages
 from rag_app.domain.answer import Question
 from rag_app.domain.errors import EmbeddingFailed
 from rag_app.retrieval.embedding import MiniLM
@@ -143,6 +146,40 @@ async def test_the_number_of_embedded_sentences_is_bounded_and_keeps_those_with_
     text = (await ExtractiveSynthesizer(embedder).write(Question("Where is the zebra?"), context(many))).text
     assert len(embedder.texts) == MAX_RANKED
     assert "The zebra crosses the road [Source 1]." in text
+
+
+class CountingQueries(MockEmbedding):
+    """Is paid for each query and each text."""
+
+    queries: list[str] = Field(default_factory=list)
+    texts: list[str] = Field(default_factory=list)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        self.queries.append(query)
+        return await super()._aget_query_embedding(query)
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        self.texts.extend(texts)
+        return await super()._aget_text_embeddings(texts)
+
+
+async def test_each_distinct_text_is_embedded_once() -> None:
+    embedder = CountingQueries(embed_dim=4)
+    both = context("A hair cut costs 40 dollars. Dogs sleep.", "A hair cut costs 40 dollars.")
+    question = Question("How much is a hair cut?")
+    await ExtractiveSynthesizer(embedder).write(question, both)
+    assert embedder.queries == ["How much is a hair cut?"]
+    assert sorted(embedder.texts) == ["A hair cut costs 40 dollars.", "Dogs sleep."]
+
+
+async def test_passages_that_were_ranked_before_are_not_embedded_again() -> None:
+    embedder, question = CountingQueries(embed_dim=4), Question("How much is a hair cut?")
+    before = context("A hair cut costs 40 dollars.")
+    ranked = replace(before, ranking=await rank_passages(embedder, question, before))
+    embedder.queries.clear()
+    embedder.texts.clear()
+    text = (await ExtractiveSynthesizer(embedder).write(question, ranked)).text
+    assert (text, embedder.queries, embedder.texts) == ("A hair cut costs 40 dollars [Source 1].", [], [])
 
 
 class Broken(MiniLM):

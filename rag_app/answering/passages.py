@@ -1,0 +1,127 @@
+"""A text taken apart into what can answer something: sentences, list items, table rows, `key: value` lines."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_app.domain import frozen
+from rag_app.retrieval.text import sentences
+
+_LONG, _LONGEST = 40, 80
+
+_OWN_LINE = re.compile(r"\s*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\||[^.!?:|]{1,40}:\s+\S)")
+_BULLET = re.compile(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
+_KEY_VALUE = re.compile(r"^[^.!?:|]{1,40}:\s+\S")
+_NUMBERED = re.compile(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
+_RULER = re.compile(r"^[\s|:=_*–-]*$")
+ENDED = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
+_INNER_END = re.compile(r"(?<=[.!?])\s+(?=[\"'“‘(]*[A-Z])")
+# Sentences that speak to whoever answers, not to the reader: quoting them would only pass an attack on.
+TO_THE_ANSWERER = re.compile(
+    r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instruction|prompt|rule|context|above|previous|question)s?\b"
+    r"|\byour (?:answer|response|reply|output|final answer)\b|\bsystem prompt\b",
+    re.IGNORECASE,
+)
+
+
+@frozen
+class Passage:
+    """A sentence of block `block`, at `place` in it. `lead` is the question or heading it stands under."""
+
+    block: int
+    place: int
+    text: str
+    lead: str = ""
+
+
+@frozen
+class Ranking:
+    """The passages of a context that come into question, and how near each is to what is asked.
+
+    `cosines` has a row for each of `asked` (what is looked for first, then the parts of the question) and a column for
+    each of `ranked`, which are some of `pool`: all passages of the context, in its order.
+    """
+
+    asked: tuple[str, ...]
+    pool: tuple[Passage, ...]
+    ranked: tuple[Passage, ...]
+    cosines: NDArray[np.float64]
+
+    @property
+    def best(self) -> float:
+        """The cosine of what is looked for and the passage nearest to it; -1 without passages."""
+        return float(self.cosines[0].max(initial=-1.0))
+
+
+def passages(text: str, block: int = 0) -> list[Passage]:
+    """The sentences, list items, table rows and `key: value` lines of a text that can answer something.
+
+    Headings and questions are not among them, unless a text has only headings; what follows one carries it as its lead.
+
+    >>> [(each.lead, each.text) for each in passages("# Prices\\n\\nA cut is $40. Do you park? Yes, free of charge.")]
+    [('Prices', 'A cut is $40.'), ('Do you park?', 'Yes, free of charge.')]
+    """
+    units = [unit for unit in _units(text) if re.search(r"\w", unit) and not TO_THE_ANSWERER.search(unit)]
+    found: list[Passage] = []
+    lead = ""
+    for place, unit in enumerate(units):
+        if unit.endswith("?") or _is_heading(unit):
+            lead = _BULLET.sub("", unit.lstrip("# "))
+            continue
+        words = unit.split()
+        shown = " ".join(words[:_LONGEST]) + ("…" if len(words) > _LONGEST else "")
+        found.append(Passage(block, place, _BULLET.sub("", shown), lead))
+        lead = ""
+    return found or [Passage(block, place, unit) for place, unit in enumerate(units) if not unit.endswith("?")]
+
+
+def _units(text: str) -> Iterator[str]:
+    for line in _lines(text):
+        for sentence in sentences(line):
+            # Two apostrophes look like quotes, and what is between them like one sentence.
+            yield from _INNER_END.split(sentence) if len(sentence.split()) > _LONG else [sentence]
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Paragraphs, each in one line; list items, table rows and `key: value` lines are not joined with neighbours."""
+    lines = text.splitlines()
+    paragraph: list[str] = []
+    columns: list[str] = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=False):
+        row = _cells(line)
+        columns = columns if row else []
+        if _OWN_LINE.match(line) or row or not line.strip():
+            yield " ".join(paragraph)
+            paragraph = []
+            if row and _RULER.match(following) and following.strip():
+                columns = row
+            elif not _RULER.match(line):
+                yield _row(row, columns) if row else line
+        else:
+            paragraph.append(line.strip())
+            if not ENDED.search(line.strip()) and len(line) < 40 and following[:1].isupper():
+                yield " ".join(paragraph)  # a short line of its own, not a wrapped one
+                paragraph = []
+    yield " ".join(paragraph)
+
+
+def _cells(line: str) -> list[str]:
+    if line.strip().startswith("|") or " | " in line:
+        return [cell.strip() for cell in line.strip().strip("|").split("|")]
+    return [cell.strip() for cell in line.split("\t")] if "\t" in line.strip() else []
+
+
+def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
+    names = [f"{name}: " if name else "" for name in columns] if len(columns) == len(cells) else [""] * len(cells)
+    return ", ".join(f"{name}{cell}" for name, cell in zip(names, cells, strict=True) if cell)
+
+
+def _is_heading(unit: str) -> bool:
+    """A title, or too little to say anything."""
+    if unit.startswith("#") or (_NUMBERED.match(unit) and not ENDED.search(unit)):
+        return True
+    if ENDED.search(unit) or _BULLET.match(unit) or _KEY_VALUE.match(unit) or ", " in unit or re.search(r"\d", unit):
+        return False
+    return len(unit.split()) <= 8
