@@ -30,6 +30,7 @@ from rag_app.documents.limits import Limits
 from rag_app.documents.metadata import Target
 from rag_app.documents.reading import Readers
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, frozen, resource_folder
+from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.embedders import build_embedder
@@ -188,7 +189,7 @@ class Application:
         self.people, self.ledger = People(database), SourceLedger(database)
         self.limiter, self.generations = RateLimiter(database), Generations(database)
         self.keys, self.leases = Keys(database), Leases(database)
-        self.validations = Validations(database)
+        self.validations, self.kept_answers = Validations(database), KeptAnswers(database, self.ledger)
         self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
         self.embedder, self.dimension = _embedder(settings)
         self.prompts = PromptConfigs(database)
@@ -409,6 +410,7 @@ def create_app() -> "Litestar":
             try:
                 await application.start()
                 tasks.append(asyncio.create_task(keep_enforcing(application.database, settings.retention.model_dump())))
+                tasks.append(asyncio.create_task(application.kept_answers.keep_forgetting()))
                 yield
             finally:
                 for task in tasks:
@@ -449,6 +451,7 @@ def build_api(application: Application, **options: Any) -> "Litestar":
             "statistics": application.statistics,
             "prompts": application.prompts,
             "feedback": application.feedback,
+            "kept_answers": application.kept_answers,
             "readiness": application.readiness,
         },
         Access(application.people, application.keys, application.limiter, application.leases),

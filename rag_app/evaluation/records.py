@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.database.session import Database
 from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import SourceRow
-from rag_app.domain import Forbidden, Principal
+from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, Principal
 from rag_app.evaluation.tables import JudgmentRow, ValidationRow
 from rag_app.evaluation.validation import Judged, Span
 
@@ -153,13 +153,30 @@ class Validations:
         return {source: content for source, content in await self._database.read(principal.scope(), statement)}  # noqa: C416 - rows
 
 
-async def judge(session: AsyncSession, org_id: UUID, index: str, query: str, source: UUID, feedback: UUID) -> None:
+async def judge(
+    session: AsyncSession,
+    org_id: UUID,
+    index: str,
+    query: str,
+    source: UUID,
+    *,
+    feedback: UUID | None = None,
+    answer: UUID | None = None,
+) -> None:
     """Write down what a user's feedback says: that all of this source answers the query. It goes with the feedback.
 
-    The organization must be one of the session's.
+    The feedback is on a message, or on a kept `answer`. The organization must be one of the session's.
     """
     values = {"org_id": org_id, "index_name": index, "query": _key(query), "source_id": source}
-    await session.execute(insert(JudgmentRow).values(**values, feedback_id=feedback))
+    await session.execute(insert(JudgmentRow).values(**values, feedback_id=feedback, answer_id=answer))
+
+
+def judging_organization(principal: Principal, source_organization: UUID) -> UUID | None:
+    """The organization that judges a source: its own; of a public source the caller's, if there is one and no other."""
+    if source_organization != PUBLIC_ORGANIZATION:
+        return source_organization
+    own = principal.organizations - {PUBLIC_ORGANIZATION}
+    return next(iter(own)) if len(own) == 1 else None
 
 
 _JUDGE = text(
@@ -181,7 +198,7 @@ _JUDGE = text(
     ) AS judged(query, source_id, "start", "end")
     JOIN seen ON seen.id = judged.source_id
     ORDER BY judged.query, seen.id, judged."start", judged."end"
-    ON CONFLICT (org_id, index_name, query, source_id, "start", "end", feedback_id)
+    ON CONFLICT (org_id, index_name, query, source_id, "start", "end", feedback_id, answer_id)
     DO UPDATE SET text = excluded.text
     WHERE known.text IS DISTINCT FROM excluded.text
     """

@@ -1,5 +1,6 @@
 """The tables of validation runs and judgments."""
 
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import (
@@ -39,8 +40,8 @@ class JudgmentRow(Base):
     """A passage that answers a query, by the judgment of an organization: of a source of its own, or of a public one.
 
     Characters `start` to `end` of the source's content, which were `text` then; all of it where they are null.
-    Chunks come and go with each build, so none is named here. `feedback_id`: the feedback that says so, and takes its
-    judgment along when it goes.
+    Chunks come and go with each build, so none is named here. `feedback_id`, `answer_id`: the feedback that says so,
+    on a message or on a kept answer, and takes its judgment along when it goes.
     """
 
     __tablename__ = "judgments"
@@ -53,6 +54,7 @@ class JudgmentRow(Base):
             "start",
             "end",
             "feedback_id",
+            "answer_id",
             name="uq_judgments_passage",
             postgresql_nulls_not_distinct=True,
         ),
@@ -71,3 +73,36 @@ class JudgmentRow(Base):
     grade: Mapped[int] = mapped_column(server_default=text("1"))
     created_at: Mapped[Made]
     feedback_id: Mapped[UUID | None] = mapped_column(ForeignKey("rag_feedback.id", ondelete="CASCADE"), index=True)
+    answer_id: Mapped[UUID | None] = mapped_column(ForeignKey("kept_answers.id", ondelete="CASCADE"), index=True)
+
+
+class KeptAnswerRow(Base):
+    """An answer that was given outside of a conversation, kept so that its asker can say whether it is right.
+
+    `sources` are those it cites ({"source_id", "chunk_id", "label"}). Without a `verdict` the row goes after a day.
+    """
+
+    __tablename__ = "kept_answers"
+    __table_args__ = (
+        UniqueConstraint("user_id", "request_id"),
+        CheckConstraint("verdict IN ('right', 'wrong')", name="verdict"),
+        CheckConstraint("(verdict IS NULL) = (judged_at IS NULL)", name="judged"),
+        Index(None, "asked_at"),
+    )
+
+    id: Mapped[NewId]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    request_id: Mapped[str]
+    capability: Mapped[str]
+    index_name: Mapped[str]
+    question: Mapped[str]
+    answer: Mapped[str]
+    refusal: Mapped[str | None]
+    model: Mapped[str | None]
+    prompt: Mapped[str | None]
+    sources: Mapped[list[JsonObject]]
+    asked_at: Mapped[Made]
+    verdict: Mapped[str | None]
+    comment: Mapped[str | None]
+    expected_source_id: Mapped[UUID | None] = mapped_column(ForeignKey(SourceRow.id, ondelete="SET NULL"), index=True)
+    judged_at: Mapped[datetime | None]

@@ -1,6 +1,7 @@
 """A room for each contract. A surface exists by being listed here."""
 
 from rag_app.http.surface import Surface
+from rag_app.surfaces.answers import routes as answer_feedback
 from rag_app.surfaces.knowledge import routes as rag_retrieval
 from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin
 from rag_app.surfaces.lexybrain import routes as lexybrain
@@ -9,6 +10,7 @@ from rag_app.surfaces.validation import routes as retrieval_validation
 
 SURFACES: tuple[Surface, ...] = (
     rag_retrieval.SURFACE,
+    answer_feedback.SURFACE,  # before the surface that has the rest of /api/v1
     retrieval_validation.SURFACE,
     owner_qa.SURFACE,
     lexybrain.SURFACE,

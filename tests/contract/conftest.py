@@ -38,10 +38,11 @@ from rag_app.answering.prompts import PromptConfig, PromptVersion
 from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generation
-from rag_app.documents.ledger import Passages
+from rag_app.documents.ledger import Passages, SourceLedger
 from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound
 from rag_app.domain.scope import Principal, Scope
+from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.evaluation.validation import Judged, Span
 from rag_app.http.entrance import Access, Entrance
 from rag_app.http.server import api
@@ -790,6 +791,8 @@ class Backstage:
         self.checks = {"database": "ok"}
 
     def services(self) -> dict[str, object]:
+        database = Database(TABLES.url)
+        TABLES.opened.append(database)
         return {
             "pipeline": self.pipeline,
             "validation": RetrievalValidation(
@@ -801,6 +804,7 @@ class Backstage:
             "threads": self.threads,
             "consents": self.consents,
             "feedback": self.feedback,
+            "kept_answers": KeptAnswers(database, SourceLedger(database)),
             "statistics": self.administration,
             "prompts": self.administration,
             "readiness": self.readiness,

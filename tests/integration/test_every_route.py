@@ -28,6 +28,7 @@ OPEN = {
     "/docs/{path}", "/docs/assets/{file_path}",
 }  # fmt: skip
 """They show nothing that belongs to an organization."""
+KEYS_ALONE = "/api/v1/retrieval/"
 ASKED = "What is the door code of the house?"
 
 
@@ -65,7 +66,7 @@ class World:
     their_validation: str
 
     def token(self, tenant: Tenant, path: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {tenant.key}"} if path.startswith("/api/v1/") else bearer(tenant.user)
+        return {"Authorization": f"Bearer {tenant.key}"} if path.startswith(KEYS_ALONE) else bearer(tenant.user)
 
     def as_us(self, method: str, path: str, body: object = None, **headers: str) -> httpx.Response:
         return self.client.request(method, path, json=body, headers={**self.token(self.ours, path), **headers})
@@ -146,9 +147,30 @@ def collections(world: World, path: str) -> list[httpx.Response]:
     return [response]
 
 
+def judged_answer(world: World, path: str) -> list[httpx.Response]:
+    """Under one id both of us have an answer; each says something of their own."""
+    ours, theirs = uuid4().hex, uuid4().hex
+    for each, request in ((world, ours), (world, "shared"), (world.swapped, "shared"), (world.swapped, theirs)):
+        body = {"question": ASKED, "min_similarity": 0.0}
+        each.as_us("POST", "/owner/ask", body, **{"X-Request-ID": request})
+    said = {"verdict": "wrong", "comment": f"The code is {world.ours.word}."}
+    at = path.replace("{request_id}", "{}")
+    kept = world.as_us("POST", at.format("shared"), {**said, "expected_source": world.ours.sources["salon_calls"]})
+    named = [*world.theirs.ids, str(uuid4())]
+    expected = [world.as_us("POST", at.format(ours), {**said, "expected_source": each}) for each in named]
+    assert {each.status_code for each in expected} == {400}
+    foreign = [world.as_us(method, at.format(theirs), said) for method in ("POST", "DELETE")]
+    assert {each.status_code for each in foreign} == {404}
+    assert world.as_us("DELETE", at.format("shared")).status_code == 204
+    again = world.swapped.as_us("POST", at.format("shared"), {"verdict": "right"})
+    assert again.status_code == 200, "theirs is still there"
+    return [kept, *expected, *foreign]
+
+
 RAG = "/api/lexybrain/rag"
 THREADS = "/api/lexybrain/threads"
 FEEDBACK = "/api/lexybrain/messages/{message_id}/feedback"
+ANSWER_FEEDBACK = "/api/v1/answers/{request_id}/feedback"
 CONSENT = "/api/lexybrain/consent"
 ADMINISTRATION = "/api/admin/lexybrain"
 CAPABILITIES = ("general_chat", "market_brief", "competitor_intel", "keyword_explanation", "alert_explanation")
@@ -302,6 +324,8 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("POST", "/functions/v1/rag-answer"): knowledge,
     ("POST", "/owner/search"): owner,
     ("POST", "/owner/ask"): owner,
+    ("POST", ANSWER_FEEDBACK): judged_answer,
+    ("DELETE", ANSWER_FEEDBACK): judged_answer,
     ("POST", "/api/v1/retrieval/query"): query,
     ("POST", "/api/v1/retrieval/validate"): validate,
     ("GET", "/api/v1/retrieval/validations"): validations,
@@ -436,7 +460,7 @@ def test_nobody_gets_in_without_a_credential_or_with_one_of_another_kind(world: 
     method, path = route
     at = re.sub(r"\{[^}]*\}", world.their_validation, path)
     person, key = world.ours.credentials
-    wrong = {"/api/v1/": [person], "/api/lexybrain/": [], "/api/admin/": []}
+    wrong = {KEYS_ALONE: [person], "/api/lexybrain/": [], "/api/admin/": []}
     others = next((each for start, each in wrong.items() if path.startswith(start)), [key])
     for headers in (
         {},

@@ -308,11 +308,17 @@ _KEPT = {
         SELECT id, message_id, rating, feedback_text AS comment, expected_source_id, created_at, updated_at
         FROM rag_feedback WHERE user_id = :user ORDER BY created_at, id
         """,
+    "answers": """
+        SELECT id, request_id, capability, index_name AS index, question, answer, refusal, model, sources, asked_at,
+            verdict, comment, expected_source_id, judged_at
+        FROM kept_answers WHERE user_id = :user ORDER BY asked_at, id
+        """,
     "judgments": """
-        SELECT j.id, j.feedback_id, o.slug AS organization, j.index_name AS index, j.query, j.source_id, j.grade,
-            j.created_at
-        FROM judgments j JOIN rag_feedback f ON f.id = j.feedback_id JOIN organizations o ON o.id = j.org_id
-        WHERE f.user_id = :user ORDER BY j.id
+        SELECT j.id, j.feedback_id, j.answer_id, o.slug AS organization, j.index_name AS index, j.query, j.source_id,
+            j.grade, j.created_at
+        FROM judgments j LEFT JOIN rag_feedback f ON f.id = j.feedback_id LEFT JOIN kept_answers a ON a.id = j.answer_id
+        JOIN organizations o ON o.id = j.org_id
+        WHERE :user IN (f.user_id, a.user_id) ORDER BY j.id
         """,
     "training": """
         SELECT q.id, q.message_id, q.capability, q.prompt, q.context, a.model_id AS model, a.content AS answer,

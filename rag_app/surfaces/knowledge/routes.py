@@ -5,6 +5,7 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -31,6 +32,7 @@ from rag_app.domain import (
     Unauthenticated,
     UnknownField,
 )
+from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
@@ -244,10 +246,16 @@ async def search(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> S
     summary="An answer with its sources",
     operation_class=StreamedOperation,
 )
-async def answer(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> Response[AnswerResponse]:
+async def answer(
+    request: Caller, data: Body, pipeline: Injected[Pipeline], kept_answers: Injected[KeptAnswers]
+) -> Response[AnswerResponse]:
     """Answers from what the caller may see, or says that there is not enough."""
 
     def response(given: Answer) -> AnswerResponse:
+        current = exchange(request.scope)
+        current.closing.append(
+            partial(kept_answers.keep, request.user, current.request_id, CAPABILITY, INDEX, question, given)
+        )
         return AnswerResponse(
             status="insufficient_context" if given.refused else "success",
             query_text=data.query_text,

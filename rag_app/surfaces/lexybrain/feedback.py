@@ -21,8 +21,8 @@ from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.tables import SourceRow
-from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, storable
-from rag_app.evaluation.records import judge
+from rag_app.domain import InvalidInput, NotFound, Principal, storable
+from rag_app.evaluation.records import judge, judging_organization
 from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rated, Rating, Role, as_wire
@@ -151,10 +151,10 @@ class FeedbackLedger:
                 **({} if since is None else {"created_at": since}),
             )
             row = (await session.scalars(made.returning(FeedbackRow))).one()
-            if source is not None and (org_id := _judging(principal, source)) is not None:
+            if source is not None and (org_id := judging_organization(principal, source.org_id)) is not None:
                 asked = await _asked(session, answer)
                 if asked is not None:
-                    await judge(session, org_id, self._index, asked, source.id, row.id)
+                    await judge(session, org_id, self._index, asked, source.id, feedback=row.id)
         return as_wire(KeptMessageFeedback, row)
 
     async def withdraw(self, principal: Principal, message: UUID) -> None:
@@ -222,14 +222,6 @@ async def _one(session: AsyncSession, found: Collection[UUID], name: str) -> Sou
 
 def _gone(principal: Principal, message: UUID) -> Delete:
     return delete(FeedbackRow).where(FeedbackRow.message_id == message, FeedbackRow.user_id == principal.user)
-
-
-def _judging(principal: Principal, source: SourceRow) -> UUID | None:
-    """The organization that judges: it must be plain which one."""
-    if source.org_id != PUBLIC_ORGANIZATION:
-        return source.org_id
-    own = principal.organizations - {PUBLIC_ORGANIZATION}
-    return next(iter(own)) if len(own) == 1 else None
 
 
 async def _asked(session: AsyncSession, answer: MessageRow) -> str | None:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from rag_app.access.tables import OrganizationRow, OrganizationTokensRow, UserRow
 from rag_app.database.session import Database
 from rag_app.domain import RagError, Scope
-from rag_app.evaluation.tables import JudgmentRow
+from rag_app.evaluation.tables import JudgmentRow, KeptAnswerRow
 from rag_app.surfaces.lexybrain.tables import DailyCostRow, FailureRow, ThreadRow, UsageCounterRow, UsageEventRow
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _TRY_LOCK = text("SELECT pg_try_advisory_lock(hashtextextended('rag_app/retentio
 _OF_A_MONTH = (UsageCounterRow, OrganizationTokensRow)
 _KINDS: dict[str, list[InstrumentedAttribute[Any]]] = {
     "threads": [ThreadRow.last_message_at],
-    "judgments": [JudgmentRow.created_at],
+    "judgments": [JudgmentRow.created_at, KeptAnswerRow.asked_at],
     "usage": [UsageEventRow.created_at, UsageCounterRow.period, OrganizationTokensRow.period, DailyCostRow.day],
     "failures": [FailureRow.created_at],
 }

@@ -5,6 +5,7 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 
 from collections.abc import Iterable
 from datetime import date, datetime
+from functools import partial
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -30,7 +31,9 @@ from rag_app.domain import (
     Unauthenticated,
     UnknownField,
 )
+from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.exchange import exchange
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
@@ -243,8 +246,18 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
 @SURFACE.post(
     "/owner/ask", *ERRORS, *MODEL_ERRORS, summary="An answer with its sources", operation_class=StreamedOperation
 )
-async def ask(request: Caller, data: AskBody, pipeline: Injected[Pipeline]) -> Response[OwnerAskResponse]:
+async def ask(
+    request: Caller, data: AskBody, pipeline: Injected[Pipeline], kept_answers: Injected[KeptAnswers]
+) -> Response[OwnerAskResponse]:
     """Answers from the calls and bookings that the caller may see, or says that there is nothing to answer from."""
+
+    def response(given: Answer) -> OwnerAskResponse:
+        current = exchange(request.scope)
+        current.closing.append(
+            partial(kept_answers.keep, request.user, current.request_id, CAPABILITY, INDEX, question, given)
+        )
+        return _response(data.question, given, warnings)
+
     question = data.asked()
     asked, warnings = (CAPABILITY, question, request.user.scope()), pipeline.warnings(question)
     if wants_stream(request):
@@ -254,9 +267,9 @@ async def ask(request: Caller, data: AskBody, pipeline: Injected[Pipeline]) -> R
             meta={"query": data.question},
             sources=lambda hits: [_source(hit, hit.text[:EXCERPT]) for hit in _most_similar_first(hits)],
             citations=_cited,
-            body=lambda given: _response(data.question, given, warnings),
+            body=response,
         )
-    return Response(_response(data.question, await pipeline.answer(*asked), warnings))
+    return Response(response(await pipeline.answer(*asked)))
 
 
 def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResponse:

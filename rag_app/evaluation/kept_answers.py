@@ -1,0 +1,192 @@
+"""Answers outside of conversations, kept for a day so that whoever asked can say whether they are right.
+
+Only the asker sees them. What is judged within the day stays, as feedback and as a judgment of the sources; an
+administrator may read it then. The rest is deleted.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, cast
+from uuid import UUID
+
+from msgspec import convert
+from sqlalchemy import ColumnElement, CursorResult, any_, delete, func, insert, literal, or_, select
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import Uuid
+
+from rag_app.database.session import Database
+from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.tables import SourceRow
+from rag_app.domain import (
+    PUBLIC_ORGANIZATION,
+    Answer,
+    Hit,
+    InvalidInput,
+    NotFound,
+    Principal,
+    Question,
+    RagError,
+    Scope,
+    StoreFailed,
+    frozen,
+    storable,
+)
+from rag_app.evaluation.records import judge, judging_organization
+from rag_app.evaluation.tables import KeptAnswerRow
+
+log = logging.getLogger(__name__)
+
+KEPT_FOR = timedelta(hours=24)
+_SECONDS_BETWEEN = 3600
+_UNJUDGED = KeptAnswerRow.verdict.is_(None)
+_EXPIRED = KeptAnswerRow.asked_at < func.now() - KEPT_FOR
+
+
+class Verdict(StrEnum):
+    RIGHT = "right"
+    WRONG = "wrong"
+
+
+@frozen
+class GivenFeedback:
+    """What somebody thinks of one answer. `expected_source_id`: what should have been among its sources."""
+
+    request_id: str
+    verdict: Verdict
+    comment: str | None
+    expected_source_id: UUID | None
+    judged_at: datetime
+
+
+class KeptAnswers:
+    """Everything but `keep` raises StoreFailed."""
+
+    def __init__(self, database: Database, ledger: SourceLedger) -> None:
+        self._database, self._ledger = database, ledger
+
+    async def keep(
+        self, principal: Principal, request_id: str, capability: str, index: str, question: Question, answer: Answer
+    ) -> None:
+        """Keep what was asked and answered, under the id of its response. Of a caller without a user nothing is kept.
+
+        A second answer under the same id takes the place of the first, unless that one is judged. An answer that
+        cannot be kept is given all the same: that is logged.
+        """
+        if principal.user is None:
+            return
+        cited: dict[UUID, Hit] = {}
+        for each in () if answer.refused else answer.citations:
+            cited.setdefault(each.hit.source_id, each.hit)
+        values = {
+            "user_id": principal.user,
+            "request_id": request_id,
+            "capability": capability,
+            "index_name": index,
+            "question": storable(question.text),
+            "answer": storable(answer.text),
+            "refusal": answer.refusal and answer.refusal.value,
+            "model": answer.model,
+            "sources": [
+                {"source_id": str(hit.source_id), "chunk_id": str(hit.chunk_id), "label": storable(hit.title)}
+                for hit in cited.values()
+            ],
+        }
+        made = upsert(KeptAnswerRow).values(values)
+        statement = made.on_conflict_do_update(
+            index_elements=["user_id", "request_id"], set_={**values, "asked_at": func.now()}, where=_UNJUDGED
+        )
+        try:
+            async with self._database.scoped(Scope.alone(principal.user)) as session:
+                await session.execute(statement)
+        except StoreFailed as error:
+            log.warning("an answer was not kept for feedback: %s", error)
+
+    async def judge(
+        self, principal: Principal, request_id: str, verdict: Verdict, comment: str | None, expected: str | None
+    ) -> GivenFeedback:
+        """Keep what the asker thinks of an answer, in place of all that they thought before.
+
+        RIGHT judges that the sources it cites answer the question. WRONG may name what should have been cited, by id
+        or as its organization calls it (`expected`): that is judged to answer it.
+
+        Raises NotFound for an answer that is not the principal's, or was given more than a day ago; InvalidInput for a
+        source that the principal may not see or whose name several have, and for text that PostgreSQL cannot keep.
+        """
+        if expected is not None and verdict is Verdict.RIGHT:
+            raise InvalidInput("expected_source", expected, "goes with the verdict wrong alone")
+        if comment is not None and comment != storable(comment):
+            raise InvalidInput("comment", None, "must not contain NUL characters or halves of surrogate pairs")
+        scope, this = principal.scope(), select(KeptAnswerRow).where(*_own(principal, request_id))
+        found: list[UUID] = []
+        if expected is not None and expected == storable(expected):
+            for (index,) in await self._database.read(scope, this.with_only_columns(KeptAnswerRow.index_name)):
+                found = await self._ledger.named(scope, index, [expected])
+        async with self._database.scoped(scope) as session:
+            row = await session.scalar(this.with_for_update())
+            if row is None:
+                raise NotFound("answer", request_id)
+            named = None if expected is None else await _one(session, found, expected)
+            # made anew, not updated: so what it had judged goes, in whatever organization that was
+            await session.execute(delete(KeptAnswerRow).where(KeptAnswerRow.id == row.id))
+            columns = [each.name for each in KeptAnswerRow.__table__.columns if each.name != "id"]
+            values: dict[str, Any] = {name: getattr(row, name) for name in columns}
+            values |= {"verdict": verdict.value, "comment": comment, "judged_at": func.now()}
+            values |= {"expected_source_id": named and named.id}
+            kept = (await session.scalars(insert(KeptAnswerRow).values(values).returning(KeptAnswerRow))).one()
+            cited = [UUID(each["source_id"]) for each in row.sources] if verdict is Verdict.RIGHT else []
+            for source in await _there(session, cited) if named is None else [named]:
+                organization = judging_organization(principal, source.org_id)
+                if organization is not None:
+                    await judge(session, organization, row.index_name, row.question, source.id, answer=kept.id)
+        return convert(kept, GivenFeedback, from_attributes=True)
+
+    async def withdraw(self, principal: Principal, request_id: str) -> None:
+        """Forget the answer and what was thought of it. Raises NotFound where nothing is kept."""
+        gone = delete(KeptAnswerRow).where(*_own(principal, request_id)).returning(KeptAnswerRow.id)
+        async with self._database.scoped(principal.scope()) as session:
+            if await session.scalar(gone) is None:
+                raise NotFound("answer", request_id)
+
+    async def forget(self) -> int:
+        """Delete what nobody has judged within the day, of all users; how many answers that were."""
+        async with self._database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})), operator=True) as session:
+            gone = await session.execute(delete(KeptAnswerRow).where(_UNJUDGED, _EXPIRED))
+        return cast("CursorResult[Any]", gone).rowcount
+
+    async def keep_forgetting(self) -> None:
+        """`forget`, at once and then every hour, until it is cancelled."""
+        while True:
+            try:
+                await self.forget()
+            except RagError as error:
+                log.warning("answers that were kept for a day could not be deleted: %s", error)
+            await asyncio.sleep(_SECONDS_BETWEEN)
+
+
+def _own(principal: Principal, request_id: str) -> list[ColumnElement[bool]]:
+    mine = [KeptAnswerRow.user_id == principal.user, KeptAnswerRow.request_id == storable(request_id)]
+    return [*mine, or_(~_UNJUDGED, ~_EXPIRED)]
+
+
+async def _there(session: AsyncSession, ids: Collection[UUID]) -> list[SourceRow]:
+    """Those of these sources that the session sees: they stay until the transaction ends."""
+    if not ids:
+        return []
+    wanted = SourceRow.id == any_(literal([*ids], ARRAY(Uuid)))
+    statement = select(SourceRow).where(wanted, SourceRow.deleted_at.is_(None)).order_by(SourceRow.id)
+    return [*await session.scalars(statement.with_for_update(read=True, key_share=True))]
+
+
+async def _one(session: AsyncSession, found: Collection[UUID], name: str) -> SourceRow:
+    """The source that this name means."""
+    rows = await _there(session, found)
+    if not rows:
+        raise InvalidInput("expected_source", name, "must be a source that you may see")
+    if len(rows) > 1:
+        raise InvalidInput("expected_source", name, "is what several sources are called: give an id")
+    return rows[0]

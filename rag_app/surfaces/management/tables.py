@@ -1,0 +1,30 @@
+"""The table of settled feedback."""
+
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey
+from sqlalchemy.orm import Mapped, mapped_column
+
+from rag_app.database.tables import Base, Made, NewId
+from rag_app.evaluation.tables import KeptAnswerRow
+
+
+class SettlementRow(Base):
+    """That an administrator has dealt with one feedback, on a message or on a kept answer. It goes with the feedback.
+
+    `settled_by` refers to nothing: it stays when its user is erased.
+    """
+
+    __tablename__ = "feedback_settlements"
+    __table_args__ = (
+        CheckConstraint("resolution IN ('fixed', 'noted', 'dismissed')", name="resolution"),
+        CheckConstraint("num_nonnulls(feedback_id, answer_id) = 1", name="one"),
+    )
+
+    id: Mapped[NewId]
+    feedback_id: Mapped[UUID | None] = mapped_column(ForeignKey("rag_feedback.id", ondelete="CASCADE"), unique=True)
+    answer_id: Mapped[UUID | None] = mapped_column(ForeignKey(KeptAnswerRow.id, ondelete="CASCADE"), unique=True)
+    resolution: Mapped[str]
+    note: Mapped[str | None]
+    settled_by: Mapped[UUID]
+    settled_at: Mapped[Made]
