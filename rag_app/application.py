@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from pydantic import SecretStr
 from rag_app.access.budgets import Budgets
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import Keys, People
+from rag_app.access.sessions import Sessions
 from rag_app.answering.capabilities import capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.prompt_configs import PromptConfigs
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
     from rag_app.access.tokens import PublicKeys
     from rag_app.http.entrance import Entrance
+    from rag_app.http.server import Site
 
 log = logging.getLogger(__name__)
 
@@ -189,6 +192,7 @@ class Application:
         self.people, self.ledger = People(database), SourceLedger(database)
         self.limiter, self.generations = RateLimiter(database), Generations(database)
         self.keys, self.leases = Keys(database), Leases(database)
+        self.sessions = _sessions(settings, database)
         self.validations, self.kept_answers = Validations(database), KeptAnswers(database, self.ledger)
         self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
         self.embedder, self.dimension = _embedder(settings)
@@ -454,12 +458,23 @@ def build_api(application: Application, **options: Any) -> "Litestar":
             "kept_answers": application.kept_answers,
             "readiness": application.readiness,
         },
-        Access(application.people, application.keys, application.limiter, application.leases),
+        Access(application.people, application.keys, application.limiter, application.leases, application.sessions),
         entrance(application.settings),
         with_limits(registry.SURFACES, chosen.requests, chosen.concurrent),
         version=version("rag-app"),
+        site=_site(application),
         **options,
     )
+
+
+def _site(application: Application) -> "Site | None":
+    """The pages, where the settings want them."""
+    from rag_app.surfaces.pages.routes import build_site
+
+    if application.sessions is None:
+        return None
+    demo = application.settings.pages.shown == "demo"
+    return build_site(application.people, application.sessions, demo=demo)
 
 
 def entrance(settings: Settings) -> "Entrance":
@@ -486,6 +501,14 @@ def public_keys(settings: Settings) -> "PublicKeys | None":
     if settings.api.jwt_key_file is not None:
         return PublicKeys.in_file(settings.api.jwt_key_file)
     return None
+
+
+def _sessions(settings: Settings, database: Database) -> Sessions | None:
+    """Of browsers, where the settings want pages."""
+    chosen = settings.pages
+    if chosen.shown == "off":
+        return None
+    return Sessions(database, timedelta(hours=chosen.session_hours), timedelta(minutes=chosen.idle_minutes))
 
 
 def _indexes(settings: Settings) -> dict[str, IndexSpec]:

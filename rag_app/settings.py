@@ -384,6 +384,36 @@ class ApiSettings(_Settings):
     )
 
 
+class PagesSettings(_Settings):
+    """What a browser is shown at `/`: docs/pages.md."""
+
+    shown: Literal["on", "off", "demo"] = Field(
+        "on",
+        alias="RAG_PAGES",
+        description="off: the API alone; demo (`rag-app demo` sets it): browsers on this machine are signed in as sample users",
+    )
+    public_url: str | None = Field(
+        None,
+        alias="RAG_PUBLIC_URL",
+        pattern=r"^https?://[A-Za-z0-9._\[\]:-]+$",
+        description="where browsers reach this server: https://rag.example; RAG_HOST and RAG_PORT where not set",
+    )
+    session_hours: float = Field(
+        12,
+        alias="RAG_SESSION_HOURS",
+        gt=0,
+        le=8760,
+        description="hours after which whoever is signed in signs in again",
+    )
+    idle_minutes: float = Field(
+        120,
+        alias="RAG_SESSION_IDLE_MINUTES",
+        gt=1,
+        le=525_600,
+        description="the same in minutes without a request",
+    )
+
+
 class RetentionSettings(_Settings):
     """How long rows are kept; where not set, until they are deleted otherwise. docs/privacy.md says what goes with them."""
 
@@ -466,6 +496,7 @@ class Settings:
             self.providers = ProviderSettings()
             self.confidence = ConfidenceSettings()
             self.api = ApiSettings()
+            self.pages = PagesSettings()
             self.retention = RetentionSettings()
             self.telemetry = TelemetrySettings()
         except ValidationError as error:
@@ -509,6 +540,7 @@ GROUPS: tuple[type[_Settings], ...] = (
     ProviderSettings,
     ConfidenceSettings,
     ApiSettings,
+    PagesSettings,
     RetentionSettings,
     TelemetrySettings,
 )

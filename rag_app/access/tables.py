@@ -161,3 +161,27 @@ class AuditRow(Base):
     subject: Mapped[str]
     details: Mapped[Json]
     created_at: Mapped[Made]
+
+
+class PageSessionRow(Base):
+    """A browser that is signed in. `digest` is the SHA-256 of its cookie, which has 256 bits of its own."""
+
+    __tablename__ = "page_sessions"
+    __table_args__ = (Index(None, "user_id"),)
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    created_at: Mapped[Made]
+    seen_at: Mapped[Made]
+    expires_at: Mapped[datetime]
+
+
+class SignInCodeRow(Base):
+    """A code that signs its user in once. `digest` is the SHA-256 of the code, which has 128 bits of its own."""
+
+    __tablename__ = "sign_in_codes"
+    __table_args__ = (Index(None, "user_id"),)
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    expires_at: Mapped[datetime]

@@ -437,12 +437,28 @@ async def token(
     client: Annotated[
         str | None, Option(metavar="extension", help="of a browser extension, which also sends x-ext-client")
     ] = None,
+    link: Annotated[
+        bool, Option("--link", help="a link instead, which signs a browser in: once, within five minutes")
+    ] = False,
 ) -> None:
     """Print a token for a user of the HTTP API.
 
     It goes into a header: `Authorization: Bearer TOKEN`. Where an identity provider issues the tokens, this does not.
     """
+    if link:
+        print(await _link(application, (await application.people.user(user)).id))
+        return
     print(issue(application.settings, (await application.people.user(user)).id, hours, client))
+
+
+async def _link(application: Application, user: UUID) -> str:
+    """Where a browser signs in as this user. Browsers send what stands behind the `#` to nobody: no log has it."""
+    from rag_app.console.serving import http_url
+
+    if application.sessions is None:
+        raise InvalidInput("--link", None, "RAG_PAGES is off: there is no page to sign in to")
+    api, public = application.settings.api, application.settings.pages.public_url
+    return f"{public or http_url(api.host, api.port)}/sign-in#{await application.sessions.make_code(user)}"
 
 
 def issue(settings: "Settings", user: UUID, hours: float, client: str | None = None) -> str:

@@ -35,10 +35,11 @@ from rag_app.domain import (
 from rag_app.retrieval.index import IndexSpec
 from rag_app.settings import Settings
 from rag_app.surfaces.library.rag import Rag, target_of
+from rag_app.surfaces.pages.signing_in import DEMO_ADMINISTRATOR, DEMO_MEMBER, DEMO_OTHER
 
 NAMES = {"aurora": "Aurora", "birch": "Birch"}
-MEMBER = "mila@aurora.example"
-USERS = {MEMBER: "aurora", "jonas@birch.example": "birch"}
+MEMBER = DEMO_MEMBER
+USERS = {MEMBER: "aurora", DEMO_OTHER: "birch", DEMO_ADMINISTRATOR: "aurora"}
 ANYBODYS = "aurora"
 """The organization of whoever asks without a token, on the paths that let them in."""
 _SECONDS_TO_SERVE = 60
@@ -67,6 +68,8 @@ def run_demo(*, check: bool) -> int:
         with claimed as claim:
             url, token = http_url(*claim.getsockname()[:2]), issue(settings, user, hours=24)
             os.environ["RAG_DEFAULT_ORGANIZATION"] = ANYBODYS  # for the server, which reads the settings again
+            if settings.pages.shown == "on":
+                os.environ["RAG_PAGES"] = "demo"
             _say(_invitation(url, token))
             if check:
                 amiss += _serve_and_check(claim, url, token)
@@ -93,7 +96,7 @@ async def load_samples(application: Application) -> list[str]:
             await people.create_organization(slug, title)
     for name, slug in USERS.items():
         with suppress(InvalidInput):
-            await people.create_user(name)
+            await people.create_user(name, role="admin" if name == DEMO_ADMINISTRATOR else "user")
         await people.add_member(await people.organization(slug), await people.user(name))
     amiss = []
     for spec in application.indexes.values():
@@ -172,6 +175,8 @@ curl -s {url}{each["path"]} -H 'Content-Type: application/json'{credential} \\
   -d '{json.dumps(each["body"])}'
 """
     return f"""
+Open {url} in a browser and ask: you are {MEMBER} there, a member of aurora.
+
 The API is on {url}, its documentation on {url}/docs. As {MEMBER}, a member of aurora:
 {invited[False]}
 For trying out, whoever sends no token is a member of {ANYBODYS} in /owner (RAG_DEFAULT_ORGANIZATION):

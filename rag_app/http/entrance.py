@@ -15,6 +15,7 @@ from litestar.types import Guard
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.access.people import Keys, People
+from rag_app.access.sessions import Sessions
 from rag_app.access.tokens import EXTENSION, Tokens, bearer_token
 from rag_app.domain import (
     Misconfigured,
@@ -37,6 +38,8 @@ logger = logging.getLogger("rag_app.http")
 API_KEY_HEADER = "x-api-key"
 EXTENSION_HEADER = "x-ext-client"
 SESSION_COOKIE = "rag_session"
+PAGES_COOKIES = ("__Host-rag_pages", "rag_pages")
+"""Of a session of the pages, over https and over http. Of the first, browsers accept none from another host."""
 
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IGNORECASE)
@@ -44,12 +47,16 @@ _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IG
 
 @frozen
 class Access:
-    """Who callers are and what they have used: what every surface asks before a request is handled."""
+    """Who callers are and what they have used: what every surface asks before a request is handled.
+
+    `sessions`: of the pages; None where there are none.
+    """
 
     people: People
     keys: Keys
     limiter: RateLimiter
     leases: Leases
+    sessions: Sessions | None = None
 
 
 @frozen
@@ -95,6 +102,9 @@ class Entrance:
                 self._needs({Credential.API_KEY}, accepted)
                 return await access.keys.principal(token)
             return await access.people.principal(await self._bearer(token, connection, accepted))
+        session = pages_cookie(connection)
+        if access.sessions and session and Credential.SESSION in accepted and is_same_origin(connection):
+            return await access.people.principal(str((await access.sessions.visitor(session)).user))
         if self.cookie in connection.cookies and Credential.COOKIE in accepted:
             self._needs({Credential.COOKIE}, accepted)
             return await access.people.principal(await self._session(connection))
@@ -152,8 +162,26 @@ class Entrance:
             Credential.NONE: "no credential at all",
         }
         taken = self._taken(accepted)
-        ways = ", or ".join(words[each] for each in Credential if each in taken)
+        ways = ", or ".join(words[each] for each in words if each in taken)
         return Unauthenticated(f"Send {ways}" if ways else "Nobody is let in here: no way of signing in is configured")
+
+
+def pages_cookie(connection: AnyConnection) -> str | None:
+    """What a browser that is signed in to the pages shows, if it is one."""
+    return next((connection.cookies[name] for name in PAGES_COOKIES if name in connection.cookies), None)
+
+
+def is_same_origin(connection: AnyConnection) -> bool:
+    """Whether a page of this very server makes the request. Browsers say so, and let no page say it instead.
+
+    Older browsers, and all of them over plain http, do not send `Sec-Fetch-Site`: then `Origin` or `Referer` must name the
+    host that is asked.
+    """
+    site = connection.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = connection.headers.get("origin") or origin_of(connection.headers.get("referer", ""))
+    return origin is not None and origin.partition("://")[2] == connection.headers.get("host")
 
 
 def origin_of(url: str) -> str | None:

@@ -29,7 +29,7 @@ from msgspec import Meta, Struct
 
 from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.access.tokens import bearer_token
-from rag_app.domain import Forbidden, JsonObject, Unauthenticated
+from rag_app.domain import Forbidden, JsonObject, Unauthenticated, frozen
 from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entrance, gate
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
 from rag_app.http.problems import KINDS, UNTIL_BACK, AnyRequest, plain_envelope, respond
@@ -110,6 +110,14 @@ class _Api(Litestar):
             served.end(route, scope["path"], current.status or _GONE, perf_counter() - current.started)
 
 
+@frozen
+class Site:
+    """What browsers are shown at `/`. `show_error`: the same for what goes wrong where no surface is."""
+
+    routers: Sequence[Router]
+    show_error: Callable[[AnyRequest, Exception], Response[Any]]
+
+
 def api(
     services: Mapping[str, object],
     access: Access,
@@ -119,15 +127,18 @@ def api(
     version: str,
     lifespan: Sequence[Lifespan] = (),
     metrics: HTTPRouteHandler | None = None,
+    site: Site | None = None,
 ) -> Litestar:
     """All surfaces, health and documentation as one ASGI application.
 
     `services`: what handlers ask for, by the name of their parameter: those of the surfaces, and `readiness`. `lifespan`: makers of context managers, entered before the first request and left after the last. `metrics`: the
-    route of the numbers, where they are wanted.
+    route of the numbers, where they are wanted. `site`: the pages, likewise.
     """
 
     def on_error(request: AnyRequest, error: Exception) -> Response[Struct]:
         surface = surface_of(request.scope["path"], surfaces)
+        if surface is None and site is not None and "text/html" in request.headers.get("accept", ""):
+            return site.show_error(request, error)
         kinds, envelope = (surface.kinds, surface.envelope) if surface else (KINDS, plain_envelope)
         return respond(request, error, kinds, envelope)
 
@@ -139,7 +150,7 @@ def api(
             ),
             live,
             ready,
-            home,
+            *(site.routers if site else [home]),
             schema,
             create_static_files_router(
                 ASSETS, [str(files("litestar_offline_docs") / "static")], name="docs_assets", guards=[_a_file_name]

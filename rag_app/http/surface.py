@@ -41,6 +41,7 @@ class Credential(StrEnum):
     JWT = "jwt"  # a person's token: `Authorization: Bearer`
     COOKIE = "cookie"  # the same token in the session cookie, sent from a configured origin
     EXTENSION = "extension"  # a token issued to a browser extension, with the header `x-ext-client`
+    SESSION = "session"  # the cookie of a browser that is signed in to the pages, on requests of these pages alone
     API_KEY = "api_key"  # a key: `Authorization: Bearer` or `x-api-key`
     NONE = "none"  # nothing at all: a member of the default organization, where the settings name one
 
@@ -57,6 +58,7 @@ def security(accepted: Collection[Credential]) -> list[SecurityRequirement]:
 _SCHEMES: Mapping[Credential, Sequence[Sequence[str]]] = {
     Credential.JWT: [["bearer"]],
     Credential.COOKIE: [["cookie"]],
+    Credential.SESSION: [],  # for the pages of this server, so no client is told of it
     Credential.EXTENSION: [["bearer", "extension"]],
     Credential.API_KEY: [["api_key"], ["api_key_as_bearer"]],
     Credential.NONE: [[]],

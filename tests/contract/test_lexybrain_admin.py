@@ -335,7 +335,7 @@ def table(backstage: Backstage) -> list[str]:
         if not isinstance(route, HTTPRoute) or route.path_format.startswith("/docs/"):
             continue
         surface = surface_of(route.path, SURFACES)
-        shown = ", ".join(names[each] for each in Credential if surface and each in surface.credentials)
+        shown = ", ".join(names[each] for each in names if surface and each in surface.credentials)
         for method in route.methods - {"OPTIONS", "HEAD"}:
             may = _may(method, route.path_format) if surface else "anybody"
             lines.add(f"| `{method} {route.path_format}` | {shown or 'nothing'} | {may} |")

@@ -20,6 +20,8 @@ from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
+from rag_app.surfaces.pages.files import static_file
+from rag_app.surfaces.pages.site import HANDLERS
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
 INDEXES = ("org_knowledge", "book", "salon_calls", "marketplace")
@@ -29,6 +31,8 @@ OPEN = {
 }  # fmt: skip
 """They show nothing that belongs to an organization."""
 KEYS_ALONE = "/api/v1/retrieval/"
+PAGES = {handler.fn for handler in HANDLERS} | {static_file.fn}
+"""Browsers of two organizations walk these: tests/browser."""
 ASKED = "What is the door code of the house?"
 
 
@@ -409,7 +413,7 @@ def routes() -> set[tuple[str, str]]:
     return {
         (method, route.path_format)
         for route in create_app().routes
-        if isinstance(route, HTTPRoute)
+        if isinstance(route, HTTPRoute) and not any(handler.fn in PAGES for handler in route.route_handlers)
         for method in route.methods
         if method not in ("OPTIONS", "HEAD")
     }

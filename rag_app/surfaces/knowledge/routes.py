@@ -36,7 +36,7 @@ from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
-from rag_app.http.surface import Caller, Injected, Surface, example
+from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import conditions, instants
 
@@ -208,6 +208,7 @@ SURFACE = Surface(
     tag=Tag("RAG retrieval", "semantic search and cited answers over what an organization knows"),
     paths=("/api/rag/", "/functions/v1/rag-"),
     limit=60,
+    credentials=frozenset({Credential.JWT, Credential.SESSION}),
     errors=(Unauthenticated("The token has expired"),),
 )
 

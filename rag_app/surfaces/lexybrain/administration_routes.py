@@ -31,7 +31,7 @@ from rag_app.surfaces.lexybrain.types import (
     as_wire,
 )
 
-_PEOPLE = frozenset({Credential.JWT, Credential.COOKIE})
+_PEOPLE = frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION})
 SURFACE = replace(
     LEXYBRAIN,
     name="lexybrain_admin",

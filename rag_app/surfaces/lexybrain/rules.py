@@ -112,7 +112,9 @@ SURFACE = Surface(
     paths=("/api/lexybrain/",),
     limit=60,
     windows={READING: 60},
-    credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.EXTENSION, Credential.API_KEY}),
+    credentials=frozenset(
+        {Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.EXTENSION, Credential.API_KEY}
+    ),
     envelope=envelope,
     kinds=KINDS,
     errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),

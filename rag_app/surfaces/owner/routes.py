@@ -213,7 +213,7 @@ SURFACE = Surface(
     tag=Tag("Owner Q&A", "what customers said and booked: search and cited answers over calls and bookings"),
     paths=("/owner/",),
     limit=60,
-    credentials=frozenset({Credential.JWT, Credential.NONE}),
+    credentials=frozenset({Credential.JWT, Credential.SESSION, Credential.NONE}),
     kinds={**KINDS, ModelLimited: Kind(500, "model_rate_limited", KINDS[ModelLimited].message)},  # whatever part fails
     errors=(Unauthenticated("The token has expired"),),
 )

@@ -1,0 +1,111 @@
+"""Browsers that are signed in to the pages, and the codes that sign somebody in once."""
+
+import secrets
+from datetime import datetime, timedelta
+from hashlib import sha256
+from uuid import UUID
+
+from rag_app.database.session import Database
+from rag_app.domain import Unauthenticated, frozen
+
+CODE_LIFETIME = timedelta(minutes=5)
+_MOST_CHARACTERS = 100  # of a cookie or a code: more is none of ours
+
+_OPEN = """
+    WITH stale AS (DELETE FROM page_sessions WHERE expires_at < now() OR seen_at < now() - $4::interval)
+    INSERT INTO page_sessions (digest, user_id, expires_at) VALUES ($1, $2, now() + $3::interval)
+    """
+_VISITOR = """
+    WITH seen AS (
+        UPDATE page_sessions SET seen_at = now()
+        WHERE digest = (
+            SELECT digest FROM page_sessions
+            WHERE digest = $1 AND expires_at > now() AND seen_at > now() - $2::interval
+                AND seen_at < now() - interval '1 minute'
+            FOR UPDATE SKIP LOCKED
+        )
+    )
+    SELECT user_id, name, role, expires_at, array(
+        SELECT organizations.name FROM memberships JOIN organizations ON organizations.id = org_id
+        WHERE memberships.user_id = users.id ORDER BY 1
+    )
+    FROM page_sessions JOIN users ON users.id = user_id
+    WHERE digest = $1 AND expires_at > now() AND seen_at > now() - $2::interval
+    """
+# skip locked: of many requests at once one writes the time down, and none waits for it
+_CLOSE = "DELETE FROM page_sessions WHERE digest = $1"
+_KEEP_CODE = """
+    WITH stale AS (DELETE FROM sign_in_codes WHERE expires_at < now())
+    INSERT INTO sign_in_codes (digest, user_id, expires_at) VALUES ($1, $2, now() + $3::interval)
+    """
+_TAKE_CODE = "DELETE FROM sign_in_codes WHERE digest = $1 RETURNING user_id, expires_at > now()"
+
+
+@frozen
+class Visitor:
+    """Whose session it is, as its pages greet them: the user's name and role, the names of their organizations."""
+
+    user: UUID
+    name: str
+    role: str
+    expires_at: datetime
+    organizations: tuple[str, ...]
+
+    @property
+    def administers(self) -> bool:
+        """For what pages show. PostgreSQL decides what may be done."""
+        return self.role == "admin"
+
+
+@frozen
+class Sessions:
+    """A session ends `lifetime` after its beginning, or when no request has used it for `idle`, or when it is closed.
+
+    Its cookie is 256 random bits, of which the database holds the SHA-256: whoever reads that cannot sign in with it.
+    """
+
+    _database: Database
+    lifetime: timedelta = timedelta(hours=12)
+    idle: timedelta = timedelta(hours=2)
+
+    async def open(self, user: UUID, instead_of: str | None = None) -> str:
+        """A new session's cookie. The session of the cookie `instead_of` ends."""
+        if instead_of is not None:
+            await self.close(instead_of)
+        cookie = secrets.token_urlsafe(32)
+        await self._database.fetch(_OPEN, digest(cookie), user, self.lifetime, self.idle)
+        return cookie
+
+    async def visitor(self, cookie: str) -> Visitor:
+        """Raises Unauthenticated for one that is unknown, closed or over, and tells not which."""
+        rows = await self._database.fetch(_VISITOR, digest(cookie), self.idle) if _may_be_ours(cookie) else []
+        if not rows:
+            raise Unauthenticated("The session is over: sign in again")
+        user, name, role, expires_at, organizations = rows[0]
+        return Visitor(user, name, role, expires_at, tuple(organizations))
+
+    async def close(self, cookie: str) -> None:
+        """The session is refused from now on, in every process."""
+        await self._database.fetch(_CLOSE, digest(cookie))
+
+    async def make_code(self, user: UUID) -> str:
+        """128 random bits that sign the user in, once, within `CODE_LIFETIME`."""
+        code = secrets.token_urlsafe(16)
+        await self._database.fetch(_KEEP_CODE, digest(code), user, CODE_LIFETIME)
+        return code
+
+    async def take_code(self, code: str) -> UUID:
+        """Whom the code signs in; it is used up by that. Raises Unauthenticated, and tells not why."""
+        rows = await self._database.fetch(_TAKE_CODE, digest(code)) if _may_be_ours(code) else []
+        if not rows or not rows[0][1]:
+            raise Unauthenticated("The code is not valid: it works once, and for five minutes")
+        user: UUID = rows[0][0]
+        return user
+
+
+def digest(secret: str) -> str:
+    return sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def _may_be_ours(text: str) -> bool:
+    return 0 < len(text) <= _MOST_CHARACTERS

@@ -1,0 +1,38 @@
+"""All pages, as one site. A module with pages is listed here."""
+
+from litestar import Router
+from litestar.di import Provide
+
+from rag_app.access.people import People
+from rag_app.access.sessions import Sessions
+from rag_app.http.problems import KINDS, Kind
+from rag_app.http.server import Site
+from rag_app.surfaces.pages import chat, signing_in
+from rag_app.surfaces.pages.files import static_file
+from rag_app.surfaces.pages.signing_in import MISDIRECTED, SigningIn, stay_near
+from rag_app.surfaces.pages.site import HANDLERS, Errors, admit
+
+MODULES = (chat, signing_in)
+"""Those that have pages: importing one registers them."""
+
+_KINDS = {
+    **KINDS,
+    404: Kind(404, "not_found", "There is no page here."),
+    MISDIRECTED: Kind(
+        MISDIRECTED, "misdirected_request", "The demo answers browsers on this machine alone, at http://127.0.0.1."
+    ),
+}
+
+
+def build_site(people: People, sessions: Sessions, *, demo: bool = False) -> Site:
+    """`demo`: whoever opens a page on this machine is signed in as a sample user."""
+    errors = Errors("/sign-in/demo" if demo else "/sign-in", _KINDS)
+    ways = SigningIn(sessions, people, demo)
+    pages = Router(
+        "/",
+        route_handlers=HANDLERS,
+        guards=[*([stay_near] if demo else []), admit(people, sessions)],
+        dependencies={"signing_in": Provide(lambda: ways, sync_to_thread=False)},
+        exception_handlers={Exception: errors.show},
+    )
+    return Site([pages, Router("/", route_handlers=[static_file])], errors.show)

@@ -1,0 +1,270 @@
+"""What every page stands on: who sees it, how it is rendered, what its forms are checked for, how its errors look."""
+
+import hmac
+import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, cast
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from litestar import Request, Response, get, post
+from litestar.datastructures import Cookie
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.response import Redirect
+from litestar.types import AnyCallable
+from markupsafe import Markup
+
+from rag_app.access.people import People
+from rag_app.access.sessions import Sessions, Visitor
+from rag_app.domain import Forbidden, InvalidInput, Principal, Unauthenticated, frozen
+from rag_app.http.entrance import AnyConnection, is_same_origin, pages_cookie
+from rag_app.http.exchange import exchange
+from rag_app.http.problems import KINDS, AnyRequest, kind_of, problem_of
+from rag_app.surfaces.pages.files import static
+from rag_app.telemetry.observing import identify
+
+Html = Response[Any]
+"""A page, or the way to another one."""
+
+SECURITY: Mapping[str, str] = {
+    "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; "
+    "form-action 'self'; require-trusted-types-for 'script'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+CSRF_FIELD, CSRF_HEADER = "csrf", "x-csrf-token"
+_SAID_COOKIE = "rag_said"
+_LONGEST_SAID = 500  # characters
+_UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+logger = logging.getLogger("rag_app.http")
+
+
+@frozen
+class Entry:
+    """A page in the menu."""
+
+    path: str
+    title: str
+    order: int
+    administrators: bool
+
+
+@frozen
+class Visit:
+    """A request of somebody who is signed in. `csrf`: what their forms hold."""
+
+    visitor: Visitor
+    csrf: str
+
+
+class NotSignedIn(Unauthenticated):
+    """Whoever opens this page signs in first."""
+
+
+HANDLERS: list[HTTPRouteHandler] = []
+MENU: list[Entry] = []
+
+
+def page(
+    path: str | list[str],
+    *,
+    administrators: bool = False,
+    open_to_all: bool = False,
+    menu: str | None = None,
+    order: int = 100,
+    **options: Any,
+) -> Callable[[AnyCallable], HTTPRouteHandler]:
+    """A page at this path. `menu`: its title there, by `order`. `open_to_all`: also for whoever is not signed in."""
+    if menu is not None:
+        MENU.append(Entry(path if isinstance(path, str) else path[0], menu, order, administrators))
+        MENU.sort(key=lambda entry: entry.order)
+    return _keep(get, path, administrators, open_to_all, options)
+
+
+def action(
+    path: str | list[str], *, administrators: bool = False, open_to_all: bool = False, **options: Any
+) -> Callable[[AnyCallable], HTTPRouteHandler]:
+    """What a form does that is sent to this path."""
+    return _keep(post, path, administrators, open_to_all, {"status_code": 200, **options})
+
+
+def _keep(
+    method: Callable[..., Callable[[AnyCallable], HTTPRouteHandler]],
+    path: str | list[str],
+    administrators: bool,
+    open_to_all: bool,
+    options: Mapping[str, Any],
+) -> Callable[[AnyCallable], HTTPRouteHandler]:
+    opt = {"administrators": administrators, "open": open_to_all}
+
+    def keep(function: AnyCallable) -> HTTPRouteHandler:
+        HANDLERS.append(method(path, include_in_schema=False, opt=opt, **options)(function))
+        return HANDLERS[-1]
+
+    return keep
+
+
+# -- who sees it
+
+
+def admit(people: People, sessions: Sessions) -> Callable[[AnyConnection, BaseRouteHandler], Any]:
+    """A guard that finds out who is signed in, and refuses forms that were not made for them by these pages."""
+
+    async def enter(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+        request = cast(AnyRequest, connection)
+        cookie, visit = pages_cookie(connection), None
+        try:
+            if cookie is not None:
+                visit = Visit(await sessions.visitor(cookie), csrf_token(cookie))
+                connection.scope["user"] = await people.principal(str(visit.visitor.user))
+                identify(user=visit.visitor.user)
+        except Unauthenticated:
+            pass
+        connection.scope["state"]["visit"] = visit
+        if connection.scope.get("method") in _UNSAFE:
+            if not is_same_origin(connection):
+                raise Forbidden("This form is not from these pages")
+            if visit is not None and not await _holds_token(request, visit.csrf):
+                raise Forbidden("This form is from an earlier session: reload the page and send it again")
+        if handler.opt.get("open"):
+            return
+        if visit is None:
+            raise NotSignedIn("Sign in to see this page")
+        if handler.opt.get("administrators") and not visit.visitor.administers:
+            raise Forbidden("This page is for administrators")
+
+    return enter
+
+
+async def _holds_token(request: AnyRequest, expected: str) -> bool:
+    said = request.headers.get(CSRF_HEADER) or (await request.form()).get(CSRF_FIELD, "")
+    return isinstance(said, str) and hmac.compare_digest(said.encode(), expected.encode())
+
+
+def csrf_token(cookie: str) -> str:
+    """What forms of a session hold: known to whoever has its cookie, and nobody else."""
+    return hmac.new(cookie.encode("utf-8", "replace"), b"csrf", sha256).hexdigest()
+
+
+def visit_of(request: AnyRequest) -> Visit | None:
+    visit: Visit | None = request.scope.get("state", {}).get("visit")
+    return visit
+
+
+def visitor_of(request: AnyRequest) -> Visitor:
+    """Who is signed in. Raises NotSignedIn where nobody is."""
+    visit = visit_of(request)
+    if visit is None:
+        raise NotSignedIn("Sign in to see this page")
+    return visit.visitor
+
+
+# -- how it looks
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(str(files(__package__) / "templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.globals["static"] = static
+    return made
+
+
+TEMPLATES = _environment()
+"""Filters and globals of pages are added here."""
+
+
+def render(
+    request: AnyRequest, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any
+) -> Html:
+    """A page from a template. It knows `visitor` (None where nobody is signed in), `path`, `menu`, `csrf()`, `said`."""
+    visit = visit_of(request)
+    visitor = visit.visitor if visit else None
+    token = visit.csrf if visit else ""
+    said = _said(request)
+    content = TEMPLATES.get_template(template).render(
+        visitor=visitor,
+        path=request.scope["path"],
+        menu=[each for each in MENU if visitor and (visitor.administers or not each.administrators)],
+        csrf=lambda: Markup('<input type="hidden" name="{}" value="{}">').format(CSRF_FIELD, token),
+        csrf_token=token,
+        said=said,
+        **values,
+    )
+    cookies = [Cookie(_SAID_COOKIE, value="", max_age=0, path="/", httponly=True)] if said else []
+    return Response(
+        content, status_code=status, media_type="text/html", headers={**SECURITY, **(headers or {})}, cookies=cookies
+    )
+
+
+def redirect(request: AnyRequest, path: str, said: str | None = None) -> Html:
+    """To another page of ours. `said` is shown there, once."""
+    cookies = []
+    if said is not None:
+        kept = urlsafe_b64encode(said[:_LONGEST_SAID].encode("utf-8", "replace")).decode()
+        cookies.append(Cookie(_SAID_COOKIE, value=kept, max_age=60, path="/", httponly=True, samesite="lax"))
+    return Redirect(path, status_code=303, headers=dict(SECURITY), cookies=cookies)
+
+
+def _said(request: AnyRequest) -> str | None:
+    try:
+        return urlsafe_b64decode(request.cookies.get(_SAID_COOKIE, "")).decode()[:_LONGEST_SAID] or None
+    except ValueError:
+        return None
+
+
+def local_path(path: str) -> str:
+    """The path, if it leads to a page of ours; else `/`.
+
+    >>> local_path("/threads/1?q=2"), local_path("//evil.example"), local_path("/\\\\evil.example"), local_path("https:/x")
+    ('/threads/1?q=2', '/', '/', '/')
+    """
+    if not path.startswith("/") or path.startswith("//") or not path.isprintable() or "\\" in path:
+        return "/"
+    return path
+
+
+# -- how its errors look
+
+
+@frozen
+class Errors:
+    """Errors as pages. `first`: where whoever is not signed in is sent."""
+
+    first: str = "/sign-in"
+    kinds: Mapping[Any, Any] = field(default_factory=lambda: KINDS)
+
+    def show(self, request: AnyRequest, error: Exception) -> Html:
+        """Whoever is not signed in is sent to sign in, and comes back after that."""
+        if isinstance(error, NotSignedIn) and request.method in {"GET", "HEAD"}:
+            asked = request.scope["path"]
+            if query := request.scope.get("query_string", b"").decode("latin-1"):
+                asked += f"?{query}"
+            return redirect(request, self.first + ("" if asked == "/" else f"?next={quote(asked, safe='')}"))
+        kind = kind_of(error, self.kinds)
+        if kind.status >= 500:
+            logger.error("%s", kind.code, exc_info=error)
+        problem = problem_of(error, kind, exchange(request.scope).request_id)
+        message = problem.message
+        if isinstance(error, InvalidInput):
+            message = str(error)
+        return render(
+            request, "error.html", status=problem.status, headers=problem.headers, problem=problem, message=message
+        )
+
+
+PagesRequest = Request[Principal, Any, Any]
