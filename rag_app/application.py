@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from rag_app.access.budgets import Budgets
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import Keys, People
+from rag_app.access.roles import Roles
 from rag_app.access.sessions import Sessions
 from rag_app.answering.capabilities import capability_named
 from rag_app.answering.chosen_models import ChosenModels
@@ -25,6 +26,7 @@ from rag_app.answering.prompts import released
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import private_postgres
 from rag_app.database.session import Database
+from rag_app.documents.catalogue import Catalogue
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
@@ -194,6 +196,7 @@ class Application:
         self.keys, self.leases = Keys(database), Leases(database)
         self.sessions = _sessions(settings, database)
         self.validations, self.kept_answers = Validations(database), KeptAnswers(database, self.ledger)
+        self.roles, self.catalogue = Roles(database), Catalogue(database)
         self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
         self.embedder, self.dimension = _embedder(settings)
         self.prompts = PromptConfigs(database)
@@ -436,6 +439,7 @@ def build_api(application: Application, **options: Any) -> "Litestar":
     from rag_app.http.server import api
     from rag_app.http.surface import with_limits
     from rag_app.surfaces import registry
+    from rag_app.surfaces.sources.service import Sources
     from rag_app.surfaces.validation.service import RetrievalValidation
 
     chosen = application.settings.api
@@ -448,6 +452,15 @@ def build_api(application: Application, **options: Any) -> "Litestar":
                 application.indexes,
                 application.backends.active,
                 application.backends.open,
+            ),
+            "sources": Sources(
+                application.catalogue,
+                application.ledger,
+                application.indexes,
+                application.backends.active,
+                application.backends.open,
+                application.people,
+                application.roles,
             ),
             "conversations": application.conversations,
             "threads": application.threads,

@@ -296,6 +296,47 @@ class ReadingSettings(_Settings):
     )
 
 
+class UploadSettings(_Settings):
+    """What may be put in over HTTP (docs/sources.md). What is over a limit is refused with the limit's name."""
+
+    megabytes: int = Field(
+        50,
+        alias="RAG_UPLOAD_MEGABYTES",
+        ge=1,
+        le=4096,
+        description="MB that a request may bring, and that may be read from an address",
+    )
+    documents: int = Field(
+        100, alias="RAG_UPLOAD_DOCUMENTS", ge=1, le=1000, description="documents or files that a request may bring"
+    )
+    seconds: float = Field(
+        300.0, alias="RAG_UPLOAD_SECONDS", gt=0, le=86_400, description="seconds in which a request's body must arrive"
+    )
+    sources: int | None = Field(
+        None,
+        alias="RAG_ORGANIZATION_SOURCES",
+        ge=0,
+        description="sources that an organization may have, in all indexes",
+    )
+    total: int | None = Field(
+        None,
+        alias="RAG_ORGANIZATION_MEGABYTES",
+        ge=0,
+        description="MB that the texts and originals of an organization may take",
+    )
+    originals: Literal["none", "files"] = Field(
+        "none", alias="RAG_ORIGINALS", description="files: uploaded files are kept, to be downloaded again; none"
+    )
+    originals_folder: Path | None = Field(
+        None, alias="RAG_ORIGINALS_FOLDER", description="where they are kept; RAG_HOME/originals where not set"
+    )
+    url_networks: str = Field(
+        "",
+        alias="RAG_URL_NETWORKS",
+        description="private networks that addresses of sources may be in: 10.1.0.0/16, comma-separated; none by default",
+    )
+
+
 class ProviderSettings(_Settings):
     """Keys under the names that the providers' own tools use."""
 
@@ -493,6 +534,7 @@ class Settings:
             self.model = ModelSettings()
             self.lexybrain = LexyBrainSettings()
             self.reading = ReadingSettings()
+            self.uploads = UploadSettings()
             self.providers = ProviderSettings()
             self.confidence = ConfidenceSettings()
             self.api = ApiSettings()
@@ -537,6 +579,7 @@ GROUPS: tuple[type[_Settings], ...] = (
     ModelSettings,
     LexyBrainSettings,
     ReadingSettings,
+    UploadSettings,
     ProviderSettings,
     ConfidenceSettings,
     ApiSettings,

@@ -3,7 +3,7 @@ user of one organization."""
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -130,6 +130,14 @@ class People:
         """For the operator: NotFound names the slugs there are."""
         async with self._database.session() as session:
             return await _find(session, OrganizationRow, Organization, slug, known=OrganizationRow.slug)
+
+    async def with_slug(self, among: Collection[UUID], slug: str) -> UUID | None:
+        """The one of these organizations that has this slug."""
+        async with self._database.session() as session:
+            found: UUID | None = await session.scalar(
+                select(OrganizationRow.id).where(OrganizationRow.id.in_(among), OrganizationRow.slug == slug)
+            )
+            return found
 
     async def set_budget(self, organization: Organization, tokens: int | None) -> None:
         """Tokens a month that models may count for the organization; None: as the settings have it.

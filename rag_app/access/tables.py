@@ -81,6 +81,22 @@ class MembershipRow(Base):
     created_at: Mapped[Made]
 
 
+class IndexRoleRow(Base):
+    """What a member or a key may do with an organization's sources in an index; `*` is every index."""
+
+    __tablename__ = "index_roles"
+    __table_args__ = (
+        ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
+        CheckConstraint("role IN ('read', 'write', 'admin')", name="role"),
+    )
+
+    org_id: Mapped[UUID] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(primary_key=True)
+    index: Mapped[str] = mapped_column("index_name", primary_key=True)
+    role: Mapped[str]
+    created_at: Mapped[Made]
+
+
 class RateWindowRow(Base):
     """When each of a key's places of the last minute was taken: Unix time, seconds. `let_in`: whether the last hit was.
 

@@ -69,6 +69,9 @@ def _metadata(source: Source, passage: Passage, position: int) -> dict[str, obje
             "owner_id": source.owner_id,
             "private_to": source.private_to,
             "version": source.version,
+            "external_id": source.external_id,
+            "file_name": source.file_name,
+            "untyped": source.untyped or None,
         }
     )
     return {key: value for key, value in everything.items() if value is not None}

@@ -28,9 +28,9 @@ class Document:
     """What one source is made from.
 
     `metadata` is what a person wrote (front matter, a JSON record, a sidecar file), raw and unvalidated: an index
-    refuses a key of it that is not declared. `derived` is what the format says by itself (author, date, lang, uri):
-    an index takes the keys it declares and leaves the others, and a key of `metadata` wins. No `source_type` is
-    ever derived.
+    keeps a key of it that is not declared, without a type, and refuses it where it is one of `strict`: those that stand
+    in a sidecar. `derived` is what the format says by itself (author, date, lang, uri, source_type): an index takes the
+    keys it declares and leaves the others, as it does with a type it has not; a key of `metadata` wins.
     """
 
     name: str  # "" for the file itself; else what tells it from others in the same file: an id, "attachment.txt"
@@ -39,3 +39,4 @@ class Document:
     metadata: Mapping[str, object] = field(default_factory=dict)
     derived: Mapping[str, object] = field(default_factory=dict)
     external_id: str | None = None  # where the document says its own id
+    strict: tuple[str, ...] = ()  # keys of `metadata`

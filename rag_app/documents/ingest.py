@@ -98,12 +98,22 @@ class Ingestor:
         A source that a file held before and holds no more is removed. What cannot be read is in the summary, which
         adds to the one that is given.
         """
+        with closing(self._readers.read_all(_files(paths, base))) as reading:
+            return await self.ingest_documents(reading, progress=progress, summary=summary)
+
+    async def ingest_documents(
+        self,
+        reading: Iterator[tuple[File, Documents]],
+        *,
+        progress: Progress = lambda path, summary: None,
+        summary: Summary | None = None,
+    ) -> Summary:
+        """The same for documents that have been read, or are as `reading` is iterated."""
         summary, seen = summary or Summary(), set[UUID]()
         await self.finish_deletions()
-        with closing(self._readers.read_all(_files(paths, base))) as reading:
-            for file, documents in reading:
-                await self._ingest_file(file, documents, summary, seen, progress)
-                progress(file.path, summary)
+        for file, documents in reading:
+            await self._ingest_file(file, documents, summary, seen, progress)
+            progress(file.path, summary)
         return summary
 
     async def delete(self, source_ids: Collection[UUID]) -> None:

@@ -257,7 +257,7 @@ class SourceLedger:
         standing = (
             select(SourceRow.id, SourceBuildRow.version)
             .join(SourceBuildRow, _build_in(generation_id))
-            .where(_in(SourceRow.id, source_ids), *_seen_by(scope))
+            .where(_in(SourceRow.id, source_ids), *seen_by(scope))
         )
         return {source: version for source, version in await self._database.read(scope, standing)}  # noqa: C416 - rows
 
@@ -272,12 +272,12 @@ class SourceLedger:
         ]
         if uri is not None:
             called.append(SourceRow.uri.in_(_addresses(uri)))
-        known = select(SourceRow.id).where(SourceRow.index == index, or_(*called), *_seen_by(scope))
+        known = select(SourceRow.id).where(SourceRow.index == index, or_(*called), *seen_by(scope))
         return [source for (source,) in await self._database.read(scope, known.order_by(SourceRow.id))]
 
     async def seen(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """Those of these sources that the scope may see, whatever generation they stand in."""
-        found = select(SourceRow.id).where(_in(SourceRow.id, source_ids), *_seen_by(scope))
+        found = select(SourceRow.id).where(_in(SourceRow.id, source_ids), *seen_by(scope))
         return {source for (source,) in await self._database.read(scope, found)}
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
@@ -290,7 +290,7 @@ class SourceLedger:
         return [*passages]
 
     async def _one(self, scope: Scope, source_id: UUID, operator: bool, *columns: Any) -> Row[Any]:
-        wanted = select(*columns).where(SourceRow.id == source_id, *_seen_by(scope, operator))
+        wanted = select(*columns).where(SourceRow.id == source_id, *seen_by(scope, operator))
         for row in await self._database.read(scope, wanted, operator):
             return row
         raise NotFound("source", str(source_id))
@@ -306,7 +306,7 @@ class SourceLedger:
     ) -> AsyncIterator[Sequence[Source]]:
         """The same, at most `size` at a time: no transaction is open while the caller is at work on them."""
         key = tuple_(SourceRow.org_id, SourceRow.external_id)
-        page = select(*SOURCE).where(SourceRow.index == index, *_seen_by(scope, operator)).order_by(key).limit(size)
+        page = select(*SOURCE).where(SourceRow.index == index, *seen_by(scope, operator)).order_by(key).limit(size)
         rest = page
         while found := [source_of(row) for row in await self._database.read(scope, rest, operator)]:
             yield found
@@ -348,7 +348,7 @@ _FORGET_BUILDS = text(
 )
 _NOT_CURRENT = or_(SourceBuildRow.state != "ready", SourceBuildRow.version != SourceRow.version)
 
-_KEPT = {"id", "created_at", "updated_at", "deleted_at"}
+_KEPT = {"id", "created_at", "updated_at", "deleted_at", "bytes"}
 _new_source = insert(SourceRow)
 _UPSERT_SOURCE = _new_source.on_conflict_do_update(
     index_elements=[SourceRow.id],
@@ -409,7 +409,7 @@ def _lacking(statement: Select[Any], index: str, generation_id: int) -> Select[A
     )
 
 
-def _seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
+def seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
     """What row-level security holds, once more; and what it leaves to the query: the site, what is on its way out."""
     # IS TRUE keeps it a filter: counted twice as an index condition, it would outbid the ids on a fresh table
     seen: list[ColumnElement[bool]] = [

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field, replace
 from functools import cache
+from math import isfinite
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
@@ -12,13 +13,15 @@ from uuid import UUID
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from rag_app.documents.documents import Document
-from rag_app.domain import FieldType, InvalidInput, MetadataValue, Source, UnknownField, Visibility, frozen
+from rag_app.domain import FieldType, InvalidInput, JsonObject, MetadataValue, Source, UnknownField, Visibility, frozen
 from rag_app.retrieval.filters import checked_text, coerce, epoch_seconds, language_code
 from rag_app.retrieval.index import IndexSpec
 
 OWN_KEYS = ("title", "date", "source_type", "lang", "uri")
 """Metadata that every source has, whatever its index declares."""
 
+_LONGEST_NAME = 255  # characters of a file's name
+_MOST_UNTYPED = 16_000  # characters of JSON: each chunk carries them
 _SAMPLE = 2000  # characters of a text: more does not make its language surer
 _ENOUGH = 20  # characters below which a guess is no better than the default
 
@@ -37,7 +40,8 @@ class Target:
 def to_source(document: Document, path: str, origin: str, spec: IndexSpec, target: Target) -> Source:
     """The source a document is, in `spec`, for `target`. `path` is its file's, `origin` where that file is.
 
-    Raises UnknownField for metadata the index does not declare, InvalidInput for a value that is not of its type.
+    Metadata that the index does not declare are kept as they are. Raises UnknownField for such a key of the target's,
+    or of a sidecar, InvalidInput for a value that is not of its type.
     """
     accepted = {*OWN_KEYS, *spec.fields}
     said = {
@@ -46,8 +50,10 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         **target.metadata,
     }
     said = {key: value for key, value in said.items() if value is not None and value != ""}
-    if unknown := sorted(set(said) - accepted):
+    if unknown := sorted((set(said) - accepted) & {*target.metadata, *document.strict}):
         raise UnknownField(unknown[0], accepted)
+    if said.get("source_type") == document.derived.get("source_type") not in spec.source_types:
+        said.pop("source_type", None)
     source_type = str(said.get("source_type", spec.default_source_type))
     if source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
@@ -68,9 +74,46 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         site_id=target.site_id,
         owner_id=target.owner_id,
         visibility=target.visibility,
+        file_name=checked_text("file name", PurePath(path).name)[:_LONGEST_NAME] if path else None,
+        untyped=_untyped({**document.metadata, **target.metadata}, spec),
         version="",
     )
     return versioned(source, [asdict(passage) for passage in document.passages])
+
+
+def undeclared(source: Source, spec: IndexSpec) -> list[str]:
+    """The metadata that are kept without a type, by name: no filter knows them."""
+    return sorted(source.untyped.keys() - {*OWN_KEYS, *spec.fields})
+
+
+def _untyped(said: Mapping[str, object], spec: IndexSpec) -> JsonObject:
+    """What is kept as it was sent: keys that are not declared, and times in the notation they were sent in."""
+    times = {"date", *(name for name, kind in spec.fields.items() if kind is FieldType.TIME)}
+    declared = {*OWN_KEYS, *spec.fields} - times
+    kept = {
+        checked_text("metadata", key): _plain(key, value)
+        for key, value in said.items()
+        if key not in declared and value is not None and value != ""
+    }
+    if len(json.dumps(kept)) > _MOST_UNTYPED:
+        raise InvalidInput("metadata", None, f"undeclared metadata take more than {_MOST_UNTYPED:,} characters")
+    return kept
+
+
+def _plain(key: str, value: object) -> Any:
+    """As JSON has it."""
+    match value:
+        case str():
+            return checked_text(key, value)
+        case Mapping():
+            return {checked_text(key, str(name)): _plain(key, inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_plain(key, inner) for inner in value]
+        case bool() | int() | None:
+            return value
+        case float() if isfinite(value):
+            return value
+    return str(value)
 
 
 def under(source: Source, spec: IndexSpec) -> Source:
@@ -94,6 +137,10 @@ def versioned(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
     """With its version: the hash of everything that a reader of the source could see; where the file lies is no part of
     it. `content` are its passages, as the ledger keeps them."""
     values = asdict(source) | {"origin": "", "version": ""}
+    del values["file_name"]
+    values["untyped"].pop("date", None)  # the moment counts, not its notation
+    if not values["untyped"]:
+        del values["untyped"]
     said = json.dumps([values, [*content]], sort_keys=True, default=str, ensure_ascii=True)
     return replace(source, version=hashlib.sha256(said.encode()).hexdigest())
 

@@ -4,7 +4,9 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
+    Computed,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
@@ -15,7 +17,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import OrganizationRow, SiteRow, UserRow
-from rag_app.database.tables import Base, Made
+from rag_app.database.tables import Base, Json, Made
 from rag_app.domain import JsonObject
 
 
@@ -85,11 +87,48 @@ class SourceRow(Base):
     site_id: Mapped[UUID | None]
     owner_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id))
     visibility: Mapped[str]
+    file_name: Mapped[str | None]
+    untyped: Mapped[Json]
     version: Mapped[str]
     content: Mapped[list[JsonObject]] = mapped_column(deferred=True)
+    size: Mapped[int] = mapped_column(
+        "bytes", BigInteger, Computed("octet_length(content::text)", persisted=True), deferred=True
+    )
     created_at: Mapped[Made]
     updated_at: Mapped[Made]
     deleted_at: Mapped[datetime | None]
+
+
+class OriginalRow(Base):
+    """The file that a source was uploaded as: where `version` is the source's. Its bytes are in a file named by `sha256`."""
+
+    __tablename__ = "originals"
+    __table_args__ = (
+        ForeignKeyConstraint(["org_id", "source_id"], [SourceRow.org_id, SourceRow.id], ondelete="CASCADE"),
+        Index(None, "org_id", "sha256"),
+        CheckConstraint("bytes >= 0", name="bytes"),
+    )
+
+    source_id: Mapped[UUID] = mapped_column(primary_key=True)
+    org_id: Mapped[UUID]
+    version: Mapped[str]
+    sha256: Mapped[str]
+    size: Mapped[int] = mapped_column("bytes", BigInteger)
+    file_name: Mapped[str | None]
+    created_at: Mapped[Made]
+
+
+class SentBeforeRow(Base):
+    """What a request with an `Idempotency-Key` was answered; without a response it is under way, or its process died."""
+
+    __tablename__ = "idempotency_keys"
+
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    fingerprint: Mapped[str]
+    response: Mapped[JsonObject | None]
+    created_at: Mapped[Made]
 
 
 class SourceBuildRow(Base):

@@ -45,7 +45,7 @@ from rag_app.domain.filters import Condition, FieldType, Filters, Operator, Valu
 from rag_app.domain.frozen import frozen
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.domain.source import JsonObject, MetadataValue, Source, Visibility, chunk_id, source_id
+from rag_app.domain.source import JsonObject, MetadataValue, Source, Visibility, chunk_id, passage_link, source_id
 from rag_app.domain.text import storable
 
 __all__ = [
@@ -98,6 +98,7 @@ __all__ = [
     "Visibility",
     "chunk_id",
     "frozen",
+    "passage_link",
     "resource_folder",
     "source_id",
     "storable",

@@ -9,7 +9,7 @@ from uuid import UUID
 from rag_app.domain.errors import RagError
 from rag_app.domain.filters import Filters
 from rag_app.domain.frozen import frozen
-from rag_app.domain.source import MetadataValue
+from rag_app.domain.source import JsonObject, MetadataValue, passage_link
 
 
 class Mode(StrEnum):
@@ -66,7 +66,8 @@ class Hit:
     """A chunk that a query found.
 
     `score` is the cosine similarity of question and chunk (-1..1), whatever found it. Hits come best first;
-    in hybrid and text mode that is not the order of their scores.
+    in hybrid and text mode that is not the order of their scores. `external_id`, `file_name` and `untyped` are those of
+    its source; chunks that an earlier release wrote have none.
     """
 
     chunk_id: UUID
@@ -84,6 +85,19 @@ class Hit:
     page: int | None = None
     owner_id: UUID | None = None
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+    external_id: str | None = None
+    file_name: str | None = None
+    untyped: JsonObject = field(default_factory=dict)
+
+    @property
+    def link(self) -> str:
+        """The path that opens its passage."""
+        return passage_link(self.source_id, self.chunk_id)
+
+    @property
+    def sent(self) -> JsonObject:
+        """The source's metadata as they were sent: declared ones in their types, times as they were written."""
+        return {**self.metadata, **self.untyped}
 
     @property
     def relevance(self) -> float:

@@ -36,6 +36,15 @@ def source_id(org_id: UUID, index: str, external_id: str) -> UUID:
     return uuid5(_NAMESPACE, f"{org_id}/{index}/{external_id}")
 
 
+def passage_link(source: UUID, chunk: UUID | None = None) -> str:
+    """The path that opens a source, at one of its chunks. Whoever follows it is asked who they are.
+
+    >>> passage_link(UUID(int=1), UUID(int=2))
+    '/api/v1/sources/00000000-0000-0000-0000-000000000001?chunk=00000000-0000-0000-0000-000000000002'
+    """
+    return f"/api/v1/sources/{source}" + (f"?chunk={chunk}" if chunk else "")
+
+
 def chunk_id(source: UUID, version: str, position: int) -> UUID:
     """Deterministic, so that writing a chunk twice writes it once."""
     return uuid5(source, f"{version}/{position}")
@@ -47,6 +56,8 @@ class Source:
 
     `version` is the hash of content and metadata: when it is the same, nothing needs to be done.
     `origin` names the file it was read from; a file may hold many sources. `date` is in epoch seconds.
+    `file_name` is that file's, for people. `untyped` is metadata as it was sent: keys that the index does not declare,
+    which no filter can name, and declared times in the notation of whoever wrote them.
     """
 
     org_id: UUID
@@ -63,6 +74,8 @@ class Source:
     site_id: UUID | None = None
     owner_id: UUID | None = None
     visibility: Visibility = Visibility.TEAM
+    file_name: str | None = None
+    untyped: JsonObject = field(default_factory=dict)
 
     @property
     def id(self) -> UUID:

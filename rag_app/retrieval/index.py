@@ -135,6 +135,9 @@ RESERVED_FIELDS = frozenset(BASE_FIELDS) | {
     "score",
     "organization",
     "visibility",
+    "external_id",
+    "file_name",
+    "untyped",
 }
 
 

@@ -807,6 +807,7 @@ class Backstage:
             "kept_answers": KeptAnswers(database, SourceLedger(database)),
             "statistics": self.administration,
             "prompts": self.administration,
+            "sources": SimpleNamespace(),
             "readiness": self.readiness,
         }
 

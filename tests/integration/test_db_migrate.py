@@ -130,8 +130,10 @@ async def test_row_level_security_is_forced(server: PrivatePostgres) -> None:
             text("SELECT relname FROM pg_class WHERE relrowsecurity AND relforcerowsecurity ORDER BY relname")
         )
         assert forced.all() == [
-            "ai_failures", "ai_usage_events", "audit_events", "feedback_settlements", "judgments", "kept_answers",
-            "lexybrain_requests", "lexybrain_responses", "organization_tokens", "rag_feedback", "rag_messages", "rag_threads", "source_builds", "sources",
+            "ai_failures", "ai_usage_events", "audit_events", "feedback_settlements", "idempotency_keys",
+            "index_roles", "judgments", "kept_answers", "lexybrain_requests", "lexybrain_responses",
+            "organization_tokens", "originals", "rag_feedback", "rag_messages", "rag_threads",
+            "source_builds", "sources",
             "usage_counters", "usage_reservations", "validations",
         ]  # fmt: skip
     await database.close()

@@ -171,6 +171,31 @@ def judged_answer(world: World, path: str) -> list[httpx.Response]:
     return [kept, *expected, *foreign]
 
 
+SOURCES = "/api/v1/sources"
+SOURCE = f"{SOURCES}/{{source_id}}"
+
+
+def listed(world: World, path: str) -> list[httpx.Response]:
+    queries = ["", "?limit=200", "?index=book", f"?search={world.theirs.word}", "?search=door", "?external_id=door"]
+    queries += [f"?organization={each}" for each in world.theirs.ids]
+    queries += [
+        f"?index=org_knowledge&filter={name}={each}" for name in ("org_id", "source_id") for each in world.theirs.ids
+    ]
+    found = [world.as_us("GET", path + each) for each in queries]
+    assert all(str(world.theirs.org) not in each.text for each in found[:6])
+    return [*found, world.as_us("GET", f"{SOURCES}/{world.ours.sources['book']}/text")]
+
+
+def one_source(world: World, path: str) -> list[httpx.Response]:
+    ours = world.ours.sources["book"]
+    at = path.replace("{source_id}", ours)
+    foreign = [world.as_us("GET", path.replace("{source_id}", each)) for each in world.theirs.ids]
+    assert {each.status_code for each in foreign} == {404}
+    theirs = [world.as_us("GET", f"{SOURCES}/{ours}?chunk={each}") for each in world.theirs.chunks.values()]
+    assert all(each.json()["passage"] is None for each in theirs)
+    return [world.as_us("GET", at), world.as_us("GET", f"{SOURCES}/{ours}/text"), *foreign, *theirs]
+
+
 RAG = "/api/lexybrain/rag"
 THREADS = "/api/lexybrain/threads"
 FEEDBACK = "/api/lexybrain/messages/{message_id}/feedback"
@@ -335,6 +360,10 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("GET", "/api/v1/retrieval/validations"): validations,
     ("GET", "/api/v1/retrieval/validations/{validation_id}"): validation,
     ("GET", "/api/v1/retrieval/collections"): collections,
+    ("GET", SOURCES): listed,
+    ("GET", SOURCE): one_source,
+    ("GET", f"{SOURCE}/chunks"): one_source,
+    ("GET", f"{SOURCE}/text"): one_source,
     ("POST", RAG): conversation,
     ("GET", THREADS): threads,
     ("GET", f"{THREADS}/{{thread_id}}"): thread,
@@ -464,7 +493,7 @@ def test_nobody_gets_in_without_a_credential_or_with_one_of_another_kind(world: 
     method, path = route
     at = re.sub(r"\{[^}]*\}", world.their_validation, path)
     person, key = world.ours.credentials
-    wrong = {KEYS_ALONE: [person], "/api/lexybrain/": [], "/api/admin/": []}
+    wrong = {KEYS_ALONE: [person], SOURCES: [], "/api/lexybrain/": [], "/api/admin/": []}
     others = next((each for start, each in wrong.items() if path.startswith(start)), [key])
     for headers in (
         {},

@@ -79,7 +79,8 @@ def _sidecar(path: Path, shown: str, root: Path) -> dict[str, object]:
 
 def _with_sidecar(document: Document, beside: Mapping[str, object], shown: str) -> Document:
     told = written(beside, (), shown + SIDECAR)
-    document = replace(document, metadata={**document.metadata, **clean_mapping(told.metadata)})
+    beside = clean_mapping(told.metadata)
+    document = replace(document, metadata={**document.metadata, **beside}, strict=tuple(beside))
     if document.name:
         return document
     return replace(document, title=told.title or document.title, external_id=told.external_id or document.external_id)

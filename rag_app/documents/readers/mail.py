@@ -68,7 +68,8 @@ def _read(message: EmailMessage, shown: str) -> Documents:
         raise UnreadableDocument(shown, "encrypted: PGP")
     page = None if plain else attempt(lambda: html_document("\n".join(bodies["text/html"]), shown))
     if passages := (Passage(plain),) if plain else page and page.passages:
-        yield Document("", passages, attempt(lambda: str(message["subject"] or "").strip()) or None, derived=derived)
+        subject = attempt(lambda: str(message["subject"] or "").strip()) or None
+        yield Document("", passages, subject, derived={**derived, "source_type": "email"})
     elif not attached:
         raise UnreadableDocument(shown, "no text: neither a body nor attachments")
     taken: Counter[str] = Counter()

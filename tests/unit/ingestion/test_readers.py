@@ -510,6 +510,7 @@ def test_mail_body_and_attachments() -> None:
     message.add_attachment(inner)
     found = stream(message.as_bytes(), "a.eml")
     told = {"author": "Anna Bär", "date": "2026-01-05T09:30:00+01:00"}
+    of_mail = {**told, "source_type": "email"}
     documents = [item for item in found if isinstance(item, Document)]
     assert [(d.name, text_of(d)) for d in documents] == [
         ("", "Hello!"),
@@ -519,7 +520,8 @@ def test_mail_body_and_attachments() -> None:
         ("Forwarded.eml", "Inner text."),
     ]
     assert documents[0].title == "Prices"
-    assert all(d.derived == told and d.metadata == {} and d.external_id is None for d in documents)
+    assert [d.derived for d in documents] == [of_mail, told, told, told, of_mail]
+    assert all(d.metadata == {} and d.external_id is None for d in documents)
     (bad,) = [item for item in found if isinstance(item, UnreadableDocument)]
     assert bad.path == "a.eml, attached tool.exe"
     assert "unsupported type .exe" in bad.reason

@@ -1,5 +1,6 @@
 """Documents to sources, and sources to chunks."""
 
+from datetime import date
 from uuid import UUID
 
 import pytest
@@ -37,10 +38,21 @@ def test_what_a_person_says_wins_over_what_a_format_says() -> None:
     assert made(one).date == 1767225600.0
 
 
-def test_what_an_index_does_not_declare_is_left_if_derived_and_refused_if_said() -> None:
-    assert made(document(derived={"producer": "x"})).metadata == {}
+def test_what_an_index_does_not_declare_is_left_if_derived_kept_if_said_and_refused_if_demanded() -> None:
+    derived = made(document(derived={"producer": "x"}))
+    assert (derived.metadata, derived.untyped) == ({}, {})
+    said = made(
+        document(metadata={"colour": "red", "sizes": [1, 2.5, {"no": None}], "since": date(2026, 1, 5), "n": "3"})
+    )
+    assert said.metadata == {"n": 3}
+    assert said.untyped == {"colour": "red", "sizes": [1, 2.5, {"no": None}], "since": "2026-01-05"}
+    assert said.version != made(document(metadata={"colour": "blue", "n": "3"})).version
     with pytest.raises(UnknownField, match="colour: unknown field; accepted: author, date, lang, n, source_type, tags"):
-        made(document(metadata={"colour": "red"}))
+        made(document(metadata={"colour": "red"}, strict=("colour",)))
+    with pytest.raises(UnknownField, match="colour"):
+        made(document(), metadata={"colour": "red"})
+    with pytest.raises(InvalidInput, match="more than 16,000 characters"):
+        made(document(metadata={"colour": "r" * 20_000}))
     for metadata in (
         {"n": "three"},
         {"source_type": "letter"},
@@ -52,6 +64,17 @@ def test_what_an_index_does_not_declare_is_left_if_derived_and_refused_if_said()
             made(document(metadata=metadata))
     with pytest.raises(InvalidInput):
         made(document("a\0b"))
+
+
+def test_a_time_is_kept_as_it_was_written_and_its_notation_is_no_other_version() -> None:
+    one, other = (made(document(metadata={"date": each})) for each in ("2021-01-21T10:00:00-02:00", 1611230400))
+    assert one.date == other.date and one.version == other.version
+    assert (one.untyped, other.untyped) == ({"date": "2021-01-21T10:00:00-02:00"}, {"date": 1611230400})
+
+
+def test_a_format_proposes_a_type_that_the_index_has() -> None:
+    assert made(document(derived={"source_type": "email"})).source_type == made(document()).source_type
+    assert made(document(derived={"source_type": "doc"}, metadata={"n": 1})).source_type == "doc"
 
 
 def test_names_and_titles() -> None:

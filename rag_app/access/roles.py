@@ -1,0 +1,81 @@
+"""What a member or a key may do with an organization's sources in an index.
+
+    read    search and read: every member, and every key for its indexes
+    write   upload, replace, change and delete single sources
+    admin   delete everything that the organization has in the index
+
+An administrator (`rag-app users set-role`) is `admin` in each index of their organizations. A role holds in one index,
+or in every one (`*`); the higher one counts.
+"""
+
+from enum import StrEnum
+from uuid import UUID
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert
+
+from rag_app.access.tables import IndexRoleRow, UserRow
+from rag_app.database.session import Database
+from rag_app.domain import Forbidden, Principal, Scope
+
+EVERY_INDEX = "*"
+
+
+class Role(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+    @property
+    def rank(self) -> int:
+        return [*Role].index(self)
+
+
+class Roles:
+    """Granted by operators; asked before anything is written."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def role(self, principal: Principal, org_id: UUID, index: str) -> Role | None:
+        """None where the organization is not the principal's, or the key is not for this index."""
+        if org_id not in principal.organizations:
+            return None
+        if principal.indexes is not None and index not in principal.indexes:
+            return None
+        if principal.user is None:
+            return Role.READ
+        granted = select(IndexRoleRow.role).where(
+            IndexRoleRow.org_id == org_id,
+            IndexRoleRow.user_id == principal.user,
+            IndexRoleRow.index.in_([index, EVERY_INDEX]),
+        )
+        administers = select(UserRow.role).where(UserRow.id == principal.user, UserRow.role == "admin")
+        rows = await self._database.read(Scope(frozenset({org_id}), principal.user), granted.union_all(administers))
+        return max([Role.READ, *(Role(role) for (role,) in rows)], key=lambda each: each.rank)
+
+    async def require(self, wanted: Role, principal: Principal, org_id: UUID, index: str) -> None:
+        """Raises Forbidden, which says the command that would let the principal in."""
+        role = await self.role(principal, org_id, index)
+        if role is None or role.rank < wanted.rank:
+            raise Forbidden(
+                f"This needs the role {wanted} in {index}, you have {role or 'none'}:"
+                " an operator gives it with `rag-app grant`"
+            )
+
+    async def grant(self, org_id: UUID, user: UUID, role: Role | None, index: str = EVERY_INDEX) -> None:
+        """Give a member or a key's service user this role, in place of another one; None takes it away."""
+        async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
+            if role is None:
+                await session.execute(
+                    delete(IndexRoleRow).where(
+                        IndexRoleRow.org_id == org_id, IndexRoleRow.user_id == user, IndexRoleRow.index == index
+                    )
+                )
+                return
+            made = insert(IndexRoleRow).values(org_id=org_id, user_id=user, index=index, role=role.value)
+            await session.execute(
+                made.on_conflict_do_update(
+                    index_elements=["org_id", "user_id", "index_name"], set_={"role": role.value}
+                )
+            )

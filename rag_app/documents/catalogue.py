@@ -1,0 +1,257 @@
+"""Reads the ledger as people do: page by page, filtered, sorted, searched; what an organization takes up.
+
+Filters mean what they mean to a search (docs/filters.md): a source without the field does not match.
+"""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection
+from dataclasses import field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    DateTime,
+    Double,
+    Integer,
+    Numeric,
+    Row,
+    Text,
+    and_,
+    any_,
+    case,
+    cast,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.types import Uuid
+
+from rag_app.database.session import Database
+from rag_app.documents.ledger import SOURCE, seen_by, source_of
+from rag_app.documents.tables import OriginalRow, SourceBuildRow, SourceRow
+from rag_app.domain import Condition, Filters, InvalidInput, NotFound, Operator, Scope, Source, frozen
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONG_AGO = -(2.0**53)  # seconds: where a source without a date comes in an order by date
+
+SORTS: dict[str, tuple[Any, Any]] = {
+    "updated_at": (SourceRow.updated_at, DateTime(timezone=True)),
+    "created_at": (SourceRow.created_at, DateTime(timezone=True)),
+    "title": (func.lower(SourceRow.title), Text()),
+    "external_id": (SourceRow.external_id, Text()),
+    "date": (func.coalesce(SourceRow.date, _LONG_AGO), Double()),
+    "size": (SourceRow.size, Numeric()),
+}
+"""What a page may be ordered by; the id decides between equals."""
+
+
+@frozen
+class Entry:
+    """A source as a list shows it. `chunks` stand in the generation that answers; `ready` where all of them do.
+
+    `size` is in bytes of its text as it is stored. `original` is the file's size in bytes, where it is kept.
+    """
+
+    source: Source
+    created_at: datetime
+    updated_at: datetime
+    size: int
+    chunks: int
+    ready: bool
+    original: int | None = None
+    original_name: str | None = None
+
+
+@frozen
+class Asked:
+    """Which sources: of these indexes, that match `filters` and have `search` in their title, id or file's name."""
+
+    indexes: tuple[str, ...]
+    filters: Filters = ()
+    search: str | None = None
+    sort: str = "updated_at"
+    descending: bool = True
+    after: str | None = None
+    limit: int = 50
+    external_ids: tuple[str, ...] = ()
+    organizations: frozenset[UUID] = field(default_factory=frozenset)
+
+
+class Catalogue:
+    """`generations` in its methods are those that answer."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(self, scope: Scope, asked: Asked, generations: Collection[int]) -> tuple[list[Entry], str | None]:
+        """At most `limit` of the sources, and the cursor of the next page. Raises InvalidInput for a cursor of another
+        order."""
+        order, kind = SORTS[asked.sort]
+        key = tuple_(order, SourceRow.id)
+        statement = _entries(generations).add_columns(order.label("place")).where(*_matching(asked), *seen_by(scope))
+        if asked.after is not None:
+            place = _place(asked, kind)
+            statement = statement.where(key < place if asked.descending else key > place)
+        turned = [each.desc() if asked.descending else each.asc() for each in (order, SourceRow.id)]
+        rows = await self._database.read(scope, statement.order_by(*turned).limit(asked.limit + 1))
+        found = rows[: asked.limit]
+        following = _cursor(asked, found[-1]) if len(rows) > asked.limit else None
+        return [_entry(row) for row in found], following
+
+    async def entry(self, scope: Scope, source_id: UUID, generations: Collection[int]) -> Entry:
+        """Raises NotFound, also for what exists out of scope."""
+        statement = _entries(generations).where(SourceRow.id == source_id, *seen_by(scope))
+        for row in await self._database.read(scope, statement):
+            return _entry(row)
+        raise NotFound("source", str(source_id))
+
+    async def matching(self, scope: Scope, asked: Asked, operator: bool = False) -> list[UUID]:
+        """The ids of all of them."""
+        statement = select(SourceRow.id).where(*_matching(asked), *seen_by(scope, operator)).order_by(SourceRow.id)
+        return [found for (found,) in await self._database.read(scope, statement, operator)]
+
+    async def taken(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
+        """Those of these sources that there are, and the scope may not see: they are not to be written over."""
+        there = select(SourceRow.id).where(SourceRow.id == any_(literal([*source_ids], ARRAY(Uuid))))
+        everybody = await self._database.read(scope, there, operator=True)
+        seen = await self._database.read(scope, there.where(*seen_by(Scope(scope.organizations, scope.user))))
+        return {found for (found,) in everybody} - {found for (found,) in seen}
+
+    async def usage(self, org_id: UUID, without: Collection[UUID] = ()) -> tuple[int, int]:
+        """How many sources an organization has in all indexes, and how many bytes they and their originals take; those
+        named are left out."""
+        scope = Scope(frozenset({org_id}))
+        left_out = literal([*without], ARRAY(Uuid))
+        counted = select(func.count(), func.coalesce(func.sum(SourceRow.size), 0)).where(
+            SourceRow.org_id == org_id, SourceRow.deleted_at.is_(None), SourceRow.id != func.all(left_out)
+        )
+        kept = select(func.coalesce(func.sum(OriginalRow.size), 0)).where(
+            OriginalRow.org_id == org_id, OriginalRow.source_id != func.all(left_out)
+        )
+        ((sources, text),) = await self._database.read(scope, counted, operator=True)
+        ((originals,),) = await self._database.read(scope, kept, operator=True)
+        return int(sources), int(text) + int(originals)
+
+
+def _entries(generations: Collection[int]) -> Any:
+    build = and_(
+        SourceBuildRow.source_id == SourceRow.id,
+        SourceBuildRow.generation_id == any_(literal(sorted(generations), ARRAY(Integer))),
+    )
+    original = and_(OriginalRow.source_id == SourceRow.id, OriginalRow.version == SourceRow.version)
+    return (
+        select(
+            *SOURCE,
+            SourceRow.created_at,
+            SourceRow.updated_at,
+            SourceRow.size.label("size"),
+            func.coalesce(SourceBuildRow.chunks, 0).label("chunks"),
+            func.coalesce(
+                and_(SourceBuildRow.state == "ready", SourceBuildRow.version == SourceRow.version), literal(False)
+            ).label("ready"),
+            OriginalRow.size.label("original"),
+            OriginalRow.file_name.label("original_name"),
+        )
+        .outerjoin(SourceBuildRow, build)
+        .outerjoin(OriginalRow, original)
+    )
+
+
+def _entry(row: Row[Any]) -> Entry:
+    said = row._mapping
+    names = ("created_at", "updated_at", "size", "chunks", "ready", "original", "original_name")
+    return Entry(source_of(row), **{name: said[name] for name in names})
+
+
+def _matching(asked: Asked) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [SourceRow.index == any_(literal([*asked.indexes], ARRAY(Text)))]
+    if asked.organizations:
+        conditions.append(SourceRow.org_id == any_(literal(sorted(asked.organizations), ARRAY(Uuid))))
+    if asked.external_ids:
+        conditions.append(SourceRow.external_id == any_(literal([*asked.external_ids], ARRAY(Text))))
+    if asked.search:
+        named = (SourceRow.title, SourceRow.external_id, SourceRow.file_name)
+        conditions.append(or_(*(column.icontains(asked.search, autoescape=True) for column in named)))
+    return [*conditions, *map(_holds, asked.filters)]
+
+
+_OWN = {
+    "org_id": cast(SourceRow.org_id, Text),
+    "source_id": cast(SourceRow.id, Text),
+    "source_type": SourceRow.source_type,
+    "lang": SourceRow.lang,
+}
+
+
+def _holds(condition: Condition) -> ColumnElement[bool]:
+    """A checked condition, of a source instead of a chunk. Values are parameters, and compared in their own type."""
+    name, value = condition.field, condition.value
+    if name in _OWN:
+        return _compared(_OWN[name], condition)
+    if name == "date":
+        found, missing = _compared(SourceRow.date, condition), SourceRow.date.is_(None)
+    else:
+        kept: Any = SourceRow.metadata_
+        missing = ~kept.has_key(name)
+        match condition.operator:
+            case Operator.EQ:
+                found = kept.contains({name: value})
+            case Operator.IN if isinstance(value, tuple):
+                found = or_(*(kept.contains({name: each}) for each in value))
+            case Operator.HAS:
+                found = kept.contains({name: [value]})
+            case _:
+                number = case((func.jsonb_typeof(kept[name]) == "number", cast(kept[name].astext, Numeric)))
+                found = _compared(number, condition)
+    return or_(found, missing) if condition.or_missing else found
+
+
+def _compared(column: Any, condition: Condition) -> ColumnElement[bool]:
+    value: Any = condition.value
+    match condition.operator:
+        case Operator.EQ:
+            found = column == value
+        case Operator.IN:
+            found = column.in_(value)
+        case Operator.GT:
+            found = column > value
+        case Operator.GTE:
+            found = column >= value
+        case Operator.LT:
+            found = column < value
+        case _:
+            found = column <= value
+    return func.coalesce(found, literal(False))
+
+
+def _cursor(asked: Asked, last: Row[Any]) -> str:
+    value = last._mapping["place"]
+    if isinstance(value, datetime):
+        value = (value - _EPOCH) // timedelta(microseconds=1)
+    told = [asked.sort, asked.descending, value if isinstance(value, int | float | str) else int(value), last.id.hex]
+    return urlsafe_b64encode(json.dumps(told).encode()).decode().rstrip("=")
+
+
+def _place(asked: Asked, kind: Any) -> Any:
+    cursor = asked.after or ""
+    try:
+        sort, descending, value, source = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if [sort, descending] != [asked.sort, asked.descending] or not isinstance(source, str):
+            raise ValueError
+        if isinstance(kind, DateTime):
+            value = _EPOCH + timedelta(microseconds=value)
+        elif isinstance(value, bool) or not isinstance(value, str if isinstance(kind, Text) else int | float):
+            raise ValueError
+        elif isinstance(value, str):
+            value.encode()
+            if "\0" in value:
+                raise ValueError
+        return tuple_(literal(value, kind), literal(UUID(source), Uuid))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise InvalidInput("cursor", cursor[:50], "must be one that came with a page of the same order") from None

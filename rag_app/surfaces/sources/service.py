@@ -1,0 +1,234 @@
+"""Sources as people and programs see them: listed, read, put in, changed, deleted, always within the caller's scope.
+
+What exists out of scope is not found. Writing asks for a role in the index (`rag_app.access.roles`).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from llama_index.core.schema import NodeWithScore
+
+from rag_app.access.people import People, uuid_in
+from rag_app.access.roles import Roles
+from rag_app.documents.catalogue import SORTS, Asked, Catalogue, Entry
+from rag_app.documents.generations import Generation
+from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.metadata import undeclared
+from rag_app.domain import (
+    PUBLIC_ORGANIZATION,
+    Filters,
+    Forbidden,
+    Hit,
+    InvalidInput,
+    JsonObject,
+    NotFound,
+    Principal,
+    chunk_id,
+    frozen,
+    passage_link,
+)
+from rag_app.evaluation.validation import locate
+from rag_app.pipeline import OpenStore
+from rag_app.retrieval.filters import check_filters
+from rag_app.retrieval.hits import to_hit
+from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.surfaces.sources.types import (
+    ChunkInfo,
+    ChunksResponse,
+    PassageInfo,
+    SourceDetail,
+    SourceInfo,
+    SourcesResponse,
+    TextResponse,
+)
+
+BETWEEN = "\n\n"
+"""Between the passages of a text, as `locate` counts them."""
+
+
+@frozen
+class Listing:
+    """What a page of sources is asked for; `sort` is a name of SORTS, with `-` before it for the other way round."""
+
+    index: str | None = None
+    filters: Filters = ()
+    search: str | None = None
+    sort: str = "-updated_at"
+    cursor: str | None = None
+    limit: int = 50
+    external_id: str | None = None
+    organization: str | None = None
+
+
+class Sources:
+    """`active` gives the generation of an index that answers, `open_store` its chunks."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        ledger: SourceLedger,
+        indexes: Mapping[str, IndexSpec],
+        active: Callable[[IndexSpec], Awaitable[Generation]],
+        open_store: OpenStore,
+        people: People,
+        roles: Roles,
+    ) -> None:
+        self._catalogue, self._ledger, self._indexes = catalogue, ledger, indexes
+        self._active, self._open_store = active, open_store
+        self._people, self._roles = people, roles
+
+    # -- reading
+
+    async def page(self, principal: Principal, asked: Listing) -> SourcesResponse:
+        """A page of the sources of the caller's organizations that the caller may see.
+
+        Raises InvalidInput and UnknownField for what cannot be asked, NotFound for an index that there is not.
+        """
+        specs = [self._index(asked.index, principal)] if asked.index is not None else self._allowed(principal)
+        if asked.filters and asked.index is None:
+            raise InvalidInput("index", None, "is needed with a filter: it says which fields there are")
+        sort = asked.sort.removeprefix("-")
+        if sort not in SORTS:
+            raise InvalidInput("sort", asked.sort, f"must be one of {', '.join(SORTS)}, or one of them behind a `-`")
+        mine = principal.organizations or frozenset({PUBLIC_ORGANIZATION})
+        if asked.organization is not None:
+            mine = frozenset({await self._organization(principal, asked.organization)})
+        wanted = Asked(
+            indexes=tuple(spec.name for spec in specs),
+            filters=check_filters(asked.filters, specs[0]) if asked.filters else (),
+            search=asked.search,
+            sort=sort,
+            descending=asked.sort.startswith("-"),
+            after=asked.cursor,
+            limit=asked.limit,
+            external_ids=() if asked.external_id is None else (asked.external_id,),
+            organizations=mine,
+        )
+        if not specs:
+            return SourcesResponse([], None)
+        entries, following = await self._catalogue.page(principal.scope(), wanted, await self._generations(specs))
+        return SourcesResponse([self._info(each) for each in entries], following)
+
+    async def get(self, principal: Principal, name: str, chunk: UUID | None = None) -> SourceDetail:
+        """One source by its id, and one of its chunks where that still stands there. Raises NotFound."""
+        entry = await self._entry(principal, name)
+        passage = None
+        if chunk is not None:
+            found = await self._read_chunks(principal, entry, [chunk])
+            passage = found[0] if found else None
+        return SourceDetail(**_told(self._info(entry)), passage=passage)
+
+    async def chunks(self, principal: Principal, name: str, after: int, limit: int) -> ChunksResponse:
+        """The chunks behind position `after`, at most `limit`. Raises NotFound."""
+        entry = await self._entry(principal, name)
+        end = min(after + 1 + limit, entry.chunks)
+        wanted = [chunk_id(entry.source.id, entry.source.version, position) for position in range(after + 1, end)]
+        found = await self._read_chunks(principal, entry, wanted) if wanted else []
+        return ChunksResponse(found, entry.chunks, end - 1 if wanted and end < entry.chunks else None)
+
+    async def text(self, principal: Principal, name: str) -> TextResponse:
+        """What was read of a source, never its file. Raises NotFound."""
+        entry = await self._entry(principal, name)
+        passages, place = [], 0
+        content = await self._ledger.content(principal.scope(), entry.source.id)
+        for each in content:
+            end = place + len(each["text"])
+            passages.append(PassageInfo(place, end, each.get("section"), each.get("page")))
+            place = end + len(BETWEEN)
+        text = BETWEEN.join(str(each["text"]) for each in content)
+        return TextResponse(entry.source.id, entry.source.title, text, passages)
+
+    async def _entry(self, principal: Principal, name: str) -> Entry:
+        found = uuid_in(name)
+        specs = self._allowed(principal)
+        if found is not None and specs:
+            entry = await self._catalogue.entry(principal.scope(), found, await self._generations(specs))
+            if entry.source.index in {spec.name for spec in specs}:
+                return entry
+        raise NotFound("source", name)
+
+    async def _read_chunks(self, principal: Principal, entry: Entry, ids: Sequence[UUID]) -> list[ChunkInfo]:
+        store = await self._open_store(self._indexes[entry.source.index], principal.scope())
+        nodes = await store.fetch(ids)
+        hits = [to_hit(NodeWithScore(node=nodes[each])) for each in ids if each in nodes]
+        content = await self._ledger.content(principal.scope(), entry.source.id)
+        return [_chunk(hit, content) for hit in hits if hit.source_id == entry.source.id]
+
+    # -- what they share
+
+    def _allowed(self, principal: Principal) -> Sequence[IndexSpec]:
+        return [spec for spec in self._indexes.values() if principal.indexes is None or spec.name in principal.indexes]
+
+    def _index(self, name: str, principal: Principal) -> IndexSpec:
+        return find_index({spec.name: spec for spec in self._allowed(principal)}, name)
+
+    async def _generations(self, specs: Sequence[IndexSpec]) -> set[int]:
+        return {(await self._active(spec)).id for spec in specs}
+
+    async def _organization(self, principal: Principal, name: str | None) -> UUID:
+        """One of the caller's: by slug or id, or the only one. Raises InvalidInput, and Forbidden for who has none."""
+        mine = principal.organizations
+        if not mine:
+            raise Forbidden("This needs an organization that you are a member of")
+        if name is None and len(mine) == 1:
+            return next(iter(mine))
+        if name is None:
+            raise InvalidInput("organization", None, "is needed: you are a member of several")
+        found = uuid_in(name) or await self._people.with_slug(mine, name)
+        if found is None or found not in mine:
+            raise InvalidInput("organization", name, "must be the slug or id of an organization of yours")
+        return found
+
+    def _info(self, entry: Entry) -> SourceInfo:
+        source = entry.source
+        spec = self._indexes[source.index]
+        sent = {**source.metadata, **{key: value for key, value in source.untyped.items() if key != "date"}}
+        return SourceInfo(
+            id=source.id,
+            external_id=source.external_id,
+            index=source.index,
+            organization=source.org_id,
+            title=source.title,
+            source_type=source.source_type,
+            lang=source.lang,
+            uri=source.uri,
+            date=_date(source.date, source.untyped),
+            file_name=source.file_name,
+            metadata=sent,
+            undeclared=undeclared(source, spec),
+            visibility=source.visibility.value,
+            site=source.site_id,
+            owner=source.owner_id,
+            state="ready" if entry.ready else "writing",
+            chunks=entry.chunks,
+            size=entry.size,
+            original=None if entry.original is None else f"{passage_link(source.id)}/original",
+            link=passage_link(source.id),
+            created_at=entry.created_at.replace(microsecond=0),
+            updated_at=entry.updated_at.replace(microsecond=0),
+        )
+
+
+def _told(info: SourceInfo) -> JsonObject:
+    return {name: getattr(info, name) for name in info.__struct_fields__}
+
+
+def _chunk(hit: Hit, content: Sequence[JsonObject]) -> ChunkInfo:
+    start, end = locate(hit, content) or (None, None)
+    return ChunkInfo(
+        id=hit.chunk_id,
+        position=hit.position,
+        text=hit.text,
+        section=hit.section,
+        page=hit.page,
+        start=start,
+        end=end,
+        link=hit.link,
+    )
+
+
+def _date(moment: float | None, untyped: JsonObject) -> str | None:
+    if moment is None:
+        return None
+    return str(untyped.get("date") or datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z"))
