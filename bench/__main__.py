@@ -90,6 +90,7 @@ async def _measure(report: Report, corpus: Corpus, app_url: str, owner_url: str,
         await parts.measure(report, corpus, ours, questions)
         # last: what these write is in nobody else's tables
         await ingest.whole(report, corpus, ours, questions)
+        await ingest.short(report, corpus, ours, questions)
         await ingest.known(report, corpus, ours, owner, questions)
     rates = {len(first): len(first) / seconds[len(first)], corpus.size: len(rest) / seconds[corpus.size]}
     report.tables.append(

@@ -27,6 +27,8 @@ from rag_app.retrieval.store import searchable_text
 
 _DOCUMENTS = 32
 """A round of the end-to-end ingest; each is two passages long."""
+_SHORT = 5_000
+"""Short files, at most."""
 _KNOWN = 500
 """Chunks a round where the embeddings are known."""
 
@@ -158,6 +160,44 @@ async def whole(report: Report, corpus: Corpus, ours: Ours, questions: int) -> N
         )
     )
     report.bounds.append(Bound("ingest, end to end", "the embedder alone", ingests / alone, 0.85, at_most=False))
+
+
+async def short(report: Report, corpus: Corpus, ours: Ours, questions: int) -> None:
+    """A folder of short files beside the embedder alone on the same texts; then the same folder, unchanged."""
+    application = ours.application
+    spec = application.indexes[INDEX]
+    organization = (await application.people.create_organization("bench-short", "Bench, short files")).id
+    target = Target(organization, None, None, Visibility.TEAM)
+    ingestor = await application.ingestor(spec, target)
+    rates: dict[str, list[float]] = {"embedder": [], "ingest": [], "unchanged": []}
+    sentences = corpus.fresh_questions()
+    with tempfile.TemporaryDirectory() as within:
+        for round_ in track(range(min(rounds(questions), _SHORT // 500)), "ingest of short files"):
+            folder = Path(within) / str(round_)
+            folder.mkdir()
+            files = [folder / f"{n:05}.md" for n in range(500)]
+            for n, file in enumerate(files):
+                file.write_text(f"# Note {round_}-{n}\n\n{next(sentences, corpus.text(n % corpus.size))}\n", "utf-8")
+            texts = [text for file in files for text in _texts(file, spec, target)]
+            started = time.perf_counter()
+            await embed_texts(application.embedder, texts)
+            rates["embedder"].append(len(files) / (time.perf_counter() - started))
+            for name in ("ingest", "unchanged"):
+                started = time.perf_counter()
+                summary = await ingestor.ingest([folder], base=Path(within))
+                rates[name].append(len(files) / (time.perf_counter() - started))
+                if (summary.added + summary.unchanged, summary.failed) != (len(files), []):
+                    raise RuntimeError(f"ingest of short files: {summary}")
+    alone, ingests, unchanged = (median(rates[name]) for name in ("embedder", "ingest", "unchanged"))
+    report.tables.append(
+        Table(
+            "Ingest, short files",
+            "Files a second, 500 a round: a title and a sentence each. Unchanged: the same folder once more.",
+            ("embedder alone", "our whole ingest", "unchanged", "ingest / embedder"),
+            [(alone, ingests, unchanged, ingests / alone)],
+        )
+    )
+    report.bounds.append(Bound("ingest, short files", "the embedder alone", ingests / alone, 0.65, at_most=False))
 
 
 def _texts(file: Path, spec: Any, target: Target) -> list[str]:

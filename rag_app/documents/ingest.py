@@ -1,27 +1,28 @@
 """Keeps an organization's part of an index in step with files.
 
 Read, compare by content hash, split, embed, and then write under a lock: the ledger says what is about to be
-written, the store replaces the source's chunks, the ledger says it is done. Killed anywhere, the same command
-again ends where an undisturbed one does. Rebuilding and moving write the same way, with the functions at the end.
+written, the store replaces the sources' chunks, the ledger says it is done. Sources go through in batches, however the
+files hold them: while one batch is written, the next is embedded, and the one after it is read and split. Killed
+anywhere, the same command again ends where an undisturbed one does. Rebuilding and moving write the same way, with the
+functions at the end.
 """
 
 import asyncio
 from collections.abc import (
-    AsyncIterable,
     AsyncIterator,
     Awaitable,
     Callable,
     Collection,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from itertools import islice
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -29,7 +30,7 @@ from llama_index.core.schema import TextNode
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.ledger import NO_BUILD, SourceLedger
+from rag_app.documents.ledger import NO_BUILD, Build, SourceLedger, Writer
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.reading import Documents, File, Readers, documents_below
 from rag_app.domain import InvalidInput, Source, UnreadableDocument
@@ -37,7 +38,10 @@ from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, searchable_text
 
-_BATCH = 32  # sources written together
+_SOURCES = 128
+"""Sources, or files, written together: what a transaction costs is shared by all of them."""
+_CHARACTERS = 100_000
+"""Of text after which a batch is full however few its sources are: some seconds of embedding."""
 
 Batch = TypeVar("Batch")
 Prepared = TypeVar("Prepared")
@@ -62,9 +66,39 @@ class Summary:
 
 
 Progress = Callable[[Path, Summary], None]
-"""Called after each batch that is written, and after each file."""
+"""Called after each file whose sources stand in the store, and after each batch of a file that has several."""
 
-_Work = Sequence[tuple[Source, Sequence[Passage], Sequence[TextNode]]]
+
+@dataclass(slots=True, eq=False)
+class _Following:
+    """A file that is being read, and whether all of it could be."""
+
+    file: File
+    whole: bool = True
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What was read together; `ended` are the files whose last source is in it or in an earlier one."""
+
+    found: list[tuple[Source, Document]] = field(default_factory=list)
+    ended: list[_Following] = field(default_factory=list)
+    last: Path | None = None
+    characters: int = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.found) >= _SOURCES or len(self.ended) > _SOURCES or self.characters >= _CHARACTERS
+
+
+@dataclass(slots=True)
+class _Split:
+    """A batch without what stands already: its other sources with their passages and chunks."""
+
+    work: list[tuple[Source, Sequence[Passage], Sequence[TextNode]]]
+    builds: dict[UUID, Build]
+    ended: list[_Following]
+    last: Path | None
 
 
 class Ingestor:
@@ -92,14 +126,18 @@ class Ingestor:
         base: Path,
         progress: Progress = lambda path, summary: None,
         summary: Summary | None = None,
+        exclude: Sequence[str] = (),
+        dry_run: bool = False,
     ) -> Summary:
         """Every file below `paths`. Sources are named by their file's path, relative to `base` if it is below it.
 
         A source that a file held before and holds no more is removed. What cannot be read is in the summary, which
-        adds to the one that is given.
+        adds to the one that is given. Files that a pattern of `exclude` names are passed over; the patterns are those
+        of `fnmatch`, for a file's name or its path below the folder. With `dry_run` nothing is embedded or written,
+        and the summary says what would be.
         """
-        with closing(self._readers.read_all(_files(paths, base))) as reading:
-            return await self.ingest_documents(reading, progress=progress, summary=summary)
+        with closing(self._readers.read_all(_files(paths, base, exclude))) as reading:
+            return await self.ingest_documents(reading, progress=progress, summary=summary, dry_run=dry_run)
 
     async def ingest_documents(
         self,
@@ -107,116 +145,239 @@ class Ingestor:
         *,
         progress: Progress = lambda path, summary: None,
         summary: Summary | None = None,
+        dry_run: bool = False,
     ) -> Summary:
-        """The same for documents that have been read, or are as `reading` is iterated."""
-        summary, seen = summary or Summary(), set[UUID]()
-        await self.finish_deletions()
-        for file, documents in reading:
-            await self._ingest_file(file, documents, summary, seen, progress)
-            progress(file.path, summary)
+        """The same for documents that have been read, or are as `reading` is iterated, which is done in a thread.
+
+        A file without an origin holds what it holds: no other source is removed for it.
+        """
+        summary = summary or Summary()
+        if not dry_run:
+            await self.finish_deletions()
+        async with self._ledger.writer(self._target.org_id, self._spec.name) as writer:
+            run = _Run(self, summary, progress, writer, dry_run)
+            if dry_run:
+                async for split in run.batches(reading):
+                    await run.foresee(split)
+            else:
+                await overlap(run.batches(reading), run.embed, run.write)
         return summary
+
+    async def prune(
+        self, folders: Iterable[Path], *, summary: Summary | None = None, dry_run: bool = False
+    ) -> list[str]:
+        """Remove the sources whose files were in these folders and are there no longer; the files that are gone.
+
+        A file that may not be looked at, or whose folder is empty of all files, as one is that is not mounted, counts
+        as there: raises InvalidInput for such a folder where sources were read from it.
+        """
+        gone: list[str] = []
+        for folder in folders:
+            root = folder.resolve()
+            known = await self._ledger.origins_below(self._target.org_id, self._spec.name, root.as_posix())
+            if known and next(documents_below(root), None) is None:
+                raise InvalidInput("--prune", str(folder), f"{folder} holds no file at all: is it mounted?")
+            gone += await asyncio.to_thread(_without_file, known)
+        for first in range(0, len(gone), _SOURCES):
+            origins = gone[first : first + _SOURCES]
+            sources = await self._ledger.of_origins(self._target.org_id, self._spec.name, origins)
+            if not dry_run:
+                await self.delete(sources)
+            if summary is not None:
+                summary.removed += len(sources)
+        return gone
 
     async def delete(self, source_ids: Collection[UUID]) -> None:
         """These sources of the organization never answer again, in whatever generation, and the ledger forgets them."""
         if source_ids:
-            async with self._ledger.writing(self._target.org_id, self._spec.name):
-                await self._ledger.mark_deleting(self._target.org_id, source_ids)
-                await self._erase(source_ids)
-                await self._ledger.forget(self._target.org_id, source_ids)
+            async with self._ledger.writer(self._target.org_id, self._spec.name) as writer:
+                await self._delete(writer, source_ids)
+
+    async def _delete(self, writer: Writer, source_ids: Collection[UUID]) -> None:
+        async with writer.writing():
+            await self._ledger.mark_deleting(self._target.org_id, source_ids)
+            await self._erase(source_ids)
+            await self._ledger.forget(self._target.org_id, source_ids)
 
     async def finish_deletions(self) -> None:
         """Complete what an interrupted deletion left."""
         await self.delete(await self._ledger.deleting(self._target.org_id, self._spec.name))
 
-    async def _ingest_file(
-        self, file: File, documents: Documents, summary: Summary, seen: set[UUID], progress: Progress
-    ) -> None:
-        here, failures = set[UUID](), len(summary.failed)
 
-        async def write(work: _Work) -> None:
-            await self._write(work, summary)
-            progress(file.path, summary)
+class _Run:
+    """One pass of an ingestor over files."""
 
-        sources = self._sources(file, documents, summary, seen, here)
-        await overlap(_in_batches(sources), partial(self._prepare, summary), write)
-        if len(summary.failed) == failures:
-            gone = set(await self._ledger.of_origin(self._target.org_id, self._spec.name, file.origin)) - here
-            await self.delete(gone)
-            summary.removed += len(gone)
+    def __init__(self, ingestor: Ingestor, summary: Summary, progress: Progress, writer: Writer, dry_run: bool) -> None:
+        self._ingestor, self._summary, self._progress = ingestor, summary, progress
+        self._writer, self._dry_run = writer, dry_run
+        self._ledger, self._generation = ingestor._ledger, ingestor._generation
+        self._target, self._spec = ingestor._target, ingestor._spec
+        self._seen = set[UUID]()
 
-    def _sources(
-        self, file: File, documents: Documents, summary: Summary, seen: set[UUID], here: set[UUID]
-    ) -> Iterator[tuple[Source, Document]]:
+    async def batches(self, reading: Iterator[tuple[File, Documents]]) -> AsyncIterator[_Split]:
+        """What is to be embedded and written, split. Reading is not for the event loop's thread."""
+        gathering = self._gather(reading)
+        while (batch := await asyncio.to_thread(next, gathering, None)) is not None:
+            builds = await self._builds([source for source, _ in batch.found])
+            new = [each for each in batch.found if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
+            self._summary.unchanged += len(batch.found) - len(new)
+            if not self._dry_run:
+                await self._follow_files(batch, builds)
+            yield _Split(await asyncio.to_thread(self._split, new), builds, batch.ended, batch.last)
+
+    async def _follow_files(self, batch: _Batch, builds: Mapping[UUID, Build]) -> None:
+        """A source that is the same in another file is now that file's."""
+        moved = {
+            source.id: source.origin
+            for source, _ in batch.found
+            if source.id in builds and builds[source.id].origin != source.origin
+        }
+        if moved:
+            await self._ledger.move(self._target.org_id, moved)
+
+    def _gather(self, reading: Iterator[tuple[File, Documents]]) -> Iterator[_Batch]:
+        batch = _Batch()
+        for file, documents in reading:
+            following = _Following(file)
+            for source, document in self._sources(following, documents):
+                batch.found.append((source, document))
+                batch.last = file.path
+                batch.characters += sum(len(passage.text) for passage in document.passages)
+                if batch.full:
+                    yield batch
+                    batch = _Batch()
+            batch.ended.append(following)
+            if batch.full:
+                yield batch
+                batch = _Batch()
+        if batch.found or batch.ended:
+            yield batch
+
+    def _sources(self, following: _Following, documents: Documents) -> Iterator[tuple[Source, Document]]:
+        file = following.file
         for document in documents:
             if isinstance(document, UnreadableDocument):
-                summary.failed.append(document)
+                self._fail(following, document)
                 continue
             part = document.external_id or document.name
             try:
                 source = to_source(document, file.shown, file.origin, self._spec, self._target)
-                if source.id in seen:
+                if source.id in self._seen:
                     raise InvalidInput("id", source.external_id, f"{source.external_id!r} is there more than once")
             except InvalidInput as error:
                 shown = f"{file.shown}#{part}" if part else file.shown
-                summary.failed.append(UnreadableDocument(shown, str(error)))
+                self._fail(following, UnreadableDocument(shown, str(error)))
                 continue
-            seen.add(source.id)
-            here.add(source.id)
+            self._seen.add(source.id)
             yield source, document
 
-    async def _prepare(self, summary: Summary, batch: list[tuple[Source, Document]]) -> _Work:
-        ids = [source.id for source, _ in batch]
-        builds = await self._ledger.builds(self._target.org_id, self._generation, ids)
-        work = [
-            (source, document.passages, await asyncio.to_thread(self._chunker.split, source, document.passages))
-            for source, document in batch
-            if not builds.get(source.id, NO_BUILD).holds(source)
-        ]
-        summary.unchanged += len(batch) - len(work)
-        await embed_nodes(self._embedder, [node for *_, nodes in work for node in nodes])
-        return work
+    def _fail(self, following: _Following, failure: UnreadableDocument) -> None:
+        following.whole = False
+        self._summary.failed.append(failure)
 
-    async def _write(self, work: _Work, summary: Summary) -> None:
-        if not work:
-            return
-        async with self._ledger.writing(self._target.org_id, self._spec.name):
-            # another ingest of the same files may have written them while this one embedded
-            ids = [source.id for source, *_ in work]
-            builds = await self._ledger.builds(self._target.org_id, self._generation, ids)
-            todo = [each for each in work if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
-            await self._ledger.begin(
-                [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo], self._generation
-            )
-            summary.chunks += await write_sources(
-                self._ledger, self._store, self._generation, [(source, nodes) for source, _, nodes in todo]
-            )
-        known = sum(source.id in builds for source, *_ in todo)
-        summary.added += len(todo) - known
-        summary.updated += known
-        summary.unchanged += len(work) - len(todo)
+    def _split(
+        self, found: Sequence[tuple[Source, Document]]
+    ) -> list[tuple[Source, Sequence[Passage], Sequence[TextNode]]]:
+        split = self._ingestor._chunker.split
+        return [(source, document.passages, split(source, document.passages)) for source, document in found]
+
+    async def _builds(self, sources: Sequence[Source]) -> dict[UUID, Build]:
+        if not sources:
+            return {}
+        return await self._ledger.builds(self._target.org_id, self._generation, [source.id for source in sources])
+
+    async def embed(self, split: _Split) -> _Split:
+        await embed_nodes(self._ingestor._embedder, [node for *_, nodes in split.work for node in nodes])
+        return split
+
+    async def write(self, split: _Split) -> None:
+        if split.work:
+            async with self._writer.writing():
+                await self._write(split)
+        if gone := await self._gone(split.ended):
+            await self._ingestor._delete(self._writer, gone)
+            self._summary.removed += len(gone)
+        self._tell(split)
+
+    async def _write(self, split: _Split) -> None:
+        # another ingest of the same files may have written them while this one embedded
+        builds = await self._builds([source for source, *_ in split.work])
+        todo = [each for each in split.work if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
+        await self._ledger.begin(
+            [(source, [asdict(passage) for passage in passages]) for source, passages, _ in todo], self._generation
+        )
+        self._summary.chunks += await write_sources(
+            self._ledger, self._ingestor._store, self._generation, [(source, nodes) for source, _, nodes in todo]
+        )
+        self._summary.unchanged += len(split.work) - len(todo)
+        self._count([source for source, *_ in todo], builds)
+
+    async def foresee(self, split: _Split) -> None:
+        """Count what `write` would do."""
+        self._count([source for source, *_ in split.work], split.builds)
+        self._summary.chunks += sum(len(nodes) for *_, nodes in split.work)
+        self._summary.removed += len(await self._gone(split.ended))
+        self._tell(split)
+
+    def _count(self, sources: Sequence[Source], builds: Collection[UUID]) -> None:
+        known = sum(source.id in builds for source in sources)
+        self._summary.added += len(sources) - known
+        self._summary.updated += known
+
+    async def _gone(self, ended: Sequence[_Following]) -> set[UUID]:
+        """What these files held before and hold no more; of a file that could not be read whole nobody knows."""
+        origins = {each.file.origin for each in ended if each.whole and each.file.origin}
+        if not origins:
+            return set()
+        held = await self._ledger.of_origins(self._target.org_id, self._spec.name, origins)
+        return held.keys() - self._seen
+
+    def _tell(self, split: _Split) -> None:
+        for each in split.ended:
+            self._progress(each.file.path, self._summary)
+        if not split.ended and split.last is not None:
+            self._progress(split.last, self._summary)
 
 
-def _files(paths: Iterable[Path], base: Path) -> Iterator[File]:
+def _files(paths: Iterable[Path], base: Path, exclude: Sequence[str] = ()) -> Iterator[File]:
     root = base.resolve()
+    for given, path in offered(paths, exclude):
+        origin = path.resolve()
+        shown = origin.relative_to(root) if origin.is_relative_to(root) else origin
+        yield File(path, shown.as_posix(), origin.as_posix(), given if given.is_dir() else given.parent)
+
+
+def offered(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterator[tuple[Path, Path]]:
+    """Each file below `paths` that no pattern of `exclude` names, behind the path that it is below."""
     for given in paths:
-        folder = given if given.is_dir() else given.parent
         for path in documents_below(given):
-            origin = path.resolve()
-            shown = origin.relative_to(root) if origin.is_relative_to(root) else origin
-            yield File(path, shown.as_posix(), origin.as_posix(), folder)
+            below = path.relative_to(given).as_posix() if given.is_dir() else path.name
+            if not any(fnmatch(path.name, pattern) or fnmatch(below, pattern) for pattern in exclude):
+                yield given, path
 
 
-async def _in_batches(items: Iterator[Any]) -> AsyncIterator[list[Any]]:
-    """Reading is not for the event loop's thread."""
-    while batch := await asyncio.to_thread(lambda: list(islice(items, _BATCH))):
-        yield batch
+def _without_file(origins: Iterable[str]) -> list[str]:
+    gone: list[str] = []
+    for origin in origins:
+        try:
+            Path(origin).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            gone.append(origin)
+        except OSError:  # it may be there
+            continue
+    return gone
 
 
 async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode]) -> None:
-    """Give each chunk its vector. Raises EmbeddingFailed."""
-    vectors = await embed_texts(embedder, [searchable_text(node) for node in nodes])
-    for node, vector in zip(nodes, vectors, strict=True):
-        node.embedding = vector
+    """Give each chunk its vector. Raises EmbeddingFailed.
+
+    The longest come first: those that a model takes together need little padding, and no thread begins a long text when
+    the others have ended.
+    """
+    texts = sorted(((searchable_text(node), place) for place, node in enumerate(nodes)), key=lambda each: -len(each[0]))
+    vectors = await embed_texts(embedder, [text for text, _ in texts]) if texts else []
+    for (_, place), vector in zip(texts, vectors, strict=True):
+        nodes[place].embedding = vector
 
 
 async def write_sources(ledger: SourceLedger, store: ScopedStore, generation_id: int, work: Work) -> int:
@@ -229,16 +390,27 @@ async def write_sources(ledger: SourceLedger, store: ScopedStore, generation_id:
 
 
 async def overlap(
-    batches: AsyncIterable[Batch],
+    batches: AsyncIterator[Batch],
     prepare: Callable[[Batch], Awaitable[Prepared]],
     write: Callable[[Prepared], Awaitable[None]],
 ) -> None:
-    """Prepare each batch while the one before it is written; both are done when this returns or raises."""
+    """Prepare each batch while the one before it is written and the one after it is fetched.
+
+    All of it is done when this returns or raises.
+    """
+    fetching = asyncio.ensure_future(_next(batches))
     writing = asyncio.ensure_future(asyncio.sleep(0))
     try:
-        async for batch in batches:
+        while (batch := await fetching) is not None:
+            fetching = asyncio.ensure_future(_next(batches))
             prepared = await prepare(batch)
             await writing
             writing = asyncio.ensure_future(write(prepared))
     finally:
+        # a thread that reads cannot be stopped: what it reads from is in use until it is done
+        await asyncio.gather(fetching, return_exceptions=True)
         await writing
+
+
+async def _next(batches: AsyncIterator[Batch]) -> Batch | None:
+    return await anext(batches, None)

@@ -11,8 +11,8 @@ Reading takes a Scope, and has `operator` only for the operator's own commands.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import fields
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import field, fields
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,14 +21,24 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, Select, and_, any_, exists, false, func, literal, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.elements import TextClause
-from sqlalchemy.types import Uuid
+from sqlalchemy.types import Text, Uuid
 
 from rag_app.database.session import Database
 from rag_app.documents.tables import SourceBuildRow, SourceRow
-from rag_app.domain import InvalidInput, JsonObject, Misconfigured, NotFound, Scope, Source, Visibility, frozen
+from rag_app.domain import (
+    InvalidInput,
+    JsonObject,
+    Misconfigured,
+    NotFound,
+    Scope,
+    Source,
+    StoreFailed,
+    Visibility,
+    frozen,
+)
 
 Passages = Sequence[Mapping[str, Any]]
 """A source's normalised content as JSON: what an index can be rebuilt from without the file."""
@@ -46,6 +56,7 @@ class Build:
     version: str
     state: BuildState
     chunks: int
+    origin: str = field(default="", compare=False)
 
     def holds(self, source: Source) -> bool:
         """Whether the source stands there as it is now."""
@@ -53,6 +64,24 @@ class Build:
 
 
 NO_BUILD = Build("", BuildState.WRITING, 0)
+
+
+class Writer:
+    """Takes the right that `SourceLedger.writing` describes, again and again on one connection; not in two tasks at once."""
+
+    def __init__(self, connection: AsyncConnection, names: Mapping[str, str]) -> None:
+        self._connection, self._names = connection, names
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        await self._connection.execute(_LOCK_TO_WRITE, self._names)
+        try:
+            yield
+        except BaseException:
+            with suppress(StoreFailed):  # a connection that is gone holds nothing
+                await self._connection.execute(_UNLOCK, self._names)
+            raise
+        await self._connection.execute(_UNLOCK, self._names)
 
 
 class SourceLedger:
@@ -85,11 +114,14 @@ class SourceLedger:
         Meanwhile no generation of the index is switched to. It is a lock of a database session: freed at exit, or
         when the process dies. Behind a connection pooler it needs session pooling.
         """
-        async with self._database.dedicated() as connection:
-            await connection.execute(
-                _LOCK_TO_WRITE, {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"}
-            )
+        async with self.writer(org_id, index) as writer, writer.writing():
             yield
+
+    @asynccontextmanager
+    async def writer(self, org_id: UUID, index: str) -> AsyncIterator["Writer"]:
+        """The same for who writes many times: one connection, on which the right is taken and given back each time."""
+        async with self._database.dedicated() as connection:
+            yield Writer(connection, {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"})
 
     @asynccontextmanager
     async def switching(self, index: str) -> AsyncIterator[None]:
@@ -164,6 +196,10 @@ class SourceLedger:
         async with self._acting_for(*{source.org_id for source in batch}) as session:
             return await _claim(session, batch, generation_id)
 
+    async def move(self, org_id: UUID, origins: Mapping[UUID, str]) -> None:
+        """Write down that these sources are now read from these files; nothing else of them changes."""
+        await self._execute({org_id}, _MOVE, org=org_id, ids=[*origins], origins=[*origins.values()])
+
     async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
         """From here on nobody sees these sources, and no build of them counts as complete."""
         await self._execute({org_id}, _HIDE, _REOPEN, org=org_id, ids=[*source_ids])
@@ -177,13 +213,13 @@ class SourceLedger:
     async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> dict[UUID, Build]:
         """What of these sources stands in the generation. A source that is being deleted has no build."""
         standing = (
-            select(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks)
+            select(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks, SourceRow.origin)
             .join(SourceBuildRow, _build_in(generation_id))
             .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None))
         )
         return {
-            source: Build(version, BuildState(state), chunks)
-            for source, version, state, chunks in await self._rows_of({org_id}, standing)
+            source: Build(version, BuildState(state), chunks, origin)
+            for source, version, state, chunks, origin in await self._rows_of({org_id}, standing)
         }
 
     async def deleting(self, org_id: UUID, index: str) -> list[UUID]:
@@ -203,11 +239,25 @@ class SourceLedger:
         )
         return {generation for (generation,) in await self._rows_of({org_id}, builds.distinct())}
 
-    async def of_origin(self, org_id: UUID, index: str, origin: str) -> list[UUID]:
-        """The sources that were read from this file."""
-        return await self._ids(
-            org_id, SourceRow.index == index, SourceRow.origin == origin, SourceRow.deleted_at.is_(None)
+    async def of_origins(self, org_id: UUID, index: str, origins: Collection[str]) -> dict[UUID, str]:
+        """The sources that were read from these files, each with its file."""
+        read = select(SourceRow.id, SourceRow.origin).where(
+            SourceRow.org_id == org_id,
+            SourceRow.index == index,
+            SourceRow.origin == any_(literal([*origins], ARRAY(Text))),
+            SourceRow.deleted_at.is_(None),
         )
+        return {source: origin for source, origin in await self._rows_of({org_id}, read)}  # noqa: C416 - rows
+
+    async def origins_below(self, org_id: UUID, index: str, folder: str) -> list[str]:
+        """The files in this folder, and in those within it, that sources were read from."""
+        below = select(SourceRow.origin).where(
+            SourceRow.org_id == org_id,
+            SourceRow.index == index,
+            SourceRow.origin.startswith(f"{folder.rstrip('/')}/", autoescape=True),
+            SourceRow.deleted_at.is_(None),
+        )
+        return [origin for (origin,) in await self._rows_of({org_id}, below.distinct().order_by(SourceRow.origin))]
 
     # -- what a rebuild asks
 
@@ -319,6 +369,9 @@ _TRY_LOCK = text("SELECT pg_try_advisory_lock(hashtextextended(:name, 0))")
 _LOCK_TO_WRITE = text(
     "SELECT pg_advisory_lock_shared(hashtextextended(:shared, 0)), pg_advisory_lock(hashtextextended(:name, 0))"
 )
+_UNLOCK = text(
+    "SELECT pg_advisory_unlock(hashtextextended(:name, 0)), pg_advisory_unlock_shared(hashtextextended(:shared, 0))"
+)
 _NO_LONGER = text("SELECT index_name FROM generations WHERE id = :generation AND state IN ('retired', 'dropped')")
 _CLAIM = text(
     "INSERT INTO source_builds (generation_id, source_id, org_id, version, state)"
@@ -333,6 +386,11 @@ _FINISH = text(
     " FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS text[]), CAST(:chunks AS integer[]))"
     " AS written (source_id, version, chunks)"
     " WHERE b.generation_id = :generation AND b.source_id = written.source_id AND b.version = written.version"
+)
+_MOVE = text(
+    "UPDATE sources s SET origin = moved.origin"
+    " FROM unnest(CAST(:ids AS uuid[]), CAST(:origins AS text[])) AS moved (id, origin)"
+    " WHERE s.org_id = :org AND s.id = moved.id"
 )
 _HIDE = text(
     "UPDATE sources SET deleted_at = coalesce(deleted_at, now()) WHERE org_id = :org AND id = ANY(CAST(:ids AS uuid[]))"

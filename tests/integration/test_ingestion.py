@@ -6,20 +6,24 @@ import json
 import os
 import random
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
 from sqlalchemy import text
 
 from rag_app.access.people import People
 from rag_app.application import Application, DatabaseUrls, open_application
 from rag_app.database.session import Database
+from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
+from rag_app.domain.errors import InvalidInput
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval import store as stores
 from rag_app.settings import Settings
 from tests.conftest import NewOrganization
-from tests.integration.conftest import INDEX, Forking, Ingest, Search
+from tests.integration.conftest import INDEX, ON_DEFAULT, Forking, Ingest, Search
 from tests.integration.stopping import stopped
 from tests.unit.ingestion.bombs import pages
 
@@ -181,7 +185,7 @@ async def test_killed_anywhere_the_same_command_ends_the_same(
 ) -> None:  # fmt: skip
     killed, undisturbed = await organization(), await organization()
     docs = tmp_path / "docs"
-    write_corpus(docs, 40)
+    write_corpus(docs, 300)  # 128 are written together
     urls = DatabaseUrls(database_urls[1], database_urls[0], private=True)
     async with open_application(Settings(), urls):
         pass  # the indexes are built
@@ -196,9 +200,9 @@ async def test_killed_anywhere_the_same_command_ends_the_same(
             return {str(state): number for state, number in counted.tuples()}
 
     for state, ready, left in (
-        ("ready", 0, {"writing": 1}),  # the first file is in the store, and not known to be
-        ("writing", 20, {"ready": 20}),  # it is, and the next one is not begun
-        ("ready", 30, {"ready": 30, "writing": 1}),
+        ("ready", 0, {"writing": 128}),  # the first batch is in the store, and not known to be
+        ("writing", 128, {"ready": 128}),  # it is, and the next one is not begun
+        ("ready", 256, {"ready": 256, "writing": 44}),
     ):
         process = forking.start(command(killed.slug), tmp_path)
         async with stopped(database_urls[0], killed.id, state, ready, process.kill):
@@ -211,4 +215,69 @@ async def test_killed_anywhere_the_same_command_ends_the_same(
     async with open_application(Settings(), urls) as application:
         found = await contents(application, killed.id)
         assert found == await contents(application, undisturbed.id)
-    assert len(found) == 40 and all(found.values())
+    assert len(found) == 300 and all(found.values())
+
+
+@ON_DEFAULT
+async def test_batches_go_over_files_and_a_file_over_batches(
+    ingest: Ingest, application: Application, org: UUID, tmp_path: Path
+) -> None:
+    folder = tmp_path / "docs"
+    write_corpus(folder, 5)
+
+    def write_lines(numbers: range) -> None:
+        lines = [{"id": f"n{n}", "title": f"Note {n}", "text": f"The {TOPICS[n % 8]} has {n} doors."} for n in numbers]
+        (folder / "lines.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+
+    write_lines(range(150))
+    assert (await ingest(folder)).added == 155
+    write_lines(range(20, 150))
+    (folder / "doc-000.md").write_text("", "utf-8")  # cannot be read: what it held goes on answering
+    (folder / "doc-001.md").rename(folder / "moved.jsonl")
+    (folder / "moved.jsonl").write_text(
+        '{"id": "n30", "title": "Note 30", "text": "The glacier has 30 doors."}\n', "utf-8"
+    )
+    changed = await ingest(folder)
+    assert (changed.added, changed.updated, changed.unchanged, changed.removed) == (0, 0, 3 + 130, 20)
+    assert sorted(failure.path for failure in changed.failed) == ["doc-000.md", "moved.jsonl#n30"]
+    left = await contents(application, org)
+    assert len(left) == 155 - 20 and "doc-000.md" in left and "n19" not in left
+
+
+@ON_DEFAULT
+async def test_what_would_be_done_what_is_passed_over_and_what_is_gone(
+    application: Application, org: UUID, tmp_path: Path
+) -> None:
+    folder = tmp_path / "docs"
+    write_corpus(folder, 3)
+    (folder / "drafts").mkdir()
+    (folder / "drafts" / "draft.md").write_text("# A draft\n\nNot yet.", "utf-8")
+    ingestor = await application.ingestor(application.indexes[INDEX], Target(org))
+    told: list[str] = []
+
+    async def run(**options: Any) -> tuple[int, int, int, int]:
+        told.clear()
+        done = await ingestor.ingest(
+            [folder], base=folder, progress=lambda path, summary: told.append(path.name), **options
+        )
+        return done.added, done.updated, done.unchanged, done.removed
+
+    assert await run(dry_run=True) == (4, 0, 0, 0)
+    assert await contents(application, org) == {}
+    assert await run(exclude=["drafts/*", "doc-002*"]) == (2, 0, 0, 0)
+    assert told == ["doc-000.md", "doc-001.md"]
+    assert await run() == (2, 0, 2, 0)
+    (folder / "doc-000.md").unlink()
+    (folder / "doc-001.md").write_text("# Another\n\nText.", "utf-8")
+    assert await run(dry_run=True) == (0, 1, 2, 0)
+    assert len(await ingestor.prune([folder], dry_run=True)) == 1
+    assert set(await contents(application, org)) == {"doc-000.md", "doc-001.md", "doc-002.md", "drafts/draft.md"}
+    summary = Summary()
+    assert await ingestor.prune([folder], summary=summary) == [(folder / "doc-000.md").as_posix()]
+    assert summary.removed == 1
+    assert set(await contents(application, org)) == {"doc-001.md", "doc-002.md", "drafts/draft.md"}
+    for path in (folder / "doc-001.md", folder / "doc-002.md", folder / "drafts" / "draft.md"):
+        path.unlink()
+    with pytest.raises(InvalidInput, match="is it mounted"):
+        await ingestor.prune([folder])
+    assert len(await contents(application, org)) == 3
