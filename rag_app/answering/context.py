@@ -6,7 +6,7 @@ and `[Source N]` inside it becomes `(Source N)`, so it can neither pose as anoth
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -75,6 +75,24 @@ def build_context(
         groups.setdefault(hit.source_id, []).append(hit)
     best = [group[:chunks_per_source] for group in groups.values()][:max_sources]
     return Context(tuple(block for block, _ in fill(best, _block, count_tokens, max_tokens)))
+
+
+def widen(context: Context, further: Iterable[Hit], *, max_tokens: int) -> Context:
+    """The context with more chunks of the sources that it has, those that come first, as far as `max_tokens` reaches.
+
+    Blocks keep their numbers and their order. A chunk that does not fit, or whose source has no block, is left out.
+    """
+    blocks = {block.hits[0].source_id: block for block in context.blocks if block.hits}
+    left = max_tokens - sum(count_tokens(block.text) for block in context.blocks)
+    for hit in further:
+        block = blocks.get(hit.source_id)
+        if block is None or any(known.chunk_id == hit.chunk_id for known in block.hits):
+            continue
+        wider = _block(block.number, [*block.hits, hit])
+        if (cost := count_tokens(wider.text) - count_tokens(block.text)) <= left:
+            blocks[hit.source_id] = wider
+            left -= cost
+    return Context(tuple(blocks[block.hits[0].source_id] if block.hits else block for block in context.blocks))
 
 
 def fill(

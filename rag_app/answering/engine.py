@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -28,9 +28,10 @@ from rag_app.answering.citations import (
     only_admits,
     quote,
 )
-from rag_app.answering.context import Context, build_context
+from rag_app.answering.context import Context, build_context, widen
 from rag_app.answering.extractive import summary
 from rag_app.answering.models import Draft, Restart
+from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import (
     Answer,
@@ -55,6 +56,7 @@ from rag_app.domain import (
 from rag_app.retrieval.hits import average_relevance, judge, to_hits
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import cut_below
+from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.telemetry.observing import Stage
 
 _LONG_TEXT = 20_000
@@ -131,6 +133,7 @@ class CapabilityEngine(BaseQueryEngine):
         text = news = ""
         shown, due = _NOTHING, 0
         try:
+            evidence = await self._widened(evidence)
             with Stage("generation", within=False):
                 async with aclosing(self.synthesizer.stream(question, evidence.context)) as pieces:
                     async for piece in pieces:
@@ -167,6 +170,7 @@ class CapabilityEngine(BaseQueryEngine):
             answer = self._too_little(evidence)
         else:
             try:
+                evidence = await self._widened(evidence)
                 with Stage("generation"):
                     draft = await self.synthesizer.write(evidence.question, evidence.context)
                 answer = self.verify(draft, evidence)
@@ -214,6 +218,19 @@ class CapabilityEngine(BaseQueryEngine):
             context,
             seconds=time.perf_counter() - started,
         )
+
+    async def _widened(self, evidence: Evidence) -> Evidence:
+        """What a model is shown beside what was found, as far as the context's budget reaches.
+
+        Further hits of its sources, then the neighbours of the hits, then what else is near in their sources. Sentences are picked from what was found alone.
+        """
+        if self.synthesizer.model in (None, EXTRACTIVE) or not evidence.context.blocks:
+            return evidence
+        question, more = evidence.question, evidence.hits
+        if isinstance(self._retriever, ChunkRetriever):
+            with suppress(EmbeddingFailed, StoreFailed):  # what was found is there all the same
+                more += to_hits(await self._retriever.further(question.searched or question.text, evidence.nodes))
+        return replace(evidence, context=widen(evidence.context, more, max_tokens=self.capability.max_context_tokens))
 
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""

@@ -1,6 +1,6 @@
 """The LlamaIndex retriever of rag_app: a question to scored chunks."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -34,12 +34,13 @@ class ChunkRetriever(BaseRetriever):
         super().__init__()
         self._open_store, self._embedder, self._question = open_store, embedder, question
         self._dimension = dimension
+        self._embedded: tuple[str, list[float]] | None = None
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         store, asked = await self._open_store(), self._question
         asking.set(store.scope.organizations)
         text = checked_text("query", query_bundle.query_str)
-        vector = query_bundle.embedding or await embed_query(self._embedder, text, self._dimension)
+        vector = query_bundle.embedding or await self._embed(text)
         with Stage("search", {"rag.mode": asked.mode.value, "rag.top_k": asked.top_k}):
             first = await self._named(store, text, vector)
             search = Search(vector, text, asked.filters, asked.mode, asked.top_k)
@@ -48,6 +49,31 @@ class ChunkRetriever(BaseRetriever):
                 found = await store.search(search)
         known = {node.node.node_id for node in first}
         return [*first, *(node for node in found if node.node.node_id not in known)]
+
+    async def further(self, text: str, found: Sequence[NodeWithScore], at_most: int = 50) -> list[NodeWithScore]:
+        """More chunks of the sources of what was found for `text`: the neighbours of those chunks, then the nearest.
+
+        Scope and filters hold for them as for what was found; their scores are cosines, too.
+        """
+        places: set[tuple[str, int]] = {
+            (meta["source_id"], meta["position"]) for meta in (node.node.metadata for node in found)
+        }
+        only = Condition("source_id", Operator.IN, tuple(sorted({source for source, _ in places})))
+        filters = (*self._question.filters, only)
+        store, vector = await self._open_store(), await self._embed(text)
+        nearest = await store.search(Search(vector, text, filters, Mode.DENSE, len(places) + at_most))
+
+        def distance(node: NodeWithScore) -> int:
+            own, position = node.node.metadata["source_id"], int(node.node.metadata["position"])
+            return min(abs(position - place) for source, place in places if source == own)
+
+        return sorted((node for node in nearest if distance(node)), key=lambda node: distance(node) > 1)
+
+    async def _embed(self, text: str) -> list[float]:
+        """Its vector, which is asked for once."""
+        if self._embedded is None or self._embedded[0] != text:
+            self._embedded = text, await embed_query(self._embedder, text, self._dimension)
+        return self._embedded[1]
 
     async def _named(self, store: ScopedStore, text: str, vector: list[float]) -> list[NodeWithScore]:
         """Chunks of the named sources, best first. A long source may crowd out others: those are asked for again."""

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rag_app.answering.citations import check
-from rag_app.answering.context import build_context, neutralise, plain_context
+from rag_app.answering.context import build_context, count_tokens, neutralise, plain_context, widen
 from rag_app.answering.prompts import load_prompts
 from rag_app.domain.answer import Hit
 from rag_app.retrieval.text import tokens
@@ -41,6 +41,17 @@ def test_a_uuid_in_the_header_is_shortened() -> None:
     found = hit("x", source_type="call_transcript", metadata={"call_id": "123e4567-e89b-12d3-a456-426614174000"})
     header = build_context([found], max_tokens=200, max_sources=1).blocks[0].header
     assert "\nType: Call Transcript | Date: 2026-01-10 14:30 | Call ID: 123e4567... | " in header
+
+
+def test_what_is_left_of_the_budget_goes_to_more_chunks_of_the_sources_that_are_there() -> None:
+    one, two = uuid4(), uuid4()
+    context = build_context([hit("B.", one, 1, 0.9), hit("Alone.", two, 0, 0.8)], max_tokens=900, max_sources=5)
+    more = [hit("C.", one, 2, 0.1), hit("Elsewhere."), hit("Long. " * 900, two, 1), hit("A.", one, 0, 0.2)]
+    wide = widen(context, [*hits_of(context), *more], max_tokens=900)
+    assert [block.body for block in wide.blocks] == ["A.\nB.\nC.", "Alone."]
+    assert [block.score for block in wide.blocks] == [0.9, 0.8]
+    spent = sum(count_tokens(block.text) for block in context.blocks)
+    assert widen(context, more, max_tokens=spent) == context
 
 
 def test_chunks_of_a_source_are_joined_in_document_order_and_the_best_source_comes_first() -> None:

@@ -104,6 +104,15 @@ async def test_hits_are_all_that_was_found_and_the_context_is_bounded() -> None:
     assert [h.position for h in hits_of(says.shown[0])] == [0, 1, 2]
 
 
+async def test_a_model_is_shown_more_of_the_sources_where_there_is_room() -> None:
+    crowd = [hit(f"Chunk {i} about waiting.", WAITED.source_id, i, score=0.8) for i in range(5)]
+    says = Says("Fine [Source 1].")
+    says.model = "told"
+    await ask(engine(says, *crowd, capability=KNOWLEDGE))
+    await ask(engine(says, *crowd, capability=replace(KNOWLEDGE, max_context_tokens=60)))
+    assert [[h.position for h in hits_of(shown)] for shown in says.shown] == [[0, 1, 2, 3, 4], [0, 1, 2, 3]]
+
+
 @pytest.mark.parametrize(
     ("capability", "said", "shown"),
     [

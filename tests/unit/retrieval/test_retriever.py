@@ -1,5 +1,6 @@
 """Filters that give way, sources that are named, and one embedding for all of it."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -86,6 +87,24 @@ async def test_a_long_source_does_not_crowd_out_the_others() -> None:
     found = await shop.found()
     assert found[0] == "long 0" and found[-2:] == ["short", "last"] and len(found) == 7
     assert shop.asked == 3  # the long one; the others, which are less than asked for; what was searched
+
+
+async def test_more_of_the_sources_that_were_found_is_their_neighbours_first_within_filters() -> None:
+    long, other = uuid4(), uuid4()
+    chunks = [hit(f"{n}", source=long, position=n, score=0.9 - n / 100, metadata={"market": "etsy"}) for n in range(9)]
+    chunks[4] = replace(chunks[4], metadata={"market": "amazon"})
+    shop = Shop(*chunks, hit("other", source=other, score=0.95), filters=(ETSY,), top_k=1)
+    found = await shop.retriever.aretrieve("What now?")
+    assert [node.node.get_content() for node in found] == ["other"]
+    nothing = await shop.retriever.further("What now?", found)
+    assert nothing == []
+    there = [
+        node for node in await Shop(*chunks).retriever.aretrieve("What now?") if node.node.metadata["position"] == 5
+    ]
+    more = await shop.retriever.further("What now?", there)
+    assert [node.node.get_content() for node in more] == ["6", "0", "1", "2", "3", "7", "8"]
+    assert [node.score for node in more][:2] == [pytest.approx(0.84), pytest.approx(0.9)]
+    assert shop.embedder.embedded == ["What now?"]
 
 
 async def test_a_query_with_its_vector_is_not_embedded() -> None:
