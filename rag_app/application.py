@@ -50,6 +50,9 @@ from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
 from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.training import Training
+from rag_app.surfaces.management.belonging import Belonging
+from rag_app.surfaces.management.feedback import FeedbackQueue
+from rag_app.surfaces.management.usage import Usage
 from rag_app.telemetry.setup import Telemetry, configure_logging
 
 if TYPE_CHECKING:
@@ -208,6 +211,8 @@ class Application:
         self.statistics = Statistics(database)
         self.feedback = FeedbackLedger(database, self.ledger, CONVERSATIONS)
         self.training = Training(database, self.accounts)
+        self.feedback_queue, self.usage = FeedbackQueue(database), Usage(database)
+        self.belonging = Belonging(database, self.people, self.keys, self.indexes)
         allowed = settings.reading.model_dump(exclude={"processes"})
         self.readers = Readers(Limits(**allowed), settings.reading.processes)
         chosen = settings.lexybrain
@@ -469,6 +474,9 @@ def build_api(application: Application, **options: Any) -> "Litestar":
             "prompts": application.prompts,
             "feedback": application.feedback,
             "kept_answers": application.kept_answers,
+            "feedback_queue": application.feedback_queue,
+            "usage": application.usage,
+            "belonging": application.belonging,
             "readiness": application.readiness,
         },
         Access(application.people, application.keys, application.limiter, application.leases, application.sessions),

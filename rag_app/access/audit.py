@@ -1,7 +1,7 @@
 """What an administrator does, and that it is written down."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
 from typing import Any, cast
 from uuid import UUID
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.tables import AuditRow
 from rag_app.database.session import Database
-from rag_app.domain import Forbidden, Principal, frozen
+from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, Principal, Scope, frozen
 
 EVERYBODY = "everybody"
 """The subject of acts that concern all users."""
@@ -45,6 +45,13 @@ async def administering(database: Database, principal: Principal, *acts: Act) ->
             raise Forbidden("only an administrator may do this, signed in as a person")
         await write_down(session, principal.user, *acts)
         yield session
+
+
+def acting(database: Database, principal: Principal | None, *acts: Act) -> AbstractAsyncContextManager[AsyncSession]:
+    """`administering` for a principal. For the operator (None) a plain transaction: commands are written down nowhere."""
+    if principal is None:
+        return database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})))
+    return administering(database, principal, *acts)
 
 
 async def write_down(session: AsyncSession, actor: UUID | None, *acts: Act) -> None:

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from msgspec import convert
-from sqlalchemy import ColumnElement, false, func, or_, select, update
+from sqlalchemy import ColumnElement, delete, false, func, or_, select, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from rag_app.access.audit import Act, acting
 from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, PlanRow, SiteRow, UserRow
 from rag_app.database.session import Database
 from rag_app.database.tables import Base
@@ -120,10 +121,12 @@ class People:
         async with self._database.session() as session:
             return await _insert(session, OrganizationRow, Organization, slug=_name("slug", slug), name=name)
 
-    async def organizations(self) -> list[Organization]:
-        """All of them, the public one included, by slug."""
+    async def organizations(self, among: Collection[UUID] | None = None) -> list[Organization]:
+        """All of them, the public one included, or those `among` these ids; by slug."""
         async with self._database.session() as session:
             ordered = select(OrganizationRow).order_by(OrganizationRow.slug)
+            if among is not None:
+                ordered = ordered.where(OrganizationRow.id.in_(among))
             return [_to(Organization, row) for row in await session.scalars(ordered)]
 
     async def organization(self, slug: str | UUID) -> Organization:
@@ -186,12 +189,12 @@ class People:
             )
             return [(_to(User, row), tuple(organizations or ())) for row, organizations in rows]
 
-    async def set_plan(self, user: User, plan: str) -> User:
+    async def set_plan(self, user: User, plan: str, by: Principal | None = None) -> User:
         """From the user's next message on. What is used this month stays used.
 
-        Raises NotFound, which names the plans there are.
+        `by`: the administrator who does it; None is the operator. Raises NotFound, which names the plans there are.
         """
-        async with self._database.session() as session:
+        async with acting(self._database, by, Act("users.plan", str(user.id), {"plan": plan})) as session:
             await _check_plan(session, plan)
             return await _changed(session, user, plan_code=plan)
 
@@ -213,9 +216,30 @@ class People:
         async with self._database.session() as session:
             await _know_as(session, user.id, subject)
 
-    async def add_member(self, organization: Organization, user: User) -> None:
-        """Once is enough: a second time changes nothing."""
+    async def members(self, organization: Organization) -> list[User]:
+        """The people who belong to it, by name; no service users of API keys."""
+        service = select(ApiKeyRow.user_id)
+        statement = select(UserRow).join(MembershipRow, MembershipRow.user_id == UserRow.id)
+        mine = statement.where(MembershipRow.org_id == organization.id, UserRow.id.not_in(service))
         async with self._database.session() as session:
+            return [_to(User, row) for row in await session.scalars(mine.order_by(UserRow.name))]
+
+    async def remove_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
+        """What they own there stays. Raises NotFound for whom the organization does not have, and for keys' users."""
+        gone = delete(MembershipRow).where(
+            MembershipRow.user_id == user.id,
+            MembershipRow.org_id == organization.id,
+            MembershipRow.user_id.not_in(select(ApiKeyRow.user_id)),
+        )
+        act = Act("members.remove", str(user.id), {"organization": organization.slug})
+        async with acting(self._database, by, act) as session:
+            if await session.scalar(gone.returning(MembershipRow.user_id)) is None:
+                raise NotFound("member", user.name)
+
+    async def add_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
+        """Once is enough: a second time changes nothing. `by`: as `set_plan`."""
+        act = Act("members.add", str(user.id), {"organization": organization.slug})
+        async with acting(self._database, by, act) as session:
             await session.execute(
                 insert(MembershipRow).values(user_id=user.id, org_id=organization.id).on_conflict_do_nothing()
             )
@@ -257,18 +281,23 @@ class Keys:
         self._database = database
 
     async def create(
-        self, organization: Organization, name: str, indexes: Sequence[str] | None = None
+        self,
+        organization: Organization,
+        name: str,
+        indexes: Sequence[str] | None = None,
+        by: Principal | None = None,
     ) -> tuple[ApiKey, str]:
         """A key for these indexes, or for all, and the secret: nobody can show it again.
 
         It acts as a user of its own, named `key:<id>`, a member of that organization alone. `name` is for people and
-        need not be unique. Raises InvalidInput for one that is empty or cannot be printed.
+        need not be unique. `by`: as `People.set_plan`. Raises InvalidInput for one that is empty or cannot be printed.
         """
         if not name.strip() or not name.isprintable():
             raise InvalidInput("name", name, "must be a printable text, not empty")
         secret = PREFIX + secrets.token_urlsafe(32)  # bytes: 43 characters
         key_id, user_id = uuid4(), uuid4()
-        async with self._database.session() as session:
+        details = {"organization": organization.slug, "indexes": None if indexes is None else list(indexes)}
+        async with acting(self._database, by, Act("keys.create", str(key_id), details)) as session:
             await session.execute(insert(UserRow).values(id=user_id, name=f"key:{key_id}"))
             await session.execute(insert(MembershipRow).values(user_id=user_id, org_id=organization.id))
             await session.execute(
@@ -292,13 +321,17 @@ class Keys:
         async with self._database.session() as session:
             return [_to(ApiKey, row) for row in await session.scalars(keys)]
 
-    async def revoke(self, key: str) -> ApiKey:
+    async def revoke(self, key: str, by: Principal | None = None) -> ApiKey:
         """Refuse a key from now on, in every process: given by its id, by how it begins, or as it is.
 
-        Once is enough: a second time changes nothing. Raises NotFound, and InvalidInput where several begin like that.
+        Once is enough: a second time changes nothing. `by`: an administrator, who may revoke keys of their own
+        organizations alone. Raises NotFound, and InvalidInput where several begin like that.
         """
-        async with self._database.session() as session:
+        shown = key if uuid_in(key) else key[:_BEGINNING]
+        async with acting(self._database, by, Act("keys.revoke", shown)) as session:
             row = await _find_key(session, key)
+            if by is not None and row.org_id not in by.organizations:
+                raise NotFound("key", shown)
             row.revoked_at = func.coalesce(ApiKeyRow.revoked_at, func.now())
             await session.flush()
             await session.refresh(row)

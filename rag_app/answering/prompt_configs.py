@@ -1,7 +1,7 @@
 """Versions of what a model is told about its role: which there are, and which are in use."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict, fields, replace
 from uuid import uuid4
 
@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Text
 
-from rag_app.access.audit import Act, administering
+from rag_app.access.audit import Act, acting
 from rag_app.answering.prompts import (
     PromptConfig,
     PromptVersion,
@@ -24,7 +24,7 @@ from rag_app.answering.prompts import (
 )
 from rag_app.answering.tables import PromptConfigRow
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, NotFound, Principal, Scope, storable
+from rag_app.domain import InvalidInput, NotFound, Principal, Scope, storable
 
 _ALL = select(*(getattr(PromptConfigRow, each.name) for each in fields(PromptConfig))).order_by(
     PromptConfigRow.type, PromptConfigRow.name
@@ -106,7 +106,7 @@ class PromptConfigs:
 
     async def versions(self, principal: Principal) -> list[PromptVersion]:
         """All of them, by type and name, with who gets them."""
-        async with self._acting(principal, Act("prompts.list", "all")) as session:
+        async with acting(self._database, principal, Act("prompts.list", "all")) as session:
             return [*(await _versions(session, principal)).values()]
 
     async def publish(self, principal: Principal | None, config: PromptConfig) -> PromptVersion:
@@ -114,7 +114,7 @@ class PromptConfigs:
         check(config)
         details = {"type": config.type, "weight": config.weight, "active": config.active}
         statement = insert(PromptConfigRow).values(asdict(config)).on_conflict_do_nothing()
-        async with self._acting(principal, Act("prompts.add", config.name, details)) as session:
+        async with acting(self._database, principal, Act("prompts.add", config.name, details)) as session:
             if await session.scalar(statement.returning(PromptConfigRow.name)) is None:
                 problem = f"{config.name!r} is taken: a version never changes, add a new one"
                 raise InvalidInput("name", config.name, problem)
@@ -138,17 +138,12 @@ class PromptConfigs:
             check_value("weight", weight, Weight)
             values["weight"] = weight
             acts.append(Act("prompts.weigh", name, {"weight": weight}))
-        async with self._acting(principal, *acts) as session:
+        async with acting(self._database, principal, *acts) as session:
             known = await _versions(session, principal)
             if name not in known:
                 raise NotFound("prompt version", name, known)
             await session.execute(update(PromptConfigRow).where(PromptConfigRow.name == name).values(values))
             return (await _versions(session, principal))[name]
-
-    def _acting(self, principal: Principal | None, *acts: Act) -> AbstractAsyncContextManager[AsyncSession]:
-        if principal is None:
-            return self._database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})))
-        return administering(self._database, principal, *acts)
 
 
 async def _versions(session: AsyncSession, principal: Principal | None) -> dict[str, PromptVersion]:

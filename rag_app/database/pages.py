@@ -24,11 +24,17 @@ def before(
     cursor: str, moment: InstrumentedAttribute[datetime], row: InstrumentedAttribute[UUID]
 ) -> ColumnElement[bool]:
     """What comes after that place in a list ordered by these two, newest first. Raises InvalidInput."""
+    then, last = place(cursor)
+    return tuple_(moment, row) < tuple_(literal(then, moment.type), literal(last))
+
+
+def place(cursor: str) -> tuple[datetime, UUID]:
+    """The row that a cursor names: when it was made, and its id. Raises InvalidInput."""
     try:
         if not _CURSOR.fullmatch(cursor):
             raise ValueError
-        place = urlsafe_b64decode(cursor)
-        then = _EPOCH + timedelta(microseconds=int.from_bytes(place[:8], "big", signed=True))
+        written = urlsafe_b64decode(cursor)
+        then = _EPOCH + timedelta(microseconds=int.from_bytes(written[:8], "big", signed=True))
     except (ValueError, OverflowError):
         raise InvalidInput("cursor", cursor[:50], "must be one that came with a page") from None
-    return tuple_(moment, row) < tuple_(literal(then, moment.type), literal(UUID(bytes=place[8:])))
+    return then, UUID(bytes=written[8:])

@@ -5,14 +5,17 @@ from rag_app.surfaces.answers import routes as answer_feedback
 from rag_app.surfaces.knowledge import routes as rag_retrieval
 from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin
 from rag_app.surfaces.lexybrain import routes as lexybrain
+from rag_app.surfaces.management import routes as management
 from rag_app.surfaces.owner import routes as owner_qa
 from rag_app.surfaces.sources import routes as sources
 from rag_app.surfaces.validation import routes as retrieval_validation
 
 SURFACES: tuple[Surface, ...] = (
     rag_retrieval.SURFACE,
-    answer_feedback.SURFACE,  # before the surface that has the rest of /api/v1
-    sources.SURFACE,  # before the one that has all of /api/v1
+    # those below are a part of /api/v1, and come before the surface that has the rest of it
+    answer_feedback.SURFACE,
+    management.SURFACE,
+    sources.SURFACE,
     retrieval_validation.SURFACE,
     owner_qa.SURFACE,
     lexybrain.SURFACE,

@@ -69,6 +69,9 @@ from rag_app.surfaces.lexybrain.types import (
     ThreadWithMessages,
     as_wire,
 )
+from rag_app.surfaces.management.belonging import Belonging
+from rag_app.surfaces.management.feedback import FeedbackQueue
+from rag_app.surfaces.management.usage import Usage
 from rag_app.surfaces.validation.service import RetrievalValidation
 from tests.conftest import MIGRATIONS, free_port
 
@@ -805,6 +808,9 @@ class Backstage:
             "consents": self.consents,
             "feedback": self.feedback,
             "kept_answers": KeptAnswers(database, SourceLedger(database)),
+            "feedback_queue": FeedbackQueue(database),
+            "usage": Usage(database),
+            "belonging": Belonging(database, People(database), Keys(database), ()),
             "statistics": self.administration,
             "prompts": self.administration,
             "sources": SimpleNamespace(),

@@ -202,6 +202,18 @@ FEEDBACK = "/api/lexybrain/messages/{message_id}/feedback"
 ANSWER_FEEDBACK = "/api/v1/answers/{request_id}/feedback"
 CONSENT = "/api/lexybrain/consent"
 ADMINISTRATION = "/api/admin/lexybrain"
+MANAGED = {"resolution": "fixed", "user": "somebody", "name": "a key", "plan": "pro"}
+_ADMIN = "/api/v1/admin"
+_ORGANIZATION = f"{_ADMIN}/organizations/{{organization}}"
+MANAGEMENT = [
+    *(("GET", f"{_ADMIN}/{each}") for each in ("feedback", "trends", "usage", "audit", "organizations")),
+    *((method, f"{_ADMIN}/feedback/{{feedback_id}}/settlement") for method in ("PUT", "DELETE")),
+    ("PUT", f"{_ADMIN}/users/{{user_id}}/plan"),
+    ("DELETE", f"{_ADMIN}/keys/{{key_id}}"),
+    *((method, f"{_ORGANIZATION}/{each}") for each in ("members", "keys") for method in ("GET", "POST")),
+    ("DELETE", f"{_ORGANIZATION}/members/{{user_id}}"),
+    *(("GET", f"{_ORGANIZATION}/{each}") for each in ("validations", "validations/{validation_id}")),
+]
 CAPABILITIES = ("general_chat", "market_brief", "competitor_intel", "keyword_explanation", "alert_explanation")
 
 
@@ -346,6 +358,16 @@ def administration(world: World, path: str) -> list[httpx.Response]:
     return [*told, world.as_us("GET", THREADS)]
 
 
+def management(world: World, path: str) -> list[httpx.Response]:
+    """It is for administrators; neither of us is one. tests/integration/test_management.py is about those who are."""
+    at = path.replace("{organization}", str(world.theirs.org)).replace("{validation_id}", world.their_validation)
+    at = re.sub(r"\{[^}]*\}", world.theirs.chunks["book"], at)
+    told = [world.as_us(method, at, body) for method in ("GET", "POST", "PUT", "DELETE") for body in ({}, MANAGED)]
+    told = [each for each in told if each.status_code != 405]
+    assert {each.status_code for each in told} <= {400, 403, 404} and 403 in {each.status_code for each in told}, path
+    return [*told, world.as_us("GET", THREADS)]
+
+
 WALKS: dict[tuple[str, str], Walk] = {
     ("POST", "/api/rag/search"): knowledge,
     ("POST", "/api/rag/answer"): knowledge,
@@ -374,6 +396,7 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("DELETE", FEEDBACK): withdrawal,
     ("GET", CONSENT): consenting,
     ("PUT", CONSENT): consenting,
+    **dict.fromkeys(MANAGEMENT, management),
     ("GET", f"{ADMINISTRATION}/rag/stats"): administration,
     ("GET", f"{ADMINISTRATION}/rag/feedback"): administration,
     ("GET", f"{ADMINISTRATION}/configs"): administration,

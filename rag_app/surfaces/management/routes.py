@@ -1,0 +1,246 @@
+"""Administration (`/api/v1/admin`): for users with the role admin, signed in as a person.
+
+Who is one, PostgreSQL looks up in the transaction that reads; each request is written down there.
+"""
+
+from datetime import date
+from typing import Annotated, Literal
+from uuid import UUID
+
+from litestar.openapi.spec import Tag
+from litestar.params import BodyKwarg, FromPath, QueryParameter
+from msgspec import Struct
+
+from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unauthenticated
+from rag_app.http.bodies import WORD
+from rag_app.http.surface import Caller, Credential, Injected, Surface, example
+from rag_app.surfaces.management.belonging import Belonging
+from rag_app.surfaces.management.feedback import FeedbackQueue, QueueFilter
+from rag_app.surfaces.management.types import (
+    FEEDBACK,
+    AuditResponse,
+    FeedbackQueuePage,
+    KeyInfo,
+    KeysResponse,
+    MadeKey,
+    MemberInfo,
+    MembersResponse,
+    NewKey,
+    NewMember,
+    NewPlan,
+    NewSettlement,
+    OrganizationsResponse,
+    TrendsResponse,
+    UsageResponse,
+)
+from rag_app.surfaces.management.usage import Usage
+from rag_app.surfaces.validation.service import RetrievalValidation
+from rag_app.surfaces.validation.types import StoredValidation, ValidationsResponse
+
+ADMIN = "/api/v1/admin"
+ORGANIZATION = f"{ADMIN}/organizations/{{organization:str}}"
+REFUSED = Forbidden("only an administrator may do this, signed in as a person")
+NO_ORGANIZATION = NotFound("organization", "aurora")
+SURFACE = Surface(
+    name="management",
+    tag=Tag("Administration", "feedback, usage, members, keys, validation runs; for users with the role admin"),
+    paths=(f"{ADMIN}/",),
+    limit=120,
+    credentials=frozenset({Credential.JWT, Credential.COOKIE}),
+    errors=(Unauthenticated("The token has expired"), REFUSED, StoreFailed(), RuntimeError()),
+)
+Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]
+Since = Annotated[date | None, QueryParameter(name="from", description="the first day, UTC")]
+Until = Annotated[date | None, QueryParameter(name="to", description="the last day, UTC; today by default")]
+SettlementBody = Annotated[NewSettlement, BodyKwarg(examples=[example(__package__, "settlement")])]
+MemberBody = Annotated[NewMember, BodyKwarg(examples=[example(__package__, "member")])]
+KeyBody = Annotated[NewKey, BodyKwarg(examples=[example(__package__, "key")])]
+PlanBody = Annotated[NewPlan, BodyKwarg(examples=[example(__package__, "plan")])]
+
+
+class Settled(Struct, frozen=True):
+    id: UUID
+
+
+@SURFACE.get(
+    f"{ADMIN}/feedback", InvalidInput("limit", "101", "Expected `int` <= 100"), summary="The queue of feedback"
+)
+async def feedback(
+    request: Caller,
+    feedback_queue: Injected[FeedbackQueue],
+    settled: Annotated[Literal["open", "settled"] | None, QueryParameter(name="state")] = None,
+    kind: Annotated[Literal["message", "answer"] | None, QueryParameter()] = None,
+    rating: Annotated[Literal["positive", "negative", "neutral"] | None, QueryParameter()] = None,
+    prompt: Annotated[
+        str | None, QueryParameter(min_length=1, max_length=100, pattern=WORD, description="the name of a version")
+    ] = None,
+    limit: Limit = 20,
+    cursor: Annotated[str | None, QueryParameter(max_length=100, description="`next_cursor` of a page")] = None,
+) -> FeedbackQueuePage:
+    """What users think of answers on all surfaces, with question, answer, sources and versions of prompts."""
+    return await feedback_queue.read(
+        request.user, QueueFilter(settled, kind, rating, prompt), limit=limit, after=cursor
+    )
+
+
+@SURFACE.put(
+    f"{ADMIN}/feedback/{{feedback_id:uuid}}/settlement",
+    InvalidInput("resolution", "done", "one of fixed, noted, dismissed"),
+    NotFound("feedback", FEEDBACK),
+    summary="Settle feedback",
+)
+async def settle(
+    request: Caller, data: SettlementBody, feedback_queue: Injected[FeedbackQueue], feedback_id: FromPath[UUID]
+) -> Settled:
+    """Somebody has dealt with it. Settling it again replaces what was said; it is open anew where its user changes it."""
+    await feedback_queue.settle(request.user, feedback_id, data.resolution, data.note)
+    return Settled(feedback_id)
+
+
+@SURFACE.delete(
+    f"{ADMIN}/feedback/{{feedback_id:uuid}}/settlement",
+    NotFound("settled feedback", FEEDBACK),
+    summary="Open feedback again",
+    status_code=204,
+)
+async def reopen(request: Caller, feedback_queue: Injected[FeedbackQueue], feedback_id: FromPath[UUID]) -> None:
+    """Returns 404 if it is not settled."""
+    await feedback_queue.reopen(request.user, feedback_id)
+
+
+@SURFACE.get(
+    f"{ADMIN}/trends",
+    InvalidInput("from", "2026-02-01", "must not be after `to` (2026-01-31)"),
+    summary="Conversations day by day",
+)
+async def trends(request: Caller, usage: Injected[Usage], since: Since = None, until: Until = None) -> TrendsResponse:
+    """Of whole days in UTC, at most 366 of them; the last 30 by default."""
+    return await usage.trends(request.user, since, until)
+
+
+@SURFACE.get(
+    f"{ADMIN}/usage", InvalidInput("month", "May", "must be a month, such as 2026-01"), summary="Who used how much"
+)
+async def month_of_usage(
+    request: Caller,
+    usage: Injected[Usage],
+    month: Annotated[
+        str | None, QueryParameter(max_length=10, description="such as 2026-01; the present one by default")
+    ] = None,
+) -> UsageResponse:
+    """Messages against each user's plan, tokens and cost of answers in conversations; tokens of your organizations."""
+    return await usage.month(request.user, month)
+
+
+@SURFACE.get(f"{ADMIN}/audit", InvalidInput("limit", "101", "Expected `int` <= 100"), summary="What administrators did")
+async def audit(
+    request: Caller,
+    usage: Injected[Usage],
+    action: Annotated[str | None, QueryParameter(min_length=1, max_length=100, pattern=WORD)] = None,
+    limit: Limit = 50,
+    before: Annotated[int | None, QueryParameter(ge=0, le=2**63 - 1, description="`next` of a page")] = None,
+) -> AuditResponse:
+    """The newest first; reading it is written down, too."""
+    return await usage.audit(request.user, limit=limit, before=before, action=action)
+
+
+@SURFACE.put(
+    f"{ADMIN}/users/{{user_id:uuid}}/plan", NotFound("plan", "gold", ["free", "pro"]), summary="Give a user a plan"
+)
+async def plan(request: Caller, data: PlanBody, belonging: Injected[Belonging], user_id: FromPath[UUID]) -> MemberInfo:
+    """From the user's next message on. What is used this month stays used."""
+    return await belonging.set_plan(request.user, user_id, data.plan)
+
+
+@SURFACE.get(f"{ADMIN}/organizations", summary="The organizations that you belong to")
+async def organizations(request: Caller, belonging: Injected[Belonging]) -> OrganizationsResponse:
+    return await belonging.organizations(request.user)
+
+
+@SURFACE.get(f"{ORGANIZATION}/members", NO_ORGANIZATION, summary="Who belongs to an organization")
+async def members(request: Caller, belonging: Injected[Belonging], organization: FromPath[str]) -> MembersResponse:
+    """People; the service users of API keys are not among them."""
+    return await belonging.members(request.user, organization)
+
+
+@SURFACE.post(f"{ORGANIZATION}/members", NotFound("user", "ada"), summary="Add a member")
+async def add_member(
+    request: Caller, data: MemberBody, belonging: Injected[Belonging], organization: FromPath[str]
+) -> MembersResponse:
+    """A user that there is already. Adding a member twice changes nothing."""
+    return await belonging.add_member(request.user, organization, data.user)
+
+
+@SURFACE.delete(
+    f"{ORGANIZATION}/members/{{user_id:uuid}}",
+    NotFound("member", "ada"),
+    InvalidInput("user", "", "you cannot remove yourself"),
+    summary="Remove a member",
+    status_code=204,
+)
+async def remove_member(
+    request: Caller, belonging: Injected[Belonging], organization: FromPath[str], user_id: FromPath[UUID]
+) -> None:
+    """What they own in the organization stays."""
+    await belonging.remove_member(request.user, organization, user_id)
+
+
+@SURFACE.get(f"{ORGANIZATION}/keys", NO_ORGANIZATION, summary="API keys of an organization")
+async def keys(request: Caller, belonging: Injected[Belonging], organization: FromPath[str]) -> KeysResponse:
+    """Never a key itself: how each begins, and when it was last used."""
+    return await belonging.keys(request.user, organization)
+
+
+@SURFACE.post(
+    f"{ORGANIZATION}/keys",
+    NO_ORGANIZATION,
+    InvalidInput("indexes", "boook", "accepted: book, org_knowledge"),
+    summary="Make an API key",
+    status_code=201,
+)
+async def create_key(
+    request: Caller, data: KeyBody, belonging: Injected[Belonging], organization: FromPath[str]
+) -> MadeKey:
+    """The secret is shown in this response alone."""
+    return await belonging.create_key(request.user, organization, data.name, data.indexes)
+
+
+@SURFACE.delete(
+    f"{ADMIN}/keys/{{key_id:uuid}}", NotFound("key", FEEDBACK), summary="Revoke an API key", status_code=200
+)
+async def revoke_key(request: Caller, belonging: Injected[Belonging], key_id: FromPath[UUID]) -> KeyInfo:
+    """It is refused from now on, in every process."""
+    return await belonging.revoke_key(request.user, key_id)
+
+
+@SURFACE.get(
+    f"{ORGANIZATION}/validations", InvalidInput("limit", "101", "Expected `int` <= 100"), NO_ORGANIZATION,
+    summary="Validation runs of an organization, newest first",
+)  # fmt: skip
+async def validations(
+    request: Caller,
+    belonging: Injected[Belonging],
+    validation: Injected[RetrievalValidation],
+    organization: FromPath[str],
+    limit: Limit = 20,
+    before: Annotated[str | None, QueryParameter(max_length=100, description="`next` of a page")] = None,
+) -> ValidationsResponse:
+    """As its keys see them at `/api/v1/retrieval/validations`."""
+    return await validation.newest(await belonging.reading(request.user, organization), limit, before)
+
+
+@SURFACE.get(
+    f"{ORGANIZATION}/validations/{{validation_id:str}}",
+    NotFound("validation", "validation_1"),
+    summary="A validation run, compared with another one on demand",
+)
+async def stored_validation(
+    request: Caller,
+    belonging: Injected[Belonging],
+    validation: Injected[RetrievalValidation],
+    organization: FromPath[str],
+    validation_id: FromPath[str],
+    against: Annotated[str | None, QueryParameter(max_length=100, description="the id of another run")] = None,
+) -> StoredValidation:
+    """With `against`, what has changed since that run."""
+    return await validation.stored(await belonging.reading(request.user, organization), validation_id, against)

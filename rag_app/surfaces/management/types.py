@@ -1,0 +1,187 @@
+"""What the responses of `/api/v1/admin` hold."""
+
+from datetime import date, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from rag_app.domain import JsonObject
+from rag_app.http.bodies import NOT_BLANK
+
+Count = Annotated[int, Meta(ge=0)]
+Moment = Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]
+Slug = Annotated[str, Meta(examples=["aurora"])]
+Resolution = Literal["fixed", "noted", "dismissed"]
+FEEDBACK = "770e8400-e29b-41d4-a716-446655440002"
+
+
+class Settlement(Struct, frozen=True):
+    resolution: Resolution
+    note: str | None
+    settled_by: Annotated[str, Meta(description="the administrator's name; the id of one who is gone")]
+    settled_at: Moment
+
+
+class QueuedSource(Struct, frozen=True):
+    label: str
+    cited: bool
+
+
+class QueuedFeedback(Struct, frozen=True):
+    """What a user thinks of one answer, with what it takes to judge that."""
+
+    id: Annotated[UUID, Meta(examples=[FEEDBACK])]
+    kind: Annotated[Literal["message", "answer"], Meta(description="on a message of a conversation, or another answer")]
+    rating: Literal["positive", "negative", "neutral"]
+    comment: str | None
+    expected_source: Annotated[str | None, Meta(description="its title where you may see it, else its id")]
+    given_at: Moment
+    user: str
+    question: Annotated[str | None, Meta(description="null where it was deleted")]
+    answer: str
+    capability: str | None
+    model: str | None
+    prompts: Annotated[dict[str, str], Meta(description="names of versions, by type")]
+    sources: list[QueuedSource]
+    settlement: Annotated[Settlement | None, Meta(description="null: open")]
+
+
+class FeedbackQueuePage(Struct, frozen=True):
+    feedback: Annotated[list[QueuedFeedback], Meta(description="the newest first")]
+    open: Annotated[Count, Meta(description="all that is not settled, whatever the filter")]
+    next_cursor: Annotated[str | None, Meta(description="`cursor` of the next page; null where this is the last")]
+
+
+class NewSettlement(Struct, frozen=True, forbid_unknown_fields=True):
+    resolution: Annotated[Resolution, Meta(description="one of fixed, noted, dismissed")]
+    note: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=2000,
+                pattern=NOT_BLANK,
+                description="a text of 1 to 2000 characters, not all of them blank",
+            ),
+        ]
+        | None
+    ) = None
+
+
+class TrendDay(Struct, frozen=True):
+    """Of answers in conversations on one day, UTC; latencies in milliseconds, null where there was none."""
+
+    date: date
+    users: Annotated[Count, Meta(description="who asked something")]
+    answers: Count
+    refused: Annotated[Count, Meta(description="answers without enough to go on")]
+    positive: Count
+    negative: Count
+    cost_cents: float
+    latency_p50: float | None
+    latency_p95: float | None
+
+
+class TrendsResponse(Struct, frozen=True):
+    days: Annotated[list[TrendDay], Meta(description="each day of the period")]
+
+
+class UserUsage(Struct, frozen=True):
+    """Of one user in one month."""
+
+    id: UUID
+    name: str
+    role: str
+    plan: Annotated[str, Meta(examples=["free"])]
+    messages_used: Count
+    messages_per_month: Annotated[int | None, Meta(description="of the plan; null: without limit")]
+    answers: Count
+    input_tokens: Count
+    output_tokens: Count
+    cost_cents: float
+    last_answer_at: Moment | None
+
+
+class OrganizationUsage(Struct, frozen=True):
+    slug: Slug
+    name: str
+    tokens: Annotated[Count, Meta(description="that models counted for its members, on whatever surface")]
+    token_budget: Annotated[int | None, Meta(description="of its own; null: as the installation has it")]
+
+
+class UsageResponse(Struct, frozen=True):
+    month: Annotated[str, Meta(examples=["2026-01"])]
+    users: Annotated[list[UserUsage], Meta(description="who used most first")]
+    organizations: list[OrganizationUsage]
+
+
+class NewPlan(Struct, frozen=True, forbid_unknown_fields=True):
+    plan: Annotated[str, Meta(min_length=1, max_length=64, description="the code of a plan", examples=["pro"])]
+
+
+class MemberInfo(Struct, frozen=True):
+    id: UUID
+    name: str
+    role: str
+    plan: str
+
+
+class MembersResponse(Struct, frozen=True):
+    organization: Slug
+    members: Annotated[list[MemberInfo], Meta(description="by name")]
+
+
+class NewMember(Struct, frozen=True, forbid_unknown_fields=True):
+    user: Annotated[str, Meta(min_length=1, max_length=255, description="the name or the id of a user")]
+
+
+class KeyInfo(Struct, frozen=True):
+    id: UUID
+    name: str
+    beginning: Annotated[str, Meta(examples=["rag_AbCdEfGh"])]
+    indexes: Annotated[list[str] | None, Meta(description="null: all")]
+    created_at: Moment
+    last_used_at: Moment | None
+    revoked_at: Moment | None
+
+
+class KeysResponse(Struct, frozen=True):
+    organization: Slug
+    keys: Annotated[list[KeyInfo], Meta(description="the oldest first, revoked ones included")]
+
+
+class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[
+        str, Meta(min_length=1, max_length=100, pattern=NOT_BLANK, description="a text of 1 to 100 characters")
+    ]
+    indexes: Annotated[list[str], Meta(min_length=1, description="names of indexes; null: all")] | None = None
+
+
+class MadeKey(Struct, frozen=True):
+    key: KeyInfo
+    secret: Annotated[str, Meta(description="shown this once", examples=["rag_" + "A" * 43])]
+
+
+class AuditEntry(Struct, frozen=True):
+    id: int
+    actor: Annotated[str | None, Meta(description="the user's name; the id of one who is gone")]
+    action: Annotated[str, Meta(examples=["prompts.activate"])]
+    subject: str
+    details: JsonObject
+    at: Moment
+
+
+class AuditResponse(Struct, frozen=True):
+    entries: Annotated[list[AuditEntry], Meta(description="the newest first")]
+    next: Annotated[int | None, Meta(description="`before` of the next page; null where this is the last")]
+
+
+class OrganizationInfo(Struct, frozen=True):
+    id: UUID
+    slug: Slug
+    name: str
+
+
+class OrganizationsResponse(Struct, frozen=True):
+    organizations: Annotated[list[OrganizationInfo], Meta(description="your own, by slug")]
