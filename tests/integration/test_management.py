@@ -86,7 +86,7 @@ def office(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) 
         without_limits(patch)
         slugs, users = prepare(build)
         with served() as client:
-            made = Office(client, server.superuser_url.replace("+asyncpg", ""), *slugs, *users)
+            made = Office(client, server.superuser_url.replace("+asyncpg", ""), slugs[0], slugs[1], *users)
             for _ in range(2):
                 body = {"message": QUESTION, "capability": "general_chat"}
                 said = client.post("/api/lexybrain/rag", json=body, headers=bearer(made.ann)).json()
@@ -96,7 +96,8 @@ def office(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_feedback_of_all_surfaces_is_one_queue(office: Office) -> None:
-    office.answered("wrong"), office.answered("right")
+    office.answered("wrong")
+    office.answered("right")
     queue = office.tell("GET", "feedback")
     assert [each["kind"] for each in queue["feedback"]] == ["answer", "answer", "message", "message"]
     assert [each["rating"] for each in queue["feedback"]] == ["positive", "negative", "negative", "negative"]
