@@ -15,6 +15,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import SecretStr
 
 from rag_app.access.budgets import Budgets
+from rag_app.access.groups import Groups
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import Keys, People
 from rag_app.access.roles import Roles
@@ -194,7 +195,7 @@ class Application:
     def __init__(self, settings: Settings, urls: DatabaseUrls) -> None:
         self.settings, self.urls, self.indexes = settings, urls, _indexes(settings)
         self.database = database = Database(urls.app, settings.database.pool_size)
-        self.people, self.ledger = People(database), SourceLedger(database)
+        self.people, self.groups, self.ledger = People(database), Groups(database), SourceLedger(database)
         self.limiter, self.generations = RateLimiter(database), Generations(database)
         self.keys, self.leases = Keys(database), Leases(database)
         self.sessions = _sessions(settings, database)
@@ -506,7 +507,7 @@ def entrance(settings: Settings) -> "Entrance":
     chosen = settings.api
     key = public_keys(settings) or settings.jwt_secret()
     return Entrance(
-        Tokens(key, chosen.jwt_audience, chosen.jwt_issuer),
+        Tokens(key, chosen.jwt_audience, chosen.jwt_issuer, chosen.jwt_groups),
         chosen.session_cookie,
         origins(chosen.origins),
         chosen.default_organization,

@@ -395,6 +395,9 @@ class ApiSettings(_Settings):
     jwt_issuer: str | None = Field(
         None, alias="RAG_JWT_ISSUER", description="`iss` that tokens must carry; any where not set"
     )
+    jwt_groups: str = Field(
+        "groups", alias="RAG_JWT_GROUPS", description="claim that lists the groups of a token's user (docs/groups.md)"
+    )
     session_cookie: str = Field(
         "rag_session",
         alias="RAG_SESSION_COOKIE",

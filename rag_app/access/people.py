@@ -32,7 +32,13 @@ Kind = TypeVar("Kind")
 Row = TypeVar("Row", bound=Base)
 
 _PRINCIPAL = """
-    SELECT users.id, theirs.* FROM users, LATERAL (
+    SELECT users.id, theirs.*, ARRAY(
+        SELECT a.audience_id FROM audience_groups a JOIN group_members USING (group_id) WHERE user_id = users.id
+        UNION SELECT a.audience_id FROM organizations o JOIN groups g ON g.org_id = o.id
+            JOIN audience_groups a ON a.group_id = g.id
+            WHERE o.id = ANY (theirs.organizations) AND (o.slug || '/' || g.slug = ANY ($3::text[])
+                OR (cardinality(theirs.organizations) = 1 AND g.slug = ANY ($3::text[])))
+    ) FROM users, LATERAL (
         SELECT array_agg(org_id), max(requests_per_minute), max(concurrent_requests)
         FROM memberships JOIN organizations ON organizations.id = org_id WHERE user_id = users.id
     ) AS theirs (organizations, requests, at_once)
@@ -55,7 +61,9 @@ _KEY_PRINCIPAL = """
         )
     )
     SELECT api_keys.id, user_id, org_id, indexes, coalesce(api_keys.requests_per_minute, theirs.requests_per_minute),
-        coalesce(api_keys.concurrent_requests, theirs.concurrent_requests)
+        coalesce(api_keys.concurrent_requests, theirs.concurrent_requests),
+        ARRAY(SELECT DISTINCT a.audience_id FROM audience_groups a JOIN group_members m USING (group_id)
+              WHERE m.user_id = api_keys.user_id)
     FROM api_keys JOIN organizations AS theirs ON theirs.id = org_id WHERE digest = $1 AND revoked_at IS NULL
     """
 # skip locked: of many requests at once one writes the time down, and none waits for it
@@ -119,7 +127,9 @@ class People:
 
     async def create_organization(self, slug: str, name: str) -> Organization:
         async with self._database.session() as session:
-            return await _insert(session, OrganizationRow, Organization, slug=_name("slug", slug), name=name)
+            return await insert_named(
+                session, OrganizationRow, Organization, slug=checked_name("slug", slug), name=name
+            )
 
     async def organizations(self, among: Collection[UUID] | None = None) -> list[Organization]:
         """All of them, the public one included, or those `among` these ids; by slug."""
@@ -132,7 +142,7 @@ class People:
     async def organization(self, slug: str | UUID) -> Organization:
         """For the operator: NotFound names the slugs there are."""
         async with self._database.session() as session:
-            return await _find(session, OrganizationRow, Organization, slug, known=OrganizationRow.slug)
+            return await find_named(session, OrganizationRow, Organization, slug, known=OrganizationRow.slug)
 
     async def with_slug(self, among: Collection[UUID], slug: str) -> UUID | None:
         """The one of these organizations that has this slug."""
@@ -171,7 +181,9 @@ class People:
         """
         async with self._database.session() as session:
             await _check_plan(session, plan)
-            made = await _insert(session, UserRow, User, name=_name("name", name), plan_code=plan, role=_role(role))
+            made = await insert_named(
+                session, UserRow, User, name=checked_name("name", name), plan_code=plan, role=_role(role)
+            )
             if subject is not None:
                 await _know_as(session, made.id, subject)
         return made
@@ -206,7 +218,7 @@ class People:
     async def user(self, name: str | UUID) -> User:
         """Raises NotFound, which tells no other names."""
         async with self._database.session() as session:
-            return await _find(session, UserRow, User, name)
+            return await find_named(session, UserRow, User, name)
 
     async def know_as(self, user: User, subject: str) -> None:
         """Let tokens whose `sub` is this stand for the user: what an identity provider calls them.
@@ -246,22 +258,27 @@ class People:
 
     async def create_site(self, org_id: UUID, name: str) -> Site:
         async with self._database.session() as session:
-            return await _insert(session, SiteRow, Site, name=_name("name", name), org_id=org_id)
+            return await insert_named(session, SiteRow, Site, name=checked_name("name", name), org_id=org_id)
 
     async def site(self, org_id: UUID, name: str | UUID) -> Site:
         """A site of this organization. NotFound does not say whether another one has it."""
         async with self._database.session() as session:
-            return await _find(session, SiteRow, Site, name, SiteRow.org_id == org_id)
+            return await find_named(session, SiteRow, Site, name, SiteRow.org_id == org_id)
 
-    async def principal(self, subject: str) -> Principal:
-        """Whom a token's `sub` stands for. Unknown to us, it is nobody in particular: the public organization only."""
+    async def principal(self, subject: str, groups: Sequence[str] = ()) -> Principal:
+        """Whom a token's `sub` stands for. Unknown to us, it is nobody in particular: the public organization only.
+
+        `groups` are those that the token names, beside those that an administrator has put the user into:
+        "organization/group", or "group" for a user of one organization. Only groups of the user's organizations count.
+        """
         if not subject.isprintable():  # nor can PostgreSQL be asked for a NUL
             return Principal(subject)
-        found = await self._database.fetch(_PRINCIPAL, subject, uuid_in(subject))
+        named = [group for group in groups if group.isprintable()]
+        found = await self._database.fetch(_PRINCIPAL, subject, uuid_in(subject), named)
         if not found:
             return Principal(subject)
-        user, organizations, requests, at_once = found[0]
-        return Principal(subject, user, frozenset(organizations or ()), requests=requests, at_once=at_once)
+        user, organizations, *limits, audiences = found[0]
+        return Principal(subject, user, frozenset(organizations or ()), None, *limits, audiences=frozenset(audiences))
 
     async def member_of(self, organization: str) -> Principal:
         """Somebody without a name, who sees what all members of an organization see. Raises NotFound."""
@@ -351,9 +368,9 @@ class Keys:
         rows = await self._database.fetch(_KEY_PRINCIPAL, _digest(key)) if _KEY.fullmatch(key) else []
         if not rows:
             raise Unauthenticated("The API key is not valid")
-        key_id, user_id, org_id, indexes, *limits = rows[0]
+        key_id, user_id, org_id, indexes, *limits, audiences = rows[0]
         bound = None if indexes is None else frozenset(indexes)
-        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound, *limits)
+        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound, *limits, audiences=frozenset(audiences))
 
 
 def called(subject: str) -> ColumnElement[bool]:
@@ -414,7 +431,7 @@ def _to(kind: type[Kind], row: Base) -> Kind:
     return convert(row, kind, from_attributes=True)
 
 
-async def _insert(session: AsyncSession, table: type[Base], kind: type[Kind], **values: Any) -> Kind:
+async def insert_named(session: AsyncSession, table: type[Base], kind: type[Kind], **values: Any) -> Kind:
     """A new row. Raises InvalidInput where the first of the values is taken."""
     made: Base | None = await session.scalar(
         insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)
@@ -425,7 +442,7 @@ async def _insert(session: AsyncSession, table: type[Base], kind: type[Kind], **
     return _to(kind, made)
 
 
-async def _find(
+async def find_named(
     session: AsyncSession, table: type[Base], kind: type[Kind], name: str | UUID, *where: Any, known: Any = None
 ) -> Kind:
     """By slug, if it has one, or name, or by id. Raises NotFound; with `known`, which names there are."""
@@ -438,7 +455,7 @@ async def _find(
     return _to(kind, row)
 
 
-def _name(key: str, name: str) -> str:
+def checked_name(key: str, name: str) -> str:
     if not name.strip() or name != name.strip() or uuid_in(name) is not None:
         raise InvalidInput(key, name, "must be a name, not empty, without white space around it, and not a UUID")
     return name

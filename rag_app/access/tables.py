@@ -97,6 +97,58 @@ class IndexRoleRow(Base):
     created_at: Mapped[Made]
 
 
+class GroupRow(Base):
+    """Some members of an organization."""
+
+    __tablename__ = "groups"
+    __table_args__ = (UniqueConstraint("org_id", "slug"), UniqueConstraint("org_id", "id"))
+
+    id: Mapped[NewId]
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
+    slug: Mapped[str]
+    name: Mapped[str]
+    created_at: Mapped[Made]
+
+
+class GroupMemberRow(Base):
+    """A user whom an administrator has put into a group: a member of its organization."""
+
+    __tablename__ = "group_members"
+    __table_args__ = (
+        ForeignKeyConstraint(["org_id", "group_id"], [GroupRow.org_id, GroupRow.id], ondelete="CASCADE"),
+        ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
+        Index(None, "user_id"),
+    )
+
+    group_id: Mapped[UUID] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(primary_key=True)
+    org_id: Mapped[UUID]
+    created_at: Mapped[Made]
+
+
+class AudienceRow(Base):
+    """A set of groups that sources name together; its id is made of theirs. It stays when a group goes."""
+
+    __tablename__ = "audiences"
+    __table_args__ = (UniqueConstraint("org_id", "id"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
+
+
+class AudienceGroupRow(Base):
+    __tablename__ = "audience_groups"
+    __table_args__ = (
+        ForeignKeyConstraint(["org_id", "audience_id"], [AudienceRow.org_id, AudienceRow.id], ondelete="CASCADE"),
+        ForeignKeyConstraint(["org_id", "group_id"], [GroupRow.org_id, GroupRow.id], ondelete="CASCADE"),
+        Index(None, "group_id"),
+    )
+
+    audience_id: Mapped[UUID] = mapped_column(primary_key=True)
+    group_id: Mapped[UUID] = mapped_column(primary_key=True)
+    org_id: Mapped[UUID]
+
+
 class RateWindowRow(Base):
     """When each of a key's places of the last minute was taken: Unix time, seconds. `let_in`: whether the last hit was.
 

@@ -46,10 +46,11 @@ _PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 
 @frozen
 class Claims:
-    """What a token says that matters here: who it was issued to, and for which kind of client, if it says."""
+    """What a token says that matters here: who it was issued to, and for which kind of client and groups, if it says."""
 
     subject: str
     client: str | None = None
+    groups: tuple[str, ...] = ()
 
 
 class PublicKeys:
@@ -176,6 +177,7 @@ class Tokens:
     """Reads tokens of one issuer: `key` is its secret, or its public keys.
 
     A token that names an audience is valid only where the same one is expected; without an issuer any is accepted.
+    `groups` is the claim that lists the user's groups.
     Raises Misconfigured for a secret that cannot be a key.
 
     >>> Tokens("short", audience="rag")
@@ -186,6 +188,7 @@ class Tokens:
     key: str | PublicKeys = field(repr=False)
     audience: str | None = None
     issuer: str | None = None
+    groups: str = "groups"
     _verified: dict[str, tuple[Claims, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Of tokens signed with the secret, what they say and until when: a session sends the same one again and again, and
     what has a right signature keeps it. Keys of a provider may be withdrawn, so theirs are verified each time."""
@@ -216,8 +219,12 @@ class Tokens:
         # printable: it becomes a key in PostgreSQL, which takes neither NUL nor a lone surrogate
         if not subject.strip() or len(subject) > LONGEST_SUBJECT or not subject.isprintable():
             raise Unauthenticated("The token is not valid")
-        client = claims.get("client")
-        found = Claims(subject, client if isinstance(client, str) else None)
+        client, groups = claims.get("client"), claims.get(self.groups)
+        found = Claims(
+            subject,
+            client if isinstance(client, str) else None,
+            tuple(each for each in groups if isinstance(each, str)) if isinstance(groups, list) else (),
+        )
         if isinstance(self.key, str):
             while len(self._verified) >= _MOST_VERIFIED:
                 del self._verified[next(iter(self._verified))]
@@ -273,7 +280,7 @@ def issue_token(
 
     >>> key = "0123456789abcdef0123456789abcdef"
     >>> asyncio.run(Tokens(key, audience="rag").claims(issue_token("ada", key, audience="rag")))
-    Claims(subject='ada', client=None)
+    Claims(subject='ada', client=None, groups=())
     """
     Tokens(secret, audience, issuer)
     now = datetime.now(UTC)

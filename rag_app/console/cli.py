@@ -29,6 +29,7 @@ _COMMANDS = {
     "sources": "sources.sources",
     "indexes": "indexes.app",
     "orgs": "access.orgs",
+    "groups": "groups.app",
     "users": "access.users",
     "plans": "access.plans",
     "keys": "access.keys",

@@ -41,7 +41,12 @@ async def ingest(
     lang: Annotated[str | None, Option(metavar="L", help="language of all of them; detected otherwise")] = None,
     meta: Annotated[list[str] | None, Option(metavar="K=V", help="metadata of all of them; repeatable")] = None,
     owner: Annotated[str | None, Option(metavar="U", help="the user they belong to: name or id")] = None,
-    visibility: Annotated[str | None, Option(metavar="user|team|global", help="who sees them; team by default")] = None,
+    visibility: Annotated[
+        str | None, Option(metavar="user|group|team|global", help="who sees them; team by default")
+    ] = None,
+    groups: Annotated[
+        list[str] | None, Option("--group", metavar="G", help="a group that sees them; repeatable")
+    ] = None,
     base: Annotated[Path | None, Option(metavar="DIR", help="sources are named by path from here; default: .")] = None,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +65,7 @@ async def ingest(
         if not path.exists():
             raise NotFound("file or folder", str(path))
     spec = find_index(application.indexes, index)
-    target = await target_of(application, org, site, owner, visibility, metadata)
+    target = await target_of(application, org, site, owner, visibility, metadata, groups or [])
     to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
     total = sum(1 for path in paths for _ in documents_below(path))
     ingestor = await application.ingestor(spec, target)

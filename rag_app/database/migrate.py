@@ -42,7 +42,7 @@ REVOKE ALL ON {tables} FROM {role};
 GRANT USAGE ON SCHEMA public TO {role};
 GRANT SELECT (index_name, store, number, embedding_model, dimension, state) ON generations TO {role};
 GRANT EXECUTE ON FUNCTION rag_organizations, rag_user, rag_operator, rag_application, rag_subject, rag_claimed_user TO {role};
-GRANT EXECUTE ON FUNCTION rag_claimed_organizations, rag_generation TO {role};
+GRANT EXECUTE ON FUNCTION rag_readers, rag_claimed_readers, rag_claimed_organizations, rag_generation TO {role};
 GRANT SELECT ON source_types TO {role};
 GRANT EXECUTE ON FUNCTION rag_match, match_embeddings, search_rag_context, is_org_member TO {role}"""
 # What the functions of migrations 0004 and 0012 need, which run with their caller's rights; `_SEARCHED` comes to it. Taken back

@@ -5,6 +5,7 @@ for one transaction:
 
     rag.organizations   '{uuid,uuid}': rows of these organizations exist, others do not; unset: none do
     rag.user            the user for whom private rows (visibility "user") of their own exist; unset: for nobody
+    rag.audiences       '{uuid,uuid}': rows for these sets of groups exist (visibility "group"); unset: none do
     rag.operator        'on': private rows of those organizations exist whoever owns them
     rag.administrator   'on': if the user is an administrator, threads and usage of all users exist, to be read
 
@@ -13,7 +14,7 @@ widens nothing across organizations, and no request of a principal sets it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 from uuid import UUID
@@ -53,9 +54,11 @@ _BROKEN = OSError | asyncpg.InternalClientError
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, _BROKEN)
 
 _TENANT = """set_config('rag.organizations', {}, true) || set_config('rag.user', {}, true)
-    || set_config('rag.operator', {}, true) || set_config('rag.administrator', {}, true)"""
+    || set_config('rag.audiences', {}, true) || set_config('rag.operator', {}, true)
+    || set_config('rag.administrator', {}, true)"""
 # Tells row-level security the tenant, until the transaction ends. Everything that does so is made of this
-_SET_TENANT = text(f"SELECT {_TENANT.format(':organizations', ':user', ':operator', ':administrator')} AS told")
+_SETTINGS = ("organizations", "user", "audiences", "operator", "administrator")
+_SET_TENANT = text(f"SELECT {_TENANT.format(*(f':{name}' for name in _SETTINGS))} AS told")
 
 Prepare = Callable[[asyncpg.Connection], Awaitable[None]]
 """What a new connection begins with."""
@@ -264,12 +267,12 @@ class Database:
         A CTE sets the tenant for this statement only. `query` is joined laterally to it, so PostgreSQL cannot read a
         row before the tenant is set. The CTE has one row, so rows keep the order of `query`.
         """
-        tenant = _TENANT.format(f"${len(values) + 1}", f"${len(values) + 2}", "''", "''")
+        tenant = _TENANT.format(*(f"${len(values) + place}" for place in (1, 2, 3)), "''", "''")
         statement = f"""WITH tenant AS MATERIALIZED (SELECT {tenant} AS told) SELECT found.* FROM tenant
             CROSS JOIN LATERAL (SELECT * FROM ({query}) seen WHERE tenant.told IS NOT NULL OFFSET 0) found"""
         async with self.driver() as connection:
             rows: list[asyncpg.Record] = await connection.fetch(
-                statement, *values, *_tenant(scope)[:2], timeout=_SECONDS_TO_ANSWER
+                statement, *values, *_tenant(scope)[:3], timeout=_SECONDS_TO_ANSWER
             )
             return rows
 
@@ -277,7 +280,8 @@ class Database:
     async def driver_scoped(self, scope: Scope) -> AsyncIterator[asyncpg.Connection]:
         """`scoped(scope, operator=True)` on the driver's connection, for many rows at once: never for a question."""
         async with self.driver() as connection, connection.transaction():
-            await connection.execute(f"SELECT {_TENANT.format('$1', '$2', '$3', '$4')}", *_tenant(scope, operator=True))
+            places = (f"${place}" for place in range(1, len(_SETTINGS) + 1))
+            await connection.execute(f"SELECT {_TENANT.format(*places)}", *_tenant(scope, operator=True))
             yield connection
 
     @asynccontextmanager
@@ -333,14 +337,17 @@ def _within(scope: Scope, query: SelectBase, operator: bool = False) -> Select[A
 
 def set_tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> TextClause:
     """The statement that a transaction under row-level security begins with."""
-    names = ("organizations", "user", "operator", "administrator")
-    values = zip(names, _tenant(scope, operator, administrator), strict=True)
+    values = zip(_SETTINGS, _tenant(scope, operator, administrator), strict=True)
     # unique: a query that this is a part of may call its own parameters so
     return _SET_TENANT.bindparams(*(bindparam(name, value, unique=True) for name, value in values))
 
 
-def _tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> tuple[str, str, str, str]:
-    """The values of the four settings. Raises ValueError for an id that is none."""
-    organizations = ",".join(sorted(str(UUID(str(each))) for each in scope.organizations))
+def _tenant(scope: Scope, operator: bool = False, administrator: bool = False) -> tuple[str, ...]:
+    """The values of `_SETTINGS`. Raises ValueError for an id that is none."""
     user = str(UUID(str(scope.user))) if scope.user else ""
-    return f"{{{organizations}}}", user, "on" if operator else "", "on" if administrator else ""
+    switches = ("on" if each else "" for each in (operator, administrator))
+    return _array(scope.organizations), user, _array(scope.audiences), *switches
+
+
+def _array(ids: Iterable[UUID]) -> str:
+    return f"{{{','.join(sorted(str(UUID(str(each))) for each in ids))}}}"

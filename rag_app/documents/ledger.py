@@ -419,7 +419,9 @@ _REFUSALS = {
     "fk_sources_org_id_site_id": ("site", "the organization has none of this id"),
     "fk_sources_owner_id": ("owner", "there is no user of this id"),
     "fk_source_builds_generation_id": ("generation", "there is none of this id"),
+    "fk_sources_org_id_audience_id": ("groups", "the organization has no such groups"),
     "ck_sources_private_has_owner": ("visibility", "a source for its owner alone needs an owner"),
+    "ck_sources_group_has_audience": ("visibility", "a source for groups, and no other, names groups"),
     "ck_sources_global_is_public": ("visibility", "all sources of the public organization, and only those, are global"),
 }
 
@@ -450,7 +452,9 @@ def _addresses(uri: str) -> list[str]:
     return [uri, *(f"{scheme}://{page}{end}" for scheme in ("https", "http") for end in ("", "/"))]
 
 
-def _in(column: InstrumentedAttribute[UUID], ids: Collection[UUID]) -> ColumnElement[bool]:
+def _in(
+    column: InstrumentedAttribute[UUID] | InstrumentedAttribute[UUID | None], ids: Collection[UUID]
+) -> ColumnElement[bool]:
     """One parameter however many ids there are: one prepared statement for all."""
     return column == any_(literal([*ids], ARRAY(Uuid)))
 
@@ -476,7 +480,13 @@ def seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
     ]
     if not operator:
         own = SourceRow.owner_id == scope.user if scope.user else false()
-        seen.append(or_(SourceRow.visibility != Visibility.USER.value, own))
+        seen.append(
+            or_(
+                SourceRow.visibility.in_([Visibility.TEAM, Visibility.GLOBAL]),
+                and_(SourceRow.visibility == Visibility.USER, own),
+                and_(SourceRow.visibility == Visibility.GROUP, _in(SourceRow.audience_id, sorted(scope.audiences))),
+            )
+        )
     return [*seen, SourceRow.site_id == scope.site] if scope.site else seen
 
 

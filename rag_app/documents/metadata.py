@@ -34,6 +34,7 @@ class Target:
     site_id: UUID | None = None
     owner_id: UUID | None = None
     visibility: Visibility = Visibility.TEAM
+    audience_id: UUID | None = None
     metadata: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -76,6 +77,7 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         visibility=target.visibility,
         file_name=checked_text("file name", PurePath(path).name)[:_LONGEST_NAME] if path else None,
         untyped=_untyped({**document.metadata, **target.metadata}, spec),
+        audience_id=target.audience_id,
         version="",
     )
     return versioned(source, [asdict(passage) for passage in document.passages])
@@ -141,6 +143,8 @@ def versioned(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
     values["untyped"].pop("date", None)  # the moment counts, not its notation
     if not values["untyped"]:
         del values["untyped"]
+    if source.audience_id is None:  # so that versions of releases without groups stay as they are
+        del values["audience_id"]
     said = json.dumps([values, [*content]], sort_keys=True, default=str, ensure_ascii=True)
     return replace(source, version=hashlib.sha256(said.encode()).hexdigest())
 

@@ -16,8 +16,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from rag_app.access.tables import OrganizationRow, SiteRow, UserRow
 from rag_app.database.tables import Base, Json, Made
+from rag_app.access.tables import AudienceRow, OrganizationRow, SiteRow, UserRow
 from rag_app.domain import JsonObject
 
 
@@ -66,8 +66,10 @@ class SourceRow(Base):
         # A site of another organization is no site.
         ForeignKeyConstraint(["org_id", "site_id"], [SiteRow.org_id, SiteRow.id]),
         Index(None, "org_id", "index_name", "origin"),
-        CheckConstraint("visibility IN ('user', 'team', 'global')", name="visibility"),
+        CheckConstraint("visibility IN ('user', 'group', 'team', 'global')", name="visibility"),
         CheckConstraint("visibility <> 'user' OR owner_id IS NOT NULL", name="private_has_owner"),
+        CheckConstraint("(visibility = 'group') = (audience_id IS NOT NULL)", name="group_has_audience"),
+        ForeignKeyConstraint(["org_id", "audience_id"], [AudienceRow.org_id, AudienceRow.id]),
         CheckConstraint(
             "(visibility = 'global') = (org_id = '00000000-0000-0000-0000-000000000001')", name="global_is_public"
         ),
@@ -89,6 +91,7 @@ class SourceRow(Base):
     visibility: Mapped[str]
     file_name: Mapped[str | None]
     untyped: Mapped[Json]
+    audience_id: Mapped[UUID | None]
     version: Mapped[str]
     content: Mapped[list[JsonObject]] = mapped_column(deferred=True)
     size: Mapped[int] = mapped_column(

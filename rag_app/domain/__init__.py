@@ -45,7 +45,16 @@ from rag_app.domain.filters import Condition, FieldType, Filters, Operator, Valu
 from rag_app.domain.frozen import frozen
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope
-from rag_app.domain.source import JsonObject, MetadataValue, Source, Visibility, chunk_id, passage_link, source_id
+from rag_app.domain.source import (
+    JsonObject,
+    MetadataValue,
+    Source,
+    Visibility,
+    audience_id,
+    chunk_id,
+    passage_link,
+    source_id,
+)
 from rag_app.domain.text import storable
 
 __all__ = [
@@ -96,6 +105,7 @@ __all__ = [
     "Usage",
     "Value",
     "Visibility",
+    "audience_id",
     "chunk_id",
     "frozen",
     "passage_link",

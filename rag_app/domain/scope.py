@@ -14,7 +14,8 @@ MOST_REQUESTS = 10_000
 class Scope:
     """What a query may see: rows of these organizations and, with a site, of that site alone.
 
-    A row private to a user is seen by that user only. Queries are built from a Scope; there is no default one.
+    A row private to a user is seen by that user only, a row for some groups by the members of one of them. `audiences`
+    are the sets of groups that the user is in one group of. Queries are built from a Scope; there is no default one.
 
     >>> from uuid import uuid4
     >>> Scope(organizations=frozenset())
@@ -25,10 +26,16 @@ class Scope:
     organizations: frozenset[UUID]
     user: UUID | None = None
     site: UUID | None = None
+    audiences: frozenset[UUID] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.organizations:
             raise ValueError("a scope needs at least one organization")
+
+    @property
+    def readers(self) -> list[UUID]:
+        """What the `private_to` of a row may be for the scope to see it: the user, or an audience. In one order."""
+        return sorted(self.audiences | ({self.user} if self.user else set()))
 
     @classmethod
     def alone(cls, user: UUID) -> "Scope":
@@ -42,6 +49,7 @@ class Principal:
 
     `indexes` are the names of those that the caller may search, all of them where it is None: an API key may be bound
     to some. `requests` (a minute) and `at_once` are limits of the caller's own; None: those of each surface.
+    `audiences`: see Scope.
 
     >>> Principal(subject="nobody-we-know").scope().organizations == {PUBLIC_ORGANIZATION}
     True
@@ -53,6 +61,7 @@ class Principal:
     indexes: frozenset[str] | None = None
     requests: int | None = None
     at_once: int | None = None
+    audiences: frozenset[UUID] = frozenset()
 
     def scope(self, site: UUID | None = None) -> Scope:
-        return Scope(self.organizations | {PUBLIC_ORGANIZATION}, self.user, site)
+        return Scope(self.organizations | {PUBLIC_ORGANIZATION}, self.user, site, self.audiences)

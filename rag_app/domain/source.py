@@ -1,6 +1,6 @@
 """A source: what a person would call a document, and what a citation points at."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Any
@@ -18,10 +18,12 @@ JsonObject = dict[str, Any]
 class Visibility(StrEnum):
     """Who of those that may see the organization sees the source.
 
-    USER: its owner alone. TEAM: all members. GLOBAL: everybody; such a source belongs to the public organization.
+    USER: its owner alone. GROUP: the members of the groups it names. TEAM: all members. GLOBAL: everybody; such a source
+    belongs to the public organization.
     """
 
     USER = "user"
+    GROUP = "group"
     TEAM = "team"
     GLOBAL = "global"
 
@@ -43,6 +45,14 @@ def passage_link(source: UUID, chunk: UUID | None = None) -> str:
     '/api/v1/sources/00000000-0000-0000-0000-000000000001?chunk=00000000-0000-0000-0000-000000000002'
     """
     return f"/api/v1/sources/{source}" + (f"?chunk={chunk}" if chunk else "")
+def audience_id(org_id: UUID, groups: Iterable[UUID]) -> UUID:
+    """The same groups are the same audience, in any order.
+
+    >>> from uuid import UUID
+    >>> audience_id(UUID(int=1), [UUID(int=2), UUID(int=3)]) == audience_id(UUID(int=1), [UUID(int=3), UUID(int=2)])
+    True
+    """
+    return uuid5(_NAMESPACE, "/".join(["audience", str(org_id), *sorted(map(str, groups))]))
 
 
 def chunk_id(source: UUID, version: str, position: int) -> UUID:
@@ -58,6 +68,7 @@ class Source:
     `origin` names the file it was read from; a file may hold many sources. `date` is in epoch seconds.
     `file_name` is that file's, for people. `untyped` is metadata as it was sent: keys that the index does not declare,
     which no filter can name, and declared times in the notation of whoever wrote them.
+    `audience_id` is the set of groups that see a source of visibility GROUP, and None for any other.
     """
 
     org_id: UUID
@@ -76,6 +87,7 @@ class Source:
     visibility: Visibility = Visibility.TEAM
     file_name: str | None = None
     untyped: JsonObject = field(default_factory=dict)
+    audience_id: UUID | None = None
 
     @property
     def id(self) -> UUID:
@@ -83,5 +95,5 @@ class Source:
 
     @property
     def private_to(self) -> UUID | None:
-        """The one user who sees it, or None where visibility is wider."""
-        return self.owner_id if self.visibility is Visibility.USER else None
+        """The one user or the one audience that sees it, or None where visibility is wider."""
+        return {Visibility.USER: self.owner_id, Visibility.GROUP: self.audience_id}.get(self.visibility)

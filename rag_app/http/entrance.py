@@ -16,7 +16,7 @@ from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import PREFIX as KEY_PREFIX
 from rag_app.access.people import Keys, People
 from rag_app.access.sessions import Sessions
-from rag_app.access.tokens import EXTENSION, Tokens, bearer_token
+from rag_app.access.tokens import EXTENSION, Claims, Tokens, bearer_token
 from rag_app.domain import (
     Misconfigured,
     NotFound,
@@ -101,13 +101,15 @@ class Entrance:
             if token.startswith(KEY_PREFIX):
                 self._needs({Credential.API_KEY}, accepted)
                 return await access.keys.principal(token)
-            return await access.people.principal(await self._bearer(token, connection, accepted))
+            claims = await self._bearer(token, connection, accepted)
+            return await access.people.principal(claims.subject, claims.groups)
         session = pages_cookie(connection)
         if access.sessions and session and Credential.SESSION in accepted and is_same_origin(connection):
             return await access.people.principal(str((await access.sessions.visitor(session)).user))
         if self.cookie in connection.cookies and Credential.COOKIE in accepted:
             self._needs({Credential.COOKIE}, accepted)
-            return await access.people.principal(await self._session(connection))
+            claims = await self._session(connection)
+            return await access.people.principal(claims.subject, claims.groups)
         if Credential.NONE not in accepted or self.default_organization is None:
             raise self._refusal(accepted)
         origin = connection.headers.get("origin")
@@ -122,18 +124,18 @@ class Entrance:
         except NotFound as error:
             raise Misconfigured(f"the default organization: {error}") from error
 
-    async def _bearer(self, token: str, connection: AnyConnection, accepted: Collection[Credential]) -> str:
+    async def _bearer(self, token: str, connection: AnyConnection, accepted: Collection[Credential]) -> Claims:
         self._needs({Credential.JWT, Credential.EXTENSION}, accepted)
         claims = await self.tokens.claims(token)
         if claims.client != EXTENSION:
             self._needs({Credential.JWT}, accepted)
-            return claims.subject
+            return claims
         self._needs({Credential.EXTENSION}, accepted)
         if not connection.headers.get(EXTENSION_HEADER, "").strip():
             raise Unauthenticated(f"A token of the extension needs the header `{EXTENSION_HEADER}`")
-        return claims.subject
+        return claims
 
-    async def _session(self, connection: AnyConnection) -> str:
+    async def _session(self, connection: AnyConnection) -> Claims:
         origin = connection.headers.get("origin")
         if origin is None:  # a page that reads from its own host, say
             origin = origin_of(connection.headers.get("referer", ""))
@@ -142,7 +144,7 @@ class Entrance:
         claims = await self.tokens.claims(connection.cookies[self.cookie])
         if claims.client == EXTENSION:
             raise Unauthenticated("A token of the extension is no session")
-        return claims.subject
+        return claims
 
     def _taken(self, accepted: Collection[Credential]) -> set[Credential]:
         """Of what a surface accepts, what this deployment is configured for."""

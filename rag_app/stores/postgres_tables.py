@@ -30,7 +30,7 @@ _LARGEST_GRAPH = 4000  # dimensions up to which there is a graph: half-precise v
 # page that PostgreSQL takes as a key at most.
 _LONGEST_INDEXED = 400
 _ORGANIZATIONS = "org_id = ANY ((SELECT rag_organizations())::uuid[])"
-_READERS = "(private_to IS NULL OR private_to = (SELECT rag_user()) OR (SELECT rag_operator()))"
+_READERS = "(private_to IS NULL OR private_to = ANY ((SELECT rag_readers())::uuid[]) OR (SELECT rag_operator()))"
 _OF_ALL = "totals", "terms", "postings"  # not of one organization; the last two are of earlier releases
 
 # Up to so many numbers in the vectors of a scope's organizations all of them are compared.
@@ -189,10 +189,10 @@ class Query:
         """The mandatory part, from the scope, and the filters, on `v`."""
         scope = self.scope
         self.organizations = self.bind(list(scope.organizations), "uuid[]")
-        self.user = self.bind(scope.user, "uuid")
+        self.readers = self.bind(scope.readers, "uuid[]")
         conditions = [
             f"v.org_id = ANY({self.organizations})",
-            f"(v.private_to IS NULL OR v.private_to = {self.user})",
+            f"(v.private_to IS NULL OR v.private_to = ANY({self.readers}))",
             *(self._condition(each) for each in filters),
         ]
         if scope.site is not None:
@@ -319,7 +319,7 @@ class Query:
             languages=self.bind(self.languages, "text[]"),
             text=self.bind(asked.text, "text"),
             organizations=self.organizations,
-            user=self.user,
+            readers=self.readers,
             by_length=f"{bm25.k1 * bm25.b}::float8",
             plain=f"{bm25.k1 * (1 - bm25.b)}::float8",
             most=f"{bm25.k1 + 1}::float8",

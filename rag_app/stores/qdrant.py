@@ -197,7 +197,7 @@ class QdrantStore(OutsideStore):
         return models.Filter(
             must=[
                 self._owned(),
-                _any_of("readers", ([_EVERYBODY, self.scope.user] if self.scope.user else [_EVERYBODY])),
+                _any_of("readers", [_EVERYBODY, *self.scope.readers]),
                 *(_any_of("site_id", [site]) for site in ([self.scope.site] if self.scope.site else [])),
                 *(_condition(each, self.spec.all_fields[each.field]) for each in filters),
             ]

@@ -122,7 +122,7 @@ LEXICAL = f"""asked AS MATERIALIZED (
                 SELECT a.term, a.tf, p.shared, p.postings FROM asked a CROSS JOIN LATERAL (
                     SELECT p.private_to IS NULL AS shared, p.postings FROM {{t}}_words p
                     WHERE p.org_id = ANY({{organizations}}) AND p.term = a.term
-                        AND (p.private_to IS NULL OR p.private_to = {{user}}) OFFSET 0) p),
+                        AND (p.private_to IS NULL OR p.private_to = ANY({{readers}})) OFFSET 0) p),
             rule AS MATERIALIZED (
                 SELECT coalesce(sum(p.shared), 0)::float8 AS chunks,
                     coalesce({{by_length}} * sum(p.shared)::float8 / nullif(sum(p.length), 0)::float8, 0) AS norm

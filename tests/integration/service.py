@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import httpx
+import jwt
 import pytest
 
 from rag_app.access.tokens import issue_token
@@ -29,13 +30,17 @@ SECRET = "a secret of the tests, long enough for HS256"
 
 @dataclass(frozen=True)
 class Text:
-    """A source of one organization; private where it has an owner. `fields` are what a JSON record may say of itself."""
+    """A source of one organization; private where it has an owner, for groups where it has an audience.
+
+    `fields` are what a JSON record may say of itself.
+    """
 
     name: str
     text: str
     org: UUID
     owner: UUID | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+    audience: UUID | None = None
 
     @property
     def id(self) -> UUID:
@@ -72,17 +77,18 @@ def prepare(work: Callable[[Application], Awaitable[T]]) -> T:
 
 
 async def ingest(application: Application, folder: Path, texts: Sequence[Text]) -> None:
-    """With the real ingestor, one run for each organization and owner."""
-    groups: dict[tuple[UUID, UUID | None], list[Text]] = {}
+    """With the real ingestor, one run for each organization, owner and audience."""
+    groups: dict[tuple[UUID, UUID | None, UUID | None], list[Text]] = {}
     for each in texts:
-        groups.setdefault((each.org, each.owner), []).append(each)
-    for (org, owner), group in groups.items():
+        groups.setdefault((each.org, each.owner, each.audience), []).append(each)
+    for (org, owner, audience), group in groups.items():
         visibility = Visibility.USER if owner else Visibility.GLOBAL if org == PUBLIC_ORGANIZATION else Visibility.TEAM
+        target = Target(org, None, owner, Visibility.GROUP if audience else visibility, audience)
         file = folder / f"{uuid4()}.jsonl"  # a file of its own: what another one held stays
         file.write_text(
             "".join(json.dumps({"id": each.name, "text": each.text, **each.fields}) + "\n" for each in group), "utf-8"
         )
-        ingestor = await application.ingestor(application.indexes[INDEX], Target(org, None, owner, visibility))
+        ingestor = await application.ingestor(application.indexes[INDEX], target)
         summary = await ingestor.ingest([file], base=folder)
         assert not summary.failed
 
@@ -95,8 +101,12 @@ async def forget_public(application: Application) -> None:
     await (await application.ingestor(spec, Target(PUBLIC_ORGANIZATION))).delete(left)
 
 
-def bearer(subject: object) -> dict[str, str]:
-    return {"Authorization": f"Bearer {issue_token(str(subject), SECRET, audience='authenticated')}"}
+def bearer(subject: object, groups: object = None) -> dict[str, str]:
+    token = issue_token(str(subject), SECRET, audience="authenticated")
+    if groups is not None:  # as an identity provider adds them
+        claims = jwt.decode(token, options={"verify_signature": False})
+        token = jwt.encode({**claims, "groups": groups}, SECRET, "HS256")
+    return {"Authorization": f"Bearer {token}"}
 
 
 @contextmanager

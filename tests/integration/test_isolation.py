@@ -49,11 +49,13 @@ DATES = ["2026-01-14T23:59:59.5Z", "2026-01-15", "2026-01-15T23:59:59.5Z", "2026
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with a token. Of a subject that the database does not know, `id` is None."""
+    """Somebody with a token, which names `groups`. Of a subject that the database does not know, `id` is None."""
 
     subject: str
     id: UUID | None = None
     organizations: frozenset[UUID] = frozenset()
+    audiences: frozenset[UUID] = frozenset()
+    groups: object = None
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,14 @@ class World:
 
     def visible(self, person: Person) -> list[Text]:
         mine = person.organizations | {PUBLIC_ORGANIZATION}
-        return [each for each in self.texts if each.org in mine and each.owner in (None, person.id)]
+        return [
+            each
+            for each in self.texts
+            if each.org in mine and each.owner in (None, person.id) and each.audience in (None, *person.audiences)
+        ]
 
     def post(self, path: str, person: Person, body: object) -> httpx.Response:
-        headers = {**bearer(person.subject), "Content-Type": "application/json"}
+        headers = {**bearer(person.subject, person.groups), "Content-Type": "application/json"}
         return self.client.post(path, content=json.dumps(body), headers=headers)
 
     def found(self, person: Person, body: object) -> set[UUID]:
@@ -130,6 +136,17 @@ async def build(application: Application, folder: Path) -> tuple[list[UUID], lis
         return Person(str(user.id), user.id, frozenset(orgs[number] for number in memberships))
 
     ann, bob, several, left, nobody = [await person(*each) for each in ((0,), (0,), (0, 1, 2), (), ())]
+    groups = application.groups
+    inner, outer = [await groups.create(organizations[0], slug) for slug in ("inner", "outer")]
+    alone = await groups.audience(organizations[0], ["inner"])
+    both = await groups.audience(organizations[0], ["outer", "inner"])
+    await groups.create(organizations[1], "inner")
+    foreign = await groups.audience(organizations[1], ["inner"])
+    await groups.add_member(inner, await people.user(str(ann.id)))
+    ann, bob = replace(ann, audiences=frozenset({alone, both})), replace(bob, audiences=frozenset({both}))
+    bob = replace(bob, groups=["outer", f"{organizations[1].slug}/inner", 5, None, "in\0ner", "' OR '1'='1"])
+    several = replace(several, audiences=frozenset({foreign}), groups=["inner", f"{organizations[1].slug}/inner"])
+    nobody = replace(nobody, groups=["inner", "outer", str(inner.id), str(both), f"{organizations[0].slug}/inner"])
     members = [await person(number) for number in range(TENANTS)]
     unknown = [Person(str(uuid4())), Person("auth0|stranger"), Person(str(PUBLIC_ORGANIZATION)), Person("*")]
     texts = [door(f"team {number}", org) for number, org in enumerate(orgs)]
@@ -140,6 +157,9 @@ async def build(application: Application, folder: Path) -> tuple[list[UUID], lis
         door("of several", orgs[1], several.id),
         door("of who left", orgs[3], left.id),
         door("of ann elsewhere", orgs[4], ann.id),
+        replace(door("of one group", orgs[0]), audience=alone),
+        replace(door("of two groups", orgs[0]), audience=both),
+        replace(door("of a foreign group", orgs[1]), audience=foreign),
     ]
     # the same codes in every run: these stay in a database that is kept
     texts += [
@@ -399,7 +419,7 @@ def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monke
 
 
 def _where_without_scope(query: Query, filters: Filters) -> str:
-    query.organizations, query.user = "ARRAY[p.org_id]", "p.private_to"
+    query.organizations, query.readers = "ARRAY[p.org_id]", "ARRAY[p.private_to]"
     return " AND ".join(["true", *(query._condition(each) for each in filters)])
 
 
@@ -483,7 +503,7 @@ async def test_tenants_who_ask_at_once_over_two_connections_never_mix(world: Wor
         filters = {"org_id": str(wanted)} if wanted else {}
         async with at_once:
             response = await client.post(
-                SEARCH[0], json={**EVERYTHING, "filters": filters}, headers=bearer(person.subject)
+                SEARCH[0], json={**EVERYTHING, "filters": filters}, headers=bearer(person.subject, person.groups)
             )
         assert response.status_code == 200, response.text
         world.check(person, response)

@@ -189,6 +189,7 @@ class Rag:
         site: str | None = None,
         owner: str | None = None,
         visibility: str | None = None,
+        groups: Sequence[str] = (),
         **metadata: object,
     ) -> Summary:
         """Read files and folders into an index; what could not be read is in the summary, with reasons.
@@ -205,7 +206,7 @@ class Rag:
                 assert summary.added == 1 and not summary.failed
         """
         spec = find_index(self.application.indexes, index)
-        target = await target_of(self.application, organization, site, owner, visibility, metadata)
+        target = await target_of(self.application, organization, site, owner, visibility, metadata, groups)
         ingestor = await self.application.ingestor(spec, target)
         return await ingestor.ingest([Path(path) for path in paths], base=Path(base))
 
@@ -235,10 +236,12 @@ class Rag:
 async def scope_of(application: Application, org: str, user: str | None = None, site: str | None = None) -> Scope:
     """What an organization's member sees: its content and what is public; a user's private sources if named."""
     organization = await application.people.organization(org)
+    member = await application.people.user(user) if user else None
     return Scope(
         frozenset({organization.id, PUBLIC_ORGANIZATION}),
-        (await application.people.user(user)).id if user else None,
+        member.id if member else None,
         (await application.people.site(organization.id, site)).id if site else None,
+        await application.groups.audiences(organization, member) if member else frozenset(),
     )
 
 
@@ -284,13 +287,14 @@ async def target_of(
     owner: str | None,
     visibility: str | None,
     metadata: Mapping[str, object],
+    groups: Sequence[str] = (),
 ) -> Target:
-    """Where documents go, by names. Raises NotFound and InvalidInput."""
+    """Where documents go, by names; with `groups` the visibility is "group". Raises NotFound and InvalidInput."""
     organization = await application.people.organization(org)
     owner_id = (await application.people.user(owner)).id if owner else None
     public = organization.id == PUBLIC_ORGANIZATION
-    accepted = [Visibility.GLOBAL] if public else [Visibility.TEAM, Visibility.USER]
-    chosen = visibility or str(accepted[0])
+    accepted = [Visibility.GLOBAL] if public else [Visibility.TEAM, Visibility.USER, Visibility.GROUP]
+    chosen = visibility or str(Visibility.GROUP if groups else accepted[0])
     if chosen not in accepted:
         raise InvalidInput(
             "visibility",
@@ -300,10 +304,15 @@ async def target_of(
         )
     if chosen == Visibility.USER and owner_id is None:
         raise InvalidInput("visibility", chosen, "needs --owner: the user who sees it")
+    if groups and chosen != Visibility.GROUP:
+        raise InvalidInput(
+            "groups", list(groups), f"only a source of visibility group names groups, not one of {chosen}"
+        )
     return Target(
         org_id=organization.id,
         site_id=(await application.people.site(organization.id, site)).id if site else None,
         owner_id=owner_id,
         visibility=Visibility(chosen),
+        audience_id=await application.groups.audience(organization, groups) if chosen == Visibility.GROUP else None,
         metadata=metadata,
     )
