@@ -74,7 +74,7 @@ FUNCTIONS = [
     # With its owner's rights and without an argument, as rag_claimed_organizations is: it tells nothing but the caller's own.
     """
     CREATE FUNCTION rag_claimed_readers() RETURNS uuid[] LANGUAGE sql STABLE PARALLEL SAFE
-    SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     RETURN ARRAY(SELECT a.audience_id FROM audience_groups a JOIN group_members USING (group_id)
                  WHERE user_id = rag_claimed_user()) || rag_claimed_user()
     """,
