@@ -142,7 +142,7 @@ class People:
     async def organization(self, slug: str | UUID) -> Organization:
         """For the operator: NotFound names the slugs there are."""
         async with self._database.session() as session:
-            return await find_named(session, OrganizationRow, Organization, slug, known=OrganizationRow.slug)
+            return await find_named(session, OrganizationRow, Organization, slug, known=select(OrganizationRow.slug))
 
     async def with_slug(self, among: Collection[UUID], slug: str) -> UUID | None:
         """The one of these organizations that has this slug."""
@@ -277,8 +277,9 @@ class People:
         found = await self._database.fetch(_PRINCIPAL, subject, uuid_in(subject), named)
         if not found:
             return Principal(subject)
-        user, organizations, *limits, audiences = found[0]
-        return Principal(subject, user, frozenset(organizations or ()), None, *limits, audiences=frozenset(audiences))
+        user, organizations, requests, at_once, audiences = found[0]
+        belongs = frozenset(organizations or ())
+        return Principal(subject, user, belongs, None, requests, at_once, frozenset(audiences))
 
     async def member_of(self, organization: str) -> Principal:
         """Somebody without a name, who sees what all members of an organization see. Raises NotFound."""
@@ -368,9 +369,9 @@ class Keys:
         rows = await self._database.fetch(_KEY_PRINCIPAL, _digest(key)) if _KEY.fullmatch(key) else []
         if not rows:
             raise Unauthenticated("The API key is not valid")
-        key_id, user_id, org_id, indexes, *limits, audiences = rows[0]
+        key_id, user_id, org_id, indexes, requests, at_once, audiences = rows[0]
         bound = None if indexes is None else frozenset(indexes)
-        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound, *limits, audiences=frozenset(audiences))
+        return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound, requests, at_once, frozenset(audiences))
 
 
 def called(subject: str) -> ColumnElement[bool]:
@@ -451,7 +452,7 @@ async def find_named(
     this = columns["slug" if "slug" in columns else "name"] == name if found is None else columns["id"] == found
     row: Base | None = await session.scalar(select(table).where(this, *where))
     if row is None:
-        raise NotFound(kind.__name__.lower(), str(name), () if known is None else await session.scalars(select(known)))
+        raise NotFound(kind.__name__.lower(), str(name), () if known is None else await session.scalars(known))
     return _to(kind, row)
 
 

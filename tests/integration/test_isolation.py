@@ -137,7 +137,8 @@ async def build(application: Application, folder: Path) -> tuple[list[UUID], lis
 
     ann, bob, several, left, nobody = [await person(*each) for each in ((0,), (0,), (0, 1, 2), (), ())]
     groups = application.groups
-    inner, outer = [await groups.create(organizations[0], slug) for slug in ("inner", "outer")]
+    inner = await groups.create(organizations[0], "inner")
+    await groups.create(organizations[0], "outer")
     alone = await groups.audience(organizations[0], ["inner"])
     both = await groups.audience(organizations[0], ["outer", "inner"])
     await groups.create(organizations[1], "inner")

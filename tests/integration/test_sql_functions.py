@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,7 @@ class Text:
     owner: UUID | None = None
     site: UUID | None = None
     private: bool = False
+    audience: UUID | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -77,6 +78,7 @@ class Person:
     subject: str
     id: UUID | None = None
     organizations: frozenset[UUID] = frozenset()
+    audiences: frozenset[UUID] = frozenset()
 
     @property
     def claimed(self) -> str | None:
@@ -107,7 +109,10 @@ class World:
         return {
             each.id
             for each in self.texts
-            if each.index == index and each.org in mine and (not each.private or each.owner == person.id)
+            if each.index == index
+            and each.org in mine
+            and (not each.private or each.owner == person.id)
+            and each.audience in (None, *person.audiences)
         }
 
     @asynccontextmanager
@@ -161,7 +166,9 @@ async def load(application: Application, folder: Path, texts: Iterable[Text]) ->
             visibility = Visibility.GLOBAL
         if each.private:
             visibility = Visibility.USER
-        target = Target(each.org, each.site, each.owner, visibility)
+        if each.audience:
+            visibility = Visibility.GROUP
+        target = Target(each.org, each.site, each.owner, visibility, each.audience)
         summary = await (await application.ingestor(application.indexes[each.index], target)).ingest(
             [file], base=folder
         )
@@ -180,6 +187,12 @@ async def build(application: Application, folder: Path, server: PrivatePostgres)
         return Person(str(user.id), user.id, frozenset(each.id for each in organizations))
 
     ann, bob, cyd = await person("ann", first), await person("bob", first, second), await person("cyd")
+    groups = application.groups
+    cleaners = await groups.create(first, "cleaners")
+    await groups.add_member(cleaners, await people.user(str(ann.id)))
+    await groups.create(second, "cleaners")
+    here, there = await groups.audience(first, ["cleaners"]), await groups.audience(second, ["cleaners"])
+    ann = replace(ann, audiences=frozenset({here}))
     sites = {name: (await people.create_site(org, name)).id for name, org in (("a eu", a), ("a us", a), ("b eu", b))}
     types, dates = ["transcript", "email", "doc", "faq", "web"], ["2026-01-14T23:59:59.5Z", "2026-01-15", "2026-01-16"]
     texts = [
@@ -195,6 +208,10 @@ async def build(application: Application, folder: Path, server: PrivatePostgres)
         texts += [
             Text(index, f"of {who.subject} in {org}", org, "My own door code is 99.", who.id, private=True)
             for who, org in ((ann, a), (bob, a), (bob, b), (cyd, a))
+        ]
+        texts += [
+            Text(index, f"of cleaners in {org}", org, "The door code of cleaners is 5.", audience=audience)
+            for org, audience in ((a, here), (b, there))
         ]
     long = " ".join(f"Sentence {number} tells of shipping, returns and the door of the shop." for number in range(60))
     for site, org in (("a eu", a), ("a us", a), ("b eu", b)):
@@ -490,8 +507,14 @@ async def test_a_member_who_leaves_sees_it_at_once(world: World) -> None:
     await app.execute("DELETE FROM memberships WHERE user_id = $1", ann.id)
     left = await sources(world, ann.claims, "rag_match", everything)
     await app.execute("INSERT INTO memberships (user_id, org_id) VALUES ($1, $2)", ann.id, world.a)
+    back = await sources(world, ann.claims, "rag_match", everything)
+    await app.execute(
+        "INSERT INTO group_members (group_id, user_id, org_id) SELECT id, $1, org_id FROM groups WHERE org_id = $2",
+        ann.id, world.a,
+    )  # fmt: skip
     await app.close()
     assert left == world.visible(Person("|"), "org_knowledge")
+    assert back == world.visible(replace(ann, audiences=frozenset()), "org_knowledge"), "who leaves, leaves the groups"
     assert await sources(world, ann.claims, "rag_match", everything) == world.visible(ann, "org_knowledge")
 
 
@@ -499,6 +522,7 @@ async def test_the_gateway_cannot_pose_as_the_application(world: World) -> None:
     ann, bob = world.people["ann"], world.people["bob"]
     slipped = {
         "rag_organizations": f"{{{world.a},{world.b}}}", "rag_user": str(bob.id), "rag_operator": "on",
+        "rag_audiences": f"{{{','.join(str(each.audience) for each in world.texts if each.audience)}}}",
     }  # fmt: skip
     for person, claims in ((ann, ann.claims), (Person("|"), None)):
         async with world.as_gateway(claims, **slipped) as connection:
@@ -580,20 +604,21 @@ async def test_the_gateway_is_granted_what_the_functions_read_and_nothing_else(w
     )
     assert {row["proname"] for row in functions if row["prosecdef"]} == {
         "rag_claimed_organizations",
+        "rag_claimed_readers",
         "rag_claimed_user",
     }
     closed = {row["proname"] for row in functions if not row["anybody"]}
     searches = {"rag_match", "match_embeddings", "search_rag_context", "is_org_member"}
-    assert closed == {*searches, "rag_claimed_organizations", "rag_claimed_user"}
+    assert closed == {*searches, "rag_claimed_organizations", "rag_claimed_readers", "rag_claimed_user", "rag_readers"}
     definers = await connection.fetch("SELECT proconfig FROM pg_proc WHERE proname LIKE 'rag\\_claimed\\_%'")
-    assert [row["proconfig"] for row in definers] == [["search_path=pg_catalog, pg_temp"]] * 2
+    assert [row["proconfig"] for row in definers] == [["search_path=pg_catalog, pg_temp"]] * 3
     await connection.close()
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "TABLE sources", "TABLE users", "TABLE memberships", "TABLE api_keys", "TABLE organizations", "TABLE sites",
+        "TABLE sources", "TABLE users", "TABLE memberships", "TABLE group_members", "TABLE api_keys", "TABLE organizations", "TABLE sites",
         "TABLE generations", "SELECT settings FROM generations", "TABLE g_org_knowledge_1_words",
         "TABLE g_book_1_chunks", "DELETE FROM g_org_knowledge_1_chunks", "UPDATE g_org_knowledge_1_vectors SET lang = 'x'",
         "INSERT INTO memberships (user_id, org_id) SELECT rag_user(), org_id FROM g_org_knowledge_1_chunks",

@@ -294,6 +294,11 @@ _KEPT = {
         SELECT o.slug AS organization, o.name, m.created_at FROM memberships m JOIN organizations o ON o.id = m.org_id
         WHERE m.user_id = :user ORDER BY o.slug
         """,
+    "groups": """
+        SELECT o.slug AS organization, g.slug, g.name, m.created_at FROM group_members m
+        JOIN groups g ON g.id = m.group_id JOIN organizations o ON o.id = g.org_id WHERE m.user_id = :user
+        ORDER BY o.slug, g.slug
+        """,
     "threads": """
         SELECT id, title, created_at, updated_at, last_message_at, message_count, metadata, archived
         FROM rag_threads WHERE user_id = :user ORDER BY created_at, id

@@ -1,7 +1,7 @@
 """Groups: sources that some members of an organization see; who reads what is private is asked of `rag_readers`.
 
-Revision ID: 0015
-Revises: 0014
+Revision ID: 0018
+Revises: 0017
 
 `private_to` of a chunk is a user or an audience, a set of groups. Servers of the release before set no audiences and see
 nothing of what is for groups.
@@ -11,8 +11,8 @@ from alembic import op
 from alembic.util import CommandError
 from sqlalchemy import text
 
-revision = "0015"
-down_revision = "0014"
+revision = "0018"
+down_revision = "0017"
 branch_labels = None
 depends_on = None
 
