@@ -16,8 +16,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from rag_app.database.tables import Base, Json, Made
 from rag_app.access.tables import AudienceRow, OrganizationRow, SiteRow, UserRow
+from rag_app.database.tables import Base, Json, Made
 from rag_app.domain import JsonObject
 
 

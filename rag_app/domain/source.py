@@ -45,6 +45,8 @@ def passage_link(source: UUID, chunk: UUID | None = None) -> str:
     '/api/v1/sources/00000000-0000-0000-0000-000000000001?chunk=00000000-0000-0000-0000-000000000002'
     """
     return f"/api/v1/sources/{source}" + (f"?chunk={chunk}" if chunk else "")
+
+
 def audience_id(org_id: UUID, groups: Iterable[UUID]) -> UUID:
     """The same groups are the same audience, in any order.
 
