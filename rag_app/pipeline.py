@@ -26,7 +26,7 @@ from rag_app.domain import Answer, Delta, Event, Found, Hit, Question, Scope, St
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.retrieval.postprocessors import postprocessors_for
+from rag_app.retrieval.postprocessors import Step, postprocessors_for
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.telemetry import observing
@@ -146,19 +146,25 @@ class Pipeline:
     def engine(self, capability: str, question: Question, scope: Scope) -> CapabilityEngine:
         """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly."""
         chosen = capability_named(capability)
-        return CapabilityEngine(
-            capability=chosen,
-            rule=find_index(self._indexes, chosen.index).confidence,
-            retriever=self.retriever(chosen.index, question, scope),
-            postprocessors=postprocessors_for(
-                question,
+
+        def prepare(asked: Question) -> tuple[ChunkRetriever, list[Step]]:
+            return self.retriever(chosen.index, asked, scope), postprocessors_for(
+                asked,
                 scope,
                 prefers_owner=chosen.prefers_owner,
                 strategy=chosen.rerank,
                 chunks_per_source=chosen.chunks_per_source if chosen.by_source else None,
-            ),
+            )
+
+        retriever, postprocessors = prepare(question)
+        return CapabilityEngine(
+            capability=chosen,
+            rule=find_index(self._indexes, chosen.index).confidence,
+            retriever=retriever,
+            postprocessors=postprocessors,
             synthesizer=self._synthesizer(chosen),
             owner=self.owner,
+            prepare=prepare,
         )
 
     def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:

@@ -1,4 +1,4 @@
-"""Whether the evidence reaches the model: `python -m tests.evidence tests/answers/tuning.jsonl`.
+"""Whether the evidence reaches the model: `python -m tests.evidence tests/answers/tuning.jsonl [CORPUS...]`.
 
 The sample corpora are loaded into the configured deployment (RAG_HOME), every question of the file is asked over its
 own route, and a model by script repeats the first source of its prompt. A turn has its evidence where the context of a
@@ -110,8 +110,12 @@ def table(judged: Sequence[Judged]) -> str:
     return "\n".join(lines)
 
 
-def main(path: Path) -> None:
-    threads = [each for each in read_threads(path) if (resource_folder("indexes") / each.corpus).is_dir()]
+def main(path: Path, *corpora: str) -> None:
+    threads = [
+        each
+        for each in read_threads(path)
+        if (resource_folder("indexes") / each.corpus).is_dir() and (not corpora or each.corpus in corpora)
+    ]
     with ScriptedModel(repeating) as model, tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "models.toml")
         entry = f'[models.default]\nkind = "openai_like"\nmodel = "repeating"\napi_base = "{model.url}"\n'
@@ -121,4 +125,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
@@ -42,6 +42,7 @@ from rag_app.domain import (
     Event,
     Found,
     Hit,
+    Look,
     ModelFailed,
     ModelMalformed,
     ModelSilent,
@@ -56,7 +57,7 @@ from rag_app.domain import (
 from rag_app.retrieval.hits import average_relevance, judge, to_hits
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import cut_below
-from rag_app.retrieval.retriever import ChunkRetriever
+from rag_app.retrieval.retriever import ChunkRetriever, interleave
 from rag_app.telemetry.observing import Stage
 
 _LONG_TEXT = 20_000
@@ -69,8 +70,8 @@ _NOTHING = Checked("", ())
 class Evidence:
     """What was found for a question, and what an answer may be made from: `context` is empty where that is nothing.
 
-    `retrieved` and `above_threshold` count chunks as Answer does. `failures` are those that nothing was found for;
-    `seconds` is how long all this took.
+    `retrieved` and `above_threshold` count chunks, and `look` says where they come from, as Answer does. `failures` are
+    those that nothing was found for; `seconds` is how long all this took.
     """
 
     question: Question
@@ -82,14 +83,20 @@ class Evidence:
     context: Context = field(default_factory=Context)
     failures: tuple[RagError, ...] = ()
     seconds: float = 0.0
+    look: Look = Look.FIRST
+
+
+Prepare = Callable[[Question], tuple[BaseRetriever, Sequence[BaseNodePostprocessor]]]
+"""What looks for a question: a retriever, and what is done with what it finds."""
 
 
 class CapabilityEngine(BaseQueryEngine):
     """Answers questions with one capability, from one retriever. Cheap to make: an engine per request is fine.
 
     `answer` is the whole way, `stream` the same in pieces. Their steps: `gather`, then a refusal where `refuses`, else
-    what the synthesizer writes, and `verify`. Of a capability with a `failure_text`, retrieval that fails finds
-    nothing, and a model that fails leaves what was found, or what it had said by then; of others, both is raised.
+    what the synthesizer writes, and `verify`. Where the first look finds nothing convincing, `gather` looks again with
+    what `prepare` gives for a wider question. Of a capability with a `failure_text`, retrieval that fails finds nothing,
+    and a model that fails leaves what was found, or what it had said by then; of others, both is raised.
     """
 
     def __init__(
@@ -100,11 +107,13 @@ class CapabilityEngine(BaseQueryEngine):
         postprocessors: Sequence[BaseNodePostprocessor],
         synthesizer: Synthesizer,
         owner: asyncio.AbstractEventLoop | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
         super().__init__(CallbackManager())
         self._owner = owner
         self.capability, self.synthesizer = capability, synthesizer
         self._rule, self._retriever, self._postprocessors = rule, retriever, postprocessors
+        self._prepare = prepare
         self._limits = {"max_sentences": capability.max_sentences, "max_words": capability.max_words}
 
     async def answer(self, question: Question) -> Answer:
@@ -180,44 +189,48 @@ class CapabilityEngine(BaseQueryEngine):
 
     async def gather(self, question: Question) -> Evidence:
         """The first half of `answer`: retrieve, postprocess, judge, and build the context."""
-        started, query = time.perf_counter(), QueryBundle(question.searched or question.text)
-        capability = self.capability
+        started, capability = time.perf_counter(), self.capability
         try:
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
-                nodes = await self._retriever.aretrieve(query)
-                retrieved = len(nodes)
-                above_threshold = retrieved if question.threshold is None else len(cut_below(nodes, question.threshold))
-                with Stage("postprocessing"):
-                    for postprocessor in self._postprocessors:
-                        nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
-                with Stage("judging") as judging:
-                    confidence = judge(to_hits(nodes), self._rule)
-                    named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
-                    if confidence is Confidence.LOW and named:  # they are what it is about, whatever their similarity
-                        nodes, confidence = named, Confidence.MEDIUM
-                    hits = to_hits(nodes)
-                    context = build_context(
-                        () if confidence is Confidence.LOW else hits,
-                        max_tokens=capability.max_context_tokens,
-                        max_sources=capability.max_sources,
-                        chunks_per_source=capability.chunks_per_source,
-                    )
-                    judging.set_attribute("rag.confidence", confidence.value)
-                span.set_attribute("rag.hits", len(hits))
+                nodes = await self._retriever.aretrieve(QueryBundle(question.searched or question.text))
+                best = await self._judge(question, nodes, self._postprocessors)
+                if best.confidence is not Confidence.HIGH and question.wide is not None and self._prepare:
+                    everywhere = replace(question, filters=question.wide, preferred=(), wide=None)
+                    retriever, postprocessors = self._prepare(everywhere)
+                    others = await retriever.aretrieve(QueryBundle(question.searched or question.text))
+                    both = await self._judge(everywhere, interleave([others, nodes]), postprocessors)
+                    best = replace(both, look=Look.ALL_TYPES)
+                span.set_attribute("rag.hits", len(best.hits))
         except (EmbeddingFailed, StoreFailed) as error:
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        return Evidence(
-            question,
-            retrieved,
-            above_threshold,
-            nodes,
-            hits,
-            confidence,
-            context,
-            seconds=time.perf_counter() - started,
-        )
+        return replace(best, seconds=time.perf_counter() - started)
+
+    async def _judge(
+        self, question: Question, nodes: list[NodeWithScore], postprocessors: Sequence[BaseNodePostprocessor]
+    ) -> Evidence:
+        """What one look has found: postprocessed, judged, and as a context where it is good enough."""
+        retrieved = len(nodes)
+        above_threshold = retrieved if question.threshold is None else len(cut_below(nodes, question.threshold))
+        with Stage("postprocessing"):
+            query = QueryBundle(question.searched or question.text)
+            for postprocessor in postprocessors:
+                nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
+        with Stage("judging") as judging:
+            confidence = judge(to_hits(nodes), self._rule)
+            named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
+            if confidence is Confidence.LOW and named:  # they are what it is about, whatever their similarity
+                nodes, confidence = named, Confidence.MEDIUM
+            hits = to_hits(nodes)
+            context = build_context(
+                () if confidence is Confidence.LOW else hits,
+                max_tokens=self.capability.max_context_tokens,
+                max_sources=self.capability.max_sources,
+                chunks_per_source=self.capability.chunks_per_source,
+            )
+            judging.set_attribute("rag.confidence", confidence.value)
+        return Evidence(question, retrieved, above_threshold, nodes, hits, confidence, context)
 
     async def _widened(self, evidence: Evidence) -> Evidence:
         """What a model is shown beside what was found, as far as the context's budget reaches.
@@ -226,10 +239,12 @@ class CapabilityEngine(BaseQueryEngine):
         """
         if self.synthesizer.model in (None, EXTRACTIVE) or not evidence.context.blocks:
             return evidence
-        question, more = evidence.question, evidence.hits
-        if isinstance(self._retriever, ChunkRetriever):
+        question, more, retriever = evidence.question, evidence.hits, self._retriever
+        if evidence.look is Look.ALL_TYPES and self._prepare:
+            retriever, _ = self._prepare(question)
+        if isinstance(retriever, ChunkRetriever):
             with suppress(EmbeddingFailed, StoreFailed):  # what was found is there all the same
-                more += to_hits(await self._retriever.further(question.searched or question.text, evidence.nodes))
+                more += to_hits(await retriever.further(question.searched or question.text, evidence.nodes))
         return replace(evidence, context=widen(evidence.context, more, max_tokens=self.capability.max_context_tokens))
 
     def refuses(self, evidence: Evidence) -> bool:
@@ -360,6 +375,8 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
         retrieved=evidence.retrieved,
         above_threshold=evidence.above_threshold,
         failures=evidence.failures,
+        look=evidence.look,
+        searched=evidence.question.searched or evidence.question.text,
         **more,
     )
 

@@ -40,10 +40,12 @@ class Question:
     `threshold` cuts hits below that cosine similarity (-1..1); None cuts nothing. `fetch` chunks are retrieved before
     the cut, as many as `top_k` where it is None.
 
-    In a conversation: `searched` is what is looked for, where `text` alone would not find it; `sources` are named by
-    the asker, and come before what was found; `preferred` filters hold as well, unless they leave fewer than `enough`
-    chunks. `terms` are words the asker named, for an order that puts exact matches first; `at_most` so many sources of
-    a type are kept.
+    In a conversation: `searched` is what is looked for, where `text` alone would not find it; `also` are other wordings
+    that are searched beside it, and `earlier` are sources of the answer before, which are searched by themselves, too.
+    `sources` are named by the asker, and come before what was found; `preferred` filters hold as well, unless they leave
+    fewer than `enough` chunks. `wide` are the filters of a second look, where the first one finds no good evidence.
+    `terms` are words the asker named, for an order that puts exact matches first; `at_most` so many sources of a type
+    are kept.
     """
 
     text: str
@@ -53,9 +55,12 @@ class Question:
     threshold: float | None = None
     fetch: int | None = None
     searched: str | None = None
+    also: tuple[str, ...] = ()
+    earlier: tuple[UUID, ...] = ()
     sources: tuple[UUID, ...] = ()
     preferred: Filters = ()
     enough: int = 5
+    wide: Filters | None = None
     terms: tuple[str, ...] = ()
     at_most: tuple[tuple[str, int], ...] = ()
     instructions: Instructions = Instructions()
@@ -147,6 +152,13 @@ class Usage:
     output_tokens: int
 
 
+class Look(StrEnum):
+    """Where an answer's evidence was found."""
+
+    FIRST = "first"  # with the question's own filters, which of a conversation are those of its capability
+    ALL_TYPES = "all_types"  # among all source types, as the first look found too little
+
+
 class Refusal(StrEnum):
     """Why no answer was given."""
 
@@ -169,7 +181,8 @@ class Answer:
     Where a capability copes with failures (`Capability.failure_text`), `failures` are those of its parts, and
     `complete` is False where a model fell silent in the middle: the text is what it had said by then. `seconds` is how
     long each stage took: "retrieval", "generation". `asked` is the model that wrote, also where that was refused. `shown`
-    is what the answer was written from, in the order of the prompt; empty when refused.
+    is what the answer was written from, in the order of the prompt; empty when refused. `look` says where `hits` come
+    from, `searched` the text that found them: with the spelling put right, perhaps.
     """
 
     text: str
@@ -188,6 +201,8 @@ class Answer:
     seconds: Mapping[str, float] = field(default_factory=dict)
     asked: str | None = None
     shown: tuple[Shown, ...] = ()
+    look: Look = Look.FIRST
+    searched: str = ""
 
     @property
     def refused(self) -> bool:

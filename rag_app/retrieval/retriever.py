@@ -1,7 +1,9 @@
 """The LlamaIndex retriever of rag_app: a question to scored chunks."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import chain, zip_longest
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -13,6 +15,25 @@ from rag_app.retrieval.filters import checked_text
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.telemetry.observing import Stage
 
+_EARLIER = 6
+"""Chunks of the sources of the answer before."""
+
+Nodes = list[NodeWithScore]
+
+
+def interleave(rankings: Sequence[Nodes]) -> Nodes:
+    """The first of each ranking, then the second of each, and so on. A node that comes again has its best score."""
+    return join([[node for node in row if node is not None] for row in zip_longest(*rankings)])
+
+
+def join(rankings: Sequence[Nodes]) -> Nodes:
+    """One ranking after the other. A node that comes again has its first place and its best score."""
+    found: dict[str, NodeWithScore] = {}
+    for node in chain.from_iterable(rankings):
+        known = found.setdefault(node.node.node_id, node)
+        known.score = max(known.score or 0.0, node.score or 0.0)
+    return [*found.values()]
+
 
 class ChunkRetriever(BaseRetriever):
     """Finds chunks in the scoped store that `open_store` gives. Async: `await retriever.aretrieve("...")`.
@@ -21,7 +42,8 @@ class ChunkRetriever(BaseRetriever):
 
     What is retrieved is up to `question`, whose text is not read: `filters`, `top_k` chunks and `mode`. `preferred`
     filters hold as well, unless they leave fewer than `enough` nodes. Of each of the `sources` that the scope may see,
-    whatever the filters, at least the best chunk is there, and comes first. The query is embedded once.
+    whatever the filters, at least the best chunk is there, and comes first. What is searched `also`, and `earlier`
+    sources, have every other place, or every third. Each text is embedded once.
     """
 
     def __init__(
@@ -44,11 +66,23 @@ class ChunkRetriever(BaseRetriever):
         with Stage("search", {"rag.mode": asked.mode.value, "rag.top_k": asked.top_k}):
             first = await self._named(store, text, vector)
             search = Search(vector, text, asked.filters, asked.mode, asked.top_k)
+            beside = await self._beside(search)
             found = await store.search(replace(search, filters=(*asked.filters, *asked.preferred)))
             if asked.preferred and len(found) < asked.enough:
                 found = await store.search(search)
-        known = {node.node.node_id for node in first}
-        return [*first, *(node for node in found if node.node.node_id not in known)]
+            others = await asyncio.gather(*(store.search(each) for each in beside))
+        return join([first, interleave([found, *others])])
+
+    async def _beside(self, search: Search) -> list[Search]:
+        """The same for what is searched `also`; and in `earlier` sources, by the shortest wording."""
+        texts = [checked_text("query", text) for text in self._question.also]
+        vectors = [await embed_query(self._embedder, text, self._dimension) for text in texts]
+        searches = [replace(search, vector=vector, text=text) for vector, text in zip(vectors, texts, strict=True)]
+        if self._question.earlier:
+            only = Condition("source_id", Operator.IN, tuple(map(str, self._question.earlier)))
+            alone = min([search, *searches], key=lambda each: len(each.text))
+            searches.append(replace(alone, filters=(only,), top_k=_EARLIER, depth=0))
+        return searches
 
     async def further(self, text: str, found: Sequence[NodeWithScore], at_most: int = 50) -> list[NodeWithScore]:
         """More chunks of the sources of what was found for `text`: the neighbours of those chunks, then the nearest.

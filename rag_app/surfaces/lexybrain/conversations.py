@@ -53,8 +53,10 @@ from rag_app.domain import (
 )
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
+from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of
 from rag_app.surfaces.lexybrain.messages import (
     Paid,
+    cited_before,
     classify,
     detect,
     flags_of,
@@ -67,6 +69,7 @@ from rag_app.surfaces.lexybrain.messages import (
     rewritten,
     searched_text,
     sources_of,
+    wordings,
     worth_it,
 )
 from rag_app.surfaces.lexybrain.threads import Threads, give_up, hold_thread, keep_answer, keep_message, settle_on
@@ -167,6 +170,7 @@ class Turn:
         self._asked, self._freed = uuid4(), False
         self._over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.capability, self.question = said.capability or GENERAL, Question(said.text)
+        self._leaning = Leaning.ALONE
         self._seconds, self._paid, self._prompts = dict[str, float](), Paid(), dict[str, str]()
 
     # -- the beginning
@@ -223,6 +227,8 @@ class Turn:
                 history = await self._with.threads.history(self._scope, thread.id, before=self._begun.message)
         self._told_of = (*(each.id for each in history), self._begun.message)
         with Stage("detection"):
+            if history:
+                self._leaning = leaning_of(said.text)
             self.capability = said.capability or await self._detect(history)
         with Stage("prompts"):
             versions = await self._choose_prompts()
@@ -237,7 +243,8 @@ class Turn:
             versions,
             thread.last_message_at,
             history=history_text(history, self._with.history_tokens),
-            searched=await self._searched_text(history),
+            searched=await self._wordings(history),
+            earlier=() if self._leaning is Leaning.ALONE else cited_before(history),
             named=tuple(named),
         )
 
@@ -260,7 +267,7 @@ class Turn:
             await settle_on(session, self._scope.user, thread.id, self._begun.message, self.capability, self._prompts)
         return chosen
 
-    async def _searched_text(self, history: Sequence[PastMessage]) -> str:
+    async def _wordings(self, history: Sequence[PastMessage]) -> Sequence[str]:
         """What is looked for: a follow-up by itself often names nothing."""
         text, models = self._said.text, self._with.models
         model = models.model(self.capability) if self._with.rewrite and history else None
@@ -268,7 +275,7 @@ class Turn:
         if model is not None:
             prompt = models.prompt("ask_lexybrain_rewrite")
             query = await rewritten(model, prompt, text, history, self._with.history_tokens, self._paid)
-        return query or searched_text(text, history)
+        return (query,) if query else wordings(text, history, self._leaning)
 
     # -- the answer
 
@@ -427,7 +434,10 @@ class Turn:
                 "latencyMs": latency_ms,
                 "temperature": instructions.temperature,
                 "maxTokens": instructions.max_tokens,
-                "searched": self.question.searched or self.question.text,
+                "searched": answer.searched or self.question.searched or self.question.text,
+                **({"also": list(self.question.also)} if self.question.also else {}),
+                "leaning": self._leaning,
+                "look": answer.look,
                 **({"warnings": warnings} if (warnings := self._with.pipeline.warnings(self.question)) else {}),
                 "prompts": self._prompts,
                 "stages": stages,

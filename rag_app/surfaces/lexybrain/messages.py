@@ -31,6 +31,7 @@ from rag_app.domain import (
 )
 from rag_app.retrieval.filters import conditions
 from rag_app.retrieval.index import IndexSpec
+from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of, points_back
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
     Flags,
@@ -72,14 +73,14 @@ def detect(text: str) -> str:
 
 
 def follow_up(text: str, history: Sequence[PastMessage]) -> str | None:
-    """The capability of the turn before, for a question that refers back to it and says nothing of its own kind.
+    """The capability of the turn before, for a question that leans on it and says nothing of its own kind.
 
-    "And how did it change?" is about what "it" is about. None where the rules of the contract find something, and
-    where nothing is referred to.
+    "And how did it change?" is about what "it" is about. None where the rules of the contract find something in the
+    present message, and where it does not lean.
     """
     previous = next((each.capability for each in reversed(history) if each.role is Role.USER), None)
-    refers = text.rstrip().endswith("?") and refers_back(text)
-    return previous if refers and contracted(text) == "general_chat" else None
+    leans = "?" in text and leaning_of(text) is Leaning.LEANS
+    return previous if leans and contracted(text) == "general_chat" else None
 
 
 def contracted(text: str) -> str:
@@ -145,7 +146,6 @@ def is_visible(character: str) -> bool:
 _WORTH_CUTTING = 24  # tokens: less of an older message than this says nothing
 _PREVIOUS = 400  # characters
 _FOLLOW_UPS = 3
-_REFERS = re.compile(r"\b(?:it|its|they|them|their|these|those|this one|that one|the same)\b", re.IGNORECASE)
 _QUERY = 400  # characters of a rewritten query; a model was asked for 40 words
 _QUERY_TOKENS = 160
 _CUT = " …"
@@ -181,19 +181,24 @@ def searched_text(text: str, history: Sequence[PastMessage]) -> str:
     """
     said: list[str] = []
     for message in reversed(history):
-        if message.role is Role.USER and len(said) < _FOLLOW_UPS and (not said or refers_back(said[0])):
+        if message.role is Role.USER and len(said) < _FOLLOW_UPS and (not said or points_back(said[0])):
             said.insert(0, message.content)
     previous = _beginning(" ".join(neutralise(" ".join(said)).split()), _PREVIOUS)
     return f"{previous}\n{text}" if previous and previous != text.strip() else text
 
 
-def refers_back(text: str) -> bool:
-    """Whether a text may speak of what was said before it.
+def wordings(text: str, history: Sequence[PastMessage], leaning: Leaning) -> tuple[str, ...]:
+    """What to search for, the most promising first: the message by itself, with what was said before it, or both."""
+    together = searched_text(text, history)
+    if leaning is Leaning.ALONE or together == text:
+        return (text,)
+    return (together, text) if leaning is Leaning.LEANS else (text, together)
 
-    >>> refers_back("And how did it change?"), refers_back("Which ring sells best?")
-    (True, False)
-    """
-    return _REFERS.search(text) is not None
+
+def cited_before(history: Sequence[PastMessage]) -> tuple[UUID, ...]:
+    """The sources that the last answer cites."""
+    last = next((each for each in reversed(history) if each.role is Role.ASSISTANT), None)
+    return last.cited if last else ()
 
 
 async def rewritten(
@@ -248,7 +253,8 @@ def question_for(
     instructions: Instructions,
     now: datetime,
     *,
-    searched: str | None = None,
+    searched: Sequence[str] = (),
+    earlier: tuple[UUID, ...] = (),
     named: tuple[UUID, ...] = (),
     retrieval_scope: tuple[str, ...] | None = None,
     at_most: Mapping[str, int] = MappingProxyType({}),
@@ -258,7 +264,9 @@ def question_for(
     What the client names are filters: marketplaces and a time range, which sources without a market or a date pass.
     What the capability prefers gives way where it leaves too little; its recent days to any time range of the client's.
     `retrieval_scope` is what a prompt version narrows the capability's source types to; with nothing in common,
-    nothing is found. `searched` is looked for, `named` sources come first, `at_most` so many of a type are kept.
+    nothing is found. Where none narrows them, all types may have a second look. `searched` are the wordings that
+    are looked for, the message itself where there are none; `earlier` sources are searched by themselves, too; `named`
+    sources come first, `at_most` so many of a type are kept.
     """
     context, types = said.context or RagContext(), capability.source_types
     if retrieval_scope is not None:
@@ -270,21 +278,20 @@ def question_for(
     if capability.recent_days is not None and since is None:
         recent = (now - timedelta(capability.recent_days)).timestamp()
     severities = tuple(each for each in capability.severities if _is_about(each, said.text))
+    demanded = conditions(
+        ("market", Operator.IN, markets), ("date", Operator.GTE, since), ("date", Operator.LTE, until), or_missing=True
+    )
+    first, *others = searched or (said.text,)
     return Question(
         said.text,
-        (
-            *of_types,
-            *conditions(
-                ("market", Operator.IN, markets),
-                ("date", Operator.GTE, since),
-                ("date", Operator.LTE, until),
-                or_missing=True,
-            ),
-        ),
+        (*of_types, *demanded),
         capability.top_k,
         fetch=capability.fetch,
-        searched=searched if searched != said.text else None,
+        searched=first if first != said.text else None,
+        also=tuple(others),
+        earlier=earlier,
         sources=named,
+        wide=demanded if of_types and set(types) == set(capability.source_types) else None,
         preferred=(
             *capability.preferred,
             *conditions(("date", Operator.GTE, recent), ("severity", Operator.IN, severities), or_missing=True),
@@ -302,7 +309,8 @@ def instructed(
     now: datetime,
     *,
     history: str = "",
-    searched: str | None = None,
+    searched: Sequence[str] = (),
+    earlier: tuple[UUID, ...] = (),
     named: tuple[UUID, ...] = (),
 ) -> Question:
     """`question_for`, with the versions of prompts that a thread has: of what all capabilities are told, and of what this
@@ -321,6 +329,7 @@ def instructed(
         Instructions(values, tokens, temperature),
         now,
         searched=searched,
+        earlier=earlier,
         named=named,
         retrieval_scope=first(each.retrieval_scope for each in rules),
         at_most=rules[0].at_most if rules else {},

@@ -8,23 +8,27 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_for
 from rag_app.answering.context import Context
-from rag_app.answering.engine import CapabilityEngine
+from rag_app.answering.engine import CapabilityEngine, Evidence
 from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import ChatModel, Draft
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
-from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Question, Refusal, Usage
+from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Look, Question, Refusal, Usage
 from rag_app.domain.errors import Misconfigured, ModelLimited, StoreFailed
+from rag_app.domain.filters import Condition, Operator
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import cut_below, step
 from tests.fuzzing import examples
 from tests.scripted_model import Reply, ScriptedModel
-from tests.unit.answering.hits import Found, hit, hits_of
+from tests.unit.answering.hits import Found, hit, hits_of, node
 
 ROOT = Path(__file__).parents[3]
 OWNER, KNOWLEDGE = capability_for("salon_calls"), capability_for("org_knowledge")
@@ -53,6 +57,50 @@ def engine(
 ) -> CapabilityEngine:
     rule = ConfidenceRule(answer_from=answer_from, high=0.7)
     return CapabilityEngine(capability, rule, Found(*hits), [step(cut_below, threshold=threshold)], says)
+
+
+class Shelves(BaseRetriever):
+    """Has hits by source type, and gives those that a question's filters name."""
+
+    def __init__(self, question: Question, looks: list[Question], *hits: Hit) -> None:
+        super().__init__()
+        self.question, self.looks, self.hits = question, looks, hits
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        self.looks.append(self.question)
+        types = [each for condition in self.question.filters for each in condition.value]  # type: ignore[union-attr]
+        return [node(each) for each in self.hits if not types or each.source_type in types]
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        raise NotImplementedError
+
+
+def test_what_its_own_types_do_not_answer_is_looked_up_in_all() -> None:
+    strong, weak, other = (
+        hit(text, score=score, source_type=kind)
+        for text, score, kind in (("Strong.", 0.8, "a"), ("Weak.", 0.3, "a"), ("Other.", 0.6, "b"))
+    )
+    own = (Condition("source_type", Operator.IN, ("a",)),)
+
+    def gathered(question: Question, *hits: Hit) -> tuple[Evidence, list[Question]]:
+        looks: list[Question] = []
+
+        def prepare(asked: Question) -> tuple[BaseRetriever, list[BaseNodePostprocessor]]:
+            return Shelves(asked, looks, *hits), []
+
+        rule = ConfidenceRule(answer_from=0.45, high=0.7)
+        asked = CapabilityEngine(KNOWLEDGE, rule, prepare(question)[0], [], Says("."), prepare=prepare)
+        return asyncio.run(asked.gather(question)), looks
+
+    question = Question("Where?", own, wide=(), preferred=own)
+    evidence, looks = gathered(question, strong, other)
+    assert [each.text for each in evidence.hits] == ["Strong."] and looks == [question], "enough was found at once"
+    evidence, looks = gathered(question, weak, other)
+    assert evidence.look is Look.ALL_TYPES and {each.text for each in evidence.hits} == {"Weak.", "Other."}
+    assert evidence.confidence is Confidence.MEDIUM and len(evidence.hits) == 2, "what is found twice is there once"
+    assert looks == [question, Question("Where?")]
+    evidence, looks = gathered(replace(question, wide=None), weak, other)
+    assert evidence.look is Look.FIRST and evidence.confidence is Confidence.LOW and len(looks) == 1
 
 
 async def ask(asked: CapabilityEngine) -> Answer:

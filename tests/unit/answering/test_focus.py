@@ -159,11 +159,26 @@ async def test_a_first_message_asked_of_the_library_keeps_to_the_versions_that_i
 
 def test_all_else_is_handed_on() -> None:
     one, two = uuid4(), uuid4()
-    question = asked("market_brief", "And now?", searched="Rings? And now?", named=(one, two), at_most={"keyword": 20})
-    assert (question.text, question.searched) == ("And now?", "Rings? And now?")
+    question = asked(
+        "market_brief",
+        "And now?",
+        searched=("Rings? And now?", "And now?"),
+        named=(one, two),
+        earlier=(two,),
+        at_most={"keyword": 20},
+    )
+    assert (question.text, question.searched, question.also) == ("And now?", "Rings? And now?", ("And now?",))
+    assert question.earlier == (two,)
     assert (question.sources, question.at_most) == ((one, two), (("keyword", 20),))
     assert question.instructions is INSTRUCTIONS and question.threshold is None
     assert asked("market_brief", "The same").searched is None
+
+
+def test_a_second_look_drops_the_types_of_the_capability_but_not_those_of_an_administrator() -> None:
+    question = asked("market_brief", context=RagContext(marketplaces=["etsy"]))
+    assert question.filters == (BRIEF, market("etsy")) and question.wide == (market("etsy"),)
+    assert asked("market_brief", retrieval_scope=("keyword", "trend", "doc")).wide == ()
+    assert asked("market_brief", retrieval_scope=("keyword",)).wide is None
 
 
 LEXYBRAIN = ("market_brief", "competitor_intel", "keyword_explanation", "alert_explanation", "general_chat")

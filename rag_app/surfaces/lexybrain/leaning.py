@@ -1,0 +1,99 @@
+"""Whether a message leans on what was said before it: by rules on its words, in English and German, and on no topic's.
+
+A message that announces something else, or that names something itself and points at nothing, stands alone. One that
+points back, or says too little to be looked up, leans. In between is doubt: then both are searched, the message by
+itself and with what was said before.
+"""
+
+import re
+from enum import StrEnum
+
+from rag_app.answering.citations import content_words
+
+
+class Leaning(StrEnum):
+    ALONE = "alone"
+    DOUBT = "doubt"
+    LEANS = "leans"
+
+
+_OPENING = (
+    r"(?:(?:ok(?:ay)?|now|so|and|but|well|right|thanks?|thank you|great|next|nun|jetzt|und|gut|danke)\b[\s,.!:;–-]*)*"
+)
+_CHANGES = re.compile(
+    rf"\W*{_OPENING}(?:(?:some|any)thing (?:\w+ )?(?:else|different|new)\b"
+    r"|(?:an?|the )?\s*(?:\w+ )?(?:new|other|another|different|separate|unrelated) (?:topic|question|subject|matter|thing|issue)\b"
+    r"|unrelated\b|(?:a )?chang(?:e|ing) (?:of |the |my )*(?:topic|subject)|on (?:an? |another )(?:different |other )?(?:note|topic|subject|matter)"
+    r"|moving on|(?:et)?was (?:ganz |völlig )?anderes|(?:ein[e]? )?(?:ganz )?(?:andere|neue|weitere)s? (?:frage|thema|sache)|themenwechsel)",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|well|so|right|gut)[\s,.!]+)*(?:and|but|or|also|then|why (?:not|so)|what about|how about|same|und|aber|oder|auch|dann|was ist mit|wieso|warum nicht)\b",
+    re.IGNORECASE,
+)
+_POINTS_BACK = re.compile(
+    r"\b(?:it|its|itself|they|them|their|theirs|these|those|he|him|his|she|her|hers|instead|former|latter|such|ours"
+    r"|(?:this|that)(?! (?:week|month|year|quarter|season|summer|winter|spring|autumn|morning|evening|time)\b)"
+    r"|(?<!which )(?<!the )ones?(?! (?:of|day|time|week|month|year)\b)|the (?:same|others?|ones?|first|second|third|last)(?= ones?\b|\W*$)|which one"
+    r"|there(?! (?:is|are|was|were|any|be|been|a|an|some|no)\b)"
+    r"|er|ihn|ihm|ihre?[mnrs]?|seine?[mnrs]?|diese?[mnrs]?|jene[mnrs]?|davon|dafür|damit|dazu|darüber|daran|darin|dabei|dagegen|dort|dessen|deren"
+    r"|solche[mnrs]?|beide[mnrs]?|d(?:er|ie|as)selben?|stattdessen)\b",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"[\"“„«](?=\w)[^\"“”„«»\n]{2,100}[\"”“»]")
+_NAME = re.compile(r"(?<=[a-z0-9,;] )(?!I\b)[A-Z][\w’'&-]*[a-z0-9][\w-]*|\b[A-Z]{2,}-?\d+\w*\b")
+_DATE = re.compile(
+    r"january|february|march|april|may|june|july|august|september|october|november|december"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|christmas|easter",
+    re.IGNORECASE,
+)
+_GERMAN = re.compile(
+    r"\b(?:der|die|das|den|dem|und|ist|sind|wie|wir|ich|eine?n?|für|mit|nicht|wann|wo|wer|bei|im|zum?|von|kann|hat|er|sie|es|gibt|kostet|seine?|ihre?|dort|davon|dafür|diese[mnrs]?)\b",
+    re.IGNORECASE,
+)
+_LITTLE = 2
+"""Words that carry meaning: a message of no more cannot be looked up by itself."""
+_SETTLED = 3
+"""After so many of them a pronoun rather points to the message's own words."""
+
+
+def leaning_of(text: str) -> Leaning:
+    """Of a message that has others before it.
+
+    >>> [leaning_of(text).value for text in ("And how did it change?", "New topic. How do I add a member?")]
+    ['leans', 'alone']
+    >>> [leaning_of(text).value for text in ("What does the Arc desk weigh?", "How long is the warranty on desks?")]
+    ['alone', 'doubt']
+    """
+    if _CHANGES.match(text):
+        return Leaning.ALONE
+    names = names_something(text)
+    pointing = _POINTS_BACK.search(text)
+    if pointing or _GOES_ON.match(text):
+        before = len(content_words(text[: pointing.start()])) if pointing and not _GOES_ON.match(text) else 0
+        return Leaning.DOUBT if names or before > _SETTLED else Leaning.LEANS
+    if names:
+        return Leaning.ALONE
+    return Leaning.LEANS if len(content_words(text)) <= _LITTLE else Leaning.DOUBT
+
+
+def points_back(text: str) -> bool:
+    """Whether a text has a word that stands for another, or goes on with one.
+
+    >>> points_back("And how did it change?"), points_back("Which ring sells best?")
+    (True, False)
+    """
+    return bool(_POINTS_BACK.search(text) or _GOES_ON.match(text)) and not _CHANGES.match(text)
+
+
+def names_something(text: str) -> bool:
+    """Whether it has a quoted phrase, a code, or a name. In German every noun has a capital, so there a name is none.
+
+    >>> names_something("And on Amazon?"), names_something("And in June?"), names_something("And “linen apron”?")
+    (True, False, True)
+    """
+    if _QUOTED.search(text):
+        return True
+    if len(_GERMAN.findall(text)) > 1:
+        return False
+    return any(not _DATE.fullmatch(found[0]) for found in _NAME.finditer(text))

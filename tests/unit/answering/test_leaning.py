@@ -1,0 +1,73 @@
+"""Whether a message leans on the one before, by table: words of no corpus decide it."""
+
+import pytest
+
+from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of, names_something, points_back
+from rag_app.surfaces.lexybrain.messages import cited_before, follow_up, wordings
+from rag_app.surfaces.lexybrain.types import PastMessage, Role
+from tests.unit.answering.test_dialogue import said
+
+
+@pytest.mark.parametrize(
+    ("text", "leaning"),
+    [
+        ("And how long does it last?", Leaning.LEANS),
+        ("who repairs those?", Leaning.LEANS),
+        ("Why?", Leaning.LEANS),
+        ("Is there a discount?", Leaning.LEANS),
+        ("What do they charge for one?", Leaning.LEANS),
+        ("How long would that take us?", Leaning.LEANS),
+        ("but not in winter, right?", Leaning.LEANS),
+        ("Und wie lange dauert das?", Leaning.LEANS),
+        ("wer repariert ihn?", Leaning.LEANS),
+        ("Was kostet sein Einbau dort?", Leaning.LEANS),
+        ("and on Saturday?", Leaning.LEANS),
+        ("And at Miller & Sons?", Leaning.DOUBT),
+        ("How do we clean the copper kettle in the small kitchen?", Leaning.DOUBT),
+        (
+            "Which rules hold for bicycles on the ground floor of the depot, and do these apply to guests?",
+            Leaning.DOUBT,
+        ),
+        ("Wie viele Tage Urlaub gibt es im ersten Jahr?", Leaning.DOUBT),
+        ("How often does Miller deliver?", Leaning.ALONE),
+        ("What is “first light”?", Leaning.ALONE),
+        ("Something else: how fast is that decided?", Leaning.ALONE),
+        ("ok, new topic. When is it open?", Leaning.ALONE),
+        ("Unrelated: who has the keys?", Leaning.ALONE),
+        ("Now a completely different question: is it safe?", Leaning.ALONE),
+        ("Etwas ganz anderes: wie kündige ich das?", Leaning.ALONE),
+        ("Andere Frage: wer hat die Schlüssel?", Leaning.ALONE),
+    ],
+)
+def test_leaning(text: str, leaning: Leaning) -> None:
+    assert leaning_of(text) is leaning
+
+
+def test_a_month_is_no_name_and_in_german_a_noun_is_none() -> None:
+    assert not names_something("how was it in January?") and names_something("how was it with Janet?")
+    assert not names_something("Wie ist das mit dem Urlaub und der Kantine?")
+    assert points_back("how was it?") and not points_back("New topic. How was it?")
+
+
+def test_what_is_searched_follows_from_it() -> None:
+    history, both = said("The copper kettle?", "Ask Ann."), "The copper kettle?\nAnd now?"
+    assert wordings("And now?", history, Leaning.ALONE) == ("And now?",)
+    assert wordings("And now?", history, Leaning.LEANS) == (both, "And now?")
+    assert wordings("And now?", history, Leaning.DOUBT) == ("And now?", both)
+    assert wordings("And now?", [], Leaning.LEANS) == ("And now?",)
+
+
+def test_the_sources_of_the_answer_before_are_those_it_cites() -> None:
+    shown = [{"id": f"00000000-0000-0000-0000-00000000000{n}", "cited": n or None} for n in range(3)]
+    user, first, last = said("One?", "1.", "2.")
+    answered = PastMessage(last.id, Role.ASSISTANT, last.content, retrieved_source_ids=shown)
+    assert [source.int for source in cited_before([user, first, answered])] == [1, 2]
+    assert cited_before([user]) == () == cited_before([])
+
+
+def test_the_present_message_decides_before_the_capability_of_the_one_before() -> None:
+    history = [PastMessage(said("x")[0].id, Role.USER, "How is the demand?", "market_brief")]
+    assert follow_up("And how did it change?", history) == "market_brief"
+    assert follow_up("And is there an alert for it?", history) is None, "it says what it wants"
+    assert follow_up("New topic. How did it change?", history) is None
+    assert follow_up("Which copper kettle do our customers in the north prefer?", history) is None
