@@ -7,7 +7,9 @@ right passage; the first three sentences of the right passage have .509.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from math import log
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -31,10 +33,11 @@ SUMMARY_LENGTH = 300
 """Characters of a summary, at most."""
 GAP = 0.4
 """How far below the best score a second and third sentence may lie."""
-_OVERLAP_WEIGHT, _SOURCE_WEIGHT = 0.1, 0.3
+_OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
+_MOST_NEWS = 10
 _PART_WEIGHT = 0.7
 """Of a part of the question; the rest is the whole question's."""
-_NEXT_WEIGHT = 0.1
+_NEXT_WEIGHT = 0.05
 """For a sentence that follows a chosen one: an answer often goes on where the question's words are no longer repeated."""
 _SAME = 0.8
 _ASKS = r"(?:at |from |by |until |for |in |to )?(?:who|whom|whose|what|when|where|why|how|which|until)\b"
@@ -43,6 +46,8 @@ _PART = re.compile(
     rf"(?<=[?.!;,])\s+(?=(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO}))|\s+(?=(?:and|but|or)\s+(?:{_ASKS}|{_ASKS_YES_OR_NO}))",
     re.IGNORECASE,
 )
+_STARTS_ASKING = re.compile(rf"(?:(?:and|but|or|so)\s+)?(?:{_ASKS}|{_ASKS_YES_OR_NO})", re.IGNORECASE)
+_ASKS_WHETHER = re.compile(rf"(?:(?:and|but|or|so)\s+)?{_ASKS_YES_OR_NO}", re.IGNORECASE)
 _POINTS_BACK = re.compile(r"(?:it|its|they|their|he|his|she|her|this|these|those|such)\b", re.IGNORECASE)
 
 
@@ -57,45 +62,63 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        cosines = ranking.cosines
-        scores = (
-            _PART_WEIGHT * cosines[1:] + (1 - _PART_WEIGHT) * cosines[0] + _priors(ranking.ranked, question, context)
-        )
+        near = (ranking.cosines + ranking.windows) / 2
+        scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + _priors(ranking.ranked, question, context)
         return Draft(_written(_choose(scores, ranking.ranked, ranking.pool)), EXTRACTIVE)
 
 
 async def rank_passages(embedder: BaseEmbedding, question: Question, context: Context) -> Ranking:
     """What of a context may answer a question, with cosines; each distinct text is embedded once.
 
+    A sentence of the question's words alone says nothing, unless whether it is so was asked.
+
     Who needs it before the answer is written puts it into the context's `ranking`, where the synthesizer finds it.
     Raises EmbeddingFailed.
     """
     pool = tuple(passage for number, block in enumerate(context.blocks) for passage in passages(block.body, number))
     prior = _priors(pool, question, context)
-    ranked = tuple(pool[i] for i in np.argsort(-prior, kind="stable")[:MAX_RANKED])
     asked = (question.searched or question.text, *parts(question.text))
+    echoed = frozenset() if any(map(_ASKS_WHETHER.match, asked)) else content_words(asked[0])
+    says = [i for i in np.argsort(-prior, kind="stable") if content_words(pool[i].text) - echoed]
+    ranked = tuple(pool[i] for i in sorted(says[:MAX_RANKED]))
     if not ranked:
-        return Ranking(asked, pool, ranked, np.empty((len(asked), 0)))
+        return Ranking(asked, pool, ranked, np.empty((len(asked), 0)), np.empty((len(asked), 0)))
     wanted = {text: await embed_query(embedder, text) for text in dict.fromkeys(asked)}
-    texts = [f"{passage.lead} {passage.text}".strip() for passage in ranked]
+    questions = np.asarray([wanted[text] for text in asked])
+    texts = [_with_title(passage, context) for passage in ranked]
     distinct = [*dict.fromkeys(texts)]
     vectors = dict(zip(distinct, await embed_texts(embedder, distinct), strict=True))
-    return Ranking(
-        asked,
-        pool,
-        ranked,
-        np.asarray([wanted[text] for text in asked]) @ np.asarray([vectors[text] for text in texts]).T,
-    )
+    own = np.asarray([vectors[text] for text in texts])
+    # what a sentence says often leans on the one before it
+    follows = [
+        n > 0 and (one.block, one.place) == (ranked[n - 1].block, ranked[n - 1].place + 1)
+        for n, one in enumerate(ranked)
+    ]
+    windows = own + np.where(np.asarray(follows)[:, None], np.roll(own, 1, axis=0), 0)
+    windows /= np.maximum(np.linalg.norm(windows, axis=1, keepdims=True), 1e-9)
+    return Ranking(asked, pool, ranked, questions @ own.T, questions @ windows.T)
+
+
+def _with_title(passage: Passage, context: Context) -> str:
+    """What is embedded: a sentence rarely names what its document is about."""
+    title = next((f"{hit.title}:" for hit in context.blocks[passage.block].hits), "")
+    return " ".join(part for part in (title, passage.lead, passage.text) if part)
 
 
 def _priors(pool: Sequence[Passage], question: Question, context: Context) -> NDArray[np.float64]:
-    """What speaks for each passage before its meaning is looked at: the question's words in it, and its source."""
+    """What speaks for each passage before its meaning is looked at: the question's words in it, the rare ones most,
+    what it says beyond them, and its source.
+    """
     wanted = content_words(question.searched or question.text)
-    relevance = [_SOURCE_WEIGHT * block.score for block in context.blocks]
+    words = [content_words(passage.text) for passage in pool]
+    known = Counter(word for each in words for word in each & wanted)
+    weight = {word: log((len(pool) + 1) / (known[word] + 0.5)) for word in wanted}
     return np.asarray(
         [
-            _OVERLAP_WEIGHT * len(wanted & content_words(passage.text)) / max(1, len(wanted)) + relevance[passage.block]
-            for passage in pool
+            _OVERLAP_WEIGHT * sum(weight[word] for word in said & wanted) / max(1e-9, sum(weight.values()))
+            + _NEWS_WEIGHT * log(1 + min(_MOST_NEWS, len(said - wanted)))
+            + _SOURCE_WEIGHT * context.blocks[passage.block].score
+            for passage, said in zip(pool, words, strict=True)
         ]
     )
 
@@ -107,6 +130,8 @@ def parts(question: str) -> list[str]:
     ['Who cuts the hair of children,', 'and how long does it take?']
     """
     found = [part for part in _PART.split(question, MAX_PARTS - 1) if len(part.split()) > 2]
+    asking = [part for part in found if "?" in part or _STARTS_ASKING.match(part)]
+    found = asking or found
     return found if len(found) > 1 else [question]
 
 

@@ -15,6 +15,14 @@ _OWN_LINE = re.compile(r"\s*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\||[^.!?:|]{1,40}:\s
 _BULLET = re.compile(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
 _KEY_VALUE = re.compile(r"^[^.!?:|]{1,40}:\s+\S")
 _NUMBERED = re.compile(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
+_RECORD = re.compile(r"^(?:[^.!?:;|]{1,40}:\s[^;]*;\s){2}")
+_GREETING = re.compile(
+    r"^(?:[^.!?:|]{1,40}:\s+)?(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|welcome|thanks?|thank you|cheers|goodbye|bye"
+    r"|(?:best|kind|warm) (?:regards|wishes)|regards|sincerely|yours|bonjour|bonsoir|merci|cordialement|salut|hallo|guten (?:tag|morgen)"
+    r"|liebe grüße|mit freundlichen grüßen|hola|buenos días|gracias|saludos)\b(?:\W*\w+){0,5}\W*$",
+    re.IGNORECASE,
+)
+_DIVIDER = re.compile(r"\s[»›>·•/]\s")
 _RULER = re.compile(r"^[\s|:=_*–-]*$")
 ENDED = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
 _INNER_END = re.compile(r"(?<=[.!?])\s+(?=[\"'“‘(]*[A-Z])")
@@ -41,13 +49,15 @@ class Ranking:
     """The passages of a context that come into question, and how near each is to what is asked.
 
     `cosines` has a row for each of `asked` (what is looked for first, then the parts of the question) and a column for
-    each of `ranked`, which are some of `pool`: all passages of the context, in its order.
+    each of `ranked`, which are some of `pool`: all passages of the context, in its order. `windows` are those of each
+    passage together with the one before it.
     """
 
     asked: tuple[str, ...]
     pool: tuple[Passage, ...]
     ranked: tuple[Passage, ...]
     cosines: NDArray[np.float64]
+    windows: NDArray[np.float64]
 
     @property
     def best(self) -> float:
@@ -58,27 +68,33 @@ class Ranking:
 def passages(text: str, block: int = 0) -> list[Passage]:
     """The sentences, list items, table rows and `key: value` lines of a text that can answer something.
 
-    Headings and questions are not among them, unless a text has only headings; what follows one carries it as its lead.
+    Headings, questions, greetings and menus are not among them, unless a text has only headings. What follows a
+    heading or a question carries it as its lead; so do all items of a list that a line with a colon introduces.
 
     >>> [(each.lead, each.text) for each in passages("# Prices\\n\\nA cut is $40. Do you park? Yes, free of charge.")]
     [('Prices', 'A cut is $40.'), ('Do you park?', 'Yes, free of charge.')]
     """
     units = [unit for unit in _units(text) if re.search(r"\w", unit) and not TO_THE_ANSWERER.search(unit)]
     found: list[Passage] = []
-    lead = ""
-    for place, unit in enumerate(units):
-        if unit.endswith("?") or _is_heading(unit):
-            lead = _BULLET.sub("", unit.lstrip("# "))
+    lead, introduced = "", False
+    for place, (unit, following) in enumerate(zip(units, [*units[1:], ""], strict=False)):
+        if unit.endswith(("?", ":")) or _is_heading(unit, following):
+            lead, introduced = _BULLET.sub("", unit.lstrip("# ")), unit.endswith(":")
+            continue
+        if _GREETING.match(unit) or _is_furniture(unit):
             continue
         words = unit.split()
         shown = " ".join(words[:_LONGEST]) + ("…" if len(words) > _LONGEST else "")
         found.append(Passage(block, place, _BULLET.sub("", shown), lead))
-        lead = ""
+        lead = lead if introduced and _BULLET.match(unit) else ""
     return found or [Passage(block, place, unit) for place, unit in enumerate(units) if not unit.endswith("?")]
 
 
 def _units(text: str) -> Iterator[str]:
     for line in _lines(text):
+        if _RECORD.match(line):
+            yield line
+            continue
         for sentence in sentences(line):
             # Two apostrophes look like quotes, and what is between them like one sentence.
             yield from _INNER_END.split(sentence) if len(sentence.split()) > _LONG else [sentence]
@@ -95,7 +111,7 @@ def _lines(text: str) -> Iterator[str]:
         if _OWN_LINE.match(line) or row or not line.strip():
             yield " ".join(paragraph)
             paragraph = []
-            if row and _RULER.match(following) and following.strip():
+            if row and not columns and _heads(row, _cells(following), following):
                 columns = row
             elif not _RULER.match(line):
                 yield _row(row, columns) if row else line
@@ -105,6 +121,17 @@ def _lines(text: str) -> Iterator[str]:
                 yield " ".join(paragraph)  # a short line of its own, not a wrapped one
                 paragraph = []
     yield " ".join(paragraph)
+
+
+def _heads(row: Sequence[str], below: Sequence[str], following: str) -> bool:
+    """Whether a row names the columns of the next: a ruler is between them, or only the next has figures."""
+    if _RULER.match(following) and following.strip():
+        return True
+    return (
+        len(row) == len(below) > 1
+        and not re.search(r"\d", "".join(row))
+        and re.search(r"\d", "".join(below)) is not None
+    )
 
 
 def _cells(line: str) -> list[str]:
@@ -118,10 +145,16 @@ def _row(cells: Sequence[str], columns: Sequence[str]) -> str:
     return ", ".join(f"{name}{cell}" for name, cell in zip(names, cells, strict=True) if cell)
 
 
-def _is_heading(unit: str) -> bool:
-    """A title, or too little to say anything."""
+def _is_heading(unit: str, following: str) -> bool:
+    """A title, or too little to say anything. With a figure in it, what stands before a sentence: "Revenue 2020"."""
     if unit.startswith("#") or (_NUMBERED.match(unit) and not ENDED.search(unit)):
         return True
-    if ENDED.search(unit) or _BULLET.match(unit) or _KEY_VALUE.match(unit) or ", " in unit or re.search(r"\d", unit):
+    if ENDED.search(unit) or _BULLET.match(unit) or _KEY_VALUE.match(unit) or ", " in unit or len(unit.split()) > 8:
         return False
-    return len(unit.split()) <= 8
+    return not re.search(r"\d", unit) or (len(following.split()) > 8 and ENDED.search(following) is not None)
+
+
+def _is_furniture(unit: str) -> bool:
+    """A menu or a ruled line: more signs than letters, or short names between dividers."""
+    letters = sum(sign.isalnum() for sign in unit)
+    return letters * 2 < len(unit.replace(" ", "")) or len(_DIVIDER.findall(unit)) > 1

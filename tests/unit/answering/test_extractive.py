@@ -73,6 +73,12 @@ async def test_each_part_of_a_question_gets_its_sentence(synthesizer: Extractive
     assert "Parking behind the salon is free for customers [Source 2]." in text
 
 
+async def test_a_sentence_that_says_only_what_was_asked_is_no_answer(synthesizer: ExtractiveSynthesizer) -> None:
+    echo = context("The revenue of Tesla in 2020. Tesla earned 31 billion dollars. Dogs sleep.")
+    text = (await synthesizer.write(Question("What was the revenue of Tesla in 2020?"), echo)).text
+    assert text.startswith("Tesla earned 31 billion dollars [Source 1].") and "The revenue" not in text
+
+
 async def test_it_brings_what_it_stands_for_along(synthesizer: ExtractiveSynthesizer) -> None:
     text = (await synthesizer.write(Question("Does it include a wash?"), context(SALON))).text
     assert text.index("A hair cut costs 40") < text.index("It includes a wash [Source 1].")
@@ -169,7 +175,7 @@ async def test_each_distinct_text_is_embedded_once() -> None:
     question = Question("How much is a hair cut?")
     await ExtractiveSynthesizer(embedder).write(question, both)
     assert embedder.queries == ["How much is a hair cut?"]
-    assert sorted(embedder.texts) == ["A hair cut costs 40 dollars.", "Dogs sleep."]
+    assert sorted(embedder.texts) == ["Price list: A hair cut costs 40 dollars.", "Price list: Dogs sleep."]
 
 
 async def test_passages_that_were_ranked_before_are_not_embedded_again() -> None:
@@ -209,7 +215,14 @@ async def test_it_is_a_llama_index_synthesizer_that_needs_no_llm(
     [
         ("Name: Ann\nPhone: 555\nA wrapped line that goes on for a while and\nends here.", 3),
         ("- free parking\n- two chairs\n1. wash", 3),
-        ("Service\tPrice\nCut\t$40", 2),
+        ("Service\tPrice\nCut\t$40", 1),
+        ("Hi Team,\n\nHere's a summary of our meeting:\n\n- Mike calls the vendors\n\nBest regards,\nAlex", 1),
+        (
+            "Home › Products › Chairs\n\nTesla Q2 2020 revenue\n\nThe company reported six billion dollars of revenue in that quarter.",
+            1,
+        ),
+        ("customer: Ann; service: cut; note: Came late. Was happy.", 1),
+        ("Dear customers are what every shop wants to have, and so do we.", 1),
         ("## Heading\n\nShort Title\n\nA sentence stands here.", 1),
         ("Opening hours", 1),
         ("***\n---\n?!", 0),
