@@ -33,7 +33,10 @@ from rag_app.documents.ingest import Ingestor
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.limits import Limits
 from rag_app.documents.metadata import Target
+from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Readers
+from rag_app.documents.uploads import Limits as OrganizationLimits
+from rag_app.documents.uploads import Uploads
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, frozen, resource_folder
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.evaluation.records import Validations
@@ -216,6 +219,16 @@ class Application:
         self.belonging = Belonging(database, self.people, self.keys, self.indexes)
         allowed = settings.reading.model_dump(exclude={"processes"})
         self.readers = Readers(Limits(**allowed), settings.reading.processes)
+        self.originals = _originals(settings, database)
+        self.uploads = Uploads(
+            self.ingestor,
+            self.backends.active,
+            self.ledger,
+            self.catalogue,
+            self.originals,
+            [Readers(Limits(**allowed), 1) for _ in range(settings.reading.processes)],
+            _organization_limits(settings),
+        )
         chosen = settings.lexybrain
         self.conversations = Conversations(
             database=database,
@@ -282,6 +295,7 @@ class Application:
         await self.conversations.aclose()
         await self.models.aclose()
         self.readers.close()
+        self.uploads.close()
         await self.backends.close()
         await self.database.close()
 
@@ -295,6 +309,7 @@ class Application:
         store = self.backends.scoped(spec, generation, Scope(frozenset({target.org_id}), target.owner_id))
 
         async def erase(source_ids: Collection[UUID]) -> None:
+            await self.originals.forget(target.org_id, source_ids)
             holding = await self.ledger.holding(target.org_id, source_ids)
             for each in await self.generations.list():
                 if each.id in holding and each.store in STORES:
@@ -442,13 +457,16 @@ def create_app() -> "Litestar":
 def build_api(application: Application, **options: Any) -> "Litestar":
     """All surfaces over an application that is open; `options` are those of `rag_app.http.server.api`."""
     from rag_app.http.entrance import Access
+    from rag_app.http.receiving import Allowed
     from rag_app.http.server import api
     from rag_app.http.surface import with_limits
     from rag_app.surfaces import registry
+    from rag_app.surfaces.sources.addresses import networks
+    from rag_app.surfaces.sources.repeats import Repeats
     from rag_app.surfaces.sources.service import Sources
     from rag_app.surfaces.validation.service import RetrievalValidation
 
-    chosen = application.settings.api
+    chosen, uploads = application.settings.api, application.settings.uploads
     return api(
         {
             "pipeline": application.pipeline,
@@ -467,6 +485,11 @@ def build_api(application: Application, **options: Any) -> "Litestar":
                 application.backends.open,
                 application.people,
                 application.roles,
+                application.uploads,
+                application.originals,
+                Repeats(application.database),
+                Allowed(uploads.megabytes * 1_000_000, uploads.documents, uploads.seconds),
+                networks(uploads.url_networks),
             ),
             "conversations": application.conversations,
             "threads": application.threads,
@@ -497,6 +520,17 @@ def _site(application: Application) -> "Site | None":
         return None
     demo = application.settings.pages.shown == "demo"
     return build_site(application.people, application.sessions, demo=demo)
+
+
+def _originals(settings: Settings, database: Database) -> Originals:
+    chosen = settings.uploads
+    folder = chosen.originals_folder or settings.database.home / "originals"
+    return Originals(database, folder if chosen.originals == "files" else None)
+
+
+def _organization_limits(settings: Settings) -> OrganizationLimits:
+    chosen = settings.uploads
+    return OrganizationLimits(chosen.sources, None if chosen.total is None else chosen.total * 1_000_000)
 
 
 def entrance(settings: Settings) -> "Entrance":

@@ -148,6 +148,7 @@ def _entries(generations: Collection[int]) -> Any:
     return (
         select(
             *SOURCE,
+            SourceRow.id.label("source_id"),
             SourceRow.created_at,
             SourceRow.updated_at,
             SourceRow.size.label("size"),
@@ -234,7 +235,12 @@ def _cursor(asked: Asked, last: Row[Any]) -> str:
     value = last._mapping["place"]
     if isinstance(value, datetime):
         value = (value - _EPOCH) // timedelta(microseconds=1)
-    told = [asked.sort, asked.descending, value if isinstance(value, int | float | str) else int(value), last.id.hex]
+    told = [
+        asked.sort,
+        asked.descending,
+        value if isinstance(value, int | float | str) else int(value),
+        last._mapping["source_id"].hex,
+    ]
     return urlsafe_b64encode(json.dumps(told).encode()).decode().rstrip("=")
 
 

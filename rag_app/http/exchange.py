@@ -38,7 +38,8 @@ class Exchange:
 
     `closing` are run, the last one first, when nothing is left to do but to send the response's last bytes: whoever has
     read it to its end finds them done. They are run whatever became of the request, also when its client has gone.
-    `count` takes further places of the caller's rate limit, where the request costs more than one.
+    `count` takes further places of the caller's rate limit, where the request costs more than one. `seconds_for_body`
+    is how long its body may take to arrive, from the head of the request.
     """
 
     request_id: str
@@ -46,6 +47,7 @@ class Exchange:
     started: float = field(default_factory=perf_counter)
     closing: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     count: Callable[[int], Awaitable[None]] = field(default=lambda _: asyncio.sleep(0))
+    seconds_for_body: float = SECONDS_FOR_BODY
     status: int | None = None
     _closed: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -107,7 +109,7 @@ class Client:
         self._scope, self._receive, self._send, self._exchange = scope, receive, send, current
         self._has_no_body = self._is_read = scope["method"] in {"GET", "HEAD"}
         self._takes_long = self._response_started = self._has_gone = False
-        self._due = asyncio.get_running_loop().time() + SECONDS_FOR_BODY
+        self._began = asyncio.get_running_loop().time()
         self._worker: asyncio.Task[Any] | None = None
         self._leaving: asyncio.Task[HTTPReceiveMessage] | None = None
 
@@ -135,7 +137,7 @@ class Client:
         if self._is_read:
             return await asyncio.shield(self._disconnect())
         try:
-            async with asyncio.timeout_at(self._due):
+            async with asyncio.timeout_at(self._began + self._exchange.seconds_for_body):
                 message = cast(HTTPReceiveMessage, await self._receive())
         except TimeoutError:
             raise HTTPException(status_code=408) from None

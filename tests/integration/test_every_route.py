@@ -15,6 +15,7 @@ import httpx
 import pytest
 from litestar.routes import HTTPRoute
 
+from rag_app.access.roles import Role
 from rag_app.application import Application, create_app
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Question
@@ -30,6 +31,8 @@ OPEN = {
     "/docs/{path}", "/docs/assets/{file_path}",
 }  # fmt: skip
 """They show nothing that belongs to an organization."""
+SOURCES = "/api/v1/sources"
+SOURCE = f"{SOURCES}/{{source_id}}"
 KEYS_ALONE = "/api/v1/retrieval/"
 PAGES = {handler.fn for handler in HANDLERS} | {static_file.fn}
 """Browsers of two organizations walk these: tests/browser."""
@@ -171,10 +174,6 @@ def judged_answer(world: World, path: str) -> list[httpx.Response]:
     return [kept, *expected, *foreign]
 
 
-SOURCES = "/api/v1/sources"
-SOURCE = f"{SOURCES}/{{source_id}}"
-
-
 def listed(world: World, path: str) -> list[httpx.Response]:
     queries = ["", "?limit=200", "?index=book", f"?search={world.theirs.word}", "?search=door", "?external_id=door"]
     queries += [f"?organization={each}" for each in world.theirs.ids]
@@ -194,6 +193,73 @@ def one_source(world: World, path: str) -> list[httpx.Response]:
     theirs = [world.as_us("GET", f"{SOURCES}/{ours}?chunk={each}") for each in world.theirs.chunks.values()]
     assert all(each.json()["passage"] is None for each in theirs)
     return [world.as_us("GET", at), world.as_us("GET", f"{SOURCES}/{ours}/text"), *foreign, *theirs]
+
+
+def put_in(world: World, path: str) -> list[httpx.Response]:
+    """Under the name that they have, too: it becomes ours, and theirs stays."""
+    method = "POST" if path == SOURCES else "PUT"
+    document = {"external_id": "put", "text": f"The window code is {world.ours.word}."}
+    body = {"index": "book", **(document if method == "PUT" else {"documents": [document]})}
+    at = path.replace("{source_id}", "put")
+    others = [world.swapped.as_us(method, at, {**body, **({"text": "Theirs."} if method == "PUT" else {})})]
+    mine = [world.as_us(method, at, body)]
+    (source,) = mine[0].json()["ids"]
+    foreign = [world.as_us(method, at, {**body, "organization": each}) for each in world.theirs.ids]
+    assert {each.status_code for each in foreign} == {400}
+    foreign += [world.as_us(method, at, {**body, "site": each}) for each in world.theirs.ids]
+    assert others[0].json()["ids"] != [source]
+    return [*mine, *foreign, world.as_us("GET", f"{SOURCES}/{source}/text")]
+
+
+def original(world: World, path: str) -> list[httpx.Response]:
+    def sent(by: World) -> str:
+        file = ("file", ("door.txt", f"The window code is {by.ours.word}.".encode()))
+        headers = by.token(by.ours, SOURCES)
+        made = world.client.post(SOURCES, files=[file], data={"index": "book"}, headers=headers)
+        assert made.status_code == 200, made.text
+        return str(made.json()["ids"][0])
+
+    ours, theirs = sent(world), sent(world.swapped)
+    foreign = [world.as_us("GET", path.replace("{source_id}", each)) for each in [theirs, *world.theirs.ids]]
+    assert {each.status_code for each in foreign} == {404}
+    return [world.as_us("GET", path.replace("{source_id}", ours)), *foreign]
+
+
+def changed_source(world: World, path: str) -> list[httpx.Response]:
+    body = {"title": f"Codes {world.ours.word}"}
+    foreign = [world.as_us("PATCH", path.replace("{source_id}", each), body) for each in world.theirs.ids]
+    assert {each.status_code for each in foreign} == {404}
+    return [world.as_us("PATCH", path.replace("{source_id}", world.ours.sources["marketplace"]), body), *foreign]
+
+
+def still_there(world: World) -> None:
+    for source in world.theirs.sources.values():
+        assert world.swapped.as_us("GET", f"{SOURCES}/{source}/text").text.count(world.theirs.word)
+
+
+def deleted_source(world: World, path: str) -> list[httpx.Response]:
+    put_in(world, SOURCES)
+    listed_one = world.as_us("GET", f"{SOURCES}?external_id=put").json()["sources"][0]["id"]
+    text = world.as_us("GET", f"{SOURCES}/{listed_one}/text")
+    foreign = [world.as_us("DELETE", path.replace("{source_id}", each)) for each in world.theirs.ids]
+    assert {each.status_code for each in foreign} == {404}
+    still_there(world)
+    return [text, world.as_us("DELETE", path.replace("{source_id}", listed_one)), *foreign]
+
+
+def deleted_sources(world: World, path: str) -> list[httpx.Response]:
+    put_in(world, SOURCES)
+    text = world.as_us("GET", f"{SOURCES}/{world.ours.sources['book']}/text")
+    queries = [f"index=book&filter={name}={each}" for name in ("org_id", "source_id") for each in world.theirs.ids]
+    foreign = [world.as_us("DELETE", f"{path}?{each}") for each in queries]
+    assert all(each.status_code == 400 or each.json() == {"deleted": 0} for each in foreign)
+    named = [f"index=book&confirm=book&organization={each}" for each in world.theirs.ids]
+    foreign += [world.as_us("DELETE", f"{path}?{each}") for each in named]
+    assert {each.status_code for each in foreign[len(queries) :]} == {400}
+    put = [each["id"] for each in world.as_us("GET", f"{path}?external_id=put").json()["sources"]]
+    gone = [world.as_us("DELETE", f"{path}?index=book&filter=source_id={each}") for each in put]
+    still_there(world)
+    return [text, *gone, *foreign]
 
 
 RAG = "/api/lexybrain/rag"
@@ -386,6 +452,13 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("GET", SOURCE): one_source,
     ("GET", f"{SOURCE}/chunks"): one_source,
     ("GET", f"{SOURCE}/text"): one_source,
+    ("GET", f"{SOURCE}/original"): original,
+    ("POST", SOURCES): put_in,
+    ("PUT", SOURCES): put_in,
+    ("PUT", SOURCE): put_in,
+    ("PATCH", SOURCE): changed_source,
+    ("DELETE", SOURCE): deleted_source,
+    ("DELETE", SOURCES): deleted_sources,
     ("POST", RAG): conversation,
     ("GET", THREADS): threads,
     ("GET", f"{THREADS}/{{thread_id}}"): thread,
@@ -411,6 +484,7 @@ async def tenant(application: Application, folder: Path) -> Tenant:
     organization = await people.create_organization(f"t-{uuid4().hex}", "Tenant")
     user = await people.create_user(f"u-{uuid4().hex}", plan="growth")
     await people.add_member(organization, user)
+    await application.roles.grant(organization.id, user.id, Role.ADMIN)
     _, key = await application.keys.create(organization, "walk", None)
     file = folder / f"{organization.slug}.jsonl"
     file.write_text(json.dumps({"id": "door", "title": "Door code", "text": f"The door code of the house is {word}."}))
@@ -437,6 +511,7 @@ def world(
         "RAG_VECTOR_STORE": request.param,
         "QDRANT_PATH": str(qdrant_folder),
         "RAG_HOME": str(folder),
+        "RAG_ORIGINALS": "files",
     }
     with configured(variables) as patch:
         without_limits(patch)

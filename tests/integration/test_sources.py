@@ -96,3 +96,239 @@ def test_an_empty_organization_has_no_sources(writer: Writer) -> None:
     assert writer.search("What is the door code?") == []
     assert writer.call("GET", f"/{uuid4()}", 404)["error"]["code"] == "not_found"
     assert writer.call("GET", "/nothing", 404)["error"]["code"] == "not_found"
+
+
+def test_ids_come_in_the_order_sent_and_a_source_is_replaced_by_its_external_id(writer: Writer) -> None:
+    long = " ".join(f"Sentence {number} of the long text tells nothing new." for number in range(120))
+    sent = writer.put_in(
+        {"external_id": "b", "text": f"The door code is 4711. {long}"},
+        {"external_id": "a", "text": "The yearly plan costs 90 euros."},
+        {"text": "A text without a name."},
+    )
+    assert [each["external_id"] for each in sent["documents"][:2]] == ["b", "a"]
+    assert sent["ids"] == [each["id"] for each in sent["documents"]]
+    assert {each["status"] for each in sent["documents"]} == {"added"}
+    before = writer.call("GET", f"/{sent['ids'][0]}")["chunks"]
+    again = writer.put_in({"external_id": "b", "text": "The door code is 1234."})
+    assert again["ids"] == sent["ids"][:1] and again["documents"][0]["status"] == "updated"
+    assert before > 1 == writer.call("GET", f"/{sent['ids'][0]}")["chunks"]
+    found = [each for each in writer.search("What is the door code?") if "door code" in each["snippet"]]
+    assert [each["snippet"] for each in found] == ["The door code is 1234."]
+    assert (
+        writer.put_in({"external_id": "b", "text": "The door code is 1234."})["documents"][0]["status"] == "unchanged"
+    )
+    put = writer.call("PUT", "/b", json={"index": INDEX, "text": "The door code is 99."})
+    assert put["ids"] == again["ids"]
+    assert writer.call("PUT", "", json={"index": INDEX, "external_id": "x/y.md", "text": "Slash."})["ids"][0]
+    assert (
+        writer.call("PUT", "", 400, json={"index": INDEX, "text": "No name."})["error"]["details"]["field"]
+        == "external_id"
+    )
+    assert writer.call("PUT", "/b", 400, json={"index": INDEX, "external_id": "c", "text": "Two names."})
+
+
+def test_metadata_come_back_in_the_hit_as_they_were_sent(writer: Writer) -> None:
+    date = "2021-01-21T10:00:00-02:00"
+    metadata = {"author": "A% _'\" OR 1=1", "date": date, "tags": ["x", "y"], "layout": {"draft": True}, "lang": "en"}
+    sent = writer.put_in({"external_id": "id 1/é", "text": "The door code is 4711.", "metadata": metadata})
+    assert sent["documents"][0]["undeclared"] == ["layout"]
+    (hit,) = writer.search("What is the door code?")
+    assert {key: hit["meta"][key] for key in ("author", "date", "tags", "layout")} == {
+        key: metadata[key] for key in ("author", "date", "tags", "layout")
+    }
+    assert hit["meta"]["external_id"] == "id 1/é"
+    found = writer.call("GET", f"/{sent['ids'][0]}")
+    assert (found["date"], found["undeclared"], found["metadata"]["layout"]) == (date, ["layout"], {"draft": True})
+    opened = writer.client.get(hit["meta"]["link"], headers=bearer(writer.reader)).json()
+    assert opened["passage"]["text"] == "The door code is 4711." and opened["external_id"] == "id 1/é"
+    text = writer.call("GET", f"/{sent['ids'][0]}/text")["text"]
+    assert text[opened["passage"]["start"] : opened["passage"]["end"]] == opened["passage"]["text"]
+
+
+def test_a_list_is_filtered_searched_sorted_and_paged(writer: Writer) -> None:
+    writer.put_in(
+        *(
+            {
+                "external_id": f"d{n}", "title": f"Title {n} 100%", "text": f"Text number {n}.",
+                "metadata": {"date": f"2026-01-{n:02}", "author": "Ada" if n % 2 else "A' OR '1'='1", "tags": [f"t{n % 3}"]},
+            }
+            for n in range(1, 8)
+        )
+    )  # fmt: skip
+
+    def names(query: str) -> list[str]:
+        return [
+            each["external_id"] for each in writer.call("GET", f"?index={INDEX}&sort=external_id&{query}")["sources"]
+        ]
+
+    assert names("filter=author=Ada") == ["d1", "d3", "d5", "d7"]
+    assert writer.call("GET", params={"index": INDEX, "filter": "author=A' OR '1'='1", "limit": 1})["next"]
+    assert names("filter=date>=2026-01-03&filter=date<=2026-01-05") == ["d3", "d4", "d5"], "both days are whole"
+    assert names("filter=tags has t0") == ["d3", "d6"]
+    assert names("filter=author in Ada,nobody&filter=tags has t1") == ["d1", "d7"]
+    assert names("search=TITLE 2") == ["d2"] and names("search=_itle 2") == [] and len(names("search=100%25")) == 7
+    for sort in ("title", "-title", "date", "-date", "created_at", "-updated_at", "size", "external_id"):
+        seen, cursor = [], ""
+        while cursor is not None:
+            page = writer.call("GET", params={"sort": sort, "limit": 3, **({"cursor": cursor} if cursor else {})})
+            seen += [each["external_id"] for each in page["sources"]]
+            cursor = page["next"]
+        assert sorted(seen) == [f"d{n}" for n in range(1, 8)], sort
+        if "date" in sort and "_" not in sort:
+            assert seen == sorted(seen, reverse=sort[0] == "-")
+    for bad in (
+        "sort=colour",
+        "filter=colour=red",
+        "cursor=abc",
+        "limit=0",
+        "colour=red",
+        "filter=author>3",
+        "index=none",
+    ):
+        refused = writer.call("GET", f"?index={INDEX}&{bad}" if "index" not in bad else f"?{bad}", None)
+        assert refused.status_code in (400, 404), bad
+    assert writer.call("GET", "?filter=author=Ada", 400)["error"]["details"]["field"] == "index"
+
+
+def test_sources_are_deleted_by_id_by_filter_and_all(writer: Writer) -> None:
+    ids = writer.put_in(
+        *(
+            {"external_id": f"d{n}", "text": f"The door code {n}.", "metadata": {"author": f"a{n % 2}"}}
+            for n in range(6)
+        )
+    )["ids"]
+    assert writer.call("DELETE", f"/{ids[0]}") == {"deleted": 1}
+    assert writer.call("DELETE", f"/{ids[0]}", 404)
+    for refused in ("", f"?index={INDEX}&filter=colour=red", f"?index={INDEX}", f"?index={INDEX}&fitler=author=a1"):
+        assert writer.call("DELETE", refused, None).status_code == 400, refused
+    assert writer.call("DELETE", f"?index={INDEX}&filter=author=a1") == {"deleted": 3}
+    assert len(writer.search("door code")) == 2
+    assert writer.call("DELETE", f"?index={INDEX}&confirm={INDEX}", 403), "a writer does not empty an index"
+    admin = {"headers": bearer(writer.admin)}
+    assert writer.call("DELETE", f"?index={INDEX}&confirm=book", 400, **admin)
+    assert writer.call("DELETE", f"?index={INDEX}&confirm={INDEX}&filter=author=a0", 400, **admin)
+    assert writer.call("DELETE", f"?index={INDEX}&confirm={INDEX}", **admin) == {"deleted": 2}
+    assert writer.call("GET")["sources"] == [] and writer.search("door code") == []
+
+
+def test_roles(writer: Writer) -> None:
+    (source,) = writer.put_in({"external_id": "a", "text": "The door code."})["ids"]
+    reader = {"headers": bearer(writer.reader)}
+    assert writer.call("GET", f"/{source}", **reader)["id"] == source
+    document = {"index": INDEX, "external_id": "a", "text": "Changed."}
+    for method, path, body in (
+        ("PUT", "", document),
+        ("PUT", "/a", document),
+        ("POST", "", {"index": INDEX, "documents": [{"text": "New."}]}),
+        ("PATCH", f"/{source}", {"title": "Mine"}),
+        ("DELETE", f"/{source}", None),
+        ("DELETE", f"?index={INDEX}&filter=lang=en", None),
+    ):
+        refused = writer.call(method, path, 403, json=body, **reader)
+        assert refused["error"]["code"] == "forbidden", (method, path)
+    assert writer.call("PUT", "/a", 403, json={**document, "index": "book"}), "granted for one index"
+    assert writer.call("PUT", "/a", json={**document, "index": "book"}, headers=bearer(writer.admin))
+
+
+def test_title_and_metadata_are_changed(writer: Writer) -> None:
+    metadata = {"author": "Ada", "colour": "red", "date": "2026-01-05"}
+    (source,) = writer.put_in({"external_id": "a", "text": "The door code is 1.", "metadata": metadata})["ids"]
+    changed = writer.call("PATCH", f"/{source}", json={"title": "Doors", "metadata": {"author": None, "size": 3}})
+    assert (changed["title"], changed["metadata"], changed["date"]) == (
+        "Doors",
+        {"colour": "red", "size": 3},
+        "2026-01-05",
+    )
+    assert changed["id"] == source and changed["state"] == "ready"
+    (hit,) = writer.search("door code")
+    assert hit["source_title"] == "Doors" and "author" not in hit["meta"]
+    assert writer.call("PATCH", f"/{source}", 400, json={"metadata": {"source_type": "letter"}})
+    assert writer.call("PATCH", f"/{source}", 400, json={"text": "no"})["error"]["details"]["accepted"] == [
+        "metadata",
+        "title",
+    ]
+
+
+def test_files_are_uploaded_told_by_their_content_and_given_back_as_downloads(writer: Writer) -> None:
+    files = [
+        ("file", ("../../notes.pdf", b"# Doors\n\nThe door code is 4711.", "application/pdf")),
+        ("file", ("page.txt", b"<!doctype html><title>Hours</title><p>We open at nine.", "text/plain")),
+        ("file", ("broken.docx", b"PK\x03\x04 nothing", "text/plain")),
+    ]
+    sent = writer.call("POST", files=files, data={"index": INDEX, "metadata": '{"author": "Ada"}'})
+    assert [each["status"] for each in sent["documents"]] == ["added", "added", "failed"]
+    assert sent["ids"][2] is None and sent["documents"][2]["problems"]
+    page = writer.call("GET", f"/{sent['ids'][1]}")
+    assert (page["title"], page["file_name"], page["metadata"]) == ("Hours", "page.txt", {"author": "Ada"})
+    notes = writer.call("GET", f"/{sent['ids'][0]}")
+    assert (notes["file_name"], notes["external_id"]) == ("notes.pdf", "notes.pdf")
+    given = writer.client.get(notes["original"], headers=bearer(writer.reader))
+    assert given.content == b"# Doors\n\nThe door code is 4711."
+    assert given.headers["content-disposition"] == 'attachment; filename="notes.pdf"'
+    assert given.headers["content-type"].startswith("application/octet-stream")
+    assert given.headers["x-content-type-options"] == "nosniff"
+    assert given.headers["content-security-policy"] == "sandbox; default-src 'none'"
+    assert given.headers["cache-control"] == "private, no-store"
+    single = writer.call("POST", "", 422, files=files[2:], data={"index": INDEX})
+    assert single["error"]["code"] == "unreadable_document"
+    changed = writer.call("PATCH", f"/{sent['ids'][0]}", json={"title": "Codes"})
+    assert changed["original"] == notes["original"], "the file is the same"
+    put = writer.call("PUT", "/notes.pdf", files=[("file", ("b.txt", b"Another text.", ""))], data={"index": INDEX})
+    assert put["ids"] == sent["ids"][:1]
+    assert writer.client.get(notes["original"], headers=bearer(writer.reader)).content == b"Another text."
+    assert writer.call("DELETE", f"/{sent['ids'][0]}")
+    assert writer.client.get(notes["original"], headers=bearer(writer.reader)).status_code == 404
+
+
+def test_limits_hold_while_a_body_is_read(writer: Writer) -> None:
+    large = writer.call("POST", "", None, files=[("file", ("a.txt", b"x" * 1_100_000))], data={"index": INDEX})
+    assert (large.status_code, large.json()["error"]["code"]) == (413, "payload_too_large")
+    many = [("file", (f"{n}.txt", b"x")) for n in range(200)]
+    assert writer.call("POST", "", None, files=many, data={"index": INDEX}).status_code == 413
+    documents = [{"text": str(n)} for n in range(200)]
+    assert (
+        "RAG_UPLOAD_DOCUMENTS"
+        in writer.call("POST", "", 400, json={"index": INDEX, "documents": documents})["error"]["message"]
+    )
+    for data in (
+        {"index": INDEX, "path": "/etc"},
+        {},
+        {"index": INDEX, "metadata": "[]"},
+        {"index": INDEX, "visibility": "all"},
+    ):
+        assert writer.call("POST", "", None, files=many[:1], data=data).status_code == 400, data
+    broken = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert writer.call("POST", "", 400, content=b"--x\r\nnothing", headers=broken)
+    assert writer.call("POST", "", 415, content=b"hello", headers={"Content-Type": "text/plain"})
+    assert writer.call("POST", "", 400, json={"index": INDEX, "documents": [{"text": "a", "url": "http://b.example"}]})
+    assert writer.call("POST", "", 400, json={"index": INDEX, "documents": [{"text": "a", "path": "/etc/passwd"}]})
+    assert writer.call("GET")["sources"] == []
+
+
+def test_a_repeated_request_is_done_once(writer: Writer) -> None:
+    body = {"index": INDEX, "documents": [{"text": "The door code is 1."}]}
+    first, again = [writer.call("POST", "", None, json=body, headers={"Idempotency-Key": "k1"}) for _ in range(2)]
+    assert first.json() == again.json() and first.json()["documents"][0]["status"] == "added"
+    assert (first.headers.get("idempotency-replayed"), again.headers["idempotency-replayed"]) == (None, "true")
+    other = writer.call("POST", "", 409, json={**body, "visibility": "team"}, headers={"Idempotency-Key": "k1"})
+    assert other["error"]["code"] == "idempotency_key_in_use"
+    assert writer.call("POST", "", 400, json=body, headers={"Idempotency-Key": "a" * 300})
+    failed = {"index": INDEX, "documents": [{"text": " "}]}
+    for _ in range(2):
+        assert writer.call("POST", "", 422, json=failed, headers={"Idempotency-Key": "k2"})
+
+
+def test_a_private_source_is_nobody_elses_to_read_or_write_over(writer: Writer) -> None:
+    body = {
+        "index": INDEX,
+        "visibility": "user",
+        "documents": [{"external_id": "diary", "text": "The door code is 7."}],
+    }
+    (source,) = writer.call("POST", json=body, headers=bearer(writer.admin))["ids"]
+    assert writer.call("GET", f"/{source}", 404) and writer.search("door code") == []
+    for path in ("/text", "/chunks", "/original"):
+        assert writer.call("GET", f"/{source}{path}", 404)
+    taken = writer.call("PUT", "/diary", 422, json={"index": INDEX, "text": "Mine now."})
+    assert "may not see" in taken["error"]["message"]
+    assert writer.call("GET", f"/{source}/text", headers=bearer(writer.admin))["text"] == "The door code is 7."
+    assert writer.call("DELETE", f"?index={INDEX}&filter=lang=en") == {"deleted": 0}

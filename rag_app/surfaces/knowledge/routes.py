@@ -318,9 +318,10 @@ def _citation(hit: Hit, snippet: str, relevance: float) -> RetrievalCitation:
 
 
 def _meta(hit: Hit) -> dict[str, MetadataValue]:
-    date = _iso(hit.moment) if hit.moment else None
+    date = hit.untyped.get("date") or (_iso(hit.moment) if hit.moment else None)
     ours = {"org_id": str(hit.org_id), "date": date, "section": hit.section, "page": hit.page}
-    return {**hit.metadata, **{name: value for name, value in ours.items() if value is not None}}
+    ours |= {"external_id": hit.external_id, "file_name": hit.file_name, "link": hit.link}
+    return {**hit.sent, **{name: value for name, value in ours.items() if value is not None}}
 
 
 def _iso(moment: datetime) -> str:

@@ -1,13 +1,22 @@
 """Sources over HTTP: what an organization has put in, page by page and one by one."""
 
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
+from litestar import Response
+from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Tag
 from litestar.params import FromPath, QueryParameter
+from litestar.response import File
+from msgspec import Meta, Struct, json
 
+from rag_app.documents.uploads import OrganizationFull, Upload
 from rag_app.domain import (
     EmbeddingFailed,
+    Forbidden,
     InvalidInput,
     NotFound,
     StoreFailed,
@@ -15,11 +24,28 @@ from rag_app.domain import (
     UnknownField,
     UnreadableDocument,
 )
+from rag_app.http.bodies import decode
 from rag_app.http.problems import KINDS, Kind, Kinds
+from rag_app.http.receiving import BodyTooLarge, Form, file_name, receive_body, receive_form
 from rag_app.http.surface import Caller, Credential, Injected, Surface
 from rag_app.retrieval.filters import parse_condition
-from rag_app.surfaces.sources.service import Listing, Sources
-from rag_app.surfaces.sources.types import SOURCE, ChunksResponse, SourceDetail, SourcesResponse, TextResponse
+from rag_app.surfaces.sources.operations import PutOperation, UploadOperation
+from rag_app.surfaces.sources.repeats import KeyInUse
+from rag_app.surfaces.sources.service import Listing, Sending, Sources
+from rag_app.surfaces.sources.types import (
+    SOURCE,
+    ChangeBody,
+    ChunksResponse,
+    DeletedResponse,
+    DocumentBody,
+    PutBody,
+    SourceDetail,
+    SourceInfo,
+    SourcesResponse,
+    TextResponse,
+    UploadBody,
+    UploadResponse,
+)
 
 PATH = "/api/v1/sources"
 CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.API_KEY})
@@ -27,6 +53,11 @@ CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.API_KEY})
 ALL_KINDS: Kinds = {
     **KINDS,
     UnreadableDocument: Kind(422, "unreadable_document"),
+    OrganizationFull: Kind(403, "organization_full"),
+    BodyTooLarge: Kind(413, "payload_too_large"),
+    KeyInUse: Kind(409, "idempotency_key_in_use"),
+    413: Kind(413, "payload_too_large", "The body is too large."),
+    415: Kind(415, "unsupported_media_type", "Send JSON, or multipart/form-data."),
     EmbeddingFailed: Kind(500, "embedding_failed", "The text could not be embedded. Try again later."),
 }
 
@@ -39,6 +70,12 @@ SURFACE = Surface(
     kinds=ALL_KINDS,
     errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
 )
+FORM_FIELDS = frozenset({"index", "organization", "site", "visibility", "external_id", "title", "metadata"})
+LONGEST_ID = 500  # characters
+_KEY = re.compile(r"[ -~]{1,200}")
+NO_ROLE = Forbidden("This needs the role write in book, you have read: an operator gives it with `rag-app grant`")
+FULL = OrganizationFull("The organization would have 1,001 sources, and may have 1,000 (RAG_ORGANIZATION_SOURCES)")
+UNREADABLE = UnreadableDocument("a.pdf", "encrypted: a password is needed")
 NO_SOURCE = NotFound("source", SOURCE)
 NO_INDEX = NotFound("index", "boook", ["book", "org_knowledge"])
 
@@ -125,6 +162,247 @@ async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[
     """What was read of it, with the places of its sections and pages. Viewers show this, never the file."""
     _only(request)
     return await sources.text(request.user, source_id)
+
+
+@SURFACE.post(
+    PATH,
+    InvalidInput("documents", [], "must be a list of 1 to 1000 documents"),
+    NO_INDEX,
+    NO_ROLE,
+    FULL,
+    UNREADABLE,
+    EmbeddingFailed(),
+    KeyInUse("Idempotency-Key", "1", "was sent with another request"),
+    summary="Put documents in",
+    dto=None,
+    operation_class=UploadOperation,
+)
+async def upload(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
+    """Texts, addresses or files become sources; those of the same external id are replaced. Ids come in the order sent.
+
+    With an `Idempotency-Key` the same request is done once, however often it is sent.
+    """
+    _only(request)
+    with sources.receiving() as folder:
+        return await _upload(request, sources, await _sending(request, sources, folder, None, several=True))
+
+
+@SURFACE.put(
+    PATH,
+    InvalidInput("external_id", None, "is required"),
+    NO_INDEX,
+    NO_ROLE,
+    FULL,
+    UNREADABLE,
+    EmbeddingFailed(),
+    summary="Put a document in, or replace it",
+    dto=None,
+    operation_class=PutOperation,
+)
+async def put_document(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
+    """The source with this `external_id` is replaced by this document, or made."""
+    _only(request)
+    with sources.receiving() as folder:
+        return await _upload(request, sources, await _sending(request, sources, folder, None))
+
+
+@SURFACE.put(
+    f"{PATH}/{{source_id:str}}",
+    InvalidInput("external_id", None, "is not the one in the path"),
+    NO_INDEX,
+    NO_ROLE,
+    FULL,
+    UNREADABLE,
+    EmbeddingFailed(),
+    summary="Put a document in, or replace it, by external id",
+    dto=None,
+    operation_class=PutOperation,
+)
+async def put_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> Response[UploadResponse]:
+    """The last part of the path is the external id, percent-encoded. One with a slash goes into the body, to the path
+    without it."""
+    _only(request)
+    with sources.receiving() as folder:
+        return await _upload(request, sources, await _sending(request, sources, folder, source_id))
+
+
+@SURFACE.patch(
+    f"{PATH}/{{source_id:str}}",
+    NO_SOURCE,
+    NO_ROLE,
+    InvalidInput("metadata", {}, "must be an object of at most 100 fields"),
+    EmbeddingFailed(),
+    summary="Change a source's title and metadata",
+)
+async def change_source(
+    request: Caller, source_id: FromPath[str], data: ChangeBody, sources: Injected[Sources]
+) -> SourceInfo:
+    """Fields that are not named keep their value; a null takes one away."""
+    _only(request)
+    return await sources.change(request.user, source_id, data)
+
+
+@SURFACE.delete(f"{PATH}/{{source_id:str}}", NO_SOURCE, NO_ROLE, status_code=200, summary="Delete a source")
+async def delete_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> DeletedResponse:
+    """It never answers again. Returns 404 if it has already been deleted."""
+    _only(request)
+    return await sources.delete(request.user, source_id)
+
+
+@SURFACE.delete(
+    PATH,
+    InvalidInput("filter", None, "is needed"),
+    UnknownField("colour", ["author", "date", "lang"]),
+    NO_INDEX,
+    NO_ROLE,
+    status_code=200,
+    summary="Delete sources by filter, or all of an index",
+)
+async def delete_sources(
+    request: Caller,
+    sources: Injected[Sources],
+    index: Annotated[str, QueryParameter(max_length=100, description="an index")],
+    filters: Annotated[
+        list[str] | None,
+        QueryParameter(name="filter", max_items=20, description="as in a list: all must hold; one is needed"),
+    ] = None,
+    confirm: Annotated[
+        str | None,
+        QueryParameter(max_length=100, description="the name of the index: everything in it goes; without a filter"),
+    ] = None,
+    organization: Annotated[
+        str | None, QueryParameter(max_length=200, description="the slug or id of one of the caller's")
+    ] = None,
+) -> DeletedResponse:
+    """Those of one organization. Everything in an index needs the role `admin` and its name as `confirm`."""
+    _only(request)
+    if confirm is None:
+        conditions = tuple(parse_condition(each) for each in filters or ())
+        return await sources.delete_matching(request.user, index, conditions, _text("organization", organization))
+    if filters:
+        raise InvalidInput("confirm", confirm, "goes with no filter: it deletes everything")
+    return await sources.delete_all(request.user, index, confirm, _text("organization", organization))
+
+
+@SURFACE.get(
+    f"{PATH}/{{source_id:str}}/original",
+    NO_SOURCE,
+    summary="The file a source was uploaded as",
+    media_type="application/octet-stream",
+)
+async def get_original(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> File:
+    """Where it is kept; always as a download."""
+    _only(request)
+    path, name = await sources.original(request.user, source_id)
+    return File(
+        path,
+        filename=name,
+        media_type="application/octet-stream",
+        content_disposition_type="attachment",
+        headers=NEVER_SHOWN,
+    )
+
+
+NEVER_SHOWN = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "Cache-Control": "private, no-store",
+}
+"""Headers of a file that somebody uploaded: no browser takes it for a page of ours."""
+
+
+async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[UploadResponse]:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not _KEY.fullmatch(key):
+        raise InvalidInput("Idempotency-Key", key[:100], "must be 1 to 200 printable ASCII characters")
+    response, repeated = await sources.upload(request.user, sent, key)
+    headers: dict[str, str] = {"Idempotency-Replayed": "true"} if repeated else {}
+    return Response(response, headers=headers)
+
+
+async def _sending(
+    request: Caller, sources: Sources, folder: Path, external_id: str | None, several: bool = False
+) -> Sending:
+    """What a request brings: a form with files, or JSON."""
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        form = await receive_form(request, sources.allowed, folder)
+        return _of_form(form, external_id, several)
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise HTTPException(status_code=415)
+    body = await receive_body(request, sources.allowed)
+    if several:
+        many = decode(UploadBody, body)
+        uploads = [_of_document(each, f"documents[{place}]") for place, each in enumerate(many.documents)]
+        _at_most(len(uploads), sources)
+        return Sending(many.index, tuple(uploads), many.organization, many.site, many.visibility)
+    one = decode(PutBody, body)
+    upload = _of_document(one, "")
+    return Sending(one.index, (_called(upload, external_id),), one.organization, one.site, one.visibility)
+
+
+def _at_most(documents: int, sources: Sources) -> None:
+    if documents > sources.allowed.parts:
+        raise InvalidInput("documents", None, f"must not be more than {sources.allowed.parts} (RAG_UPLOAD_DOCUMENTS)")
+
+
+def _of_document(document: DocumentBody, place: str) -> Upload:
+    at = f"{place}.text" if place else "text"
+    if (document.text is None) == (document.url is None):
+        raise InvalidInput(at, None, "must be there, or a `url`, and not both")
+    return Upload(
+        external_id=document.external_id,
+        text=document.text,
+        url=document.url,
+        file_name=file_name(document.file_name) if document.file_name else None,
+        title=document.title,
+        metadata=document.metadata or {},
+    )
+
+
+def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
+    if unknown := sorted(form.fields.keys() - FORM_FIELDS):
+        raise UnknownField(unknown[0][:100], [*FORM_FIELDS, "file"])
+    if not form.files or (len(form.files) > 1 and not several):
+        raise InvalidInput("file", None, "must be a file" if not several else "must be one file or more")
+    fields = form.fields
+    if len(form.files) > 1 and {"external_id", "title"} & fields.keys():
+        raise InvalidInput("external_id", None, "and `title` are for a single file")
+    about = {name: value for name, value in fields.items() if name in ("index", "organization", "site", "visibility")}
+    metadata: dict[str, Any] = {}
+    if "metadata" in fields:
+        metadata = decode(_Metadata, f'{{"metadata": {fields["metadata"]}}}'.encode()).metadata
+    # the same rules as in JSON
+    body = {**about, **{name: fields[name] for name in ("external_id", "title") if name in fields}, "text": "-"}
+    one = decode(PutBody, json.encode(body))
+    uploads = tuple(
+        Upload(
+            external_id=one.external_id,
+            file=each.path,
+            file_name=each.name,
+            media_type=each.media_type,
+            title=one.title,
+            metadata=metadata,
+        )
+        for each in form.files
+    )
+    if not several:
+        uploads = (_called(uploads[0], external_id),)
+    return Sending(one.index, uploads, one.organization, one.site, one.visibility)
+
+
+def _called(upload: Upload, external_id: str | None) -> Upload:
+    """The upload by the name in the path, or in the body: one of them says it."""
+    if external_id is not None and upload.external_id not in (None, external_id):
+        raise InvalidInput("external_id", upload.external_id, "is not the one in the path")
+    name = external_id or upload.external_id
+    if name is None or "\0" in name or len(name) > LONGEST_ID:
+        raise InvalidInput("external_id", name, f"must be a text of 1 to {LONGEST_ID} characters")
+    return replace(upload, external_id=name)
+
+
+class _Metadata(Struct, frozen=True, forbid_unknown_fields=True):
+    metadata: Annotated[dict[str, Any], Meta(max_length=100, description="a JSON object of at most 100 fields")]
 
 
 def _only(request: Caller) -> None:

@@ -3,18 +3,28 @@
 What exists out of scope is not found. Writing asks for a role in the index (`rag_app.access.roles`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
+from msgspec import convert, to_builtins
 
 from rag_app.access.people import People, uuid_in
-from rag_app.access.roles import Roles
+from rag_app.access.roles import Role, Roles
 from rag_app.documents.catalogue import SORTS, Asked, Catalogue, Entry
 from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.metadata import undeclared
+from rag_app.documents.metadata import Target, undeclared
+from rag_app.documents.originals import Originals
+from rag_app.documents.uploads import Received, Upload, Uploads
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     Filters,
@@ -24,23 +34,33 @@ from rag_app.domain import (
     JsonObject,
     NotFound,
     Principal,
+    Scope,
+    UnreadableDocument,
+    Visibility,
     chunk_id,
     frozen,
     passage_link,
 )
 from rag_app.evaluation.validation import locate
+from rag_app.http.receiving import Allowed
 from rag_app.pipeline import OpenStore
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.surfaces.sources.addresses import Networks, fetch
+from rag_app.surfaces.sources.repeats import Repeats
 from rag_app.surfaces.sources.types import (
+    ChangeBody,
     ChunkInfo,
     ChunksResponse,
+    DeletedResponse,
     PassageInfo,
     SourceDetail,
     SourceInfo,
     SourcesResponse,
     TextResponse,
+    UploadedDocument,
+    UploadResponse,
 )
 
 BETWEEN = "\n\n"
@@ -61,8 +81,19 @@ class Listing:
     organization: str | None = None
 
 
+@frozen
+class Sending:
+    """What a request puts in, and where."""
+
+    index: str
+    uploads: tuple[Upload, ...]
+    organization: str | None = None
+    site: str | None = None
+    visibility: str | None = None
+
+
 class Sources:
-    """`active` gives the generation of an index that answers, `open_store` its chunks."""
+    """`allowed` is what a request may bring; `networks` are private ones that addresses may be in. `active` gives the generation of an index that answers, `open_store` its chunks."""
 
     def __init__(
         self,
@@ -73,10 +104,17 @@ class Sources:
         open_store: OpenStore,
         people: People,
         roles: Roles,
+        uploads: Uploads,
+        originals: Originals,
+        repeats: Repeats,
+        allowed: Allowed,
+        networks: Networks = (),
     ) -> None:
         self._catalogue, self._ledger, self._indexes = catalogue, ledger, indexes
         self._active, self._open_store = active, open_store
-        self._people, self._roles = people, roles
+        self._people, self._roles, self._uploads = people, roles, uploads
+        self._originals, self._repeats, self._networks = originals, repeats, networks
+        self.allowed = allowed
 
     # -- reading
 
@@ -157,6 +195,126 @@ class Sources:
 
     # -- what they share
 
+    # -- writing
+
+    async def upload(self, principal: Principal, sent: Sending, key: str | None = None) -> tuple[UploadResponse, bool]:
+        """Make sources of what was sent; with a `key`, once. Says whether that had been done before.
+
+        Raises Forbidden, InvalidInput, OrganizationFull; UnreadableDocument where the one document that was sent cannot
+        be read.
+        """
+        org_id = await self._organization(principal, sent.organization)
+        spec = self._index(sent.index, principal)
+        await self._roles.require(Role.WRITE, principal, org_id, spec.name)
+        if key is None or principal.user is None:
+            return await self._upload(principal, org_id, spec, sent), False
+        fingerprint = await asyncio.to_thread(_fingerprint, sent)
+        before = await self._repeats.begin(org_id, principal.user, key, fingerprint)
+        if before is not None:
+            return convert(before, UploadResponse), True
+        told = None
+        try:
+            response = await self._upload(principal, org_id, spec, sent)
+            told = to_builtins(response)
+        finally:
+            await asyncio.shield(self._repeats.end(org_id, principal.user, key, told))
+        return response, False
+
+    async def _upload(self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending) -> UploadResponse:
+        target = await self._target(principal, org_id, sent)
+        with self.receiving() as folder:
+            uploads = [await self._fetched(each, folder) for each in sent.uploads]
+            received = await self._uploads.ingest(spec, target, uploads, principal.scope())
+        told = [_received(upload, each) for upload, each in zip(uploads, received, strict=True)]
+        if len(told) == 1 and told[0].status == "failed":
+            raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
+        return UploadResponse([each.id for each in told], told)
+
+    async def change(self, principal: Principal, name: str, body: ChangeBody) -> SourceInfo:
+        """Another title, other metadata. Raises NotFound, Forbidden, InvalidInput."""
+        entry = await self._writable(principal, name)
+        spec = self._indexes[entry.source.index]
+        await self._uploads.change(spec, entry.source, body.title, body.metadata or {})
+        return self._info(await self._entry(principal, name))
+
+    async def delete(self, principal: Principal, name: str) -> DeletedResponse:
+        """It never answers again. Raises NotFound, also where it has been deleted before, and Forbidden."""
+        source = (await self._writable(principal, name)).source
+        await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id])
+        return DeletedResponse(1)
+
+    async def delete_matching(
+        self, principal: Principal, index: str, filters: Filters, organization: str | None
+    ) -> DeletedResponse:
+        """All that match, of one organization, and that the caller may see. Raises InvalidInput without a filter."""
+        if not filters:
+            raise InvalidInput("filter", None, "is needed; to delete everything, confirm it: `confirm=<index>`")
+        org_id = await self._organization(principal, organization)
+        spec = self._index(index, principal)
+        await self._roles.require(Role.WRITE, principal, org_id, spec.name)
+        asked = Asked((spec.name,), check_filters(filters, spec), organizations=frozenset({org_id}))
+        found = await self._catalogue.matching(principal.scope(), asked)
+        await self._uploads.delete(spec, org_id, found)
+        return DeletedResponse(len(found))
+
+    async def delete_all(
+        self, principal: Principal, index: str, confirmation: str, organization: str | None
+    ) -> DeletedResponse:
+        """Everything that an organization has in an index, private sources too. The confirmation is the index's name."""
+        org_id = await self._organization(principal, organization)
+        spec = self._index(index, principal)
+        await self._roles.require(Role.ADMIN, principal, org_id, spec.name)
+        if confirmation != spec.name:
+            raise InvalidInput("confirm", confirmation, f"must be {spec.name!r}, the name of the index to be emptied")
+        asked = Asked((spec.name,), organizations=frozenset({org_id}))
+        found = await self._catalogue.matching(Scope(frozenset({org_id})), asked, operator=True)
+        await self._uploads.delete(spec, org_id, found)
+        return DeletedResponse(len(found))
+
+    async def original(self, principal: Principal, name: str) -> tuple[Path, str]:
+        """The file that a source was uploaded as, and its name. Raises NotFound where it is not kept."""
+        entry = await self._entry(principal, name)
+        path, called = await self._originals.path(principal.scope(), entry.source.id)
+        return path, called or entry.source.external_id
+
+    @contextmanager
+    def receiving(self) -> Iterator[Path]:
+        """A folder for what a request brings; it is gone afterwards."""
+        with TemporaryDirectory(prefix="rag-upload-") as folder:
+            yield Path(folder)
+
+    async def _fetched(self, upload: Upload, folder: Path) -> Upload:
+        if upload.url is None:
+            return upload
+        try:
+            found = await fetch(upload.url, folder, self.allowed.size, self._networks)
+        except UnreadableDocument as error:
+            return replace(upload, external_id=upload.external_id or upload.url, problem=error.reason)
+        return replace(
+            upload,
+            external_id=upload.external_id or upload.url,
+            file=found.path,
+            file_name=upload.file_name or found.name,
+            media_type=found.media_type,
+            derived={"uri": found.url, "source_type": "web"},
+        )
+
+    async def _writable(self, principal: Principal, name: str) -> Entry:
+        entry = await self._entry(principal, name)
+        await self._roles.require(Role.WRITE, principal, entry.source.org_id, entry.source.index)
+        return entry
+
+    async def _target(self, principal: Principal, org_id: UUID, sent: Sending) -> Target:
+        public = org_id == PUBLIC_ORGANIZATION
+        visibility = Visibility(sent.visibility or ("global" if public else "team"))
+        if (visibility is Visibility.GLOBAL) != public:
+            raise InvalidInput(
+                "visibility", visibility.value, "all sources of the public organization, and only those, are global"
+            )
+        owner = principal.user if visibility is Visibility.USER else None
+        site = None if sent.site is None else (await self._people.site(org_id, sent.site)).id
+        return Target(org_id, site, owner, visibility)
+
     def _allowed(self, principal: Principal) -> Sequence[IndexSpec]:
         return [spec for spec in self._indexes.values() if principal.indexes is None or spec.name in principal.indexes]
 
@@ -208,6 +366,34 @@ class Sources:
             created_at=entry.created_at.replace(microsecond=0),
             updated_at=entry.updated_at.replace(microsecond=0),
         )
+
+
+def _received(upload: Upload, what: Received) -> UploadedDocument:
+    first = what.sources[0] if what.sources else None
+    return UploadedDocument(
+        id=first.id if first else None,
+        external_id=first.external_id if first else upload.external_id,
+        title=first.title if first else None,
+        status=what.status,
+        further=[source.id for source in what.sources[1:]],
+        undeclared=[*what.undeclared],
+        problems=[*what.problems],
+        link=passage_link(first.id) if first else None,
+    )
+
+
+def _fingerprint(sent: Sending) -> str:
+    """Of everything that was sent, files by their content."""
+    digest = hashlib.sha256()
+    for each in sent.uploads:
+        file = None
+        if each.file is not None:
+            with each.file.open("rb") as stream:
+                file = hashlib.file_digest(stream, "sha256").hexdigest()
+        said = [each.external_id, each.text, each.url, file, each.file_name, each.title, each.metadata]
+        digest.update(json.dumps(said, sort_keys=True, default=str).encode())
+    about = [sent.index, sent.organization, sent.site, sent.visibility]
+    return digest.hexdigest() + hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
 
 def _told(info: SourceInfo) -> JsonObject:

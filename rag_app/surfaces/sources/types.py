@@ -187,7 +187,7 @@ class UploadedDocument(Struct, frozen=True, kw_only=True):
     id: Annotated[UUID | None, Meta(description="of its source; null where nothing could be read")]
     external_id: str | None
     title: str | None
-    status: Literal["added", "updated", "unchanged", "failed"]
+    status: Annotated[str, Meta(description="`added`, `updated`, `unchanged` or `failed`", examples=["added"])]
     further: Annotated[
         list[UUID], Meta(description="other sources in the same file: records of a table, attachments of a mail")
     ]

@@ -1,0 +1,100 @@
+"""What kind of file some bytes are, told by the bytes: a client's name only tells one kind of text from another."""
+
+import gzip
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+from rag_app.documents.readers.formats import READERS
+
+_HEAD = 8192  # bytes
+_OFFICE = {"word/document.xml": ".docx", "ppt/presentation.xml": ".pptx", "xl/workbook.xml": ".xlsx"}
+_BINARY = frozenset({".pdf", *_OFFICE.values()})
+_PAGE = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+_MAIL = re.compile(
+    rb"(?:(?:from|to|subject|date|received|return-path|delivered-to|message-id|mime-version|content-type|x-[\w-]+):"
+    rb"[^\n]*\n(?:[ \t][^\n]*\n)*){3}",
+    re.IGNORECASE,
+)
+_MEDIA_TYPES: Mapping[str, str] = {
+    "text/markdown": ".md",
+    "text/html": ".html",
+    "text/csv": ".csv",
+    "text/tab-separated-values": ".tsv",
+    "application/json": ".json",
+    "application/x-ndjson": ".jsonl",
+    "application/jsonl": ".jsonl",
+    "message/rfc822": ".eml",
+}
+
+
+def tell_suffix(path: Path, name: str = "", media_type: str = "") -> str:
+    """The suffix of the format that the file is in. What is no known binary format is text, and one that turns out to be
+    none is refused by its reader.
+
+    `name` and `media_type` are what the client says: they choose among the formats of text.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD)
+    if head.startswith(b"\x1f\x8b"):
+        inner = name[:-3] if name.lower().endswith(".gz") else name
+        try:
+            with gzip.open(path) as stream:
+                return _suffix(stream.read(_HEAD), inner, media_type, None) + ".gz"
+        except (OSError, EOFError, zlib.error):
+            return ".txt.gz"
+    return _suffix(head, name, media_type, path)
+
+
+def _suffix(head: bytes, name: str, media_type: str, archive: Path | None) -> str:
+    if head.startswith(b"%PDF-"):
+        return ".pdf"
+    if head.startswith(b"PK\x03\x04"):
+        return _office(archive) if archive else ".docx"
+    said = PurePath(name).suffix.lower()
+    if said not in READERS or said in _BINARY:
+        said = _MEDIA_TYPES.get(media_type.partition(";")[0].strip().lower(), ".txt")
+    return said if said != ".txt" else _text(head)
+
+
+def _office(archive: Path) -> str:
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            names = set(opened.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return ".docx"  # its reader says what is wrong
+    return next((suffix for part, suffix in _OFFICE.items() if part in names), ".docx")
+
+
+def _text(head: bytes) -> str:
+    """
+    >>> _text(b"<!DOCTYPE html><p>Hello"), _text(b"From: a@b.example\\nTo: c\\nSubject: d\\n\\nHello"), _text(b'{"text": "a"}')
+    ('.html', '.eml', '.json')
+    >>> _text(b"Hello"), _text(b'{"text": "a"}\\n{"text": "b"}')
+    ('.txt', '.jsonl')
+    """
+    if _PAGE.match(head):
+        return ".html"
+    if _MAIL.match(head):
+        return ".eml"
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"{":
+        first, line_end, rest = start.partition(b"\n")
+        if line_end and rest.lstrip()[:1] == b"{" and _is_json(first):
+            return ".jsonl"
+        if len(head) == _HEAD or _is_json(start):
+            return ".json"
+    if start[:1] == b"[" and _is_json(start):
+        return ".json"
+    return ".txt"
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,119 @@
+"""The files that sources were uploaded as, where a setting keeps them: a folder for each organization, named by content.
+
+A row of `originals` says which file a source has, and of which version; one of another version is not shown. Files and
+rows change under a lock of the organization, so that none is taken away while another source begins to need it.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from shutil import copyfile
+from uuid import UUID, uuid4
+
+from sqlalchemy import any_, delete, func, literal, select, update
+from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.types import Uuid
+
+from rag_app.database.session import Database
+from rag_app.documents.ledger import seen_by
+from rag_app.documents.tables import OriginalRow, SourceRow
+from rag_app.domain import NotFound, Scope, Source
+
+_PIECE = 1 << 20
+
+
+class Originals:
+    """`folder` is where they are kept; None keeps none."""
+
+    def __init__(self, database: Database, folder: Path | None) -> None:
+        self._database, self._folder = database, folder
+
+    async def keep(self, source: Source, file: Path, name: str | None) -> None:
+        """Keep a copy of the file as that of this source, in place of another one. Blocks for as long as copying takes."""
+        if self._folder is None:
+            return
+        digest, size = _digest(file)
+        at = _path(self._folder, source.org_id, digest)
+        at.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copy = at.with_name(f"{uuid4().hex}.part")
+        copyfile(file, copy)
+        copy.chmod(0o600)
+        row = {"version": source.version, "sha256": digest, "size": size, "file_name": name}
+        try:
+            async with self._changing(source.org_id) as session:
+                before = await session.scalar(select(OriginalRow.sha256).where(OriginalRow.source_id == source.id))
+                made = insert(OriginalRow).values(source_id=source.id, org_id=source.org_id, **row)
+                columns = {"bytes" if key == "size" else key: value for key, value in row.items()}
+                await session.execute(made.on_conflict_do_update(index_elements=["source_id"], set_=columns))
+                copy.replace(at)
+                if before not in (None, digest):
+                    await self._drop_unused(session, source.org_id, {str(before)})
+        except IntegrityError:  # the source has been deleted meanwhile
+            pass
+        finally:
+            copy.unlink(missing_ok=True)
+
+    async def restamp(self, before: Source, after: Source) -> None:
+        """The same file is that of a source whose metadata have changed."""
+        async with self._changing(before.org_id) as session:
+            await session.execute(
+                update(OriginalRow)
+                .where(OriginalRow.source_id == before.id, OriginalRow.version == before.version)
+                .values(version=after.version)
+            )
+
+    async def path(self, scope: Scope, source_id: UUID) -> tuple[Path, str | None]:
+        """The file of a source as it is now, and its name. Raises NotFound, also for what exists out of scope."""
+        wanted = (
+            select(OriginalRow.org_id, OriginalRow.sha256, OriginalRow.file_name)
+            .join(SourceRow, SourceRow.id == OriginalRow.source_id)
+            .where(SourceRow.id == source_id, SourceRow.version == OriginalRow.version, *seen_by(scope))
+        )
+        for org_id, digest, name in await self._database.read(scope, wanted):
+            if self._folder is not None and (at := _path(self._folder, org_id, digest)).is_file():
+                return at, name
+        raise NotFound("original of a source", str(source_id))
+
+    async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
+        """Take away the files of these sources, and what says that they had them."""
+        async with self._changing(org_id) as session:
+            gone = await session.scalars(
+                delete(OriginalRow)
+                .where(OriginalRow.source_id == any_(literal([*source_ids], ARRAY(Uuid))), OriginalRow.org_id == org_id)
+                .returning(OriginalRow.sha256)
+            )
+            await self._drop_unused(session, org_id, set(gone))
+
+    async def _drop_unused(self, session: AsyncSession, org_id: UUID, digests: Collection[str]) -> None:
+        if self._folder is None or not digests:
+            return
+        used = await session.scalars(
+            select(OriginalRow.sha256).where(OriginalRow.org_id == org_id, OriginalRow.sha256.in_(digests))
+        )
+        for digest in set(digests) - set(used):
+            with suppress(FileNotFoundError):
+                _path(self._folder, org_id, digest).unlink()
+
+    @asynccontextmanager
+    async def _changing(self, org_id: UUID) -> AsyncIterator[AsyncSession]:
+        async with self._database.scoped(Scope(frozenset({org_id})), operator=True) as session:
+            lock = func.pg_advisory_xact_lock(func.hashtextextended(f"rag_app/originals/{org_id}", 0))
+            await session.execute(select(lock))
+            yield session
+
+
+def _path(folder: Path, org_id: UUID, digest: str) -> Path:
+    return folder / str(org_id) / digest[:2] / digest
+
+
+def _digest(file: Path) -> tuple[str, int]:
+    """Of its content, and its size in bytes."""
+    digest, size = hashlib.sha256(), 0
+    with file.open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            digest.update(piece)
+            size += len(piece)
+    return digest.hexdigest(), size

@@ -1,0 +1,303 @@
+"""Documents that somebody sends, one by one or many at once: what was sent becomes sources, in the order sent.
+
+    read      files by the readers' processes; a text is a document as it is
+    make      the sources that they are, with the names to replace them by; what cannot be one is said
+    check     no source that the sender may not see is written over; the organization's limits
+    ingest    `Ingestor.ingest_documents`, as everything that is ingested
+
+Sent again, what has not changed costs nothing: a request that broke off can be repeated.
+"""
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from uuid import UUID
+
+from rag_app.documents.catalogue import Catalogue
+from rag_app.documents.documents import Document, Passage
+from rag_app.documents.generations import Generation
+from rag_app.documents.ingest import Ingestor, Summary
+from rag_app.documents.kinds import tell_suffix
+from rag_app.documents.ledger import SourceLedger
+from rag_app.documents.metadata import Target, to_source, undeclared
+from rag_app.documents.originals import Originals
+from rag_app.documents.reading import Documents, File, Readers
+from rag_app.domain import InvalidInput, RagError, Scope, Source, UnreadableDocument, frozen
+from rag_app.retrieval.index import IndexSpec
+
+_LONGEST_TITLE = 80  # characters of a text's first line
+_MOST_CHARACTERS = 20_000_000  # of a text, as of a file
+
+
+class OrganizationFull(RagError):
+    """An organization has as many sources, or as much text, as it may have. The message says which limit that is."""
+
+
+@frozen
+class Upload:
+    """One document as it was sent: `text`, or a `file` that has been received whole.
+
+    `external_id` is the name to replace it by; by default what the document says of itself, the file's name, or, of a
+    text, the hash of its content. `derived` are metadata that nobody has written (`Document.derived`). With `problem`
+    there is nothing to read: it could not be had. `url` is where it is to be read from, before it has been.
+    """
+
+    external_id: str | None = None
+    text: str | None = None
+    file: Path | None = None
+    file_name: str | None = None
+    media_type: str = ""
+    title: str | None = None
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    derived: Mapping[str, object] = field(default_factory=dict)
+    problem: str | None = None
+    url: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What the sources in it are named by, where they say no name of their own."""
+        if known := self.external_id or self.file_name:
+            return known
+        return f"text-{hashlib.sha256((self.text or '').encode()).hexdigest()[:24]}"
+
+
+@frozen
+class Received:
+    """What became of an upload. `sources` are those in it, the file itself first; `problems` say what is not among them.
+
+    `status` is "added", "updated" or "unchanged", or "failed" where there is no source.
+    """
+
+    sources: tuple[Source, ...]
+    status: str
+    problems: tuple[str, ...] = ()
+    undeclared: tuple[str, ...] = ()
+
+
+@frozen
+class Limits:
+    """Of an organization: how many sources it may have, how many bytes they may take; None: no limit."""
+
+    sources: int | None = None
+    size: int | None = None
+
+
+@dataclass(slots=True)
+class _Made:
+    upload: Upload
+    found: list[tuple[Source, Document]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+class Uploads:
+    """`ingestor` opens what writes into an index, `active` gives the generation that answers.
+
+    Each of `readers` reads for one request at a time.
+    """
+
+    def __init__(
+        self,
+        ingestor: Callable[[IndexSpec, Target], Awaitable[Ingestor]],
+        active: Callable[[IndexSpec], Awaitable[Generation]],
+        ledger: SourceLedger,
+        catalogue: Catalogue,
+        originals: Originals,
+        readers: Sequence[Readers],
+        limits: Limits,
+    ) -> None:
+        self._ingestor, self._active, self._ledger = ingestor, active, ledger
+        self._catalogue, self._originals, self._limits = catalogue, originals, limits
+        self._idle, self._turn = [*readers], threading.Semaphore(len(readers))
+
+    async def ingest(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload], sender: Scope) -> list[Received]:
+        """Make sources of all of them; what became of each, in order. `sender` is whose sources may be written over.
+
+        Raises OrganizationFull, EmbeddingFailed, StoreFailed: repeated, the same call ends where an undisturbed one does.
+        """
+        made = await asyncio.to_thread(self._make, spec, target, uploads)
+        ids = {source.id for each in made for source, _ in each.found}
+        taken = await self._catalogue.taken(Scope(frozenset({target.org_id}), sender.user), ids) if ids else set()
+        for each in made:
+            _leave_out(each, taken, "is the name of a source that you may not see")
+        await self._check_limits(target.org_id, made)
+        generation = (await self._active(spec)).id
+        before = await self._ledger.builds(target.org_id, generation, ids - taken)
+        ingestor = await self._ingestor(spec, target)
+        summary = await ingestor.ingest_documents(_reading(made), summary=Summary())
+        failed = {problem.path: problem.reason for problem in summary.failed}
+        received = []
+        for each in made:
+            sources = tuple(source for source, _ in each.found)
+            status = "failed"
+            if sources:
+                first = before.get(sources[0].id)
+                same = all(source.id in before and before[source.id].holds(source) for source in sources)
+                status = "unchanged" if same else "added" if first is None else "updated"
+                if each.upload.file is not None:
+                    await self._originals.keep(sources[0], each.upload.file, each.upload.file_name)
+            names = sorted({name for source in sources for name in undeclared(source, spec)})
+            known = [
+                reason for path, reason in failed.items() if path == each.upload.name and reason not in each.problems
+            ]
+            received.append(Received(sources, status, (*each.problems, *known), tuple(names)))
+        return received
+
+    async def change(
+        self, spec: IndexSpec, source: Source, title: str | None, metadata: Mapping[str, object]
+    ) -> Source:
+        """Give a source another title, other metadata: those named are set, or taken away where they are None.
+
+        Raises InvalidInput, EmbeddingFailed, StoreFailed.
+        """
+        content = await self._ledger.content(Scope(frozenset({source.org_id})), source.id, operator=True)
+        said: dict[str, object] = {"source_type": source.source_type, "lang": source.lang, "uri": source.uri}
+        said |= {"date": source.date, "title": title or source.title, **source.metadata, **source.untyped, **metadata}
+        document = Document(
+            "",
+            tuple(Passage(**each) for each in content),
+            metadata={key: value for key, value in said.items() if value is not None},
+            external_id=source.external_id,
+        )
+        target = Target(source.org_id, source.site_id, source.owner_id, source.visibility)
+        changed = to_source(document, source.file_name or "", source.origin, spec, target)
+        file = File(Path(source.external_id), source.file_name or "", source.origin, Path())
+        parts = await self._ledger.of_origin(source.org_id, spec.name, source.origin)
+        if len(parts) > 1:  # the others of its file stay: this one is written as one that came alone
+            file = file._replace(origin=f"{source.origin}#{source.external_id}")
+        ingestor = await self._ingestor(spec, target)
+        summary = await ingestor.ingest_documents(iter([(file, iter([document]))]))
+        if summary.failed:
+            raise InvalidInput("metadata", None, summary.failed[0].reason)
+        await self._originals.restamp(source, changed)
+        return changed
+
+    async def delete(self, spec: IndexSpec, org_id: UUID, source_ids: Sequence[UUID]) -> None:
+        """These sources of an organization never answer again."""
+        await (await self._ingestor(spec, Target(org_id))).delete(source_ids)
+
+    def close(self) -> None:
+        for each in self._idle:
+            each.close()
+
+    async def _check_limits(self, org_id: UUID, made: Sequence[_Made]) -> None:
+        most, size = self._limits.sources, self._limits.size
+        found = [(source, document) for each in made for source, document in each.found]
+        if (most is None and size is None) or not found:
+            return
+        sources, taken = await self._catalogue.usage(org_id, [source.id for source, _ in found])
+        if most is not None and sources + len(found) > most:
+            raise OrganizationFull(
+                f"The organization would have {sources + len(found):,} sources, and may have {most:,}"
+                " (RAG_ORGANIZATION_SOURCES): delete some first"
+            )
+        taken += sum(len(passage.text.encode()) for _, document in found for passage in document.passages)
+        taken += sum(each.upload.file.stat().st_size for each in made if each.upload.file is not None)
+        if size is not None and taken > size:
+            raise OrganizationFull(
+                f"The organization's sources would take {taken / 1e6:,.1f} MB, and may take {size / 1e6:,.0f}"
+                " (RAG_ORGANIZATION_MEGABYTES): delete some first"
+            )
+
+    def _make(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload]) -> list[_Made]:
+        """In a thread: reading and telling languages take their time."""
+        made, seen = [_Made(each) for each in uploads], set[UUID]()
+        for each, documents in self._read(made):
+            for document in documents:
+                if isinstance(document, UnreadableDocument):
+                    each.problems.append(document.reason)
+                    continue
+                try:
+                    named = _named(document, each.upload)
+                    source = to_source(named, each.upload.file_name or "", _origin(each.upload), spec, target)
+                except InvalidInput as error:
+                    each.problems.append(str(error))
+                    continue
+                if source.id in seen:
+                    each.problems.append(f"{source.external_id!r} is there more than once")
+                    continue
+                seen.add(source.id)
+                each.found.append((source, named))
+        return made
+
+    def _read(self, made: Sequence[_Made]) -> Iterator[tuple[_Made, Documents]]:
+        files: list[tuple[_Made, File]] = []
+        for each in made:
+            if each.upload.problem is not None:
+                each.problems.append(each.upload.problem)
+            elif each.upload.file is not None:
+                files.append((each, _file(each.upload, each.upload.file)))
+            else:
+                yield each, iter(_as_document(each.upload))
+        if not files:
+            return
+        with self._turn:
+            readers = self._idle.pop()
+            try:
+                reading = readers.read_all(file for _, file in files)
+                for (each, _), (_, documents) in zip(files, reading, strict=True):
+                    yield each, documents
+                reading.close()
+            finally:
+                self._idle.append(readers)
+
+
+def _as_document(upload: Upload) -> list[Document | UnreadableDocument]:
+    text = (upload.text or "").strip()
+    if not text:
+        return [UnreadableDocument(upload.name, "no text")]
+    if len(text) > _MOST_CHARACTERS:
+        return [UnreadableDocument(upload.name, f"more than {_MOST_CHARACTERS:,} characters")]
+    first_line = text.partition("\n")[0].strip()[:_LONGEST_TITLE]
+    return [Document("", (Passage(text),), upload.title or upload.file_name or first_line)]
+
+
+def _file(upload: Upload, received: Path) -> File:
+    """A name of ours for a file that has none but the client's: its suffix is what the content is."""
+    suffix = tell_suffix(received, upload.file_name or "", upload.media_type)
+    named = received.with_name(f"{received.name}{suffix}")
+    if not named.exists():
+        named.hardlink_to(received)
+    return File(named, upload.name, _origin(upload), named.parent)
+
+
+def _origin(upload: Upload) -> str:
+    return f"upload:{upload.name}"
+
+
+def _named(document: Document, upload: Upload) -> Document:
+    own = document.external_id
+    if upload.external_id:
+        name = f"{upload.external_id}#{own or document.name}" if document.name else upload.external_id
+    else:
+        name = own or (f"{upload.name}#{document.name}" if document.name else upload.name)
+    title = document.title if document.name else upload.title or document.title
+    return replace(
+        document,
+        external_id=name,
+        title=title,
+        metadata={**document.metadata, **upload.metadata},
+        derived={**upload.derived, **document.derived},
+    )
+
+
+def _leave_out(made: _Made, taken: set[UUID], why: str) -> None:
+    kept = []
+    for source, document in made.found:
+        if source.id in taken:
+            made.problems.append(f"external_id: {source.external_id!r} {why}")
+        else:
+            kept.append((source, document))
+    made.found[:] = kept
+
+
+def _reading(made: Iterable[_Made]) -> Iterator[tuple[File, Documents]]:
+    for each in made:
+        if each.found:
+            shown = each.upload.file_name or ""
+            parts: list[Document | UnreadableDocument] = [document for _, document in each.found]
+            # what could not be read may be what stands there now: nothing is removed for it
+            parts += [UnreadableDocument(each.upload.name, problem) for problem in each.problems]
+            yield File(Path(each.upload.name[:200]), shown, _origin(each.upload), Path()), iter(parts)

@@ -1,0 +1,171 @@
+"""Bodies that are too large for memory, or hold files: read piece by piece, and no further than their limits.
+
+A file goes to a folder of ours, under a name of ours. What the client calls it is kept as a text, without its path.
+"""
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import uuid4
+
+from litestar import Request
+from multipart import (  # type: ignore[import-untyped]
+    MultipartError,
+    MultipartSegment,
+    ParserLimitReached,
+    PushMultipartParser,
+    parse_options_header,
+)
+
+from rag_app.domain import InvalidInput, frozen
+from rag_app.http.exchange import exchange
+
+AnyRequest = Request[Any, Any, Any]
+
+_HEADER = 4096  # bytes, of a header of a part
+_HEADERS = 8  # a part
+_FIELD = 1_000_000  # bytes of a field that is no file
+_LONGEST_NAME = 255  # characters of a file's name
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class BodyTooLarge(InvalidInput):
+    """A body, or a part of it, is larger than it may be."""
+
+
+@frozen
+class Allowed:
+    """`size` in bytes, of the whole body; `parts` of a form; `seconds` from the head of the request to its end."""
+
+    size: int
+    parts: int
+    seconds: float
+
+
+@frozen
+class ReceivedFile:
+    """`name` is the client's, for people; `path` is where it lies."""
+
+    name: str | None
+    media_type: str
+    path: Path
+
+
+@dataclass(slots=True)
+class Form:
+    """`fields` by name, the last one where there are several."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    files: list[ReceivedFile] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Part:
+    segment: Any
+    path: Path | None = None
+    file: BinaryIO | None = None
+    text: bytearray = field(default_factory=bytearray)
+
+
+async def receive_body(request: AnyRequest, allowed: Allowed) -> bytes:
+    """The whole body. Raises BodyTooLarge."""
+    return b"".join([piece async for piece in _pieces(request, allowed)])
+
+
+async def receive_form(request: AnyRequest, allowed: Allowed, folder: Path) -> Form:
+    """A `multipart/form-data` body; files are written below `folder`. Raises BodyTooLarge, InvalidInput."""
+    _, options = parse_options_header(request.headers.get("content-type", ""))
+    form, part = Form(), None
+    try:
+        parser = PushMultipartParser(
+            options.get("boundary", ""),
+            max_header_size=_HEADER,
+            max_header_count=_HEADERS,
+            max_segment_count=allowed.parts,
+            strict=True,
+        )
+        async for piece in _pieces(request, allowed):
+            for event in parser.parse(piece):
+                if isinstance(event, MultipartSegment):
+                    part = _begin(event, folder)
+                elif part is not None and event:
+                    _write(part, bytes(event))
+                elif part is not None:
+                    _end(part, form)
+                    part = None
+        parser.close()
+    except ParserLimitReached:
+        raise BodyTooLarge("", None, f"more than {allowed.parts} parts, or a part with too long headers") from None
+    except MultipartError as error:
+        raise InvalidInput("", None, f"The body is not valid multipart/form-data: {error}") from None
+    finally:
+        if part is not None and part.file is not None:
+            part.file.close()
+    return form
+
+
+async def _pieces(request: AnyRequest, allowed: Allowed) -> AsyncIterator[bytes]:
+    exchange(request.scope).seconds_for_body = allowed.seconds
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and len(declared) < 20 and int(declared) > allowed.size:
+        raise _too_large(allowed)
+    taken = 0
+    async for piece in request.stream():
+        taken += len(piece)
+        if taken > allowed.size:
+            raise _too_large(allowed)
+        if piece:
+            yield piece
+
+
+def _too_large(allowed: Allowed) -> BodyTooLarge:
+    return BodyTooLarge("", None, f"The body is larger than {allowed.size / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
+
+
+def _begin(segment: Any, folder: Path) -> _Part:
+    if segment.filename is None:
+        return _Part(segment)
+    path = folder / uuid4().hex
+    return _Part(segment, path, path.open("xb"))
+
+
+def _write(part: _Part, data: bytes) -> None:
+    if part.file is not None:
+        part.file.write(data)
+        return
+    part.text += data
+    if len(part.text) > _FIELD:
+        raise BodyTooLarge(_shown(part.segment.name), None, f"must not be longer than {_FIELD:,} bytes")
+
+
+def _end(part: _Part, form: Form) -> None:
+    if part.file is not None and part.path is not None:
+        part.file.close()
+        form.files.append(ReceivedFile(file_name(part.segment.filename or ""), _media_type(part.segment), part.path))
+        return
+    try:
+        form.fields[part.segment.name] = part.text.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(_shown(part.segment.name), None, "is not valid UTF-8") from None
+
+
+def _media_type(segment: Any) -> str:
+    return str(segment.header("Content-Type", "") or "")[:200]
+
+
+def _shown(name: str) -> str:
+    return name[:100]
+
+
+def file_name(said: str) -> str | None:
+    r"""The last part of what a client calls a file, without what cannot be shown; None where nothing is left.
+
+    >>> file_name("../../etc/passwd"), file_name("C:\\Users\\ada\\notes.md"), file_name("a\x00b\u202etxt.exe"), file_name("..")
+    ('passwd', 'notes.md', 'abtxt.exe', None)
+    """
+    last = _UNPRINTABLE.sub("", re.split(r"[/\\]", said)[-1]).strip()
+    if len(last) > _LONGEST_NAME:  # its end tells what kind of text it is
+        last = last[: _LONGEST_NAME - 20] + last[-20:]
+    return None if last in ("", ".", "..") else last

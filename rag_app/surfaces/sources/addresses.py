@@ -1,0 +1,190 @@
+"""One document from one http(s) address, never from a private one.
+
+What is checked is the address that is connected to: names are resolved here, each of their addresses is looked at, and
+the connection goes to one that was. So a name that leads elsewhere a moment later changes nothing, and neither does how
+an address is written: the system reads `0x7f.1` and `2130706433` as it would read `127.0.0.1`. A redirection is a new
+address, checked likewise. No proxy is asked: it would connect to what nobody has checked.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+from uuid import uuid4
+
+import httpcore
+
+from rag_app.domain import Misconfigured, UnreadableDocument, frozen
+from rag_app.http.receiving import file_name
+
+Address = IPv4Address | IPv6Address
+Networks = Sequence[IPv4Network | IPv6Network]
+
+_REDIRECTIONS = 5
+_SECONDS = 30.0
+_SECONDS_OF_SILENCE = 10.0
+_LONGEST = 2000  # characters of an address
+_NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+_COMPATIBLE = ip_network("::/96")
+_REFUSED = "leads to an address that is not public"
+
+
+class _NotPublic(Exception):
+    """Every address of a name, or one of them, is private."""
+
+
+@frozen
+class Fetched:
+    """`url` is where it was found in the end."""
+
+    url: str
+    name: str | None
+    media_type: str
+    path: Path
+
+
+def networks(said: str) -> Networks:
+    """A comma-separated list. Raises Misconfigured with the one that is none.
+
+    >>> networks("10.1.0.0/16, ::1")
+    (IPv4Network('10.1.0.0/16'), IPv6Network('::1/128'))
+    """
+    found = []
+    for each in filter(None, map(str.strip, said.split(","))):
+        try:
+            found.append(ip_network(each))
+        except ValueError:
+            raise Misconfigured(f"RAG_URL_NETWORKS: {each!r} is no network: write it as 10.1.0.0/16") from None
+    return tuple(found)
+
+
+def is_public(address: Address, allowed: Networks = ()) -> bool:
+    """Whether it is one of the internet's, or in an allowed network; so must be the IPv4 address that it stands for.
+
+    >>> [is_public(ip_address(each)) for each in ("93.184.215.14", "2606:2800:21f:cb07::1")]
+    [True, True]
+    >>> private = ("10.0.0.1", "169.254.169.254", "0.0.0.0", "100.64.0.1", "::1", "::ffff:127.0.0.1", "64:ff9b::a00:1", "2002:a00:1::")
+    >>> any(is_public(ip_address(each)) for each in private)
+    False
+    """
+    if any(address.version == each.version and address in each for each in allowed):
+        return True
+    if isinstance(address, IPv6Address):
+        inner = _inner(address)
+        if inner is not None:
+            return is_public(inner, allowed)
+        if address.is_site_local:
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+
+
+def _inner(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that an IPv6 one stands for."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address.teredo is not None:
+        return address.teredo[1]
+    if any(address in each for each in _NAT64) or (address in _COMPATIBLE and int(address) > 1):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return None
+
+
+class _Guarded(httpcore.AsyncNetworkBackend):
+    """Connects to public addresses alone."""
+
+    def __init__(self, allowed: Networks) -> None:
+        self._allowed, self._connect = allowed, httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own interface
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError("there is no such host") from error
+        addresses = list(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found))
+        if not addresses or not all(is_public(ip_address(each), self._allowed) for each in addresses):
+            raise _NotPublic
+        for last, address in enumerate(addresses, 1 - len(addresses)):
+            try:
+                return await self._connect.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if last == 0:
+                    raise
+        raise httpcore.ConnectError("it cannot be reached")
+
+    async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
+        raise _NotPublic
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> Fetched:
+    """Read one document of at most `most` bytes into a file below `folder`. No link in it is followed.
+
+    Raises UnreadableDocument with the reason, which tells nothing of what is private.
+    """
+    try:
+        async with (
+            asyncio.timeout(_SECONDS),
+            httpcore.AsyncConnectionPool(network_backend=_Guarded(allowed)) as pool,
+        ):
+            at = url
+            for _ in range(_REDIRECTIONS + 1):
+                found = await _get(pool, _checked(at), folder, most)
+                if isinstance(found, Fetched):
+                    return found
+                at = urljoin(at, found)
+    except _NotPublic:
+        raise UnreadableDocument(url, _REFUSED) from None
+    except (TimeoutError, httpcore.TimeoutException):
+        raise UnreadableDocument(url, f"has not answered whole within {_SECONDS:.0f} seconds") from None
+    except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
+        raise UnreadableDocument(url, f"cannot be read: {type(error).__name__}") from None
+    raise UnreadableDocument(url, f"redirects more than {_REDIRECTIONS} times")
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme.lower() not in ("http", "https") or not parts.hostname or len(url) > _LONGEST:
+        raise UnreadableDocument(url[:_LONGEST], "is no http(s) address")
+    if parts.username or parts.password:
+        raise UnreadableDocument(parts.hostname, "carries a name or a password: addresses of sources are shown")
+    if not url.isascii() or any(each <= " " for each in url):
+        raise UnreadableDocument(url, "holds characters that have to be percent-encoded")
+    return parts._replace(fragment="").geturl()
+
+
+async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most: int) -> Fetched | str:
+    """What is there, or where it redirects to."""
+    headers = [("Host", urlsplit(url).netloc), ("User-Agent", "rag-app"), ("Accept", "*/*")]
+    headers.append(("Accept-Encoding", "identity"))
+    silence = dict.fromkeys(("connect", "read", "write", "pool"), _SECONDS_OF_SILENCE)
+    async with pool.stream("GET", url, headers=headers, extensions={"timeout": silence}) as answer:
+        said = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+        if answer.status in (301, 302, 303, 307, 308) and "location" in said:
+            return said["location"]
+        if answer.status != 200:
+            raise UnreadableDocument(url, f"answers with status {answer.status}")
+        if said.get("content-encoding", "identity").lower() != "identity":
+            raise UnreadableDocument(url, f"answers in the encoding {said['content-encoding'][:50]!r}, unasked")
+        path, taken = folder / uuid4().hex, 0
+        with path.open("xb") as file:
+            async for piece in answer.aiter_stream():
+                taken += len(piece)
+                if taken > most:
+                    raise UnreadableDocument(url, f"is larger than {most / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
+                file.write(piece)
+    return Fetched(url, file_name(unquote(urlsplit(url).path)), said.get("content-type", "text/html"), path)

@@ -1,0 +1,79 @@
+"""What the OpenAPI document says of bodies that handlers read themselves, piece by piece."""
+
+from typing import Any
+
+import msgspec
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
+
+from rag_app.domain import JsonObject
+from rag_app.surfaces.sources.types import PutBody, UploadBody
+
+
+class _Described(Schema):
+    """A schema that is written down already."""
+
+    def __init__(self, written: JsonObject) -> None:
+        super().__init__()
+        self._written = written
+
+    def to_schema(self) -> JsonObject:
+        return self._written
+
+
+def _schema(of: type[msgspec.Struct]) -> JsonObject:
+    """With what it refers to in place: a document has one namespace, and these are in no other operation."""
+    (written,), parts = msgspec.json.schema_components([of], ref_template="{name}")
+
+    def inline(value: Any) -> Any:
+        if isinstance(value, list):
+            return [inline(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        if "$ref" in value:
+            return inline(parts[value["$ref"]])
+        return {key: inline(each) for key, each in value.items()}
+
+    inlined: JsonObject = inline(written)
+    return inlined
+
+
+_TEXTS = {
+    "index": "the name of an index",
+    "organization": "the slug or id of an organization of the caller's: needed with several",
+    "site": "the name or id of a site",
+    "visibility": "user, team or global",
+    "external_id": "the name to replace it by; the file's by default",
+    "title": "a text of 1 to 300 characters",
+    "metadata": "a JSON object, as `metadata` of a document",
+}
+
+
+def _form(several: bool) -> Schema:
+    file = Schema(type=OpenAPIType.STRING, content_media_type="application/octet-stream", format="binary")  # type: ignore[arg-type]
+    files = Schema(type=OpenAPIType.ARRAY, items=file, min_items=1) if several else file
+    texts = {name: Schema(type=OpenAPIType.STRING, description=said, min_length=1) for name, said in _TEXTS.items()}
+    return Schema(
+        type=OpenAPIType.OBJECT,
+        properties={"file": files, **texts},
+        required=["index", "file"] if several else ["index", "file", "external_id"],
+    )
+
+
+def _body(of: type[msgspec.Struct], several: bool) -> RequestBody:
+    return RequestBody(
+        content={
+            "application/json": OpenAPIMediaType(schema=_Described(_schema(of))),
+            "multipart/form-data": OpenAPIMediaType(schema=_form(several)),
+        },
+        required=True,
+    )
+
+
+class UploadOperation(Operation):
+    def __post_init__(self) -> None:
+        self.request_body = _body(UploadBody, several=True)
+
+
+class PutOperation(Operation):
+    def __post_init__(self) -> None:
+        self.request_body = _body(PutBody, several=False)

@@ -1,0 +1,67 @@
+"""Requests that carry an `Idempotency-Key`: done once, however often they are sent.
+
+A key is the caller's own, and belongs to one request for a day. The same request again is answered with what was
+answered before. While it is under way, and with another request, the key is refused. Whatever ends in an error may be
+sent again. A request whose process died counts as under way for a quarter of an hour.
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from rag_app.database.session import Database
+from rag_app.documents.tables import SentBeforeRow
+from rag_app.domain import InvalidInput, JsonObject, Scope
+
+_KEPT = timedelta(days=1)
+_UNDER_WAY = timedelta(minutes=15)
+
+
+class KeyInUse(InvalidInput):
+    """The key belongs to another request, or to one that is under way."""
+
+
+class Repeats:
+    """One caller's keys are nothing to another's."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, org_id: UUID, user: UUID, key: str, fingerprint: str) -> JsonObject | None:
+        """What the same request was answered before; None: it is to be done now. Raises KeyInUse."""
+        mine = (SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key)
+        over = or_(
+            SentBeforeRow.created_at < func.now() - _KEPT,
+            SentBeforeRow.response.is_(None) & (SentBeforeRow.created_at < func.now() - _UNDER_WAY),
+        )
+        async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
+            await session.execute(
+                delete(SentBeforeRow).where(SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, over)
+            )
+            made = await session.scalar(
+                insert(SentBeforeRow)
+                .values(org_id=org_id, user_id=user, key=key, fingerprint=fingerprint)
+                .on_conflict_do_nothing()
+                .returning(SentBeforeRow.key)
+            )
+            if made is not None:
+                return None
+            known = (
+                await session.execute(select(SentBeforeRow.fingerprint, SentBeforeRow.response).where(*mine))
+            ).one()
+        if known.fingerprint != fingerprint:
+            raise KeyInUse("Idempotency-Key", key, "was sent with another request")
+        if known.response is None:
+            raise KeyInUse("Idempotency-Key", key, "belongs to a request that is under way")
+        return dict(known.response)
+
+    async def end(self, org_id: UUID, user: UUID, key: str, response: JsonObject | None) -> None:
+        """What it was answered; None: it failed, and may be sent again."""
+        mine = (SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key)
+        async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
+            if response is None:
+                await session.execute(delete(SentBeforeRow).where(*mine))
+            else:
+                await session.execute(update(SentBeforeRow).where(*mine).values(response=response))
