@@ -120,7 +120,7 @@ class Catalogue:
         """Those of these sources that there are, and the scope may not see: they are not to be written over."""
         there = select(SourceRow.id).where(SourceRow.id == any_(literal([*source_ids], ARRAY(Uuid))))
         everybody = await self._database.read(scope, there, operator=True)
-        seen = await self._database.read(scope, there.where(*seen_by(Scope(scope.organizations, scope.user))))
+        seen = await self._database.read(scope, there.where(*seen_by(scope)))
         return {found for (found,) in everybody} - {found for (found,) in seen}
 
     async def usage(self, org_id: UUID, without: Collection[UUID] = ()) -> tuple[int, int]:

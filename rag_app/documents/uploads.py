@@ -119,7 +119,7 @@ class Uploads:
         """
         made = await asyncio.to_thread(self._make, spec, target, uploads)
         ids = {source.id for each in made for source, _ in each.found}
-        taken = await self._catalogue.taken(Scope(frozenset({target.org_id}), sender.user), ids) if ids else set()
+        taken = await self._catalogue.taken(replace(sender, organizations=frozenset({target.org_id}), site=None), ids) if ids else set()
         for each in made:
             _leave_out(each, taken, "is the name of a source that you may not see")
         await self._check_limits(target.org_id, made)
@@ -161,16 +161,15 @@ class Uploads:
             metadata={key: value for key, value in said.items() if value is not None},
             external_id=source.external_id,
         )
-        target = Target(source.org_id, source.site_id, source.owner_id, source.visibility)
+        target = Target(
+            source.org_id, source.site_id, source.owner_id, source.visibility, audience_id=source.audience_id
+        )
         changed = to_source(document, source.file_name or "", source.origin, spec, target)
-        file = File(Path(source.external_id), source.file_name or "", source.origin, Path())
-        parts = await self._ledger.of_origin(source.org_id, spec.name, source.origin)
-        if len(parts) > 1:  # the others of its file stay: this one is written as one that came alone
-            file = file._replace(origin=f"{source.origin}#{source.external_id}")
+        file = File(Path(source.external_id[:200]), source.file_name or "", source.origin, Path())
+        # the others of its file stay: nothing is removed for one that has not been read whole
+        rest = UnreadableDocument(source.external_id, "not read again")
         ingestor = await self._ingestor(spec, target)
-        summary = await ingestor.ingest_documents(iter([(file, iter([document]))]))
-        if summary.failed:
-            raise InvalidInput("metadata", None, summary.failed[0].reason)
+        await ingestor.ingest_documents(iter([(file, iter([document, rest]))]))
         await self._originals.restamp(source, changed)
         return changed
 

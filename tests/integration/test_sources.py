@@ -204,7 +204,7 @@ def test_sources_are_deleted_by_id_by_filter_and_all(writer: Writer) -> None:
     assert writer.call("DELETE", f"?index={INDEX}&filter=author=a1") == {"deleted": 3}
     assert len(writer.search("door code")) == 2
     assert writer.call("DELETE", f"?index={INDEX}&confirm={INDEX}", 403), "a writer does not empty an index"
-    admin = {"headers": bearer(writer.admin)}
+    admin: dict[str, Any] = {"headers": bearer(writer.admin)}
     assert writer.call("DELETE", f"?index={INDEX}&confirm=book", 400, **admin)
     assert writer.call("DELETE", f"?index={INDEX}&confirm={INDEX}&filter=author=a0", 400, **admin)
     assert writer.call("DELETE", f"?index={INDEX}&confirm={INDEX}", **admin) == {"deleted": 2}
@@ -213,7 +213,7 @@ def test_sources_are_deleted_by_id_by_filter_and_all(writer: Writer) -> None:
 
 def test_roles(writer: Writer) -> None:
     (source,) = writer.put_in({"external_id": "a", "text": "The door code."})["ids"]
-    reader = {"headers": bearer(writer.reader)}
+    reader: dict[str, Any] = {"headers": bearer(writer.reader)}
     assert writer.call("GET", f"/{source}", **reader)["id"] == source
     document = {"index": INDEX, "external_id": "a", "text": "Changed."}
     for method, path, body in (

@@ -368,12 +368,18 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
     fields = form.fields
     if len(form.files) > 1 and {"external_id", "title"} & fields.keys():
         raise InvalidInput("external_id", None, "and `title` are for a single file")
-    about = {name: value for name, value in fields.items() if name in ("index", "organization", "site", "visibility")}
+    about: dict[str, str] = {
+        name: value for name, value in fields.items() if name in ("index", "organization", "site", "visibility")
+    }
     metadata: dict[str, Any] = {}
     if "metadata" in fields:
         metadata = decode(_Metadata, f'{{"metadata": {fields["metadata"]}}}'.encode()).metadata
     # the same rules as in JSON
-    body = {**about, **{name: fields[name] for name in ("external_id", "title") if name in fields}, "text": "-"}
+    body: dict[str, str] = {
+        **about,
+        **{name: fields[name] for name in ("external_id", "title") if name in fields},
+        "text": "-",
+    }
     one = decode(PutBody, json.encode(body))
     uploads = tuple(
         Upload(
