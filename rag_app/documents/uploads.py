@@ -119,7 +119,11 @@ class Uploads:
         """
         made = await asyncio.to_thread(self._make, spec, target, uploads)
         ids = {source.id for each in made for source, _ in each.found}
-        taken = await self._catalogue.taken(replace(sender, organizations=frozenset({target.org_id}), site=None), ids) if ids else set()
+        taken = (
+            await self._catalogue.taken(replace(sender, organizations=frozenset({target.org_id}), site=None), ids)
+            if ids
+            else set()
+        )
         for each in made:
             _leave_out(each, taken, "is the name of a source that you may not see")
         await self._check_limits(target.org_id, made)
