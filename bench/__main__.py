@@ -20,9 +20,10 @@ from bench.ours import Ours
 from bench.progress import say
 from bench.stock import Stock, fill_postgres, postgres_store, qdrant_store
 from bench.tables import ByHand, fill
-from rag_app.application import DatabaseUrls, open_application
+from rag_app.application import open_application
 from rag_app.database import private
 from rag_app.database.migrate import upgrade
+from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.resources import resource_folder
 from rag_app.settings import Settings
 

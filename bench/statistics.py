@@ -20,9 +20,10 @@ from bench.figures import Timing, number
 from bench.progress import say
 from bench.serving import SECRET
 from rag_app.access.tokens import issue_token
-from rag_app.application import DatabaseUrls, open_application
+from rag_app.application import open_application
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres, private_postgres
+from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.resources import resource_folder
 from rag_app.settings import Settings
 from tests.integration.generated_month import SINCE, UNTIL, counted, generate, load

@@ -19,10 +19,11 @@ from time import perf_counter
 from bench.figures import median
 from bench.serving import SECRET, Connection, Service, _Serving
 from rag_app.access.tokens import issue_token
-from rag_app.application import DatabaseUrls, open_application
+from rag_app.application import open_application
 from rag_app.console.demo import load_samples
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import private_postgres
+from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.resources import resource_folder
 from rag_app.settings import Settings
 

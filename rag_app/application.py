@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
-from datetime import timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from decimal import Decimal
 from functools import partial
 from importlib.metadata import version
@@ -15,18 +14,14 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import SecretStr
 
 from rag_app.access.budgets import Budgets
-from rag_app.access.groups import Groups
+from rag_app.access.directory import Directory
 from rag_app.access.limits import Leases, RateLimiter
-from rag_app.access.people import Keys, People
-from rag_app.access.roles import Roles
-from rag_app.access.sessions import Sessions
 from rag_app.answering.capabilities import capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import released
-from rag_app.database.migrate import upgrade
-from rag_app.database.private import private_postgres
 from rag_app.database.session import Database
+from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.documents.catalogue import Catalogue
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
@@ -37,7 +32,7 @@ from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Readers
 from rag_app.documents.uploads import Limits as OrganizationLimits
 from rag_app.documents.uploads import Uploads
-from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, frozen, resource_folder
+from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
@@ -69,33 +64,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _GENERATION_SECONDS = 2.0  # how long a process may go on with a generation after a switch
-
-
-@frozen
-class DatabaseUrls:
-    """Of the application's role, of the one that owns the schema (None: this process cannot migrate), and of one that
-    sees all rows, for backups."""
-
-    app: str
-    owner: str | None
-    private: bool
-    backup: str | None = None
-
-
-@contextmanager
-def database_urls(settings: Settings, migrated: bool = True) -> Iterator[DatabaseUrls]:
-    """The configured PostgreSQL; with none, the private one, running and migrated while this context lasts."""
-    chosen = settings.database
-    if chosen.url is not None:
-        owner, backup = (each.get_secret_value() if each else None for each in (chosen.owner_url, chosen.backup_url))
-        yield DatabaseUrls(chosen.url.get_secret_value(), owner, private=False, backup=backup)
-    elif chosen.owner_url is not None:
-        raise Misconfigured("RAG_DATABASE_OWNER_URL is set, RAG_DATABASE_URL is not: set both, or none of them")
-    else:
-        with private_postgres(chosen.home / "postgres") as server:
-            if migrated:
-                upgrade(server.owner_url, server.app_url, resource_folder("migrations"), gateway=chosen.gateway_role)
-            yield DatabaseUrls(server.app_url, server.owner_url, private=True, backup=server.superuser_url)
 
 
 class Backends:
@@ -192,18 +160,16 @@ class Backends:
         return set(await self._ledger.visible(scope, self._ids[kind, generation], sources))
 
 
-class Application:
+class Application(Directory):
     """Everything a command or a server works with, over one database."""
 
     def __init__(self, settings: Settings, urls: DatabaseUrls) -> None:
-        self.settings, self.urls, self.indexes = settings, urls, _indexes(settings)
-        self.database = database = Database(urls.app, settings.database.pool_size)
-        self.people, self.groups, self.ledger = People(database), Groups(database), SourceLedger(database)
-        self.limiter, self.generations = RateLimiter(database), Generations(database)
-        self.keys, self.leases = Keys(database), Leases(database)
-        self.sessions = _sessions(settings, database)
+        super().__init__(settings, Database(urls.app, settings.database.pool_size))
+        self.urls, self.indexes, database = urls, _indexes(settings), self.database
+        self.ledger, self.generations = SourceLedger(database), Generations(database)
+        self.limiter, self.leases = RateLimiter(database), Leases(database)
         self.validations, self.kept_answers = Validations(database), KeptAnswers(database, self.ledger)
-        self.roles, self.catalogue = Roles(database), Catalogue(database)
+        self.catalogue = Catalogue(database)
         self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
         self.embedder, self.dimension = _embedder(settings)
         self.prompts = PromptConfigs(database)
@@ -557,14 +523,6 @@ def public_keys(settings: Settings) -> "PublicKeys | None":
     if settings.api.jwt_key_file is not None:
         return PublicKeys.in_file(settings.api.jwt_key_file)
     return None
-
-
-def _sessions(settings: Settings, database: Database) -> Sessions | None:
-    """Of browsers, where the settings want pages."""
-    chosen = settings.pages
-    if chosen.shown == "off":
-        return None
-    return Sessions(database, timedelta(hours=chosen.session_hours), timedelta(minutes=chosen.idle_minutes))
 
 
 def _indexes(settings: Settings) -> dict[str, IndexSpec]:

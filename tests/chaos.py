@@ -50,8 +50,9 @@ import httpx
 
 from bench.figures import Bound, Table, machine, percentile
 from bench.progress import say
-from rag_app.application import Application, DatabaseUrls, database_urls, open_application
+from rag_app.application import Application, open_application
 from rag_app.database.private import private_postgres
+from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.documents.metadata import Target
 from rag_app.domain import Mode, Question, Scope
 from rag_app.settings import Settings

@@ -12,6 +12,7 @@ from typer import Abort, Argument, Exit, Option, confirm
 
 from rag_app.console.commands import (
     Application,
+    Directory,
     Json,
     Org,
     OrgArgument,
@@ -22,6 +23,7 @@ from rag_app.console.commands import (
     group,
     number,
     on_application,
+    on_directory,
 )
 from rag_app.console.printing import (
     counting,
@@ -32,7 +34,7 @@ from rag_app.console.printing import (
     record,
     written,
 )
-from rag_app.domain import InvalidInput, JsonObject, NotFound
+from rag_app.domain import InvalidInput, JsonObject, NotFound, resource_folder
 
 if TYPE_CHECKING:
     from rag_app.access.people import ApiKey, Organization
@@ -60,35 +62,35 @@ _USER = "{0.name}\t{0.id}\t{0.plan}\t{0.role}"
 
 
 @orgs.command("create")
-@on_application
+@on_directory
 async def create_organization(
-    application: Application,
+    directory: Directory,
     slug: Annotated[str, Argument(help="short name, as in --org")],
     name: Annotated[str | None, Option(help="name for people; the slug by default")] = None,
 ) -> None:
     """Make an organization."""
-    made = await application.people.create_organization(slug, name or slug)
+    made = await directory.people.create_organization(slug, name or slug)
     print(f"{made.slug}\t{made.id}")
 
 
 @orgs.command("list")
-@on_application
-async def list_organizations(application: Application, as_json: Json = False) -> None:
+@on_directory
+async def list_organizations(directory: Directory, as_json: Json = False) -> None:
     """All organizations."""
-    found = await application.people.organizations()
+    found = await directory.people.organizations()
     print_list(as_json, [record(each, "id slug name") for each in found], map(_ORGANIZATION.format, found))
 
 
 @orgs.command()
-@on_application
+@on_directory
 async def add_member(
-    application: Application,
+    directory: Directory,
     org: OrgArgument,
     user: Annotated[str, Argument(help="name (an e-mail address, say) or id; a new name makes a new user")],
     subject: Subject = None,
 ) -> None:
     """Let a user see an organization's content."""
-    people = application.people
+    people = directory.people
     organization = await people.organization(org)
     try:
         member = await people.user(user)
@@ -101,18 +103,18 @@ async def add_member(
 
 
 @orgs.command()
-@on_application
-async def add_site(application: Application, org: OrgArgument, site: Annotated[str, Argument()]) -> None:
+@on_directory
+async def add_site(directory: Directory, org: OrgArgument, site: Annotated[str, Argument()]) -> None:
     """Give an organization a site that sources can belong to."""
-    organization = await application.people.organization(org)
-    made = await application.people.create_site(organization.id, site)
+    organization = await directory.people.organization(org)
+    made = await directory.people.create_site(organization.id, site)
     print(f"{organization.slug}/{made.name}\t{made.id}")
 
 
 @orgs.command()
-@on_application
+@on_directory
 async def set_budget(
-    application: Application,
+    directory: Directory,
     org: OrgArgument,
     tokens: Annotated[str, Argument(metavar="TOKENS|none", help="a number; none: as the settings have it")],
 ) -> None:
@@ -121,29 +123,29 @@ async def set_budget(
     When they are used, its members get no answers in conversations until the first of the next month (UTC).
     """
     bound = None if tokens == "none" else number("tokens", tokens, "none")
-    organization = await application.people.organization(org)
-    await application.people.set_budget(organization, bound)
+    organization = await directory.people.organization(org)
+    await directory.people.set_budget(organization, bound)
     print(f"{organization.slug}\t{'no budget of its own' if bound is None else f'{bound} tokens a month'}")
 
 
 @orgs.command("set-limits")
-@on_application
+@on_directory
 async def set_organization_limits(
-    application: Application, org: OrgArgument, requests: Requests = None, at_once: AtOnce = None
+    directory: Directory, org: OrgArgument, requests: Requests = None, at_once: AtOnce = None
 ) -> None:
     """Give each member and key of an organization limits of their own.
 
     They hold on all surfaces, in place of theirs. Of several organizations of a user the highest counts; a key's own comes first.
     """
-    organization = await application.people.organization(org)
-    limited = await application.people.set_limits(organization, _limits(requests, at_once))
+    organization = await directory.people.organization(org)
+    limited = await directory.people.set_limits(organization, _limits(requests, at_once))
     print(f"{limited.slug}\t{_limits_text(limited)}")
 
 
 @users.command("create")
-@on_application
+@on_directory
 async def create_user(
-    application: Application,
+    directory: Directory,
     name: Annotated[str, Argument(help="a name: an e-mail address, say")],
     plan: Annotated[str, Option("--plan", metavar="P", help="one of `plans list`")] = "free",
     role: Annotated[str, Option("--role", metavar="user|admin", help="what they may do")] = "user",
@@ -154,7 +156,7 @@ async def create_user(
     subject: Subject = None,
 ) -> None:
     """Make a user."""
-    people = application.people
+    people = directory.people
     organizations = [await people.organization(each) for each in org or []]  # all of them exist, or nobody is made
     made = await people.create_user(name, plan, role, subject)
     for organization in organizations:
@@ -163,15 +165,17 @@ async def create_user(
 
 
 @users.command("list")
-@on_application
-async def list_users(application: Application, as_json: Json = False) -> None:
+@on_directory
+async def list_users(directory: Directory, as_json: Json = False) -> None:
     """All users: plan, role, organizations, and the messages of this month.
 
     Service users of API keys are among them: `key:` and the key's id.
     """
-    known = await application.people.users()
-    limits = {plan.code: plan.messages for plan in await application.plans.list()}
-    used = await application.accounts.used(user.id for user, _ in known)
+    from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
+
+    known = await directory.people.users()
+    limits = {plan.code: plan.messages for plan in await Plans(directory.database).list()}
+    used = await Accounts(directory.database).used(user.id for user, _ in known)
     found = [
         record(user, "name id plan role")
         | {"organizations": organizations, "used": used[user.id], "limit": limits[user.plan]}
@@ -186,9 +190,9 @@ async def list_users(application: Application, as_json: Json = False) -> None:
 
 
 @users.command()
-@on_application
+@on_directory
 async def set_plan(
-    application: Application,
+    directory: Directory,
     user: UserArgument,
     plan: Annotated[str, Argument(help="one of `plans list`")],
 ) -> None:
@@ -196,13 +200,13 @@ async def set_plan(
 
     What is used of this month stays used.
     """
-    print(_USER.format(await application.people.set_plan(await application.people.user(user), plan)))
+    print(_USER.format(await directory.people.set_plan(await directory.people.user(user), plan)))
 
 
 @users.command()
-@on_application
+@on_directory
 async def set_role(
-    application: Application,
+    directory: Directory,
     user: UserArgument,
     role: Annotated[str, Argument(metavar="user|admin", help="what they may do")],
 ) -> None:
@@ -210,7 +214,7 @@ async def set_role(
 
     An administrator may read all conversations, which is written down, and answer a message by another plan.
     """
-    print(_USER.format(await application.people.set_role(await application.people.user(user), role)))
+    print(_USER.format(await directory.people.set_role(await directory.people.user(user), role)))
 
 
 @users.command()
@@ -270,17 +274,19 @@ async def _erase(application: Application, name: str) -> None:
 
 
 @plans.command("list")
-@on_application
-async def list_plans(application: Application, as_json: Json = False) -> None:
+@on_directory
+async def list_plans(directory: Directory, as_json: Json = False) -> None:
     """All plans: messages a month, and whether they have conversations."""
-    found = await application.plans.list()
+    from rag_app.surfaces.lexybrain.quotas import Plans
+
+    found = await Plans(directory.database).list()
     print_list(as_json, [record(each, "code messages enabled") for each in found], map(_plan_text, found))
 
 
 @plans.command("set")
-@on_application
+@on_directory
 async def change_plan(
-    application: Application,
+    directory: Directory,
     code: Annotated[str, Argument(metavar="CODE", help="a plan's; one that is not there is made")],
     messages: Annotated[str | None, Option(metavar="N|unlimited", help="messages a month")] = None,
     enabled: Annotated[bool | None, Option("--enabled/--disabled", help="whether it has conversations")] = None,
@@ -289,10 +295,12 @@ async def change_plan(
 
     A new plan has 50 messages and conversations, unless it is said otherwise.
     """
+    from rag_app.surfaces.lexybrain.quotas import Plans
+
     limit = None
     if messages is not None:
         limit = -1 if messages == "unlimited" else number("messages", messages, "unlimited")
-    print(_plan_text(await application.plans.set(code, limit, enabled)))
+    print(_plan_text(await Plans(directory.database).set(code, limit, enabled)))
 
 
 def _limit_text(limit: int) -> str:
@@ -337,9 +345,9 @@ async def export_training(
 
 
 @keys.command("create")
-@on_application
+@on_directory
 async def create_key(
-    application: Application,
+    directory: Directory,
     org: Org,
     name: Annotated[str, Option("--name", "-n", metavar="N", help="what it is for")],
     indexes: Annotated[
@@ -352,51 +360,53 @@ async def create_key(
 
     It goes into a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
     """
-    from rag_app.retrieval.index import find_index
+    bound = None
+    if indexes:
+        from rag_app.retrieval.index import find_index, load_indexes
 
-    # by their own names: an alias may point elsewhere one day
-    bound = [find_index(application.indexes, index).name for index in indexes] if indexes else None
-    made, secret = await application.keys.create(await application.people.organization(org), name, bound)
+        declared = load_indexes(resource_folder("indexes"))
+        bound = [find_index(declared, index).name for index in indexes]  # no alias: one may point elsewhere one day
+    made, secret = await directory.keys.create(await directory.people.organization(org), name, bound)
     print_result(as_json, {**_key_json(made), "key": secret}, secret)
     print("keep it: it is not shown again, and only its hash is stored", file=sys.stderr)
 
 
 @keys.command("list")
-@on_application
+@on_directory
 async def list_keys(
-    application: Application,
+    directory: Directory,
     org: Annotated[str | None, Option("--org", "-o", metavar="O", help="of this organization: slug or id")] = None,
     as_json: Json = False,
 ) -> None:
     """All API keys, as far as anybody can show them."""
-    of = await application.people.organization(org) if org else None
-    found = [_key_json(each) for each in await application.keys.list(of)]
+    of = await directory.people.organization(org) if org else None
+    found = [_key_json(each) for each in await directory.keys.list(of)]
     print_list(as_json, found, map(_key_text, found), "keys")
 
 
 @keys.command()
-@on_application
+@on_directory
 async def revoke(
-    application: Application,
+    directory: Directory,
     key: KeyArgument,
 ) -> None:
     """Refuse an API key from now on.
 
     Every process does so at once. What is under way is answered.
     """
-    print(_key_text(_key_json(await application.keys.revoke(key))))
+    print(_key_text(_key_json(await directory.keys.revoke(key))))
 
 
 @keys.command("set-limits")
-@on_application
+@on_directory
 async def set_key_limits(
-    application: Application, key: KeyArgument, requests: Requests = None, at_once: AtOnce = None
+    directory: Directory, key: KeyArgument, requests: Requests = None, at_once: AtOnce = None
 ) -> None:
     """Give an API key limits of its own, from its next request on.
 
     They hold on all surfaces, in place of its organization's and theirs.
     """
-    limited = await application.keys.set_limits(key, _limits(requests, at_once))
+    limited = await directory.keys.set_limits(key, _limits(requests, at_once))
     print(f"{limited.beginning}...\t{_limits_text(limited)}")
 
 
@@ -429,9 +439,9 @@ def _key_text(key: Mapping[str, Any]) -> str:
 
 
 @app.command()
-@on_application
+@on_directory
 async def token(
-    application: Application,
+    directory: Directory,
     user: Annotated[str, Option(metavar="U", help="name or id")],
     hours: Annotated[float, Option(min=0.01, max=8760, help="how long it is valid")] = 24.0,
     client: Annotated[
@@ -446,19 +456,19 @@ async def token(
     It goes into a header: `Authorization: Bearer TOKEN`. Where an identity provider issues the tokens, this does not.
     """
     if link:
-        print(await _link(application, (await application.people.user(user)).id))
+        print(await _link(directory, (await directory.people.user(user)).id))
         return
-    print(issue(application.settings, (await application.people.user(user)).id, hours, client))
+    print(issue(directory.settings, (await directory.people.user(user)).id, hours, client))
 
 
-async def _link(application: Application, user: UUID) -> str:
+async def _link(directory: Directory, user: UUID) -> str:
     """Where a browser signs in as this user. Browsers send what stands behind the `#` to nobody: no log has it."""
     from rag_app.console.serving import http_url
 
-    if application.sessions is None:
+    if directory.sessions is None:
         raise InvalidInput("--link", None, "RAG_PAGES is off: there is no page to sign in to")
-    api, public = application.settings.api, application.settings.pages.public_url
-    return f"{public or http_url(api.host, api.port)}/sign-in#{await application.sessions.make_code(user)}"
+    api, public = directory.settings.api, directory.settings.pages.public_url
+    return f"{public or http_url(api.host, api.port)}/sign-in#{await directory.sessions.make_code(user)}"
 
 
 def issue(settings: "Settings", user: UUID, hours: float, client: str | None = None) -> str:

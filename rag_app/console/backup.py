@@ -29,7 +29,8 @@ from rag_app.console.commands import group, open_application
 from rag_app.domain import InvalidInput, JsonObject, Misconfigured, StoreFailed, resource_folder
 
 if TYPE_CHECKING:
-    from rag_app.application import Application, DatabaseUrls
+    from rag_app.application import Application
+    from rag_app.database.urls import DatabaseUrls
     from rag_app.documents.generations import Generation
     from rag_app.settings import Settings
 
@@ -69,7 +70,7 @@ def backup(
 
     As they are at one moment. Servers may go on; ingests wait while Qdrant is read. Local Qdrant belongs to one process: stop the server first.
     """
-    from rag_app.application import database_urls
+    from rag_app.database.urls import database_urls
     from rag_app.settings import Settings
 
     settings = Settings()
@@ -158,7 +159,7 @@ def restore(file: File) -> None:
 
     Into a RAG_HOME that is empty, or an empty database. All is compared with what it was. A backup of an older version is migrated; one of a newer version is refused.
     """
-    from rag_app.application import database_urls
+    from rag_app.database.urls import database_urls
     from rag_app.settings import Settings
 
     settings = Settings()

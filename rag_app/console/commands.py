@@ -7,8 +7,8 @@ Each module declares its commands and says what they do. It imports what takes l
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
@@ -18,11 +18,12 @@ from typer import Argument, Option, Typer
 from rag_app.domain import InvalidInput
 
 if TYPE_CHECKING:
-    from rag_app.application import Application as Application  # noqa: PLC0414 - for the modules of commands
-    from rag_app.application import DatabaseUrls
+    from rag_app.access.directory import Directory as Directory  # noqa: PLC0414 - for the modules of commands
+    from rag_app.application import Application as Application  # noqa: PLC0414
+    from rag_app.database.urls import DatabaseUrls
     from rag_app.settings import Settings
 else:
-    Application = Any  # takes seconds to import
+    Application = Directory = Any  # take seconds, or tenths of one, to import
 
 P = ParamSpec("P")
 
@@ -69,7 +70,7 @@ def command_on(opening: Opening[Opened]) -> Callable[[Work[Opened, P]], Callable
 
     def decorate(work: Work[Opened, P]) -> Callable[P, None]:
         def command(*args: P.args, **kwargs: P.kwargs) -> None:
-            from rag_app.application import database_urls
+            from rag_app.database.urls import database_urls
             from rag_app.settings import Settings
 
             settings = Settings()
@@ -93,6 +94,23 @@ def command_on(opening: Opening[Opened]) -> Callable[[Work[Opened, P]], Callable
 
 on_application = command_on(partial(open_application, prepare=lambda application: application.start()))
 """A command's work on the started application."""
+
+
+@asynccontextmanager
+async def _open_directory(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[Directory]":
+    from rag_app.access.directory import Directory
+    from rag_app.database.session import Database
+
+    database = Database(urls.app, pool_size=1)
+    try:
+        await database.check()
+        yield Directory(settings, database)
+    finally:
+        await database.close()
+
+
+on_directory = command_on(_open_directory)
+"""A command's work on people and what belongs to them: no index, no model."""
 
 on_unchecked_application = command_on(
     partial(open_application, prepare=lambda application: application.database.check())

@@ -24,7 +24,7 @@ from rag_app.domain import Misconfigured, RagError, resource_folder
 if TYPE_CHECKING:
     from rag_app.answering.prompt_configs import PromptConfigs
     from rag_app.answering.prompts import PromptConfig, PromptVersion
-    from rag_app.application import DatabaseUrls
+    from rag_app.database.urls import DatabaseUrls
     from rag_app.settings import Settings
 
 app = group()

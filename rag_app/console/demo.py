@@ -17,10 +17,11 @@ from uuid import UUID
 
 import httpx
 
-from rag_app.application import Application, database_urls, open_application
+from rag_app.application import Application, open_application
 from rag_app.console.access import issue
 from rag_app.console.printing import answer_text, progress_bar, summary_text
 from rag_app.console.serving import claim_port, http_url, serve_at
+from rag_app.database.urls import database_urls
 from rag_app.documents.ingest import Progress, Summary
 from rag_app.documents.reading import documents_below
 from rag_app.domain import (

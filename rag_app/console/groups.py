@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from rag_app.console.commands import Application, Json, OrgArgument, UserArgument, group, on_application
+from rag_app.console.commands import Directory, Json, OrgArgument, UserArgument, group, on_directory
 from rag_app.console.printing import print_list, record
 
 app = group("Groups of members: a source may be for some of them alone.")
@@ -13,58 +13,58 @@ GroupArgument = Annotated[str, Argument(metavar="GROUP", help="slug or id, as `g
 
 
 @app.command()
-@on_application
+@on_directory
 async def create(
-    application: Application,
+    directory: Directory,
     org: OrgArgument,
     slug: Annotated[str, Argument(help="short name, as in --group")],
     name: Annotated[str | None, Option(help="name for people; the slug by default")] = None,
 ) -> None:
     """Make a group of an organization's members."""
-    made = await application.groups.create(await application.people.organization(org), slug, name)
+    made = await directory.groups.create(await directory.people.organization(org), slug, name)
     print(f"{org}/{made.slug}\t{made.id}")
 
 
 @app.command("list")
-@on_application
-async def list_groups(application: Application, org: OrgArgument, as_json: Json = False) -> None:
+@on_directory
+async def list_groups(directory: Directory, org: OrgArgument, as_json: Json = False) -> None:
     """The groups of an organization and their members.
 
     Members whom only their tokens put into a group are not listed.
     """
-    found = await application.groups.list(await application.people.organization(org))
+    found = await directory.groups.list(await directory.people.organization(org))
     lines = (f"{each.slug}\t{each.id}\t{each.name}\t{', '.join(members) or '-'}" for each, members in found)
     print_list(as_json, [record(each, "id slug name") | {"members": [*members]} for each, members in found], lines)
 
 
 @app.command()
-@on_application
-async def add(application: Application, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
+@on_directory
+async def add(directory: Directory, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
     """Put a member of the organization into a group, from their next request on."""
-    found = await application.groups.find(await application.people.organization(org), group)
-    await application.groups.add_member(found, await application.people.user(user))
+    found = await directory.groups.find(await directory.people.organization(org), group)
+    await directory.groups.add_member(found, await directory.people.user(user))
     print(f"{user}\tin {org}/{found.slug}")
 
 
 @app.command()
-@on_application
-async def remove(application: Application, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
+@on_directory
+async def remove(directory: Directory, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
     """Take a user out of a group, from their next request on.
 
     A group that their token names stays theirs: that is for the identity provider to take away.
     """
-    found = await application.groups.find(await application.people.organization(org), group)
-    await application.groups.remove_member(found, await application.people.user(user))
+    found = await directory.groups.find(await directory.people.organization(org), group)
+    await directory.groups.remove_member(found, await directory.people.user(user))
     print(f"{user}\tno longer in {org}/{found.slug}")
 
 
 @app.command()
-@on_application
-async def delete(application: Application, org: OrgArgument, group: GroupArgument) -> None:
+@on_directory
+async def delete(directory: Directory, org: OrgArgument, group: GroupArgument) -> None:
     """Delete a group.
 
     Sources stay. One that names no other group is seen by nobody until it is ingested for others.
     """
-    found = await application.groups.find(await application.people.organization(org), group)
-    await application.groups.delete(found)
+    found = await directory.groups.find(await directory.people.organization(org), group)
+    await directory.groups.delete(found)
     print(f"{org}/{found.slug} is deleted")

@@ -21,7 +21,7 @@ from rag_app.stores.registry import store_named
 if TYPE_CHECKING:
     from litestar import Litestar
 
-    from rag_app.application import DatabaseUrls
+    from rag_app.database.urls import DatabaseUrls
     from rag_app.settings import Settings
 
 app = group()
@@ -62,7 +62,7 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.server import Server
 
-    from rag_app.application import database_urls
+    from rag_app.database.urls import database_urls
     from rag_app.telemetry.setup import check_installed, counted_together, granian_logging
 
     host, port = claim.getsockname()[:2]

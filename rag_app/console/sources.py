@@ -42,7 +42,7 @@ async def ingest(
     meta: Annotated[list[str] | None, Option(metavar="K=V", help="metadata of all of them; repeatable")] = None,
     owner: Annotated[str | None, Option(metavar="U", help="the user they belong to: name or id")] = None,
     visibility: Annotated[
-        str | None, Option(metavar="user|group|team|global", help="who sees them; team by default")
+        str | None, Option(metavar="V", help="who sees them: user, group, team or global; team by default")
     ] = None,
     groups: Annotated[
         list[str] | None, Option("--group", metavar="G", help="a group that sees them; repeatable")

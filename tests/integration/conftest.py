@@ -13,7 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from rag_app.application import Application, DatabaseUrls, open_application
+from rag_app.application import Application, open_application
+from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Hit, Mode, Question

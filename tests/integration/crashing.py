@@ -12,7 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.application import DatabaseUrls, open_application
+from rag_app.application import open_application
+from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.scope import Principal
 from rag_app.pipeline import Pipeline
 from rag_app.settings import Settings

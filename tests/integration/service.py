@@ -14,7 +14,8 @@ import jwt
 import pytest
 
 from rag_app.access.tokens import issue_token
-from rag_app.application import Application, DatabaseUrls, create_app, open_application
+from rag_app.application import Application, create_app, open_application
+from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.metadata import Target
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Visibility, source_id

@@ -12,9 +12,10 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from rag_app.application import Application, database_urls, open_application
+from rag_app.application import Application, open_application
 from rag_app.console import backup as commands
 from rag_app.database.private import private_postgres
+from rag_app.database.urls import database_urls
 from rag_app.domain import InvalidInput, Misconfigured, Mode, Scope, StoreFailed
 from rag_app.domain.answer import Question
 from rag_app.settings import Settings

@@ -422,6 +422,25 @@ def test_a_reader_that_has_seen_enough(environment: str, main: Run, tmp_path: Pa
 
 
 @ON_DEFAULT
+@pytest.mark.parametrize("command", ["orgs list", "users list", "keys list", "plans list", "groups list public"])
+def test_a_command_that_asks_no_question_imports_no_model(environment: str, main: Run, command: str) -> None:
+    """Each would take seconds to import."""
+    main("db", "upgrade")
+    program = f"""
+import sys
+from rag_app.console import cli
+sys.argv[1:] = {command.split()}
+try:
+    cli.main()
+except SystemExit as end:
+    assert not end.code
+assert not {{"llama_index", "litestar", "alembic", "onnxruntime"}} & {{*sys.modules}}
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@ON_DEFAULT
 def test_doctor_names_what_is_wrong(
     environment: str, main: Run, new_postgres: NewPostgres, subtests: pytest.Subtests
 ) -> None:

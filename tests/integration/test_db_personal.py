@@ -13,10 +13,10 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.domain.errors import Forbidden, NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.administration.personal import Personal
-from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.quotas import Account, Accounts
 from rag_app.surfaces.lexybrain.threads import Threads, give_up, keep_answer, keep_message
 from rag_app.surfaces.lexybrain.training import Training
-from rag_app.surfaces.lexybrain.types import Account, RagRequest
+from rag_app.surfaces.lexybrain.types import RagRequest
 from tests.integration.test_db_turns import outcome
 
 HELLO = RagRequest("What sells best in spring?")

@@ -23,9 +23,9 @@ from rag_app.domain.answer import Usage
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, NotFound, QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import quotas
-from rag_app.surfaces.lexybrain.quotas import Accounts, MonthlyUse, Plan, Plans
+from rag_app.surfaces.lexybrain.quotas import Account, Accounts, MonthlyUse, Plan, Plans
 from rag_app.surfaces.lexybrain.tables import DailyCostRow, FailureRow, ReservationRow, UsageCounterRow, UsageEventRow
-from rag_app.surfaces.lexybrain.types import Account, Flags, Outcome
+from rag_app.surfaces.lexybrain.types import Flags, Outcome
 from tests.conftest import NewOrganization
 from tests.integration.stopping import until_blocked
 
@@ -153,7 +153,7 @@ from uuid import UUID, uuid4
 
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.database.session import Database
-from rag_app.surfaces.lexybrain.types import Account
+from rag_app.surfaces.lexybrain.quotas import Account
 from rag_app.domain.errors import QuotaExceeded
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 

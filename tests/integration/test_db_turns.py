@@ -29,7 +29,7 @@ from rag_app.domain.errors import (
 )
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import threads
-from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
+from rag_app.surfaces.lexybrain.quotas import Account, Accounts, Plans
 from rag_app.surfaces.lexybrain.tables import (
     DailyCostRow,
     FailureRow,
@@ -41,7 +41,6 @@ from rag_app.surfaces.lexybrain.tables import (
 )
 from rag_app.surfaces.lexybrain.threads import give_up, keep_answer, keep_message
 from rag_app.surfaces.lexybrain.types import (
-    Account,
     Flags,
     Outcome,
     RagContext,

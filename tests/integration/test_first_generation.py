@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from rag_app.application import Application, DatabaseUrls
+from rag_app.application import Application
 from rag_app.database.session import Database
+from rag_app.database.urls import DatabaseUrls
 from rag_app.settings import Settings
 from tests.integration.conftest import INDEX
 from tests.integration.service import configured
@@ -21,7 +22,8 @@ STOPS = 10  # before and after each of the five steps of the other process
 OTHER = """
 import asyncio, sys
 from tests.integration.test_first_generation import with_index
-from rag_app.application import Application, Backends, DatabaseUrls
+from rag_app.application import Application, Backends
+from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.generations import Generations
 from rag_app.settings import Settings
 

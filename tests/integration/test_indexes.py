@@ -13,10 +13,11 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from rag_app.application import Application, DatabaseUrls, open_application
+from rag_app.application import Application, open_application
 from rag_app.console import cli
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
+from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.generations import GenerationState
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Mode, Question

@@ -16,10 +16,11 @@ import pytest
 from llama_index.core.schema import TextNode
 from sqlalchemy import text
 
-from rag_app.application import Application, DatabaseUrls
+from rag_app.application import Application
 from rag_app.console import cli
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
+from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Ingestor
 from rag_app.documents.metadata import Target

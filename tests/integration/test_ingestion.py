@@ -13,8 +13,9 @@ import pytest
 from sqlalchemy import text
 
 from rag_app.access.people import People
-from rag_app.application import Application, DatabaseUrls, open_application
+from rag_app.application import Application, open_application
 from rag_app.database.session import Database
+from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
 from rag_app.domain.errors import InvalidInput

@@ -11,8 +11,9 @@ from sqlalchemy import make_url
 
 from rag_app.access.limits import Leases, RateLimiter
 from rag_app.access.people import Keys, People
-from rag_app.application import DatabaseUrls, open_application
+from rag_app.application import open_application
 from rag_app.database.session import Database
+from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.settings import Settings

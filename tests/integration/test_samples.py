@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from rag_app.answering.capabilities import capability_for
-from rag_app.application import Application, DatabaseUrls, open_application
+from rag_app.application import Application, open_application
 from rag_app.console.demo import ask_samples, load_samples
+from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.answer import Hit
 from rag_app.domain.resources import resource_folder
 from rag_app.evaluation.judgments import Query, read_judgments

@@ -25,7 +25,8 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 SERVED = """
 import asyncio, json, sys
 from uuid import UUID
-from rag_app.application import DatabaseUrls, create_app, open_application
+from rag_app.application import create_app, open_application
+from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.settings import Settings

@@ -5,8 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from rag_app.application import DatabaseUrls, open_application
+from rag_app.application import open_application
 from rag_app.console.serving import _prepare
+from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput, Misconfigured

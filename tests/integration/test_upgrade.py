@@ -9,9 +9,10 @@ import asyncpg
 import pytest
 from alembic.script import ScriptDirectory
 
-from rag_app.application import Application, DatabaseUrls
+from rag_app.application import Application
 from rag_app.database import migrate
 from rag_app.database.private import PrivatePostgres
+from rag_app.database.urls import DatabaseUrls
 from rag_app.domain import Misconfigured, Mode, Scope, StoreFailed
 from rag_app.domain.answer import Question
 from rag_app.settings import Settings

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import starmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import (
@@ -47,7 +47,9 @@ from rag_app.domain import (
     Scope,
     frozen,
 )
-from rag_app.surfaces.lexybrain.types import Account, Outcome
+
+if TYPE_CHECKING:
+    from rag_app.surfaces.lexybrain.types import Outcome
 
 _KEY = "rag_messages"
 _LONGEST_SUBJECT = 255  # characters, as OpenID Connect bounds a `sub`
@@ -166,6 +168,21 @@ _ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
     and_(UserRow.role == "admin", ~exists().where(ApiKeyRow.user_id == UserRow.id)).label("administrator"),
     UserRow.training_opt_in_at.is_not(None).label("training"),
 ).join(PlanRow, PlanRow.plan_code == UserRow.plan_code)
+
+
+@frozen
+class Account:
+    """What a user may do. `messages` a month, -1 without limit; `enabled`: the plan has conversations at all.
+
+    `training`: the user lets their answers be collected to train models with.
+    """
+
+    user: UUID
+    plan: str
+    messages: int
+    enabled: bool
+    administrator: bool
+    training: bool = False
 
 
 @frozen
@@ -333,7 +350,7 @@ async def usage(session: AsyncSession, account: Account, now: datetime | None = 
 
 
 async def record(
-    session: AsyncSession, account: Account, scope: Scope, outcome: Outcome, now: datetime | None = None
+    session: AsyncSession, account: Account, scope: Scope, outcome: "Outcome", now: datetime | None = None
 ) -> None:
     """What an answer took: an event, its failures, tokens of each of the user's organizations, cost of the day."""
     event = {
@@ -348,7 +365,7 @@ async def record(
     await session.execute(_RECORD, event | _failures(outcome.failures) | _costs(scope, outcome, now))
 
 
-async def spend(session: AsyncSession, scope: Scope, outcome: Outcome) -> None:
+async def spend(session: AsyncSession, scope: Scope, outcome: "Outcome") -> None:
     """The tokens and the cost alone: of an answer whose user is gone."""
     await session.execute(_SPEND, _costs(scope, outcome, None))
 
@@ -361,7 +378,7 @@ async def record_failures(
     await session.execute(_RECORD_FAILURES, of_message | _failures(failures))
 
 
-def _costs(scope: Scope, outcome: Outcome, now: datetime | None) -> JsonObject:
+def _costs(scope: Scope, outcome: "Outcome", now: datetime | None) -> JsonObject:
     return spending(scope, outcome.usage) | {"cents": outcome.cost_cents, "now": now}
 
 

@@ -18,6 +18,7 @@ from rag_app.domain import InvalidInput, JsonObject, Scope, Usage, frozen
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
+from rag_app.surfaces.lexybrain.quotas import Account
 from rag_app.surfaces.lexybrain.tables import ThreadRow
 
 T = TypeVar("T", bound=Struct)
@@ -425,21 +426,6 @@ class PastMessage(Struct, frozen=True):
     def cited(self) -> tuple[UUID, ...]:
         """The sources that it cites, of an answer."""
         return tuple(UUID(each["id"]) for each in self.retrieved_source_ids or () if each.get("cited") is not None)
-
-
-@frozen
-class Account:
-    """What a user may do. `messages` a month, -1 without limit; `enabled`: the plan has conversations at all.
-
-    `training`: the user lets their answers be collected to train models with.
-    """
-
-    user: UUID
-    plan: str
-    messages: int
-    enabled: bool
-    administrator: bool
-    training: bool = False
 
 
 @frozen

@@ -13,7 +13,8 @@ from pathlib import Path
 from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.prompts import GLOBAL
-from rag_app.application import Application, database_urls, open_application
+from rag_app.application import Application, open_application
+from rag_app.database.urls import database_urls
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
 from rag_app.domain import (

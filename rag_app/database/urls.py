@@ -1,0 +1,56 @@
+"""Where PostgreSQL is: the one that the settings name, or the private one."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from rag_app.database.private import private_postgres
+from rag_app.database.tables import REVISION
+from rag_app.domain import Misconfigured, frozen, resource_folder
+
+if TYPE_CHECKING:
+    from rag_app.settings import Settings
+
+
+@frozen
+class DatabaseUrls:
+    """Of the application's role, of the one that owns the schema (None: this process cannot migrate), and of one that
+    sees all rows, for backups."""
+
+    app: str
+    owner: str | None
+    private: bool
+    backup: str | None = None
+
+
+@contextmanager
+def database_urls(settings: "Settings", migrated: bool = True) -> Iterator[DatabaseUrls]:
+    """The configured PostgreSQL; with none, the private one, running and migrated while this context lasts."""
+    chosen = settings.database
+    if chosen.url is not None:
+        owner, backup = (each.get_secret_value() if each else None for each in (chosen.owner_url, chosen.backup_url))
+        yield DatabaseUrls(chosen.url.get_secret_value(), owner, private=False, backup=backup)
+    elif chosen.owner_url is not None:
+        raise Misconfigured("RAG_DATABASE_OWNER_URL is set, RAG_DATABASE_URL is not: set both, or none of them")
+    else:
+        with private_postgres(chosen.home / "postgres") as server:
+            if migrated and (chosen.gateway_role is not None or asyncio.run(_revision(server.app_url)) != REVISION):
+                from rag_app.database.migrate import upgrade  # alembic takes as long as the rest of a command
+
+                upgrade(server.owner_url, server.app_url, resource_folder("migrations"), gateway=chosen.gateway_role)
+            yield DatabaseUrls(server.app_url, server.owner_url, private=True, backup=server.superuser_url)
+
+
+async def _revision(url: str) -> str | None:
+    """That of the schema; None where there is no schema that this role may use."""
+    connection = await asyncpg.connect(url.replace("+asyncpg", ""))
+    try:
+        found: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
+    except asyncpg.PostgresError:
+        return None
+    finally:
+        await connection.close()
+    return found
