@@ -71,8 +71,8 @@ def prompts_of(turn: Turn, requests: Sequence[Request]) -> list[str]:
 async def measure(threads: Sequence[Thread], model: ScriptedModel) -> list[Judged]:
     """Every turn that has an answer, in order."""
     from rag_app.application import open_application
-from rag_app.database.urls import database_urls
     from rag_app.console.demo import load_samples
+    from rag_app.database.urls import database_urls
     from rag_app.settings import Settings
 
     lift()
