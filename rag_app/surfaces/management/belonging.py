@@ -29,7 +29,7 @@ class Belonging:
     """
 
     def __init__(self, database: Database, people: People, keys: Keys, indexes: Collection[str]) -> None:
-        self._database, self._people, self._keys, self._indexes = database, people, keys, indexes
+        self._database, self._people, self._keys, self.indexes = database, people, keys, tuple(indexes)
 
     async def organizations(self, principal: Principal) -> OrganizationsResponse:
         """Those of the principal."""
@@ -81,8 +81,8 @@ class Belonging:
         """Raises InvalidInput for an index there is not."""
         await self._check(principal)
         for index in indexes or ():
-            if index not in self._indexes:
-                raise InvalidInput("indexes", index, f"accepted: {', '.join(sorted(self._indexes))}")
+            if index not in self.indexes:
+                raise InvalidInput("indexes", index, f"accepted: {', '.join(sorted(self.indexes))}")
         found = await self._own(principal, organization)
         made, secret = await self._keys.create(found, name, indexes, by=principal)
         return MadeKey(_key(made), secret)

@@ -1,0 +1,296 @@
+"""Administration: overview, feedback, prompts, evaluation, usage, members and keys, the audit.
+
+Tables are plain HTML, filters are GET forms, changes are POST forms: all of it works without JavaScript.
+"""
+
+import difflib
+from itertools import zip_longest
+from urllib.parse import urlencode
+
+from litestar.params import FromPath
+
+from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompts import PromptVersion, conversation_types
+from rag_app.domain import InvalidInput, NotFound
+from rag_app.http.surface import Caller, Injected
+from rag_app.surfaces.lexybrain.administration_routes import NewPrompt
+from rag_app.surfaces.lexybrain.statistics import Statistics
+from rag_app.surfaces.management.belonging import Belonging
+from rag_app.surfaces.management.feedback import FeedbackQueue, QueueFilter
+from rag_app.surfaces.management.usage import Usage
+from rag_app.surfaces.pages.charts import Series, bars, lines
+from rag_app.surfaces.pages.forms import checked, chosen, day, uuid
+from rag_app.surfaces.pages.site import TEMPLATES, Html, action, page, redirect, render
+from rag_app.surfaces.validation.service import RetrievalValidation
+
+TABS = (
+    ("/admin", "Overview"),
+    ("/admin/feedback", "Feedback"),
+    ("/admin/prompts", "Prompts"),
+    ("/admin/evaluation", "Evaluation"),
+    ("/admin/usage", "Usage and quotas"),
+    ("/admin/people", "Members and keys"),
+    ("/admin/audit", "Audit"),
+)
+RESOLUTIONS = ("fixed", "noted", "dismissed")
+RATINGS = ("positive", "negative", "neutral")
+_UNCHANGED = 3  # lines around a difference
+TEMPLATES.globals["ADMIN_TABS"] = TABS
+
+
+# -- overview
+
+
+@page("/admin", administrators=True, menu="Administration", order=60)
+async def overview(request: Caller, statistics: Injected[Statistics], usage: Injected[Usage]) -> Html:
+    since, until = day(request, "from"), day(request, "to")
+    stats = await statistics.read(request.user, since, until)
+    days = (await usage.trends(request.user, since, until)).days
+    labels = [f"{each.date:%d %b}" for each in days]
+    charts = [
+        ("Messages", bars(labels, Series("messages", [each.messages for each in stats.days], "bar-mark"))),
+        ("Users who asked", bars(labels, Series("users", [each.users for each in days], "bar-mark"))),
+        (
+            "Time to the whole answer, ms",
+            lines(
+                labels,
+                Series("median", [each.latency_p50 for each in days], "line-mark"),
+                Series("95th percentile", [each.latency_p95 for each in days], "line-mark second"),
+            ),
+        ),
+        (
+            "Ratings",
+            bars(
+                labels,
+                Series("positive", [each.positive for each in days], "bar-mark"),
+                Series("negative", [each.negative for each in days], "bar-mark second"),
+            ),
+        ),
+        (
+            "Answers without enough to go on",
+            bars(labels, Series("refused", [each.refused for each in days], "bar-mark second")),
+        ),
+        ("Cost, cents", bars(labels, Series("cost", [each.cost_cents for each in days], "bar-mark"))),
+    ]
+    rows = [*zip(reversed(days), reversed(stats.days), strict=True)]
+    return render(request, "admin-overview.html", stats=stats, charts=charts, rows=rows)
+
+
+# -- feedback
+
+
+@page("/admin/feedback", administrators=True)
+async def feedback(request: Caller, feedback_queue: Injected[FeedbackQueue]) -> Html:
+    state = chosen(request, "state", ("open", "settled", "all")) or "open"
+    asked = {
+        "state": state,
+        "kind": chosen(request, "kind", ("message", "answer")),
+        "rating": chosen(request, "rating", RATINGS),
+        "prompt": chosen(request, "prompt"),
+    }
+    wanted = QueueFilter(None if state == "all" else state, asked["kind"], asked["rating"], asked["prompt"])
+    found = await feedback_queue.read(request.user, wanted, limit=20, after=chosen(request, "cursor"))
+    given = {name: value for name, value in asked.items() if value}
+    more = found.next_cursor and "?" + urlencode({**given, "cursor": found.next_cursor})
+    return render(
+        request, "admin-feedback.html", found=found, asked=asked, more=more, resolutions=RESOLUTIONS, ratings=RATINGS
+    )
+
+
+@action("/admin/feedback", administrators=True)
+async def settle(request: Caller, feedback_queue: Injected[FeedbackQueue]) -> Html:
+    """Settle one feedback, or open it again."""
+    form = await request.form()
+    given, resolution = (
+        uuid("feedback", form.get("feedback")),
+        checked("resolution", form.get("resolution"), RESOLUTIONS),
+    )
+    back = "/admin/feedback?" + urlencode(
+        {"state": checked("state", form.get("state"), ("open", "settled", "all")) or "open"}
+    )
+    if resolution is None:
+        await feedback_queue.reopen(request.user, given)
+        return redirect(request, back, "It is open again.")
+    note = checked("note", form.get("note"))
+    await feedback_queue.settle(request.user, given, resolution, note and note[:2000])
+    return redirect(request, back, f"Settled: {resolution}.")
+
+
+# -- prompts
+
+
+@page("/admin/prompts", administrators=True)
+async def prompts(request: Caller, prompts: Injected[PromptConfigs], statistics: Injected[Statistics]) -> Html:
+    versions = await prompts.versions(request.user)
+    stats = await statistics.read(request.user, day(request, "from"), day(request, "to"))
+    results = {(each.type, each.prompt): each for each in stats.prompts}
+    by_type = [(kind, [each for each in versions if each.config.type == kind]) for kind in conversation_types()]
+    return render(
+        request, "admin-prompts.html", by_type=by_type, results=results, stats=stats, kinds=conversation_types()
+    )
+
+
+@page("/admin/prompts/{name:str}", administrators=True)
+async def prompt(request: Caller, prompts: Injected[PromptConfigs], name: FromPath[str]) -> Html:
+    """One version, and how it differs from another of its type."""
+    versions = {each.config.name: each for each in await prompts.versions(request.user)}
+    if name not in versions:
+        raise NotFound("prompt version", name, versions)
+    shown = versions[name]
+    others = [each for each in versions.values() if each.config.type == shown.config.type and each is not shown]
+    against = chosen(request, "against", [each.config.name for each in others])
+    return render(
+        request,
+        "admin-prompt.html",
+        shown=shown,
+        others=others,
+        against=against,
+        changes=None if against is None else differences(versions[against], shown),
+    )
+
+
+@action("/admin/prompts", administrators=True)
+async def change_prompt(request: Caller, prompts: Injected[PromptConfigs]) -> Html:
+    """Activate, deactivate or weigh a version, or add a new one."""
+    form = await request.form()
+    name, act = checked("name", form.get("name")) or "", checked("act", form.get("act"), ("on", "off", "weigh", "add"))
+    if act == "add":
+        kind = checked("type", form.get("type"), conversation_types())
+        made = NewPrompt(name, kind or "global", str(form.get("instructions") or "").replace("\r\n", "\n"))
+        await prompts.publish(request.user, made.config())
+        return redirect(request, f"/admin/prompts/{name}", f"{name} is added. New threads get it once it is active.")
+    if act == "weigh":
+        weight = str(form.get("weight") or "")
+        if not weight.isdecimal():
+            raise InvalidInput("weight", weight[:20], "must be a whole number from 0 to 1000000")
+        await prompts.change(request.user, name, weight=int(weight[:8]))
+        return redirect(request, "/admin/prompts", f"{name} has the weight {int(weight)}.")
+    await prompts.change(request.user, name, active=act == "on")
+    return redirect(request, "/admin/prompts", f"{name} is {'active' if act == 'on' else 'not active any more'}.")
+
+
+def differences(before: PromptVersion, after: PromptVersion) -> list[tuple[str, str]]:
+    """Lines of two versions: ("same" | "gone" | "new" | "skip", line); what is the same far from any change is skipped."""
+    old, new = before.config.instructions.splitlines(), after.config.instructions.splitlines()
+    found: list[tuple[str, str]] = []
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_UNCHANGED):
+        if found:
+            found.append(("skip", "…"))
+        for kind, old_from, old_to, new_from, new_to in group:
+            if kind == "equal":
+                found += [("same", line) for line in old[old_from:old_to]]
+            else:
+                found += [("gone", line) for line in old[old_from:old_to]]
+                found += [("new", line) for line in new[new_from:new_to]]
+    return found
+
+
+# -- evaluation
+
+
+@page("/admin/evaluation", administrators=True)
+async def evaluation(
+    request: Caller, belonging: Injected[Belonging], validation: Injected[RetrievalValidation]
+) -> Html:
+    """Validation runs as they are stored, two of them side by side."""
+    organizations = (await belonging.organizations(request.user)).organizations
+    slugs = [each.slug for each in organizations]
+    organization = chosen(request, "organization", slugs) or next(iter(slugs), None)
+    if organization is None:
+        return render(request, "admin-evaluation.html", organizations=[], organization=None, runs=None, two=None)
+    member = await belonging.reading(request.user, organization)
+    runs = await validation.newest(member, 50, chosen(request, "before"))
+    ids = [each for each in (chosen(request, "run"), chosen(request, "against")) if each]
+    two = [await validation.stored(member, each, other) for each, other in zip_longest(ids[:1], ids[1:2])]
+    two += [await validation.stored(member, each, None) for each in ids[1:2]]
+    return render(
+        request, "admin-evaluation.html", organizations=organizations, organization=organization, runs=runs, two=two
+    )
+
+
+# -- usage
+
+
+@page("/admin/usage", administrators=True)
+async def usage_of_month(request: Caller, usage: Injected[Usage], statistics: Injected[Statistics]) -> Html:
+    found = await usage.month(request.user, chosen(request, "month"))
+    stats = await statistics.read(request.user, None, None)
+    return render(request, "admin-usage.html", found=found, quota=stats.quota)
+
+
+@action("/admin/usage", administrators=True)
+async def change_plan(request: Caller, belonging: Injected[Belonging]) -> Html:
+    form = await request.form()
+    changed = await belonging.set_plan(
+        request.user, uuid("user", form.get("user")), checked("plan", form.get("plan")) or ""
+    )
+    return redirect(request, "/admin/usage", f"{changed.name} has the plan {changed.plan} from the next message on.")
+
+
+# -- members and keys
+
+
+@page("/admin/people", administrators=True)
+async def people(request: Caller, belonging: Injected[Belonging]) -> Html:
+    return await _show_people(request, belonging, chosen(request, "organization"))
+
+
+async def _show_people(
+    request: Caller, belonging: Belonging, organization: str | None, secret: tuple[str, str] | None = None
+) -> Html:
+    organizations = (await belonging.organizations(request.user)).organizations
+    slugs = [each.slug for each in organizations]
+    shown = organization or next(iter(slugs), None)
+    members = keys = None
+    if shown is not None:
+        members = await belonging.members(request.user, shown)
+        keys = await belonging.keys(request.user, shown)
+    return render(
+        request,
+        "admin-people.html",
+        organizations=organizations,
+        organization=shown,
+        members=members,
+        keys=keys,
+        secret=secret,
+        indexes=belonging.indexes,
+    )
+
+
+@action("/admin/people", administrators=True)
+async def change_people(request: Caller, belonging: Injected[Belonging]) -> Html:
+    """Add or remove a member, make or revoke a key. A new key is shown in the answer to its form, and never again."""
+    form = await request.form()
+    organization = checked("organization", form.get("organization")) or ""
+    back = "/admin/people?" + urlencode({"organization": organization})
+    act = checked("act", form.get("act"), ("add", "remove", "make", "revoke"))
+    if act == "add":
+        user = checked("user", form.get("user")) or ""
+        await belonging.add_member(request.user, organization, user)
+        return redirect(request, back, f"{user} is a member.")
+    if act == "remove":
+        await belonging.remove_member(request.user, organization, uuid("user", form.get("user")))
+        return redirect(request, back, "The member is removed.")
+    if act == "revoke":
+        revoked = await belonging.revoke_key(request.user, uuid("key", form.get("key")))
+        return redirect(request, back, f"The key {revoked.name} is refused from now on.")
+    indexes = [str(each) for each in form.getall("index", [])]
+    made = await belonging.create_key(
+        request.user, organization, checked("name", form.get("name")) or "", indexes or None
+    )
+    return await _show_people(request, belonging, organization, (made.key.name, made.secret))
+
+
+# -- audit
+
+
+@page("/admin/audit", administrators=True)
+async def audit(request: Caller, usage: Injected[Usage]) -> Html:
+    """What administrators did, the newest first."""
+    before = chosen(request, "before")
+    if before is not None and not (before.isdecimal() and len(before) < 19):
+        raise InvalidInput("before", before[:20], "must be one that came with a page")
+    asked = chosen(request, "action")
+    found = await usage.audit(request.user, limit=50, before=None if before is None else int(before), action=asked)
+    more = found.next and "?" + urlencode({**({"action": asked} if asked else {}), "before": found.next})
+    return render(request, "admin-audit.html", found=found, asked=asked, more=more)

@@ -1,0 +1,92 @@
+"""What pages read from addresses and forms, and how they write figures."""
+
+from collections.abc import Collection
+from datetime import date, datetime
+from uuid import UUID
+
+from rag_app.domain import InvalidInput
+from rag_app.http.problems import AnyRequest
+from rag_app.surfaces.pages.site import TEMPLATES
+
+
+def chosen(request: AnyRequest, name: str, accepted: Collection[str] | None = None) -> str | None:
+    """A parameter of the address; None where it is empty or not there. Raises InvalidInput for what is not accepted."""
+    return checked(name, str(request.query_params.get(name, "")), accepted)
+
+
+def checked(name: str, said: object, accepted: Collection[str] | None = None) -> str | None:
+    """What a field of a form holds, as `chosen`.
+
+    >>> checked("state", " open ", ["open", "settled"]), checked("state", "")
+    ('open', None)
+    """
+    value = str(said or "").strip()
+    if not value:
+        return None
+    if "\0" in value or (accepted is not None and value not in accepted):
+        raise InvalidInput(name, value[:100], f"must be one of {', '.join(accepted or ())}")
+    return value
+
+
+def day(request: AnyRequest, name: str) -> date | None:
+    """A date in the address. Raises InvalidInput."""
+    value = chosen(request, name)
+    try:
+        return None if value is None else date.fromisoformat(value)
+    except ValueError:
+        raise InvalidInput(name, str(value)[:100], "must be a date, YYYY-MM-DD") from None
+
+
+def uuid(name: str, said: object) -> UUID:
+    """An id in a form. Raises InvalidInput."""
+    try:
+        return UUID(str(said))
+    except ValueError:
+        raise InvalidInput(name, str(said)[:100], "must be an id") from None
+
+
+def moment(at: datetime | None) -> str:
+    """
+    >>> moment(datetime(2026, 1, 15, 10, 30)), moment(None)
+    ('2026-01-15 10:30', '–')
+    """
+    return "–" if at is None else f"{at:%Y-%m-%d %H:%M}"
+
+
+def percent(share: float | None) -> str:
+    """
+    >>> percent(0.256), percent(None)
+    ('26 %', '–')
+    """
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def seconds(milliseconds: float | None) -> str:
+    """
+    >>> seconds(340), seconds(2345.6), seconds(None)
+    ('340 ms', '2.3 s', '–')
+    """
+    if milliseconds is None:
+        return "–"
+    return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+
+
+def money(cents: float | None) -> str:
+    """
+    >>> money(1234.5), money(0.25), money(0)
+    ('$12.35', '0.25 ¢', '$0.00')
+    """
+    if cents is None:
+        return "–"
+    return f"{cents:.2g} ¢" if 0 < cents < 1 else f"${cents / 100:.2f}"
+
+
+def count(number: float | None) -> str:
+    """
+    >>> count(12345), count(None)
+    ('12,345', 'unlimited')
+    """
+    return "unlimited" if number is None else f"{number:,.0f}"
+
+
+TEMPLATES.filters.update(moment=moment, percent=percent, seconds=seconds, money=money, count=count)
