@@ -52,6 +52,7 @@ from rag_app.surfaces.lexybrain.training import Training
 from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue
 from rag_app.surfaces.management.usage import Usage
+from rag_app.surfaces.playground.service import Playground
 from rag_app.telemetry.setup import Telemetry, configure_logging
 
 if TYPE_CHECKING:
@@ -467,6 +468,17 @@ def build_api(application: Application, **options: Any) -> "Litestar":
             "feedback_queue": application.feedback_queue,
             "usage": application.usage,
             "belonging": application.belonging,
+            "playground": Playground(
+                application.database,
+                application.pipeline,
+                application.indexes,
+                application.backends.open,
+                application.embedder,
+                application.people,
+                application.prompts,
+                application.validations,
+                application.dimension,
+            ),
             "readiness": application.readiness,
         },
         Access(application.people, application.keys, application.limiter, application.leases, application.sessions),

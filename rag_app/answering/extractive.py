@@ -21,7 +21,7 @@ from rag_app.answering.models import Draft
 from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain import Hit, Question
+from rag_app.domain import Hit, Question, frozen
 from rag_app.retrieval.embedding import embed_query, embed_texts
 
 MAX_RANKED = 40
@@ -62,9 +62,24 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        near = (ranking.cosines + ranking.windows) / 2
-        scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + _priors(ranking.ranked, question, context)
+        scores = score_passages(ranking, question, context).scores
         return Draft(_written(_choose(scores, ranking.ranked, ranking.pool)), EXTRACTIVE)
+
+
+@frozen
+class PassageScores:
+    """Of the ranked passages: `scores` has a row for each part of the question; `words` is the share of its words."""
+
+    scores: NDArray[np.float64]
+    words: NDArray[np.float64]
+
+
+def score_passages(ranking: Ranking, question: Question, context: Context) -> PassageScores:
+    """What passages are chosen by: how near they are, alone and with the one before, and what spoke for them before."""
+    near, wanted = (ranking.cosines + ranking.windows) / 2, content_words(question.searched or question.text)
+    words = [len(wanted & content_words(passage.text)) / max(1, len(wanted)) for passage in ranking.ranked]
+    prior = _priors(ranking.ranked, question, context)
+    return PassageScores(_PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + prior, np.asarray(words))
 
 
 async def rank_passages(embedder: BaseEmbedding, question: Question, context: Context) -> Ranking:

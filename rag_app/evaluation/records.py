@@ -80,8 +80,25 @@ class Validations:
                         "sources": list(sources),
                         "starts": [span and span[0] for span in spans],
                         "ends": [span and span[1] for span in spans],
+                        "grade": 1,
                     },
                 )
+
+    async def judge(
+        self, principal: Principal, index: str, query: str, source: UUID, span: Span | None, grade: int
+    ) -> None:
+        """Keep how well a passage of a source (None: all of it) answers a query, in place of what was kept of it."""
+        values = {
+            "org": _organization(principal),
+            "index": index,
+            "queries": [_key(query)],
+            "sources": [source],
+            "starts": [span and span[0]],
+            "ends": [span and span[1]],
+            "grade": grade,
+        }
+        async with self._database.scoped(principal.scope()) as session:
+            await session.execute(_JUDGE, values)
 
     async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None:
         """What `record` was given; None for a run that there is not, as far as the principal may know."""
@@ -190,17 +207,17 @@ _JUDGE = text(
         WHERE s.id = ANY(CAST(:sources AS uuid[])) AND s.index_name = :index AND s.deleted_at IS NULL
         FOR KEY SHARE
     )
-    INSERT INTO judgments AS known (org_id, index_name, query, source_id, "start", "end", text)
+    INSERT INTO judgments AS known (org_id, index_name, query, source_id, "start", "end", text, grade)
     SELECT DISTINCT CAST(:org AS uuid), seen.index_name, judged.query, seen.id, judged."start", judged."end",
-        nullif(substr(seen.content, judged."start" + 1, judged."end" - judged."start"), '')
+        nullif(substr(seen.content, judged."start" + 1, judged."end" - judged."start"), ''), CAST(:grade AS integer)
     FROM unnest(
         CAST(:queries AS text[]), CAST(:sources AS uuid[]), CAST(:starts AS integer[]), CAST(:ends AS integer[])
     ) AS judged(query, source_id, "start", "end")
     JOIN seen ON seen.id = judged.source_id
     ORDER BY judged.query, seen.id, judged."start", judged."end"
     ON CONFLICT (org_id, index_name, query, source_id, "start", "end", feedback_id, answer_id)
-    DO UPDATE SET text = excluded.text
-    WHERE known.text IS DISTINCT FROM excluded.text
+    DO UPDATE SET text = excluded.text, grade = excluded.grade
+    WHERE (known.text, known.grade) IS DISTINCT FROM (excluded.text, excluded.grade)
     """
 )
 # ordered, so that two runs of the same queries wait for each other in turn; locked, so that no source goes meanwhile.

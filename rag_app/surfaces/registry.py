@@ -7,6 +7,7 @@ from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin
 from rag_app.surfaces.lexybrain import routes as lexybrain
 from rag_app.surfaces.management import routes as management
 from rag_app.surfaces.owner import routes as owner_qa
+from rag_app.surfaces.playground import routes as playground
 from rag_app.surfaces.sources import routes as sources
 from rag_app.surfaces.validation import routes as retrieval_validation
 
@@ -15,6 +16,7 @@ SURFACES: tuple[Surface, ...] = (
     # those below are a part of /api/v1, and come before the surface that has the rest of it
     answer_feedback.SURFACE,
     management.SURFACE,
+    playground.SURFACE,
     sources.SURFACE,
     retrieval_validation.SURFACE,
     owner_qa.SURFACE,

@@ -810,6 +810,7 @@ class Backstage:
             "kept_answers": KeptAnswers(database, SourceLedger(database)),
             "feedback_queue": FeedbackQueue(database),
             "usage": Usage(database),
+            "playground": None,  # tests/integration/test_playground.py
             "belonging": Belonging(database, People(database), Keys(database), ()),
             "statistics": self.administration,
             "prompts": self.administration,

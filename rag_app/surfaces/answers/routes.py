@@ -66,7 +66,7 @@ SURFACE = Surface(
     tag=Tag("Answer feedback", "whether answers of RAG retrieval and Owner Q&A are right, by whoever asked"),
     paths=("/api/v1/answers/",),
     limit=60,
-    credentials=frozenset({Credential.JWT, Credential.COOKIE}),
+    credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
     errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
 )
 

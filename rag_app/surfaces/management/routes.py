@@ -46,7 +46,7 @@ SURFACE = Surface(
     tag=Tag("Administration", "feedback, usage, members, keys, validation runs; for users with the role admin"),
     paths=(f"{ADMIN}/",),
     limit=120,
-    credentials=frozenset({Credential.JWT, Credential.COOKIE}),
+    credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
     errors=(Unauthenticated("The token has expired"), REFUSED, StoreFailed(), RuntimeError()),
 )
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]

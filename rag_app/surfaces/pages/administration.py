@@ -48,10 +48,11 @@ async def overview(request: Caller, statistics: Injected[Statistics], usage: Inj
     days = (await usage.trends(request.user, since, until)).days
     labels = [f"{each.date:%d %b}" for each in days]
     charts = [
-        ("Messages", bars(labels, Series("messages", [each.messages for each in stats.days], "bar-mark"))),
-        ("Users who asked", bars(labels, Series("users", [each.users for each in days], "bar-mark"))),
+        ("Messages", (), bars(labels, Series("messages", [each.messages for each in stats.days], "bar-mark"))),
+        ("Users who asked", (), bars(labels, Series("users", [each.users for each in days], "bar-mark"))),
         (
             "Time to the whole answer, ms",
+            ("median", "95th percentile"),
             lines(
                 labels,
                 Series("median", [each.latency_p50 for each in days], "line-mark"),
@@ -60,6 +61,7 @@ async def overview(request: Caller, statistics: Injected[Statistics], usage: Inj
         ),
         (
             "Ratings",
+            ("positive", "negative"),
             bars(
                 labels,
                 Series("positive", [each.positive for each in days], "bar-mark"),
@@ -68,9 +70,10 @@ async def overview(request: Caller, statistics: Injected[Statistics], usage: Inj
         ),
         (
             "Answers without enough to go on",
+            (),
             bars(labels, Series("refused", [each.refused for each in days], "bar-mark second")),
         ),
-        ("Cost, cents", bars(labels, Series("cost", [each.cost_cents for each in days], "bar-mark"))),
+        ("Cost, cents", (), bars(labels, Series("cost", [each.cost_cents for each in days], "bar-mark"))),
     ]
     rows = [*zip(reversed(days), reversed(stats.days), strict=True)]
     return render(request, "admin-overview.html", stats=stats, charts=charts, rows=rows)

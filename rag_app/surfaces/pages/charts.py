@@ -7,8 +7,8 @@ from markupsafe import Markup, escape
 
 from rag_app.domain import frozen
 
-WIDTH, HEIGHT = 640, 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 4, 8, 20
+WIDTH, HEIGHT = 400, 140
+_LEFT, _RIGHT, _TOP, _BOTTOM = 36, 4, 8, 20
 _GAP = 0.25  # of a bar's place
 
 
@@ -66,7 +66,7 @@ def lines(labels: Sequence[str], *series: Series) -> Markup:
         for run in runs:
             if len(run) == 1:
                 x, y = run[0].split(",")
-                marks.append(f'<circle class="{each.tone}" cx="{x}" cy="{y}" r="2"/>')
+                marks.append(f'<circle class="{each.tone}" cx="{x}" cy="{y}" r="2.5"/>')
             elif run:
                 marks.append(f'<polyline class="{each.tone}" points="{" ".join(run)}"/>')
     return _drawing(labels, series, top, "".join(marks))

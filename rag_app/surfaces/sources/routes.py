@@ -48,7 +48,7 @@ from rag_app.surfaces.sources.types import (
 )
 
 PATH = "/api/v1/sources"
-CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.API_KEY})
+CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY})
 
 ALL_KINDS: Kinds = {
     **KINDS,

@@ -1,0 +1,85 @@
+"""The playground as a page: a question step by step, two configurations side by side, and judgments of what was found."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import ValidationError, convert
+
+from rag_app.domain import InvalidInput
+from rag_app.http.surface import Caller, Injected
+from rag_app.surfaces.pages.forms import checked, uuid
+from rag_app.surfaces.pages.site import Html, action, page, render
+from rag_app.surfaces.playground.service import Playground
+from rag_app.surfaces.playground.types import Configuration, NewJudgment, PlaygroundRequest
+
+SIDES = ("a", "b")
+MODES = ("hybrid", "dense", "text")
+
+
+@page("/playground", administrators=True, menu="Playground", order=50)
+async def playground(request: Caller, playground: Injected[Playground]) -> Html:
+    return await _show(request, playground, {})
+
+
+@action("/playground", administrators=True)
+async def ask(request: Caller, playground: Injected[Playground]) -> Html:
+    """Ask what the form says, and show it; before that, keep a judgment where one of its buttons was pressed."""
+    form = {name: str(value) for name, value in (await request.form()).items()}
+    said = None
+    if judged := checked("judge", form.get("judge")):
+        side, _, rest = judged.partition(":")
+        relevant, _, chunk = rest.partition(":")
+        configuration = _configuration(form, side if side in SIDES else "a")
+        kept = NewJudgment(
+            form.get("question", "").strip(),
+            configuration.index,
+            uuid("chunk", chunk),
+            relevant == "right",
+            configuration.organization,
+        )
+        await playground.judge(request.user, kept)
+        said = (
+            "Kept: this passage answers the question."
+            if relevant == "right"
+            else "Kept: this passage does not answer it."
+        )
+    return await _show(request, playground, form, said)
+
+
+async def _show(request: Caller, playground: Playground, form: Mapping[str, str], said: str | None = None) -> Html:
+    options = await playground.options(request.user)
+    found = None
+    if form:
+        sides = [_configuration(form, side) for side in SIDES if side == "a" or form.get("two")]
+        found = await playground.ask(
+            request.user, _checked({"question": form.get("question", ""), "configurations": sides})
+        )
+    return render(
+        request, "playground.html", options=options, form=form, found=found, sides=SIDES, modes=MODES, kept=said
+    )
+
+
+def _configuration(form: Mapping[str, str], side: str) -> Configuration:
+    """One side of the form. Raises InvalidInput."""
+
+    def field(name: str) -> str:
+        return form.get(f"{side}_{name}", "").strip()
+
+    values: dict[str, Any] = {name: field(name) for name in ("index", "organization", "mode") if field(name)}
+    values["filters"] = [line.strip() for line in field("filters").splitlines() if line.strip()]
+    values["answer"] = bool(field("answer"))
+    for name, kind in (("top_k", int), ("threshold", float)):
+        if field(name):
+            try:
+                values[name] = kind(field(name))
+            except ValueError:
+                raise InvalidInput(name, field(name)[:50], "must be a number") from None
+    return _checked(values, Configuration)
+
+
+def _checked(values: object, kind: type[Any] = PlaygroundRequest) -> Any:
+    """Raises InvalidInput in msgspec's words for what the public route would refuse."""
+    try:
+        return convert(values, kind)
+    except ValidationError as error:
+        raise InvalidInput("", None, str(error)) from None

@@ -1,0 +1,1 @@
+"""A question asked step by step, for whoever tunes retrieval and prompts."""

@@ -1,0 +1,303 @@
+"""Asks a question as the pipeline does, and tells every step of it; for administrators, since it shows prompts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from time import perf_counter
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.schema import NodeWithScore
+
+from rag_app.access.audit import Act, administering
+from rag_app.access.people import Organization, People
+from rag_app.answering.capabilities import CAPABILITIES, Capability
+from rag_app.answering.context import Context
+from rag_app.answering.engine import CapabilityEngine, Evidence
+from rag_app.answering.extractive import rank_passages, score_passages
+from rag_app.answering.prompt_configs import PromptConfigs
+from rag_app.answering.prompts import Prompt, load_prompts, template_of
+from rag_app.answering.synthesizers import messages_of
+from rag_app.database.session import Database
+from rag_app.domain import (
+    Answer,
+    InvalidInput,
+    Mode,
+    NotFound,
+    Principal,
+    Question,
+    resource_folder,
+)
+from rag_app.evaluation.records import Validations
+from rag_app.evaluation.validation import locate
+from rag_app.pipeline import OpenStore, Pipeline
+from rag_app.retrieval.embedding import asking, embed_query
+from rag_app.retrieval.filters import check_filters, parse_condition
+from rag_app.retrieval.fusion import Candidate, ranked
+from rag_app.retrieval.hits import average_relevance, to_hit
+from rag_app.retrieval.index import IndexSpec, find_index
+from rag_app.retrieval.store import Search
+from rag_app.surfaces.playground.types import (
+    Configuration,
+    GateSignals,
+    KeptJudgment,
+    NewJudgment,
+    PlaygroundAnswer,
+    PlaygroundCitation,
+    PlaygroundHit,
+    PlaygroundIndex,
+    PlaygroundOptions,
+    PlaygroundPrompt,
+    PlaygroundRequest,
+    PlaygroundResponse,
+    PlaygroundResult,
+    PromptMessage,
+    ScoredSentence,
+    StageTime,
+)
+
+SENTENCES = 10
+
+
+class Stages:
+    """How long each stage took."""
+
+    def __init__(self) -> None:
+        self.times: list[StageTime] = []
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        started = perf_counter()
+        yield
+        self.add(stage, perf_counter() - started)
+
+    def add(self, stage: str, seconds: float) -> None:
+        self.times.append(StageTime(stage, round(1000 * seconds, 1)))
+
+
+class Playground:
+    """For administrators, in organizations of their own; each question is written down, without its text.
+
+    Everything raises Forbidden for others, and NotFound for an index or organization that is not theirs.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        pipeline: Pipeline,
+        indexes: Mapping[str, IndexSpec],
+        open_store: OpenStore,
+        embedder: BaseEmbedding,
+        people: People,
+        prompts: PromptConfigs,
+        validations: Validations,
+        dimension: int | None = None,
+    ) -> None:
+        self._database, self._pipeline, self._indexes = database, pipeline, indexes
+        self._open_store, self._embedder, self._dimension = open_store, embedder, dimension
+        self._people, self._prompts, self._validations = people, prompts, validations
+
+    async def options(self, principal: Principal) -> PlaygroundOptions:
+        """What can be chosen."""
+        async with administering(self._database, principal):
+            pass
+        return PlaygroundOptions(
+            [
+                PlaygroundIndex(
+                    spec.name,
+                    spec.description,
+                    capability.name if (capability := answering(spec)) else None,
+                    list(spec.source_types),
+                    {name: kind.value for name, kind in spec.all_fields.items()},
+                )
+                for spec in self._indexes.values()
+            ],
+            [each.slug for each in await self._people.organizations(principal.organizations)],
+        )
+
+    async def ask(self, principal: Principal, asked: PlaygroundRequest) -> PlaygroundResponse:
+        """The question in each of its configurations, one after the other: their times are comparable.
+
+        Raises InvalidInput and UnknownField for filters, and what the pipeline raises.
+        """
+        for each in asked.configurations:
+            details = {"mode": each.mode, "top_k": each.top_k, "answer": each.answer}
+            async with administering(self._database, principal, Act("playground.ask", each.index[:100], details)):
+                pass
+        question = asked.question.strip()
+        return PlaygroundResponse(
+            question, [await self._result(principal, question, each) for each in asked.configurations]
+        )
+
+    async def judge(self, principal: Principal, said: NewJudgment) -> KeptJudgment:
+        """Write down whether a chunk answers a question, as its organization's judgment: of its passage, which outlives it.
+
+        Raises NotFound for a chunk that the principal does not see, InvalidInput where it is not plain whose judgment
+        it is.
+        """
+        spec = find_index(self._indexes, said.index)
+        act = Act("playground.judge", str(said.chunk_id), {"relevant": said.relevant})
+        async with administering(self._database, principal, act):
+            pass
+        judging = await self._within(principal, said.organization)
+        if len(judging.organizations) != 1:
+            raise InvalidInput("organization", said.organization, "is needed: you are a member of several, or of none")
+        store = await self._open_store(spec, judging.scope())
+        node = (await store.fetch([said.chunk_id])).get(said.chunk_id)
+        if node is None:
+            raise NotFound("chunk", str(said.chunk_id))
+        hit = to_hit(NodeWithScore(node=node))
+        content = (await self._validations.contents(judging, [hit.source_id])).get(hit.source_id, ())
+        span = locate(hit, content)
+        await self._validations.judge(judging, spec.name, said.question, hit.source_id, span, int(said.relevant))
+        start, end = span or (None, None)
+        return KeptJudgment(hit.source_id, start, end, said.relevant)
+
+    async def _within(self, principal: Principal, slug: str | None) -> Principal:
+        """The principal, as a member of one organization alone where one is named."""
+        if slug is None:
+            return principal
+        mine: list[Organization] = await self._people.organizations(principal.organizations)
+        for each in mine:
+            if each.slug == slug:
+                return replace(principal, organizations=frozenset({each.id}))
+        raise NotFound("organization", slug, [each.slug for each in mine])
+
+    async def _result(self, principal: Principal, text: str, asked: Configuration) -> PlaygroundResult:
+        spec, stages = find_index(self._indexes, asked.index), Stages()
+        scope = (await self._within(principal, asked.organization)).scope()
+        filters = tuple(parse_condition(each) for each in asked.filters)
+        question = Question(text, filters, asked.top_k, Mode(asked.mode), asked.threshold)
+        asking.set(scope.organizations)
+        with stages.timed("embedding"):
+            vector = await embed_query(self._embedder, text, self._dimension)
+        store = await self._open_store(spec, scope)
+        checked = check_filters(filters, spec)
+        with stages.timed("search"):
+            search = Search(vector, text, checked, Mode.HYBRID, asked.top_k, spec.fusion.depth)
+            candidates = await store.candidates(search)
+            ranking = ranked(candidates, question.mode, spec.fusion)[: asked.top_k]
+        with stages.timed("chunks"):
+            nodes = await store.fetch([each.id for each in ranking])
+        found = [NodeWithScore(node=nodes[each.id], score=each.cosine) for each in ranking if each.id in nodes]
+        hits = _hits(found, candidates, asked.threshold)
+        capability = answering(spec)
+        if capability is None:
+            return PlaygroundResult(asked, hits, len(candidates), [], None, None, None, stages.times)
+        engine = self._pipeline.engine(capability.name, question, scope)
+        with stages.timed("retrieval and judging"):
+            evidence = await engine.gather(question)
+        answer: Answer | None = None
+        if asked.answer:
+            with stages.timed("the whole answer"):
+                answer = await self._pipeline.answer(capability.name, question, scope)
+            for stage, seconds in answer.seconds.items():
+                stages.add(f"of it {stage}", seconds)
+        return PlaygroundResult(
+            asked,
+            hits,
+            len(candidates),
+            await self._sentences(question, evidence.context, answer),
+            _gate(engine, evidence, spec),
+            await self._prompt(capability, question, evidence.context),
+            None if answer is None else _answer(answer),
+            stages.times,
+        )
+
+    async def _sentences(self, question: Question, context: Context, answer: Answer | None) -> list[ScoredSentence]:
+        ranking = context.ranking or await rank_passages(self._embedder, question, context)
+        parts = score_passages(ranking, question, context)
+        found = [
+            ScoredSentence(
+                source=passage.block + 1,
+                text=f"{passage.lead} {passage.text}".strip(),
+                cosine=round(float(ranking.cosines[0][place]), 4),
+                words=round(float(parts.words[place]), 4),
+                source_cosine=round(context.blocks[passage.block].score, 4),
+                score=round(float(parts.scores[:, place].max()), 4),
+                chosen=answer is not None and not answer.refused and _is_in(passage.text, answer.text),
+            )
+            for place, passage in enumerate(ranking.ranked)
+        ]
+        return sorted(found, key=lambda each: -each.score)[:SENTENCES]
+
+    async def _prompt(self, capability: Capability, question: Question, context: Context) -> PlaygroundPrompt | None:
+        if not context.blocks:
+            return None
+        drawn = await self._prompts.draw(capability.prompt)
+        prompt: Prompt = (
+            load_prompts(resource_folder("prompts"))[capability.prompt] if drawn is None else template_of(drawn)
+        )
+        told = messages_of(prompt, question, context.text)
+        messages = [PromptMessage(each.role.value, each.content or "") for each in told]
+        return PlaygroundPrompt(f"{prompt.name}_{prompt.version}", messages)
+
+
+def answering(spec: IndexSpec) -> Capability | None:
+    """What answers from an index by itself: no conversation's capability, which needs more than a question."""
+    return next((each for each in CAPABILITIES if each.index == spec.name and each.group is None), None)
+
+
+def _hits(
+    found: Sequence[NodeWithScore], candidates: Sequence[Candidate], threshold: float | None
+) -> list[PlaygroundHit]:
+    by_id = {each.id: each for each in candidates}
+    by_cosine = {each.id: place for place, each in enumerate(sorted(candidates, key=lambda c: (-c.cosine, c.id)), 1)}
+    matching = sorted((each for each in candidates if each.bm25 > 0), key=lambda c: (-c.bm25, c.id))
+    by_words = {each.id: place for place, each in enumerate(matching, 1)}
+    shown = []
+    for rank, hit in enumerate(map(to_hit, found), 1):
+        candidate: Candidate = by_id[hit.chunk_id]
+        shown.append(
+            PlaygroundHit(
+                rank=rank,
+                chunk_id=hit.chunk_id,
+                source_id=hit.source_id,
+                title=hit.title,
+                source_type=hit.source_type,
+                section=hit.section,
+                page=hit.page,
+                text=hit.text,
+                cosine=round(min(1.0, max(-1.0, candidate.cosine)), 4),
+                cosine_rank=by_cosine[hit.chunk_id],
+                bm25=round(candidate.bm25, 4),
+                words_rank=by_words.get(hit.chunk_id),
+                kept=threshold is None or candidate.cosine >= threshold,
+            )
+        )
+    return shown
+
+
+def _gate(engine: CapabilityEngine, evidence: Evidence, spec: IndexSpec) -> GateSignals:
+    rule = spec.confidence
+    signals = {
+        "best": max((hit.score for hit in evidence.hits), default=-1.0),
+        "mean5": average_relevance(evidence.hits),
+        "answer_from": rule.answer_from,
+        "high": rule.high,
+    }
+    return GateSignals(
+        confidence=evidence.confidence,
+        answers=not engine.refuses(evidence),
+        basis="fixed",
+        probability=None,
+        signals={name: round(value, 4) for name, value in signals.items()},
+    )
+
+
+def _answer(answer: Answer) -> PlaygroundAnswer:
+    return PlaygroundAnswer(
+        answer.text,
+        answer.refusal and answer.refusal.value,
+        answer.confidence,
+        answer.model,
+        [PlaygroundCitation(each.number, each.hit.source_id, each.hit.title, each.quote) for each in answer.citations],
+    )
+
+
+def _is_in(sentence: str, answer: str) -> bool:
+    """Whether an answer has a sentence, whose end a citation may have moved.
+
+    >>> _is_in("A cut is $40.", "A cut is $40 [Source 1].")
+    True
+    """
+    return sentence.rstrip(" .!?…") in answer
