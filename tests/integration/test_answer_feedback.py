@@ -16,7 +16,7 @@ from rag_app.surfaces.administration.personal import Personal
 from tests.conftest import NewPostgres
 from tests.integration.service import Text, bearer, configured, ingest, prepare, served, without_limits
 
-QUESTION = "What does the gardener bring every Monday: a blue wheelbarrow?"
+QUESTION = "When does the gardener bring the blue wheelbarrow?"
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,12 @@ def world(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -
         for user in users:
             await application.people.add_member(organization, user)
         texts = [
-            Text(f"tools {uuid4().hex}", "The gardener brings a blue wheelbarrow every Monday.", organization.id),
-            Text(f"plants {uuid4().hex}", "Tomatoes are watered in the evening.", organization.id),
+            Text(
+                f"tools {uuid4().hex}",
+                "The gardener brings the blue wheelbarrow every Monday at nine.",
+                organization.id,
+            ),
+            Text(f"plants {uuid4().hex}", "Tomatoes get water each evening.", organization.id),
         ]
         await ingest(application, folder, texts)
         return organization.id, [user.id for user in users], texts
@@ -143,7 +147,7 @@ def test_a_person_is_told_and_erased(world: World) -> None:
         organization = next(each for each in await application.people.organizations() if each.id == world.org)
         await application.people.add_member(organization, user)
         request = await asyncio.to_thread(
-            world.ask, user.id, "What does the gardener bring every Monday, a blue wheelbarrow?"
+            world.ask, user.id, "On which day does the gardener bring the blue wheelbarrow?"
         )
         assert (await asyncio.to_thread(world.say, user.id, request, "right")).status_code == 200
         everything = await personal.everything([PUBLIC_ORGANIZATION, world.org], user.id)
@@ -151,7 +155,7 @@ def test_a_person_is_told_and_erased(world: World) -> None:
 
     user, everything, erased = prepare(told)
     assert erased
-    assert everything["answers"][0]["question"] == "What does the gardener bring every Monday, a blue wheelbarrow?"
+    assert everything["answers"][0]["question"] == "On which day does the gardener bring the blue wheelbarrow?"
     assert everything["judgments"][0]["source_id"] == world.source.id
     assert world.rows("SELECT 1 FROM kept_answers WHERE user_id = $1", user) == []
-    assert world.judged("What does the gardener bring every Monday, a blue wheelbarrow?") == []
+    assert world.judged("On which day does the gardener bring the blue wheelbarrow?") == []

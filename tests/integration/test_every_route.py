@@ -268,7 +268,9 @@ FEEDBACK = "/api/lexybrain/messages/{message_id}/feedback"
 ANSWER_FEEDBACK = "/api/v1/answers/{request_id}/feedback"
 CONSENT = "/api/lexybrain/consent"
 ADMINISTRATION = "/api/admin/lexybrain"
-MANAGED = ({"resolution": "fixed"}, {"user": "somebody"}, {"name": "a key"}, {"plan": "pro"})
+MANAGED = ({"resolution": "fixed"}, {"user": "somebody"}, {"name": "a key"}, {"plan": "pro"}, {"question": ASKED, "configurations": [{}]},
+    {"question": ASKED, "index": "book", "chunk_id": str(UUID(int=0)), "relevant": True},
+)  # fmt: skip
 _ADMIN = "/api/v1/admin"
 _ORGANIZATION = f"{_ADMIN}/organizations/{{organization}}"
 MANAGEMENT = [
@@ -280,6 +282,7 @@ MANAGEMENT = [
     ("DELETE", f"{_ORGANIZATION}/members/{{user_id}}"),
     *(("GET", f"{_ORGANIZATION}/{each}") for each in ("validations", "validations/{validation_id}")),
 ]
+PLAYGROUND = [("GET", "/api/v1/playground"), *(("POST", f"/api/v1/playground{each}") for each in ("", "/judgments"))]
 CAPABILITIES = ("general_chat", "market_brief", "competitor_intel", "keyword_explanation", "alert_explanation")
 
 
@@ -469,14 +472,16 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("DELETE", FEEDBACK): withdrawal,
     ("GET", CONSENT): consenting,
     ("PUT", CONSENT): consenting,
-    **dict.fromkeys(MANAGEMENT, management),
+    **dict.fromkeys((*MANAGEMENT, *PLAYGROUND), management),
     ("GET", f"{ADMINISTRATION}/rag/stats"): administration,
     ("GET", f"{ADMINISTRATION}/rag/feedback"): administration,
     ("GET", f"{ADMINISTRATION}/configs"): administration,
     ("POST", f"{ADMINISTRATION}/configs"): administration,
     ("PATCH", f"{ADMINISTRATION}/configs/{{name}}"): administration,
 }
-SHOWS_NO_TEXT = {path for _, path in WALKS if "valid" in path or "collections" in path or "admin" in path} | {CONSENT}
+SHOWS_NO_TEXT = {
+    path for _, path in WALKS if "valid" in path or "collections" in path or "admin" in path or "playground" in path
+} | {CONSENT}
 
 
 async def tenant(application: Application, folder: Path) -> Tenant:

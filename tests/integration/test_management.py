@@ -15,7 +15,7 @@ from tests.conftest import NewPostgres
 from tests.integration.service import Text, bearer, configured, ingest, prepare, served, without_limits
 
 ADMIN = "/api/v1/admin"
-QUESTION = "What does the gardener bring every Monday: a blue wheelbarrow?"
+QUESTION = "When does the gardener bring the blue wheelbarrow?"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ def office(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) 
         for user, organization in ((admin, own), (ann, own), (stranger, other)):
             await people.add_member(organization, user)
         await ingest(
-            application, folder, [Text("tools", "The gardener brings a blue wheelbarrow every Monday.", own.id)]
+            application,
+            folder,
+            [Text("tools", "The gardener brings the blue wheelbarrow every Monday at nine.", own.id)],
         )
         return [own.slug, other.slug], [admin.id, ann.id, stranger.id]
 

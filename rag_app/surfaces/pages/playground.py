@@ -1,9 +1,9 @@
 """The playground as a page: a question step by step, two configurations side by side, and judgments of what was found."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from msgspec import ValidationError, convert
+from msgspec import Struct, ValidationError, convert
 
 from rag_app.domain import InvalidInput
 from rag_app.http.surface import Caller, Injected
@@ -12,6 +12,7 @@ from rag_app.surfaces.pages.site import Html, action, page, render
 from rag_app.surfaces.playground.service import Playground
 from rag_app.surfaces.playground.types import Configuration, NewJudgment, PlaygroundRequest
 
+Form = TypeVar("Form", bound=Struct)
 SIDES = ("a", "b")
 MODES = ("hybrid", "dense", "text")
 
@@ -51,9 +52,8 @@ async def _show(request: Caller, playground: Playground, form: Mapping[str, str]
     found = None
     if form:
         sides = [_configuration(form, side) for side in SIDES if side == "a" or form.get("two")]
-        found = await playground.ask(
-            request.user, _checked({"question": form.get("question", ""), "configurations": sides})
-        )
+        asked = _checked({"question": form.get("question", ""), "configurations": sides}, PlaygroundRequest)
+        found = await playground.ask(request.user, asked)
     return render(
         request, "playground.html", options=options, form=form, found=found, sides=SIDES, modes=MODES, kept=said
     )
@@ -77,7 +77,7 @@ def _configuration(form: Mapping[str, str], side: str) -> Configuration:
     return _checked(values, Configuration)
 
 
-def _checked(values: object, kind: type[Any] = PlaygroundRequest) -> Any:
+def _checked(values: object, kind: type[Form]) -> Form:
     """Raises InvalidInput in msgspec's words for what the public route would refuse."""
     try:
         return convert(values, kind)
