@@ -26,10 +26,9 @@ from rag_app.answering.citations import (
     cite,
     may_end_sentence,
     only_admits,
-    quote,
 )
 from rag_app.answering.context import Context, build_context, widen
-from rag_app.answering.extractive import summary
+from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
@@ -281,7 +280,7 @@ class CapabilityEngine(BaseQueryEngine):
             evidence,
             text=text or self.capability.refusal,
             citations=tuple(
-                Citation(number, *quote([asked], [hit]))
+                Citation(number, hit, excerpt(asked, hit))
                 for number, hit in enumerate(shown[: self.capability.max_sources], 1)
             ),
             confidence=Confidence.LOW,

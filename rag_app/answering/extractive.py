@@ -15,10 +15,10 @@ import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from numpy.typing import NDArray
 
-from rag_app.answering.citations import content_words
+from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.models import Draft
-from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages
+from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Question, frozen
@@ -159,6 +159,17 @@ def summary(hits: Sequence[Hit], sources: int = 3) -> str:
     chosen = [best[source] for source in dict.fromkeys(hit.source_id for hit in hits)][:sources]
     most = (SUMMARY_LENGTH - 2 * (sources - 1)) // sources
     return "; ".join(_line(hit, most) for hit in chosen)
+
+
+def excerpt(question: str, hit: Hit) -> str:
+    """What is shown of a hit where nothing is answered: at most 300 characters of its text, nearest to the question.
+
+    Empty where the hit only asks for something.
+    """
+    said = quotable(hit.text)
+    wanted = content_words(question)
+    best = max(said, key=lambda sentence: len(wanted & content_words(sentence)), default="")
+    return best if len(best) <= QUOTE_LENGTH else best[: QUOTE_LENGTH - 1].rsplit(maxsplit=1)[0] + "…"
 
 
 def _line(hit: Hit, most: int) -> str:

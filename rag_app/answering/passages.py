@@ -26,12 +26,31 @@ _DIVIDER = re.compile(r"\s[»›>·•/]\s")
 _RULER = re.compile(r"^[\s|:=_*–-]*$")
 ENDED = re.compile(r"[.!?…。！？][\"'”’)\]]*$")
 _INNER_END = re.compile(r"(?<=[.!?])\s+(?=[\"'“‘(]*[A-Z])")
+_POLITELY = r"^[\W_]*(?:(?:please|kindly|now|then|also|instead|finally|first|next|and|in your \w+,?|(?:can|could|would|will) you)\s+)*"
 # Sentences that speak to whoever answers, not to the reader: quoting them would only pass an attack on.
 TO_THE_ANSWERER = re.compile(
-    r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instruction|prompt|rule|context|above|previous|question)s?\b"
-    r"|\byour (?:answer|response|reply|output|final answer)\b|\bsystem prompt\b",
+    r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,40}\b(?:instruction|prompt|rule|context|above|previous|question|guideline)s?\b"
+    r"|\byour (?:final |next |whole )?(?:answer|response|reply|output|completion)s?\b|\b(?:system|developer) prompt\b"
+    r"|\b(?:you are|you're|as|act as|pretend to be)(?: now)? (?:an? |the )?(?:AI|assistant|language model|chatbot|LLM)\b"
+    r"|\b(?:reply|respond|answer|encode|decode|write)\b.{0,30}\b(?:base ?\d\d|rot ?13|hexadecimal|morse|emojis?|json|pig latin)\b"
+    + rf"|{_POLITELY}(?:(?:show|tell|teach|give|help|read|sing) me\b|(?:recommend|suggest|translate|paraphrase|summari[sz]e|rewrite|compose"
+    r"|classify|analy[sz]e|determine|brainstorm)\b|(?:write|provide|generate|create|draft|make up|invent) (?:me )?(?:an? |some )?(?:\w+ ){0,2}"
+    r"(?:scripts?|commands?|code|functions?|programs?|poems?|stor(?:y|ies)|songs?|essays?|jokes?|haikus?|recipes?|summar(?:y|ies)"
+    r"|translations?|tweets?|blogs?|articles?|speech(?:es)?)\b)",
     re.IGNORECASE,
 )
+_BASE_FORM = (
+    "add|allow|append|apply|ask|assume|augment|be|begin|build|buy|call|change|check|choose|click|compare|compute|conclude|confirm|consider|"
+    "convert|copy|count|create|cut|define|delete|describe|design|detail|develop|discuss|display|do|don't|download|draft|draw|edit|embed|"
+    "emphasi[sz]e|encode|end|enhance|ensure|enter|enumerate|estimate|evaluate|explain|explore|express|extend|extract|fill|find|finish|"
+    "follow|format|generate|get|give|go|help|hide|highlight|identify|illustrate|imagine|implement|imply|include|incorporate|inform|insert|"
+    "instruct|integrate|interpret|introduce|invent|join|keep|label|leave|let|limit|list|look|make|mention|modify|name|never|note|offer|"
+    "omit|open|outline|output|pass|plan|post|predict|prepare|present|press|print|produce|promote|propose|prove|provide|publish|put|rank|"
+    "rate|read|refer|remember|remind|remove|rename|repeat|rephrase|replace|reply|report|respond|return|reveal|review|run|say|search|select|"
+    "send|set|share|show|sign|simplify|solve|speak|spread|start|state|stop|substitute|support|swap|take|talk|tell|test|think|transform|try|"
+    "turn|type|update|use|verify|visit|weave|write"
+)
+_ORDER = re.compile(rf"{_POLITELY}(?:{_BASE_FORM})\b(?!\s*[:,])", re.IGNORECASE)
 
 
 @frozen
@@ -90,6 +109,26 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     return found or [Passage(block, place, unit) for place, unit in enumerate(units) if not unit.endswith("?")]
 
 
+def quotable(text: str) -> list[str]:
+    """The sentences of a text, as they stand there, that ask nobody for anything: no questions, no orders.
+
+    They are what is shown of a source that was found where nothing is answered. It loses steps of instructions, which
+    cannot be told from an attack there.
+
+    >>> quotable("Write a poem about cats. A cut is $40.\\nWho pays?")
+    ['A cut is $40.']
+    """
+    said = (sentence for line in text.splitlines() for sentence in sentences(line))
+    return [
+        sentence
+        for sentence in said
+        if re.search(r"\w", sentence)
+        and not sentence.endswith("?")
+        and not _ORDER.match(_BULLET.sub("", sentence))
+        and not TO_THE_ANSWERER.search(_BULLET.sub("", sentence))
+    ]
+
+
 def _units(text: str) -> Iterator[str]:
     for line in _lines(text):
         if _RECORD.match(line):
@@ -108,7 +147,7 @@ def _lines(text: str) -> Iterator[str]:
     for line, following in zip(lines, [*lines[1:], ""], strict=False):
         row = _cells(line)
         columns = columns if row else []
-        if _OWN_LINE.match(line) or row or not line.strip():
+        if _OWN_LINE.match(line) or row or not line.strip() or TO_THE_ANSWERER.search(line):
             yield " ".join(paragraph)
             paragraph = []
             if row and not columns and _heads(row, _cells(following), following):
