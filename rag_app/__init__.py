@@ -20,7 +20,10 @@ And the parts, for those who call a model themselves (docs/library.md):
 
 from typing import TYPE_CHECKING
 
+from rag_app.domain.errors import RagError
+
 if TYPE_CHECKING:
+    __version__: str
     from rag_app.surfaces.library.context import (
         Chunk,
         ContextBlock,
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
         validate_retrieval_request,
     )
 
-# `open` is left out: `from rag_app import *` is not to replace Python's own
+# `open` and `__version__` are left out: `from rag_app import *` is not to replace Python's own
 __all__ = [
     "DEFAULT_POLICY",
     "Chunk",
@@ -62,6 +65,7 @@ __all__ = [
     "PipelineResult",
     "Prompts",
     "Rag",
+    "RagError",
     "RetrievalPolicy",
     "assemble_chat_prompt",
     "assemble_conversation_prompt",
@@ -92,11 +96,14 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
     def __getattr__(name):
         # LlamaIndex takes seconds to import; `rag-app --help` is not to wait for it
         from importlib import import_module
+        from importlib.metadata import version
 
+        if name == "__version__":
+            return version("rag-app")
         for module, names in _MODULES.items():
             if name in names.split():
                 return getattr(import_module(f"rag_app.surfaces.library.{module}"), name)
         raise AttributeError(f"module 'rag_app' has no attribute {name!r}")
 
     def __dir__():
-        return sorted({*globals(), *__all__, "open"})
+        return sorted({*globals(), *__all__, "open", "__version__"})

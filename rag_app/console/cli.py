@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any
 
 import typer
@@ -62,6 +63,9 @@ def main() -> None:
         rich_markup_mode=None,
     )
     try:
+        if sys.argv[1:] == ["--version"]:
+            print(version("rag-app"))
+            sys.exit(0)
         status = commands.main(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:

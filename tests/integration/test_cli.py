@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -157,6 +158,10 @@ COMMANDS = [
     "users", "users create", "users list", "users set-plan", "users set-role", "users export", "users erase", "training", "training export", "plans", "plans list", "plans set",
     "keys", "keys create", "keys list", "keys revoke", "keys set-limits", "token", "evaluate", "doctor",
 ]  # fmt: skip
+
+
+def test_the_version(main: Run) -> None:
+    assert main("--version").out == f"{version('rag-app')}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

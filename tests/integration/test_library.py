@@ -426,3 +426,9 @@ async def test_it_opens_a_database_of_its_own_inside_a_running_loop(
         stopped = not (cluster / "data" / "postmaster.pid").exists()
         shutil.rmtree(cluster)
     assert stopped
+
+
+async def test_a_closed_rag_says_so(rag: Rag) -> None:
+    rag.close()
+    with pytest.raises(rag_app.RagError, match="this Rag is closed"):
+        await rag.search("headphones", index=INDEX, organization="aurora")

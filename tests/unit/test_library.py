@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
@@ -49,6 +50,12 @@ def python(code: str, folder: Path = ROOT) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_it_has_a_version_and_one_error_for_all() -> None:
+    assert rag_app.__version__ == version("rag-app")
+    assert {"open", "__version__", *rag_app.__all__} <= {*dir(rag_app)}
+    assert issubclass(InvalidInput, rag_app.RagError)
 
 
 def test_importing_it_imports_nothing_heavy() -> None:

@@ -24,6 +24,7 @@ from rag_app.domain import (
     InvalidInput,
     Mode,
     Question,
+    RagError,
     Scope,
     Visibility,
 )
@@ -52,7 +53,11 @@ async def open(settings: Settings | None = None) -> AsyncIterator["Rag"]:  # noq
     urls = await asyncio.to_thread(database.enter_context, database_urls(settings))
     try:
         async with open_application(settings, urls) as application:
-            yield Rag(application)
+            rag = Rag(application)
+            try:
+                yield rag
+            finally:
+                rag.close()
     finally:
         await asyncio.to_thread(database.close)
 
@@ -74,7 +79,24 @@ class Rag:
     """
 
     def __init__(self, application: Application) -> None:
-        self.application = application
+        self._application: Application | None = application
+
+    @property
+    def application(self) -> Application:
+        """The parts it is made of. Raises RagError once the `rag_app.open()` that gave it has ended."""
+        if self._application is None:
+            raise RagError("this Rag is closed: work with it inside of `async with rag_app.open() as rag:`")
+        return self._application
+
+    def close(self) -> None:
+        """From here on every call raises RagError. `rag_app.open()` calls it at its end.
+
+        Example:
+
+            async with rag_app.open() as rag:
+                rag.close()
+        """
+        self._application = None
 
     async def search(
         self,
