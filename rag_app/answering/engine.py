@@ -193,6 +193,15 @@ class CapabilityEngine(BaseQueryEngine):
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
                 nodes = await self._retriever.aretrieve(QueryBundle(question.searched or question.text))
                 best = await self._judge(question, nodes, self._postprocessors)
+                if best.confidence is not Confidence.HIGH and isinstance(self._retriever, ChunkRetriever):
+                    spelled = await self._retriever.respell(question.searched or question.text, nodes)
+                    if spelled != (question.searched or question.text) and self._prepare:
+                        asked = replace(question, searched=spelled)
+                        retriever, postprocessors = self._prepare(asked)
+                        others = await retriever.aretrieve(QueryBundle(spelled))
+                        seen = await self._judge(asked, others, postprocessors)
+                        if _nearest(seen) > _nearest(best):
+                            best, nodes, question = seen, others, asked
                 if best.confidence is not Confidence.HIGH and question.wide is not None and self._prepare:
                     everywhere = replace(question, filters=question.wide, preferred=(), wide=None)
                     retriever, postprocessors = self._prepare(everywhere)
@@ -378,6 +387,10 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
         searched=evidence.question.searched or evidence.question.text,
         **more,
     )
+
+
+def _nearest(evidence: Evidence) -> float:
+    return max((hit.score for hit in evidence.hits), default=-1.0)
 
 
 def _timed(answer: Answer, evidence: Evidence, started: float) -> Answer:

@@ -12,6 +12,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from rag_app.domain import Condition, Mode, Operator, Question
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import checked_text
+from rag_app.retrieval.spelling import corrected, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.telemetry.observing import Stage
 
@@ -83,6 +84,15 @@ class ChunkRetriever(BaseRetriever):
             alone = min([search, *searches], key=lambda each: len(each.text))
             searches.append(replace(alone, filters=(only,), top_k=_EARLIER, depth=0))
         return searches
+
+    async def respell(self, text: str, found: Sequence[NodeWithScore]) -> str:
+        """The text, with words put right that neither what it found nor any other chunk of the scope has."""
+        known = (f"{node.node.metadata.get('title')} {node.node.get_content()}" for node in found)
+        doubtful = suspects(checked_text("query", text), known)
+        if not doubtful:
+            return text
+        store = await self._open_store()
+        return corrected(text, await store.respell(doubtful))
 
     async def further(self, text: str, found: Sequence[NodeWithScore], at_most: int = 50) -> list[NodeWithScore]:
         """More chunks of the sources of what was found for `text`: the neighbours of those chunks, then the nearest.

@@ -144,6 +144,13 @@ class ScopedStore(BasePydanticVectorStore):
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
         """The chunks of these ids that the scope may see."""
 
+    async def respell(self, among: Sequence[str]) -> dict[str, str]:
+        """Of these words, lower case, those that no visible chunk has, as visible chunks have them: see `spelling`.
+
+        Empty where the store does not know its words.
+        """
+        return {}
+
     @abstractmethod
     async def count(self) -> int:
         """How many chunks the scope may see."""

@@ -21,6 +21,7 @@ from rag_app.database.session import Database
 from rag_app.domain import FieldType, Filters, Scope
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.spelling import likelihood, spellings
 from rag_app.retrieval.store import Backend, ScopedStore, Search, chunk_node, heading
 from rag_app.stores import words
 from rag_app.stores.postgres_tables import Query, column, create_statements, drop_statements
@@ -117,6 +118,15 @@ class ChunkStore(ScopedStore):
     async def fetch(self, ids: Sequence[UUID], filters: Filters = ()) -> dict[UUID, TextNode]:
         query = self.begin()
         return {row["id"]: to_node(row) for row in await self.ask(query.texts(ids, filters), query)}
+
+    async def respell(self, among: Sequence[str]) -> dict[str, str]:
+        query = self.begin()
+        unknown = [row["word"] for row in await self.ask(query.unknown(among), query)]
+        if not unknown:
+            return {}
+        query, options = self.begin(), {word: spellings(word) for word in unknown}
+        found = sorted(map(tuple, await self.ask(query.spelled(options), query)), key=likelihood)
+        return {word: spelling for word, spelling, *_ in reversed(found)}
 
     async def count(self) -> int:
         query = self.begin()

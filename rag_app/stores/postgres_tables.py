@@ -5,7 +5,7 @@ docs/adr/0003-postgres-layout.md says why the tables are so, why there are three
 them costs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -263,6 +263,40 @@ class Query:
             known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM wanted)) IS TRUE)
             SELECT v.id, coalesce(known.bm25, 0) AS bm25 FROM wanted {self._looked_up("wanted", visible)}
             LEFT JOIN known ON known.no = v.no"""
+
+    def unknown(self, asked: Sequence[str]) -> str:
+        """Those of the words that are in no visible chunk, and that every declared language counts as words."""
+        visible, languages = self.where(()), self.bind(self.languages, "text[]")
+        return f"""SELECT word FROM unnest({self.bind(list(asked), "text[]")}) word
+            WHERE NOT EXISTS (SELECT FROM unnest({self.bind(list(self.spec.languages), "text[]")}) lang
+                              WHERE NOT EXISTS (SELECT FROM rag_terms(lang, word)))
+                AND NOT EXISTS (SELECT FROM unnest({languages}) lang CROSS JOIN LATERAL rag_terms(lang, word) of
+                                CROSS JOIN LATERAL ({self._postings(visible)}) p)"""
+
+    def spelled(self, options: Mapping[str, Mapping[str, float]]) -> str:
+        """Of each word those of its spellings that are in visible chunks, and in how many. A spelling of two words is
+        there where both are.
+        """
+        visible, declared = self.where(()), self.bind(list(self.spec.languages), "text[]")
+        rows = [(word, spelling, cost) for word, found in options.items() for spelling, cost in found.items()]
+        columns = [
+            self.bind([row[at] for row in rows], kind) for at, kind in enumerate(("text[]", "text[]", "float8[]"))
+        ]
+        return f"""SELECT * FROM (
+            SELECT s.word, s.spelling, s.cost, min(coalesce(p.chunks, 0)) AS chunks
+            FROM unnest({", ".join(columns)}) AS s (word, spelling, cost) CROSS JOIN LATERAL unnest({declared}) lang
+            CROSS JOIN LATERAL rag_terms(lang, s.spelling) of
+            CROSS JOIN LATERAL (SELECT sum(cardinality(p.postings)) AS chunks FROM ({self._postings(visible)}) p) p
+            GROUP BY s.word, s.spelling, s.cost, lang) found WHERE chunks > 0"""
+
+    def _postings(self, visible: str) -> str:
+        """The rows of the term `of.term` that the scope may see; with a site, those with a chunk of that site."""
+        there = f"""SELECT p.postings FROM {self.t}_words p WHERE p.org_id = ANY({self.organizations})
+            AND p.term = of.term AND (p.private_to IS NULL OR p.private_to = ANY({self.readers}))"""
+        if self.scope.site is not None:
+            there += f""" AND EXISTS (SELECT FROM unnest(p.postings) each CROSS JOIN LATERAL (
+                SELECT FROM {self.fields} v WHERE v.no = each >> {words.CHUNK} AND {visible} OFFSET 0) v)"""
+        return f"{there} OFFSET 0"
 
     def texts(self, ids: Sequence[UUID], filters: Filters) -> str:
         """The chunks of these ids, as far as they are visible."""

@@ -435,6 +435,33 @@ async def test_private_chunks_and_sites(stores: Stores, org: UUID) -> None:
         assert await seen(ann, uuid4()) == set()
 
 
+async def test_words_are_put_right_by_what_the_scope_may_see(stores: Stores, org: UUID) -> None:
+    ann, north, south, other = uuid4(), uuid4(), uuid4(), uuid4()
+    team = Scope(frozenset({org}))
+    await stores(Scope(frozenset({other}))).async_add([chunk(other, "A marimba.", vector(0.5))])
+    await stores(team).async_add(
+        [
+            chunk(
+                org, "The harpsichord of Harriet, and a clarinet; she blows it dry.", vector(0.5), site_id=str(north)
+            ),
+            chunk(org, "A bassoon.", vector(0.4), private_to=str(ann), owner_id=str(ann)),
+            chunk(org, "Le hautbois.", vector(0.3), lang="fr", site_id=str(south)),
+        ]
+    )
+
+    async def right(*words: str, user: UUID | None = None, site: UUID | None = None) -> dict[str, str]:
+        return await stores(Scope(frozenset({org}), user, site)).respell(words)
+
+    assert await right("hariet", "harpsicord") == {"hariet": "harriet", "harpsicord": "harpsichord"}
+    assert await right("blowdry", "hautbios") == {"blowdry": "blow dry", "hautbios": "hautbois"}
+    assert await right("clarinets", "zwibbel") == {}, "a form of a word that is there, and nothing like any"
+    assert await right("marimbo") == {}, "another organization's word"
+    assert await right("basoon") == {} and await right("basoon", user=uuid4()) == {}, "somebody's own word"
+    assert await right("basoon", user=ann) == {"basoon": "bassoon"}
+    assert await right("hariet", "hautbios", site=south) == {"hautbios": "hautbois"}
+    assert await right() == {} == await right("%'; DROP", "\\", "")
+
+
 async def test_a_count_is_of_what_the_scope_may_see(stores: Stores, org: UUID) -> None:
     ann, north, other, source = uuid4(), uuid4(), uuid4(), uuid4()
     await stores(Scope(frozenset({other}))).async_add([chunk(other, "foreign", vector(0.5))])

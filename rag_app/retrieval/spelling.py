@@ -1,0 +1,119 @@
+"""Words of a question that may be misspelt, and what they may have been meant to be: the store says which of it there is.
+
+Spellings one edit away (Damerau, CACM 1964), and two where both are what people get wrong by ear: a letter doubled or
+not, two letters changed over, one vowel for another, letters that sound alike. No dictionary but the embedding model's:
+a word that it knows whole is not misspelt.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+from rag_app.retrieval.text import tokenizer, tokens
+
+SHORTEST, MOST = 4, 3
+"""Letters of a word that may be misspelt; and how many such words of a question are looked up, its longest."""
+_LONGEST = 20
+_TWICE = 6  # letters from which two slips by ear are looked for
+_AT_MOST = 1.3  # of a word's slips together
+_SLIP, _MISSING, _EXTRA, _OTHER, _FIRST = 0.5, 0.8, 0.8, 1.0, 0.5
+_LETTERS, _VOWELS = "abcdefghijklmnopqrstuvwxyz", "aeiouy"
+_ALIKE = (("ks", "x"), ("cks", "x"), ("ck", "k"), ("k", "c"), ("ph", "f"), ("ie", "ei"), ("z", "s"), ("kw", "qu"), ("ä", "ae"), ("ö", "oe"), ("ü", "ue"), ("ß", "ss"))  # fmt: skip
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def suspects(text: str, known: Iterable[str]) -> list[str]:
+    """The words of a text, lower case, that the embedding model does not know whole and that none of the `known` texts has.
+
+    >>> suspects("How do I resett my hedphones and the Halden?", ["The Halden speaker"])
+    ['hedphones', 'resett']
+    """
+    seen = {word for each in known for word in _WORD.findall(each.lower())}
+    words = {word for word in _WORD.findall(text.lower()) if SHORTEST <= len(word) <= _LONGEST} - seen
+    return sorted((word for word in words if len(tokens(word)) > 1), key=lambda word: (-len(word), word))[:MOST]
+
+
+def spellings(word: str) -> dict[str, float]:
+    """What a word may have been meant to be, and how unlikely each is. Two words where a space may be missing.
+
+    >>> spellings("hedphones")["headphones"], spellings("paradocks")["paradox"], "low dry" in spellings("lowdry")
+    (0.8, 0.5, True)
+    """
+    found: dict[str, float] = {}
+    by_ear = dict.fromkeys(_slips(word), _SLIP)
+    twice = {other: 2 * _SLIP for each in by_ear for other in _slips(each)} if len(word) >= _TWICE else {}
+    for options in (by_ear, _edits(word), twice):
+        for spelling, cost in options.items():
+            unlikely = cost + (_FIRST if spelling[:1] != word[:1] else 0.0)
+            if unlikely <= _AT_MOST and len(spelling) >= SHORTEST - 1 and _can_be_written(spelling, word):
+                found[spelling] = min(unlikely, found.get(spelling, unlikely))
+    found.pop(word, None)
+    return found
+
+
+def likelihood(found: tuple[str, str, float, int]) -> tuple[float, int, int, str]:
+    """The order of spellings, the likeliest first: few slips, in many chunks, whole to the embedding model.
+
+    `found` is a word, a spelling of it, how unlikely that is, and in how many chunks it is.
+
+    >>> sorted([("duplicat", "duplicant", 0.8, 2), ("duplicat", "duplicate", 0.8, 2)], key=likelihood)[0][1]
+    'duplicate'
+    """
+    _, spelling, cost, chunks = found
+    return cost, -chunks, len(tokens(spelling)), spelling
+
+
+def corrected(text: str, meant: Mapping[str, str]) -> str:
+    """The text with these words, lower case, replaced.
+
+    >>> corrected("The Hedphones?", {"hedphones": "headphones"})
+    'The headphones?'
+    """
+    return _WORD.sub(lambda found: meant.get(found[0].lower(), found[0]), text)
+
+
+def _can_be_written(spelling: str, word: str) -> bool:
+    """Whether all three letters in a row that are new in it, but for one seam, are in words: of most spellings they are not."""
+    return len(_triples(spelling) - _triples(word) - _known_triples()) <= 1
+
+
+def _triples(text: str) -> set[str]:
+    return {text[place : place + 3] for place in range(len(text) - 2) if " " not in text[place : place + 3]}
+
+
+@cache
+def _known_triples() -> frozenset[str]:
+    """Those of all that the bundled tokenizer knows."""
+    words = (word.removeprefix("##") for word in tokenizer().get_vocab())
+    return frozenset(triple for word in words if word.isalpha() for triple in _triples(word))
+
+
+def _edits(word: str) -> dict[str, float]:
+    """One letter more, less or another; or a space."""
+    found: dict[str, float] = {}
+    for place in range(len(word) + 1):
+        before, after = word[:place], word[place:]
+        found |= {before + letter + after: _MISSING for letter in _LETTERS}
+        if after:
+            found |= {before + letter + after[1:]: _OTHER for letter in _LETTERS}
+            found[before + after[1:]] = _EXTRA
+        if min(len(before), len(after)) >= SHORTEST - 1:
+            found[f"{before} {after}"] = _MISSING
+    return found
+
+
+def _slips(word: str) -> Iterator[str]:
+    """What one gets wrong by ear, or in haste."""
+    for place, letter in enumerate(word):
+        before, after = word[:place], word[place + 1 :]
+        yield before + letter + letter + after
+        if after[:1] == letter:
+            yield before + after
+        elif after:
+            yield before + after[0] + letter + after[1:]
+        if letter in _VOWELS:
+            yield from (before + other + after for other in _VOWELS if other != letter)
+    for one, other in _ALIKE:
+        for written, meant in ((one, other), (other, one)):
+            for found in re.finditer(written, word):
+                yield word[: found.start()] + meant + word[found.end() :]
