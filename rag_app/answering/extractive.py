@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.context import Context, header_line, neutralise
+from rag_app.answering.disagreement import disagree
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
@@ -28,6 +29,8 @@ MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, those with the most words of the question."""
 MAX_CHOSEN = 3
 """Sentences of an answer to one question; each further part of the question may have one more."""
+MAX_RIVALS = 12
+"""Passages that those of an answer are compared with, the nearest to the question."""
 MAX_PARTS = 3
 SUMMARY_LENGTH = 300
 """Characters of a summary, at most."""
@@ -63,7 +66,11 @@ class ExtractiveSynthesizer(Synthesizer):
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
         scores = score_passages(ranking, question, context).scores
-        return Draft(_written(_choose(scores, ranking.ranked, ranking.pool)), EXTRACTIVE)
+        chosen = _choose(scores, ranking.ranked, ranking.pool)
+        rivals = _rivals(chosen, ranking, question, context)
+        others = [passage for passage in chosen if passage not in rivals]
+        said = _written(others[: len(chosen) - len(rivals)] if rivals else chosen)
+        return Draft(" ".join(part for part in (_opposed(rivals), said) if part), EXTRACTIVE)
 
 
 @frozen
@@ -214,6 +221,38 @@ def _choose(scores: NDArray[np.float64], ranked: Sequence[Passage], pool: Sequen
             chosen.append(previous)
         follows += [_NEXT_WEIGHT * (before.get((each.block, each.place)) is passage) for each in ranked]
     return chosen
+
+
+def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, context: Context) -> tuple[Passage, ...]:
+    """The first chosen passage that another source contradicts, and the one that does; nothing as a rule.
+
+    Neither may be of a document whose title names more of what is asked about, or another time: "The battery lasts
+    20 hours" is said of many things, and "We took 31 calls" of every week.
+    """
+    wanted = content_words(question.searched or question.text)
+
+    def title(passage: Passage) -> str:
+        return " ".join(hit.title for hit in context.blocks[passage.block].hits[:1])
+
+    def agree_in_title(one: Passage, other: Passage) -> bool:
+        named = (content_words(title(one)) ^ content_words(title(other))) & wanted
+        times = [re.findall(r"\d+", title(each)) for each in (one, other)]
+        return not named - content_words(f"{one.text} {other.text}") and (times[0] == times[1] or not all(times))
+
+    nearest = [ranking.ranked[i] for i in np.argsort(-ranking.cosines[0])[:MAX_RIVALS]]
+    for one in chosen:
+        for other in nearest:
+            if one.block != other.block and disagree(one.text, other.text) and agree_in_title(one, other):
+                return one, other
+    return ()
+
+
+def _opposed(rivals: Sequence[Passage]) -> str:
+    """
+    >>> _opposed([Passage(0, 0, "A cut is $40."), Passage(1, 0, "A cut is $45.")])
+    'Sources disagree: A cut is $40 [Source 1]. A cut is $45 [Source 2].'
+    """
+    return "Sources disagree: " + " ".join(_cited(each.text, each.block + 1) for each in rivals) if rivals else ""
 
 
 def _is_said(passage: Passage, chosen: Sequence[Passage]) -> bool:
