@@ -33,9 +33,11 @@ from rag_app.documents.reading import Readers
 from rag_app.documents.uploads import Limits as OrganizationLimits
 from rag_app.documents.uploads import Uploads
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
+from rag_app.evaluation.calibrations import Calibrations
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
+from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
 from rag_app.retrieval.embedders import build_embedder
 from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
@@ -176,7 +178,10 @@ class Application(Directory):
         self.prompts = PromptConfigs(database)
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw)
         parts = self.indexes, self.backends.open, self.embedder, self.models.synthesizer
-        self.pipeline = Pipeline(*parts, Budgets(database, settings.lexybrain.token_budget), self.dimension)
+        self.calibrations = Calibrations(database)
+        self.pipeline = Pipeline(
+            *parts, Budgets(database, settings.lexybrain.token_budget), self.dimension, self.fit_for
+        )
         self.accounts, self.plans = Accounts(database), Plans(database)
         self.threads = Threads(database, self.ledger)
         self.statistics = Statistics(database)
@@ -199,7 +204,7 @@ class Application(Directory):
         chosen = settings.lexybrain
         self.conversations = Conversations(
             database=database,
-            pipeline=Pipeline(*parts, dimension=self.dimension),
+            pipeline=Pipeline(*parts, dimension=self.dimension, load_fit=self.fit_for),
             index=self.indexes.get(CONVERSATIONS),
             threads=self.threads,
             prompts=self.prompts,
@@ -226,6 +231,11 @@ class Application(Directory):
             await self.seed_prompts()
         for spec in self.indexes.values():
             await self._check_index(spec)
+
+    async def fit_for(self, spec: IndexSpec, scope: Scope) -> tuple[Fit, Basis]:
+        """By what the scope's hits are judged: what was fitted to its organization, to the index, or what is shipped."""
+        kept = await self.calibrations.find(spec.name, self.backends.kind(spec), scope, _GENERATION_SECONDS)
+        return kept or shipped_fit(resource_folder("indexes"), spec.name, self.embedder.model_name)
 
     async def build_missing(self) -> list[str]:
         """Make a first generation of each index that has none; the names of those made.

@@ -8,10 +8,11 @@ A surface calls `search`, `answer` or `stream`; nothing else leads from a questi
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import partial
+from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import QueryBundle
@@ -19,14 +20,27 @@ from llama_index.core.schema import QueryBundle
 from rag_app.access.budgets import Budgets
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine
+from rag_app.answering.gate import FittedGate, FixedGate, Gate, Judgment
 from rag_app.answering.models import estimated
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain import Answer, Delta, Event, Found, Hit, Question, Scope, StoreFailed, Usage
+from rag_app.domain import (
+    Answer,
+    Delta,
+    Event,
+    Found,
+    Hit,
+    Question,
+    Scope,
+    StoreFailed,
+    Usage,
+    resource_folder,
+)
+from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.retrieval.postprocessors import Step, postprocessors_for
+from rag_app.retrieval.postprocessors import Step, leave_out, postprocessors_for, step
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.telemetry import observing
@@ -36,6 +50,8 @@ log = logging.getLogger(__name__)
 
 OpenStore = Callable[[IndexSpec, Scope], Awaitable[ScopedStore]]
 """The active generation of an index, as a scope sees it."""
+LoadFit = Callable[[IndexSpec, Scope], Awaitable[tuple[Fit, Basis]]]
+"""What the hits of an index are judged by, for a scope."""
 
 
 class Pipeline:
@@ -55,7 +71,9 @@ class Pipeline:
         synthesizer: Callable[[Capability], Synthesizer],
         budgets: Budgets | None = None,
         dimension: int | None = None,
+        load_fit: LoadFit | None = None,
     ) -> None:
+        self._load_fit = load_fit or shipped_fits(embedder.model_name)
         self._indexes, self._open_store = indexes, open_store
         self._embedder, self._synthesizer, self._budgets = embedder, synthesizer, budgets
         self._dimension = dimension
@@ -143,29 +161,46 @@ class Pipeline:
             except StoreFailed as error:  # the answer is there all the same
                 log.warning("the tokens of an answer were not counted: %s", named(error))
 
-    def engine(self, capability: str, question: Question, scope: Scope) -> CapabilityEngine:
+    async def judge(
+        self, capability: str, question: Question, scope: Scope, without: Collection[UUID] = ()
+    ) -> Judgment:
+        """Whether what is found for a question is good enough, as `answer` judges it; `without` these sources."""
+        wanted = replace(question, fetch=max(question.fetch or 0, 4 * question.top_k)) if without else question
+        engine = self.engine(capability, wanted, scope, without)
+        return (await engine.gather(wanted)).judgment
+
+    def engine(
+        self, capability: str, question: Question, scope: Scope, without: Collection[UUID] = ()
+    ) -> CapabilityEngine:
         """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly."""
         chosen = capability_named(capability)
 
         def prepare(asked: Question) -> tuple[ChunkRetriever, list[Step]]:
-            return self.retriever(chosen.index, asked, scope), postprocessors_for(
+            kept = postprocessors_for(
                 asked,
                 scope,
                 prefers_owner=chosen.prefers_owner,
                 strategy=chosen.rerank,
                 chunks_per_source=chosen.chunks_per_source if chosen.by_source else None,
             )
+            left_out = [step(leave_out, sources=frozenset(without))] if without else []
+            return self.retriever(chosen.index, asked, scope), [*left_out, *kept]
 
         retriever, postprocessors = prepare(question)
         return CapabilityEngine(
             capability=chosen,
-            rule=find_index(self._indexes, chosen.index).confidence,
+            gate=self._gate(find_index(self._indexes, chosen.index), scope, retriever),
             retriever=retriever,
             postprocessors=postprocessors,
             synthesizer=self._synthesizer(chosen),
             owner=self.owner,
             prepare=prepare,
         )
+
+    def _gate(self, spec: IndexSpec, scope: Scope, retriever: ChunkRetriever) -> Gate:
+        if spec.confidence.signal != "fitted":
+            return FixedGate(spec.confidence)
+        return FittedGate(self._embedder, partial(self._load_fit, spec, scope), retriever.word_use)
 
     def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:
         """The LlamaIndex retriever of an index, for one scope, with the question's filters, named sources and mode.
@@ -180,6 +215,15 @@ class Pipeline:
             top_k=max(question.fetch or 0, question.top_k),
         )
         return ChunkRetriever(partial(self._open_store, spec, scope), self._embedder, wanted, self._dimension)
+
+
+def shipped_fits(embedding_model: str) -> LoadFit:
+    """Those in `indexes/`: of the index where it has one for this model, else of none in particular."""
+
+    async def load(spec: IndexSpec, scope: Scope) -> tuple[Fit, Basis]:
+        return shipped_fit(resource_folder("indexes"), spec.name, embedding_model)
+
+    return load
 
 
 @contextmanager

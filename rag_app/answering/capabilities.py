@@ -18,7 +18,8 @@ class Capability:
     it, each with its place in the order in which those of all capabilities are tried.
 
     `refusal` is said when the hits are not good enough, `uncited` when a model's answer has no valid citation.
-    A capability that is not `grounded` may answer without sources. `admission` is said where a model
+    A capability that is not `grounded` may answer without sources. One that `always_asks` shows a model also hits that
+    are too weak to answer from. `admission` is said where a model
     says nothing at all; where there is one, a model that says it lacks information is quoted saying so, instead of
     `refusal`. `prefers_owner`: what belongs to the asker comes
     before what belongs to the team, and that before what is public. `rerank` names a strategy (STRATEGIES in
@@ -44,6 +45,7 @@ class Capability:
     group: str | None = None
     words: tuple[tuple[int, str], ...] = ()
     grounded: bool = True
+    always_asks: bool = False
     admission: str = ""
     prefers_owner: bool = False
     rerank: str | None = None
@@ -95,6 +97,7 @@ _LEXYBRAIN = Capability(
     uncited=_UNSUPPORTED,
     group=LEXYBRAIN,
     grounded=False,
+    always_asks=True,
     prefers_owner=True,
     source_types=("doc", "keyword", "watchlist"),
     fetch=30,

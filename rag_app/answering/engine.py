@@ -29,6 +29,7 @@ from rag_app.answering.citations import (
 )
 from rag_app.answering.context import Context, build_context, widen
 from rag_app.answering.extractive import excerpt, summary
+from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
@@ -53,8 +54,7 @@ from rag_app.domain import (
     Usage,
     frozen,
 )
-from rag_app.retrieval.hits import average_relevance, judge, to_hits
-from rag_app.retrieval.index import ConfidenceRule
+from rag_app.retrieval.hits import average_relevance, to_hits
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.retriever import ChunkRetriever, interleave
 from rag_app.telemetry.observing import Stage
@@ -79,6 +79,7 @@ class Evidence:
     nodes: Sequence[NodeWithScore] = ()
     hits: tuple[Hit, ...] = ()
     confidence: Confidence = Confidence.LOW
+    judgment: Judgment = NOTHING
     context: Context = field(default_factory=Context)
     failures: tuple[RagError, ...] = ()
     seconds: float = 0.0
@@ -101,7 +102,7 @@ class CapabilityEngine(BaseQueryEngine):
     def __init__(
         self,
         capability: Capability,
-        rule: ConfidenceRule,
+        gate: Gate,
         retriever: BaseRetriever,
         postprocessors: Sequence[BaseNodePostprocessor],
         synthesizer: Synthesizer,
@@ -111,7 +112,7 @@ class CapabilityEngine(BaseQueryEngine):
         super().__init__(CallbackManager())
         self._owner = owner
         self.capability, self.synthesizer = capability, synthesizer
-        self._rule, self._retriever, self._postprocessors = rule, retriever, postprocessors
+        self._gate, self._retriever, self._postprocessors = gate, retriever, postprocessors
         self._prepare = prepare
         self._limits = {"max_sentences": capability.max_sentences, "max_words": capability.max_words}
 
@@ -226,19 +227,22 @@ class CapabilityEngine(BaseQueryEngine):
             for postprocessor in postprocessors:
                 nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
         with Stage("judging") as judging:
-            confidence = judge(to_hits(nodes), self._rule)
-            named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
-            if confidence is Confidence.LOW and named:  # they are what it is about, whatever their similarity
-                nodes, confidence = named, Confidence.MEDIUM
             hits = to_hits(nodes)
-            context = build_context(
-                () if confidence is Confidence.LOW else hits,
-                max_tokens=self.capability.max_context_tokens,
-                max_sources=self.capability.max_sources,
-                chunks_per_source=self.capability.chunks_per_source,
-            )
+            context = self._context(hits)
+            judgment = await self._gate.judge(question, hits, context)
+            confidence = self._confidence(question, hits, judgment)
+            named = [node for node in nodes if UUID(node.node.metadata["source_id"]) in question.sources]
+            if confidence is not Confidence.LOW:
+                context = replace(context, ranking=judgment.ranking)
+            elif named:  # they are what it is about, whatever their similarity
+                nodes, hits, confidence = named, to_hits(named), Confidence.MEDIUM
+                context = self._context(hits)
+            else:
+                context = Context()
             judging.set_attribute("rag.confidence", confidence.value)
-        return Evidence(question, retrieved, above_threshold, nodes, hits, confidence, context)
+            if judgment.probability is not None:
+                judging.set_attribute("rag.probability", judgment.probability)
+        return Evidence(question, retrieved, above_threshold, nodes, hits, confidence, judgment, context)
 
     async def _widened(self, evidence: Evidence) -> Evidence:
         """What a model is shown beside what was found, as far as the context's budget reaches.
@@ -254,6 +258,30 @@ class CapabilityEngine(BaseQueryEngine):
             with suppress(EmbeddingFailed, StoreFailed):  # what was found is there all the same
                 more += to_hits(await retriever.further(question.searched or question.text, evidence.nodes))
         return replace(evidence, context=widen(evidence.context, more, max_tokens=self.capability.max_context_tokens))
+
+    def _context(self, hits: Sequence[Hit]) -> Context:
+        return build_context(
+            hits,
+            max_tokens=self.capability.max_context_tokens,
+            max_sources=self.capability.max_sources,
+            chunks_per_source=self.capability.chunks_per_source,
+        )
+
+    def _confidence(self, question: Question, hits: Sequence[Hit], judgment: Judgment) -> Confidence:
+        """LOW is "do not answer".
+
+        A model is asked sooner than sentences are picked: it can say that the answer is not there. What reaches a
+        threshold that the request sends goes to it, and all that was found where the capability always asks.
+        """
+        capability = self.capability
+        if self.synthesizer.model in (None, EXTRACTIVE):
+            enough = judgment.answers
+        else:
+            shown = question.threshold is not None or (capability.always_asks and capability.grounded)
+            enough = judgment.asks or (shown and bool(hits))
+        if not enough:
+            return Confidence.LOW
+        return Confidence.MEDIUM if judgment.level is Confidence.LOW else judgment.level
 
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
@@ -341,6 +369,8 @@ class CapabilityEngine(BaseQueryEngine):
         described = {
             "confidence": answer.confidence.value,
             "average_relevance": answer.average_relevance,
+            "probability": answer.probability,
+            "calibration": answer.calibration,
             "model": answer.model,
             "citations": [
                 {
@@ -385,6 +415,8 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
         failures=evidence.failures,
         look=evidence.look,
         searched=evidence.question.searched or evidence.question.text,
+        probability=evidence.judgment.probability,
+        calibration=evidence.judgment.basis,
         **more,
     )
 

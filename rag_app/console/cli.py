@@ -22,6 +22,7 @@ _COMMANDS = {
     "ask": "questions.app",
     "token": "access.app",
     "evaluate": "questions.app",
+    "calibrate": "questions.app",
     "doctor": "database.app",
     "db": "database.db",
     "backup": "backup.app",

@@ -108,6 +108,7 @@ def answer_json(answer: Answer) -> JsonObject:
         "answered": not answer.refused,
         **record(answer, "text confidence model generated_at"),
         "average_relevance": round(answer.average_relevance, 4),
+        **record(answer, "probability calibration"),
         "citations": [{**record(each, "number quote"), **hit_json(each.hit)} for each in answer.citations],
     }
 
@@ -124,7 +125,8 @@ def answer_text(answer: Answer) -> str:
         if citation.quote:
             lines.append(f'      "{" ".join(citation.quote.split())}"')
     by = "sentences of the sources" if answer.model == "extractive" else f"written by {answer.model}"
-    return "\n".join([*lines, f"  ({by}; confidence {answer.confidence})"])
+    unsure = ", uncalibrated" if answer.calibration == "uncalibrated" else ""
+    return "\n".join([*lines, f"  ({by}; confidence {answer.confidence}{unsure})"])
 
 
 def source_json(source: Source) -> JsonObject:

@@ -153,6 +153,49 @@ async def evaluate(
     print_result(as_json, report_json(report), report_text(report))
 
 
+@app.command()
+@on_application
+async def calibrate(
+    application: Application,
+    index: Index,
+    org: Annotated[
+        str | None, Option("--org", "-o", metavar="O", help="fit this organization's own; by default the index's")
+    ] = None,
+    queries: Annotated[
+        Path | None, Option(metavar="F", help="JSONL with `id` and `text`; the index's own judgments otherwise")
+    ] = None,
+    qrels: Annotated[Path | None, Option(metavar="F", help="TREC judgments: query 0 external-id grade")] = None,
+    recorded: Annotated[
+        bool, Option("--recorded", help="what the organization judged: by /validate, and by feedback")
+    ] = False,
+    try_only: Annotated[bool, Option("--try", help="show the fit, and keep what there is")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fit by what hits are judged: whether they hold the answer, and from where an answer is given.
+
+    It takes 30 judged questions or more. Those with `"answerable": false` have no answer; where there are fewer than
+    eight of them, the others are asked again without the sources that answer them. A fit is kept with the generation
+    that answers. An organization's is used for its members alone, and no other one's questions go into it.
+    """
+    from rag_app.console.calibrate import calibrate_index, calibration_text
+    from rag_app.evaluation.judgments import read_judgments
+    from rag_app.retrieval.index import find_index
+
+    if (queries is None) != (qrels is None):
+        raise InvalidInput("", queries, "--queries and --qrels go together: give both, or none of them")
+    if recorded and (queries is not None or org is None):
+        raise InvalidInput("", queries, "--recorded is what an organization judged: give --org, and no --queries")
+    spec = find_index(application.indexes, index)
+    if org is None and queries is None:
+        judgments = read_judgments(resource_folder("indexes") / spec.name / "judgments.jsonl")
+    else:
+        judgments = await _judgments(application, org or "", spec.name, queries, qrels, recorded)
+    slug = None if org is None else (await application.people.organization(org)).slug
+    with counting("questions", len(judgments.queries)) as count:
+        shown = await calibrate_index(application, spec, slug, judgments, not try_only, count)
+    print_result(as_json, shown, calibration_text(shown))
+
+
 async def _evaluate_answers(
     application: Application,
     path: Path,

@@ -183,6 +183,9 @@ class Answer:
     long each stage took: "retrieval", "generation". `asked` is the model that wrote, also where that was refused. `shown`
     is what the answer was written from, in the order of the prompt; empty when refused. `look` says where `hits` come
     from, `searched` the text that found them: with the spelling put right, perhaps.
+
+    `probability` (0..1) is the judge's that the hits hold an answer, None where a fixed rule compared a cosine.
+    `calibration` is what it was fitted to: "organization", "index", "uncalibrated" (neither), or "fixed".
     """
 
     text: str
@@ -203,6 +206,8 @@ class Answer:
     shown: tuple[Shown, ...] = ()
     look: Look = Look.FIRST
     searched: str = ""
+    probability: float | None = None
+    calibration: str = "uncalibrated"
 
     @property
     def refused(self) -> bool:

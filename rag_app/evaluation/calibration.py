@@ -1,15 +1,17 @@
-"""From which cosine should an index answer? Chosen by questions it can answer and questions it cannot.
+"""From where should an index answer? Chosen by questions it can answer and questions it cannot.
 
-Signals are cosines (-1..1), one a question: that of the best hit, or the mean of the best five, as the index's rule
-says. A question is accepted when its signal is at least `answer_from`.
+A fixed rule looks at one cosine a question (-1..1): that of the best hit, or the mean of the best five. A question is
+accepted when that is at least `answer_from`. A fit looks at several signals (rag_app/retrieval/confidence.py).
 """
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Literal
 
 import numpy as np
 
 from rag_app.domain import InvalidInput, frozen
+from rag_app.retrieval.confidence import NAMES, Fit, Signals, probabilities
 from rag_app.retrieval.index import ConfidenceRule
 
 _HIGH_PRECISION = 0.9
@@ -96,3 +98,129 @@ def _signals(answerable: Sequence[float], unanswerable: Sequence[float]) -> tupl
 
 def _rounded(threshold: float) -> float:
     return round(min(1.0, max(-1.0, float(threshold))), 4)
+
+
+# -- the probability of several signals
+
+_PRIOR_STRENGTH = 5.0
+_SMALLEST_SPREAD = 0.05
+_FOLDS = 5
+_ASK_REFUSES, _ANSWER_REFUSES, _HIGH_ACCEPTS = 0.01, 0.08, 0.05
+_ASK_MARGIN = 0.7
+LEAST_QUESTIONS, LEAST_OF_A_KIND = 30, 8
+"""Questions that a fit of their own needs: in all, and with and without an answer."""
+
+
+@frozen
+class Asked:
+    """A question whose signals are known, and whether there is an answer. `weight` is how much it counts."""
+
+    signals: Signals
+    answerable: bool
+    weight: float = 1.0
+
+
+def fit_gate(asked: Sequence[Asked], embedding_model: str, prior: Fit | None = None) -> Fit:
+    """The logistic regression that fits these questions, drawn towards `prior` (towards 0 without one).
+
+    Questions with and without an answer count the same in all, so a probability is that of a corpus that answers half
+    of what it is asked. The thresholds are taken from questions that were left out of the fit (five folds): a model is
+    asked so readily that 1 % of the answerable questions would be refused, with some margin; the extractive answerer
+    answers from the threshold with the best balanced accuracy among those that refuse at most 8 % of them; high is
+    what at most 5 % of the questions without an answer reach. Raises InvalidInput unless there are enough of both.
+    """
+    answerable = np.array([each.answerable for each in asked], bool)
+    check_enough(int(answerable.sum()), int((~answerable).sum()))
+    signals = np.array([astuple(each.signals) for each in asked], np.float64)
+    shares = _balanced(np.array([each.weight for each in asked], np.float64), answerable)
+    start = np.zeros(len(NAMES) + 1) if prior is None else prior.vector()
+    held_out = np.empty(len(asked))
+    folds = _folds(answerable)
+    for fold in range(_FOLDS):
+        rest = folds != fold
+        weights = _regress(signals[rest], answerable[rest], shares[rest], start)
+        held_out[~rest] = probabilities(signals[~rest], weights)
+    ask_from, answer_from, high = _thresholds(held_out, answerable, shares)
+    weights = _regress(signals, answerable, shares, start)
+    return Fit(
+        embedding_model=embedding_model,
+        weights={name: round(float(weight), 4) for name, weight in zip(NAMES, weights, strict=False)},
+        intercept=round(float(weights[-1]), 4),
+        ask_from=ask_from,
+        answer_from=answer_from,
+        high=high,
+        answerable=int(answerable.sum()),
+        unanswerable=int((~answerable).sum()),
+    )
+
+
+def check_enough(answerable: int, unanswerable: int) -> None:
+    """Raises InvalidInput where that is too few questions for a fit."""
+    if answerable + unanswerable < LEAST_QUESTIONS or min(answerable, unanswerable) < LEAST_OF_A_KIND:
+        raise InvalidInput(
+            "questions",
+            answerable + unanswerable,
+            f"a fit needs {LEAST_QUESTIONS} judged questions or more, {LEAST_OF_A_KIND} of each kind: "
+            f"there are {answerable} with an answer and {unanswerable} without",
+        )
+
+
+def _balanced(weights: np.ndarray, answerable: np.ndarray) -> np.ndarray:
+    """Weights that sum to half the number of questions for each kind."""
+    shares = weights.copy()
+    for kind in (answerable, ~answerable):
+        shares[kind] *= len(weights) / 2 / weights[kind].sum()
+    return shares
+
+
+def _folds(answerable: np.ndarray) -> np.ndarray:
+    """A fold for each question: the questions of a kind are dealt out in turn."""
+    folds = np.empty(len(answerable), int)
+    for kind in (answerable, ~answerable):
+        folds[kind] = np.arange(kind.sum()) % _FOLDS
+    return folds
+
+
+def _regress(signals: np.ndarray, answerable: np.ndarray, shares: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Weights and intercept with the highest posterior, by Newton's method: normal around `start`, in units of each
+    signal's spread."""
+    spread = np.append(np.maximum(signals.std(axis=0), _SMALLEST_SPREAD), 1.0)
+    rows = np.column_stack([signals, np.ones(len(signals))]) / spread
+    drawn = np.diag(np.append(np.full(len(NAMES), _PRIOR_STRENGTH), 1e-3))
+    prior = start * spread
+    weights = prior.copy()
+    for _ in range(100):
+        likely = 1 / (1 + np.exp(-np.clip(rows @ weights, -30, 30)))
+        slope = rows.T @ (shares * (likely - answerable)) + drawn @ (weights - prior)
+        curve = (rows * (shares * likely * (1 - likely))[:, None]).T @ rows + drawn
+        step = np.linalg.solve(curve, slope)
+        weights -= step
+        if np.abs(step).max() < 1e-8:
+            break
+    return np.asarray(weights / spread)
+
+
+def _thresholds(likely: np.ndarray, answerable: np.ndarray, shares: np.ndarray) -> tuple[float, float, float]:
+    """From where a model is asked, where sentences are picked, and what is high: probabilities, in four digits."""
+    with_answer, without = likely[answerable], likely[~answerable]
+    weights, others = shares[answerable], shares[~answerable]
+    lowest = _ASK_MARGIN * _quantile(with_answer, weights, _ASK_REFUSES)
+    most = _quantile(with_answer, weights, _ANSWER_REFUSES)
+    cuts = np.unique(likely[likely <= most])
+    refused = np.array([weights[with_answer < cut].sum() for cut in cuts]) / weights.sum()
+    accepted = np.array([others[without >= cut].sum() for cut in cuts]) / others.sum()
+    answer_from = max(lowest, float(cuts[np.argmin(refused + accepted)]))
+    high = max(answer_from, _quantile(without, others, 1 - _HIGH_ACCEPTS))
+    ask, answer, top = (round(each, 4) for each in (lowest, answer_from, high))
+    return ask, answer, top
+
+
+def _quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
+    """The value below which this share of the weight lies.
+
+    >>> _quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]), 0.5)
+    2.0
+    """
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(values[order][min(int(np.searchsorted(reached, share, "right")), len(values) - 1)])

@@ -103,8 +103,9 @@ def make_report(index: str, mode: Mode, run: Run, judgments: Judgments, rule: Co
     without = [run.signals[query] for query in judgments.unanswerable]
     configured = calibrated = None
     if with_answer and without:
-        configured = answerability(with_answer, without, rule)
-        calibrated = answerability(with_answer, without, calibrate(with_answer, without, rule.signal))
+        fixed = rule.model_copy(update={"signal": rule.cosine})
+        configured = answerability(with_answer, without, fixed)
+        calibrated = answerability(with_answer, without, calibrate(with_answer, without, rule.cosine))
     return Report(
         index,
         mode,

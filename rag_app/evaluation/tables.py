@@ -36,6 +36,22 @@ class ValidationRow(Base):
     created_at: Mapped[Made]
 
 
+class CalibrationRow(Base):
+    """By what the hits of a generation are judged in one organization; of the public one, in those without their own.
+
+    `fit` is a rag_app.retrieval.confidence.Fit.
+    """
+
+    __tablename__ = "calibrations"
+
+    generation_id: Mapped[int] = mapped_column(ForeignKey(GenerationRow.id), primary_key=True)
+    org_id: Mapped[UUID] = mapped_column(
+        ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True, index=True
+    )
+    fit: Mapped[JsonObject]
+    created_at: Mapped[Made]
+
+
 class JudgmentRow(Base):
     """A passage that answers a query, by the judgment of an organization: of a source of its own, or of a public one.
 

@@ -34,7 +34,7 @@ def signal(hits: Sequence[Hit], rule: ConfidenceRule) -> float:
 
 
 def judge(hits: Sequence[Hit], rule: ConfidenceRule) -> Confidence:
-    """LOW is "do not answer".
+    """By a rule that compares a cosine; LOW is "do not answer".
 
     >>> judge([], ConfidenceRule())
     <Confidence.LOW: 'low'>

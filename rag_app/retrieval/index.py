@@ -48,12 +48,14 @@ class Bm25(_Strict):
 
 
 class ConfidenceRule(_Strict):
-    """From which cosine an answer is given, and from which it is called "high".
+    """How an index judges its hits.
 
-    `signal`: "best" is the best hit's score, "mean5" the mean of the five best.
+    `signal`: "fitted" is a probability (retrieval/confidence.py). A fixed rule compares a cosine instead, that of the
+    best hit ("best") or the mean of the five best ("mean5"): from `answer_from` on an answer is given, from `high` on
+    it is called "high". From `answer_from` on a chunk counts as relevant where nobody has judged it, too.
     """
 
-    signal: Literal["best", "mean5"] = "best"
+    signal: Literal["fitted", "best", "mean5"] = "fitted"
     answer_from: float = Field(0.45, ge=-1, le=1)
     high: float = Field(0.65, ge=-1, le=1)
 
@@ -62,6 +64,11 @@ class ConfidenceRule(_Strict):
         if self.high < self.answer_from:
             raise ValueError("high must not be below answer_from")
         return self
+
+    @property
+    def cosine(self) -> Literal["best", "mean5"]:
+        """Which cosine the thresholds are compared with."""
+        return "mean5" if self.signal == "mean5" else "best"
 
 
 class IndexSpec(_Strict):

@@ -41,6 +41,11 @@ def cut_below(nodes: Nodes, threshold: float) -> Nodes:
     return [node for node in nodes if node.score is not None and node.score >= threshold]
 
 
+def leave_out(nodes: Nodes, sources: Set[UUID]) -> Nodes:
+    """Keeps what is of other sources."""
+    return [node for node in nodes if UUID(_source(node)) not in sources]
+
+
 def keep_best(nodes: Nodes, top_k: int) -> Nodes:
     """Keeps the first `top_k` nodes."""
     return nodes[:top_k]

@@ -9,7 +9,8 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.domain import Condition, Mode, Operator, Question
+from rag_app.domain import Condition, Hit, Mode, Operator, Question
+from rag_app.retrieval.confidence import Words, words_of
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import checked_text
 from rag_app.retrieval.spelling import corrected, suspects
@@ -58,9 +59,11 @@ class ChunkRetriever(BaseRetriever):
         self._open_store, self._embedder, self._question = open_store, embedder, question
         self._dimension = dimension
         self._embedded: tuple[str, list[float]] | None = None
+        self._store: ScopedStore | None = None
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         store, asked = await self._open_store(), self._question
+        self._store = store
         asking.set(store.scope.organizations)
         text = checked_text("query", query_bundle.query_str)
         vector = query_bundle.embedding or await self._embed(text)
@@ -104,7 +107,7 @@ class ChunkRetriever(BaseRetriever):
         }
         only = Condition("source_id", Operator.IN, tuple(sorted({source for source, _ in places})))
         filters = (*self._question.filters, only)
-        store, vector = await self._open_store(), await self._embed(text)
+        store, vector = self._store or await self._open_store(), await self._embed(text)
         nearest = await store.search(Search(vector, text, filters, Mode.DENSE, len(places) + at_most))
 
         def distance(node: NodeWithScore) -> int:
@@ -118,6 +121,11 @@ class ChunkRetriever(BaseRetriever):
         if self._embedded is None or self._embedded[0] != text:
             self._embedded = text, await embed_query(self._embedder, text, self._dimension)
         return self._embedded[1]
+
+    async def word_use(self, text: str, among: Sequence[Hit]) -> Words:
+        """How rare the words of a question are in the scope, and which of these hits have them."""
+        store = self._store or await self._open_store()
+        return await store.word_use(words_of(text), [hit.chunk_id for hit in among])
 
     async def _named(self, store: ScopedStore, text: str, vector: list[float]) -> list[NodeWithScore]:
         """Chunks of the named sources, best first. A long source may crowd out others: those are asked for again."""

@@ -28,6 +28,7 @@ from llama_index.core.vector_stores.types import (
 )
 
 from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope
+from rag_app.retrieval.confidence import Words
 from rag_app.retrieval.filters import check_filters, checked_text, from_llama
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import IndexSpec
@@ -150,6 +151,11 @@ class ScopedStore(BasePydanticVectorStore):
         Empty where the store does not know its words.
         """
         return {}
+
+    async def word_use(self, words: Sequence[str], among: Sequence[UUID]) -> Words:
+        """How rare these words (lower case, each once) are, and which chunks of `among` have them; empty where the
+        store does not know."""
+        return Words()
 
     @abstractmethod
     async def count(self) -> int:

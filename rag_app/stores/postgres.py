@@ -19,6 +19,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 
 from rag_app.database.session import Database
 from rag_app.domain import FieldType, Filters, Scope
+from rag_app.retrieval.confidence import Words, WordUse
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.spelling import likelihood, spellings
@@ -127,6 +128,13 @@ class ChunkStore(ScopedStore):
         query, options = self.begin(), {word: spellings(word) for word in unknown}
         found = sorted(map(tuple, await self.ask(query.spelled(options), query)), key=likelihood)
         return {word: spelling for word, spelling, *_ in reversed(found)}
+
+    async def word_use(self, words: Sequence[str], among: Sequence[UUID]) -> Words:
+        query = self.begin()
+        sql = query.word_use(words, among)
+        rows = await self.backend.database.fetch_scoped(self.scope, sql, *query.values)
+        used = (WordUse(row["word"], row["chunks"], frozenset(row["hits"])) for row in rows)
+        return Words(tuple(used), rows[0]["of"] if rows else 0.0)
 
     async def count(self) -> int:
         query = self.begin()

@@ -298,6 +298,31 @@ class Query:
                 SELECT FROM {self.fields} v WHERE v.no = each >> {words.CHUNK} AND {visible} OFFSET 0) v)"""
         return f"{there} OFFSET 0"
 
+    def word_use(self, asked: Sequence[str], among: Sequence[UUID]) -> str:
+        """Of each word that no declared language leaves out: in how many chunks it is, of how many, and in which of
+        `among`. Chunks are counted that all members may see."""
+        languages, declared = self.bind(self.languages, "text[]"), self.bind(list(self.spec.languages), "text[]")
+        visible = self.where(())
+        return f"""WITH asked AS MATERIALIZED (
+                SELECT word, lang, term FROM unnest({self.bind(list(asked), "text[]")}) word, unnest({languages}) lang,
+                    LATERAL rag_terms(lang, word)),
+            kept AS MATERIALIZED (
+                SELECT word, array_agg(DISTINCT term) AS terms FROM asked GROUP BY word
+                HAVING count(DISTINCT lang) FILTER (WHERE lang = ANY({declared})) = cardinality({declared})),
+            among AS MATERIALIZED (
+                SELECT c.id, c.terms FROM {self.t}_chunks c CROSS JOIN LATERAL (
+                    SELECT FROM {self.fields} v WHERE v.no = c.no AND {visible} OFFSET 0) v
+                WHERE c.id = ANY({self.bind(list(among), "uuid[]")}))
+            SELECT word, (SELECT coalesce(sum(cardinality(p.postings)), 0)::float8
+                    FROM unnest(terms) each (term) CROSS JOIN LATERAL (
+                        SELECT p.postings FROM {self.t}_words p
+                        WHERE p.org_id = ANY({self.organizations}) AND p.term = each.term AND p.private_to IS NULL
+                        OFFSET 0) p) AS chunks,
+                (SELECT coalesce(sum(s.shared), 0)::float8 FROM {self.t}_sizes s
+                    WHERE s.org_id = ANY({self.organizations})) AS of,
+                ARRAY(SELECT among.id FROM among WHERE among.terms && kept.terms) AS hits
+            FROM kept ORDER BY word"""
+
     def texts(self, ids: Sequence[UUID], filters: Filters) -> str:
         """The chunks of these ids, as far as they are visible."""
         return f"""SELECT c.id, c.source_id, c.text, c.metadata FROM {self.t}_chunks c CROSS JOIN LATERAL (

@@ -67,7 +67,7 @@ class Library:
             "nodes": nodes,
             "fetched": [],
         }
-        rule = ConfidenceRule(answer_from=0.45, high=0.7)
+        rule = ConfidenceRule(signal="best", answer_from=0.45, high=0.7)
         names = [capability_named(each).index for each in (KNOWLEDGE, MARKET)]
         specs = {
             name: IndexSpec(name=name, source_types=("faq",), default_source_type="faq", confidence=rule)

@@ -13,7 +13,7 @@ from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.pipeline import Pipeline
-from rag_app.retrieval.index import IndexSpec, load_indexes
+from rag_app.retrieval.index import ConfidenceRule, IndexSpec, load_indexes
 from rag_app.retrieval.store import ScopedStore
 from tests.unit.answering.hits import hit
 from tests.unit.answering.test_engine import Says
@@ -22,7 +22,9 @@ from tests.unit.retrieval.shelf import Counted, Shelf
 
 ANN, TEAM = uuid4(), uuid4()
 SCOPE = Scope(frozenset({TEAM, PUBLIC_ORGANIZATION}), ANN)
-MARKETPLACE = load_indexes(resource_folder("indexes"))["marketplace"]
+MARKETPLACE = load_indexes(resource_folder("indexes"))["marketplace"].model_copy(
+    update={"confidence": ConfidenceRule(signal="best", answer_from=0.51)}
+)
 FIVE = ("market_brief", "competitor_intel", "keyword_explanation", "alert_explanation", "general_chat")
 
 

@@ -16,6 +16,7 @@ from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine, Evidence
 from rag_app.answering.extractive import ExtractiveSynthesizer
+from rag_app.answering.gate import FixedGate
 from rag_app.answering.models import ChatModel, Draft
 from rag_app.answering.prompts import load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
@@ -55,8 +56,8 @@ class Says(Synthesizer):
 def engine(
     says: Synthesizer, *hits: Hit, capability: Capability = OWNER, threshold: float = 0.0, answer_from: float = 0.45
 ) -> CapabilityEngine:
-    rule = ConfidenceRule(answer_from=answer_from, high=0.7)
-    return CapabilityEngine(capability, rule, Found(*hits), [step(cut_below, threshold=threshold)], says)
+    gate = FixedGate(ConfidenceRule(answer_from=answer_from, high=0.7))
+    return CapabilityEngine(capability, gate, Found(*hits), [step(cut_below, threshold=threshold)], says)
 
 
 class Shelves(BaseRetriever):
@@ -88,8 +89,8 @@ def test_what_its_own_types_do_not_answer_is_looked_up_in_all() -> None:
         def prepare(asked: Question) -> tuple[BaseRetriever, list[BaseNodePostprocessor]]:
             return Shelves(asked, looks, *hits), []
 
-        rule = ConfidenceRule(answer_from=0.45, high=0.7)
-        asked = CapabilityEngine(KNOWLEDGE, rule, prepare(question)[0], [], Says("."), prepare=prepare)
+        gate = FixedGate(ConfidenceRule(answer_from=0.45, high=0.7))
+        asked = CapabilityEngine(KNOWLEDGE, gate, prepare(question)[0], [], Says("."), prepare=prepare)
         return asyncio.run(asked.gather(question)), looks
 
     question = Question("Where?", own, wide=(), preferred=own)

@@ -15,6 +15,7 @@ from rag_app.answering.capabilities import SEARCH_FAILED, Capability, capability
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.extractive import SUMMARY_LENGTH, ExtractiveSynthesizer, summary
+from rag_app.answering.gate import FixedGate
 from rag_app.answering.models import Draft
 from rag_app.domain.answer import Answer, Confidence, Delta, Found, Question, Refusal
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited, ModelTimeout, RagError, StoreFailed
@@ -70,7 +71,7 @@ class Silent(Falls):
 
 
 def engine(capability: Capability, finds: Finds, says: Says) -> CapabilityEngine:
-    return CapabilityEngine(capability, ConfidenceRule(answer_from=0.5, high=0.7), finds, [], says)
+    return CapabilityEngine(capability, FixedGate(ConfidenceRule(answer_from=0.5, high=0.7)), finds, [], says)
 
 
 async def both(capability: Capability, finds: Finds, says: Says) -> tuple[Answer, Answer, list[Delta]]:

@@ -1,0 +1,106 @@
+"""Whether hits are good enough to answer from: by a fit on several signals, or by a fixed rule."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+
+from rag_app.answering.context import Context
+from rag_app.answering.extractive import rank_passages
+from rag_app.answering.passages import Ranking
+from rag_app.domain import Confidence, Hit, Question, frozen
+from rag_app.retrieval.confidence import Basis, Fit, Sentence, Signals, Words, measure
+from rag_app.retrieval.hits import judge
+from rag_app.retrieval.index import ConfidenceRule
+
+LoadFit = Callable[[], Awaitable[tuple[Fit, Basis]]]
+CountWords = Callable[[str, Sequence[Hit]], Awaitable[Words]]
+
+
+@frozen
+class Judgment:
+    """Whether hits are good enough, and for whom.
+
+    `asks`: a model may be asked; `answers`: the extractive answerer may answer; `level` is what an answer is called.
+    `probability` is None where a fixed rule compared a cosine. `ranking` is that of the context's passages, where the
+    judge has made one.
+    """
+
+    asks: bool
+    answers: bool
+    level: Confidence
+    basis: Basis
+    probability: float | None = None
+    signals: Signals = Signals()
+    ranking: Ranking | None = field(default=None, repr=False, compare=False)
+
+
+NOTHING = Judgment(asks=False, answers=False, level=Confidence.LOW, basis="uncalibrated", probability=0.0)
+"""The judgment of no hits."""
+
+
+class Gate(ABC):
+    """Judges the hits of a question."""
+
+    @abstractmethod
+    async def judge(self, question: Question, hits: Sequence[Hit], context: Context) -> Judgment:
+        """`hits` come best first, `context` is what would be answered from. Raises EmbeddingFailed and StoreFailed."""
+
+
+class FixedGate(Gate):
+    """Compares a cosine of the hits with a rule's thresholds. A model is asked where an answer would be given."""
+
+    def __init__(self, rule: ConfidenceRule) -> None:
+        self._rule = rule
+
+    async def judge(self, question: Question, hits: Sequence[Hit], context: Context) -> Judgment:
+        level = judge(hits, self._rule)
+        enough = level is not Confidence.LOW
+        return Judgment(asks=enough, answers=enough, level=level, basis="fixed")
+
+
+class FittedGate(Gate):
+    """The probability of a fit. `count_words` says how rare the question's words are, where the retriever can."""
+
+    def __init__(self, embedder: BaseEmbedding, load_fit: LoadFit, count_words: CountWords | None = None) -> None:
+        self._embedder, self._load_fit = embedder, load_fit
+        self._count_words = count_words or _no_words
+
+    async def judge(self, question: Question, hits: Sequence[Hit], context: Context) -> Judgment:
+        if not hits:
+            return NOTHING
+        fit, basis = await self._load_fit()
+        words, ranking = await asyncio.gather(
+            self._count_words(question.searched or question.text, hits), self._ranking(fit, question, context)
+        )
+        signals = measure(hits, words, _sentences(context, ranking) if ranking else ())
+        probability = fit.probability(signals)
+        level = Confidence.HIGH if probability >= fit.high else Confidence.MEDIUM
+        return Judgment(
+            asks=probability >= fit.ask_from,
+            answers=probability >= fit.answer_from,
+            level=level if probability >= fit.ask_from else Confidence.LOW,
+            basis=basis,
+            probability=probability,
+            signals=signals,
+            ranking=ranking,
+        )
+
+    async def _ranking(self, fit: Fit, question: Question, context: Context) -> Ranking | None:
+        """None where the fit looks at no cosine: nothing is embedded for it."""
+        return await rank_passages(self._embedder, question, context) if fit.embedding_model is not None else None
+
+
+async def _no_words(text: str, hits: Sequence[Hit]) -> Words:
+    return Words()
+
+
+def _sentences(context: Context, ranking: Ranking) -> list[Sentence]:
+    """The ranked passages as they are judged: each with the title and the heading that it stands under."""
+    titles = [block.hits[0].title if block.hits else "" for block in context.blocks]
+    return [
+        Sentence(f"{titles[passage.block]} {passage.lead} {passage.text}", float(cosine))
+        for passage, cosine in zip(ranking.ranked, ranking.cosines[0], strict=True)
+    ]

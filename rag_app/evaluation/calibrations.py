@@ -1,0 +1,62 @@
+"""Fits that are kept with a generation: one of the index, and one of each organization that has enough questions."""
+
+import time
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from rag_app.database.session import Database
+from rag_app.documents.tables import GenerationRow
+from rag_app.domain import PUBLIC_ORGANIZATION, Scope
+from rag_app.evaluation.tables import CalibrationRow
+from rag_app.retrieval.confidence import Basis, Fit
+
+_MOST_REMEMBERED = 4096
+
+
+class Calibrations:
+    """What `rag-app calibrate` has fitted. The index's own fit belongs to the public organization, which everybody sees."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._remembered: dict[tuple[str, str, frozenset[UUID]], tuple[float, tuple[Fit, Basis] | None]] = {}
+
+    async def keep(self, generation: int, organization: UUID, fit: Fit) -> None:
+        """Keep a fit in place of the one there was. `generation` is its id."""
+        made = insert(CalibrationRow).values(
+            generation_id=generation, org_id=organization, fit=fit.model_dump(mode="json")
+        )
+        replaced = made.on_conflict_do_update(
+            index_elements=[CalibrationRow.generation_id, CalibrationRow.org_id],
+            set_={"fit": made.excluded.fit, "created_at": func.now()},
+        )
+        async with self._database.scoped(Scope(frozenset({organization}))) as session:
+            await session.execute(replaced)
+        self._remembered.clear()
+
+    async def find(self, index: str, store: str, scope: Scope, within: float = 0.0) -> tuple[Fit, Basis] | None:
+        """What the scope's hits are judged by, as it was at most `within` seconds ago; None where nothing was fitted.
+
+        That of the generation which answers: the fit of the one organization that the scope has beside the public one, else that of the index.
+        """
+        key, now = (index, store, scope.organizations), time.monotonic()
+        if key in self._remembered and now - self._remembered[key][0] < within:
+            return self._remembered[key][1]
+        of_active = (
+            select(CalibrationRow.org_id, CalibrationRow.fit)
+            .join(GenerationRow)
+            .where(GenerationRow.index == index, GenerationRow.store == store, GenerationRow.state == "active")
+        )
+        rows = await self._database.read(scope, of_active)
+        fits = {organization: fit for organization, fit in rows}  # noqa: C416 - rows
+        own = scope.organizations - {PUBLIC_ORGANIZATION}
+        found: tuple[Fit, Basis] | None = None
+        if len(own) == 1 and (fit := fits.get(next(iter(own)))) is not None:
+            found = Fit.model_validate(fit), "organization"
+        elif PUBLIC_ORGANIZATION in fits:
+            found = Fit.model_validate(fits[PUBLIC_ORGANIZATION]), "index"
+        if len(self._remembered) >= _MOST_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = now, found
+        return found

@@ -1,0 +1,239 @@
+"""What the gate does to questions with and without an answer: `python -m tests.gate EVAL [--write]`.
+
+EVAL holds `clapnq/` (answerable.jsonl.gz, unanswerable.jsonl.gz) and `xquad_en/` (paragraphs.jsonl.gz). Each question is
+asked of the real retriever with the bundled embedder. A fit of one half of the questions is measured on the other, both
+ways round: over all collections together ("shipped"), and drawn from that towards each collection ("own"), as
+`rag-app calibrate --org` does it. `--write` writes the fits of all questions into `indexes/`.
+
+The collections: the passages of CLAP-NQ, with their answerable and unanswerable questions; every second article of
+XQuAD, with the questions of all; `facts`, where the sentence that answers is taken out of its passage, or not; the
+sample corpora, with their judgments and the first turns of tests/answers/tuning.jsonl.
+"""
+
+import asyncio
+import gzip
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rag_app.answering.capabilities import capability_for
+from rag_app.application import Application, open_application
+from rag_app.console.demo import load_samples
+from rag_app.database.urls import database_urls
+from rag_app.domain import InvalidInput, resource_folder
+from rag_app.evaluation.calibration import Asked, auroc, fit_gate
+from rag_app.retrieval.confidence import FIT_FILE, Fit
+from rag_app.retrieval.text import sentences
+from rag_app.settings import Settings
+from rag_app.surfaces.library.rag import question_of, scope_of, target_of
+from tests.remembered import remember
+
+KNOWLEDGE = "org_knowledge"
+WEIGHTS = {"clapnq": 300, "xquad": 200, "facts": 300, "samples": 350}
+"""How much each collection counts in the shipped fit, in questions."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question. `half` is 0 or 1, the same for a question wherever it is asked."""
+
+    collection: str
+    index: str
+    organization: str
+    text: str
+    answerable: bool
+    id: str
+    user: str | None = None
+    site: str | None = None
+
+    @property
+    def half(self) -> int:
+        return sha256(self.id.encode()).digest()[0] % 2
+
+
+def read(path: Path) -> list[Any]:
+    packed = path.read_bytes()
+    text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+def clapnq(root: Path) -> tuple[list[dict[str, str]], list[Case]]:
+    documents: dict[tuple[str, str], str] = {}
+    cases = []
+    for kind in ("answerable", "unanswerable"):
+        for row in read(root / f"clapnq/{kind}.jsonl.gz"):
+            for passage in row["passages"]:
+                documents.setdefault((passage["title"], passage["text"]), f"clapnq-{len(documents)}")
+            cases.append(Case("clapnq", KNOWLEDGE, "clapnq", row["question"], kind == "answerable", row["id"]))
+    return [{"id": name, "title": title, "text": text} for (title, text), name in documents.items()], cases
+
+
+def xquad(root: Path) -> tuple[list[dict[str, str]], list[Case]]:
+    paragraphs = read(root / "xquad_en/paragraphs.jsonl.gz")
+    inside = {*list(dict.fromkeys(each["article"] for each in paragraphs))[::2]}
+    corpus = [_paragraph(each, f"{each['article']}-{each['n']}") for each in paragraphs if each["article"] in inside]
+    cases = [
+        Case("xquad", KNOWLEDGE, "xquad", question["question"], each["article"] in inside, question["id"])
+        for each in paragraphs
+        for question in each["qas"]
+    ]
+    return corpus, cases
+
+
+def facts(root: Path) -> Iterator[tuple[str, str, dict[str, str], dict[str, str]]]:
+    """Id, question, its passage, and the passage without the sentences that answer."""
+    for row in read(root / "clapnq/answerable.jsonl.gz"):
+        passage = row["passages"][0]
+        gold = {text.strip() for answer in row["answers"] for text in answer.get("selected_sentences", ())}
+        rest = [text for text in passage["sentences"] if text.strip() not in gold]
+        if gold and rest:
+            whole = {"id": f"fact-{row['id']}", "title": passage["title"], "text": passage["text"]}
+            yield row["id"], row["question"], whole, {**whole, "text": " ".join(rest)}
+    for paragraph in read(root / "xquad_en/paragraphs.jsonl.gz"):
+        said = sentences(paragraph["context"])
+        for question in paragraph["qas"]:
+            rest = [text for text in said if question["answers"][0]["text"] not in text]
+            if len(rest) > 1 and len(rest) == len(said) - 1:
+                whole = _paragraph(paragraph, f"fact-{question['id']}")
+                yield question["id"], question["question"], whole, {**whole, "text": " ".join(rest)}
+                break
+
+
+def _paragraph(paragraph: dict[str, Any], name: str) -> dict[str, str]:
+    return {"id": name, "title": paragraph["article"].replace("_", " "), "text": paragraph["context"]}
+
+
+def samples(indexes: Iterable[str]) -> Iterator[Case]:
+    for index in indexes:
+        for row in read(resource_folder("indexes") / index / "judgments.jsonl"):
+            whose = row["organization"], row["text"], bool(row["sources"]), row["id"], row.get("user"), row.get("site")
+            yield Case("samples", index, *whose)
+        for row in read(Path(__file__).parent / "answers/tuning.jsonl"):
+            if row["corpus"] == index:
+                first = row["turns"][0]
+                whose = row["organization"], first["text"], not first["refuse"], row["id"], row["user"], row["site"]
+                yield Case("samples", index, *whose)
+
+
+async def load(application: Application, name: str, corpus: Sequence[dict[str, str]], folder: Path) -> None:
+    file = folder / name / "corpus.jsonl"
+    file.parent.mkdir()
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in corpus), "utf-8")
+    with suppress(InvalidInput):  # it is there already
+        await application.people.create_organization(name, name)
+    target = await target_of(application, name, None, None, None, {})
+    ingestor = await application.ingestor(application.indexes[KNOWLEDGE], target)
+    print(name, await ingestor.ingest([file], base=file.parent), flush=True)
+
+
+async def gather(application: Application, cases: Sequence[Case]) -> list[Asked]:
+    """The signals of each question, as its index's capability would have them."""
+    asked = []
+    for done, case in enumerate(cases):
+        scope = await scope_of(application, case.organization, case.user, case.site)
+        capability = capability_for(case.index)
+        question = question_of(case.text, capability.top_k, "hybrid", [])
+        evidence = await application.pipeline.engine(capability.name, question, scope).gather(question)
+        asked.append(Asked(evidence.judgment.signals, case.answerable))
+        if done % 500 == 0:
+            print(f"{done} of {len(cases)} questions", flush=True)
+    return asked
+
+
+async def ask_all(root: Path, home: Path) -> tuple[list[Case], list[Asked]]:
+    settings = Settings()
+    with tempfile.TemporaryDirectory() as scratch, database_urls(settings) as urls, remember(home):
+        async with open_application(settings, urls) as application:
+            assert await load_samples(application) == []
+            cases = [*samples(application.indexes)]
+            for name, (corpus, asked) in {"clapnq": clapnq(root), "xquad": xquad(root)}.items():
+                await load(application, name, corpus, Path(scratch))
+                cases += asked
+            ids, texts, whole, cut = (list(each) for each in zip(*facts(root), strict=True))
+            for name, corpus, holds in (("facts-in", whole, True), ("facts-out", cut, False)):
+                await load(application, name, corpus, Path(scratch))
+                cases += [
+                    Case("facts", KNOWLEDGE, name, text, holds, id_) for id_, text in zip(ids, texts, strict=True)
+                ]
+            return cases, await gather(application, cases)
+
+
+def weighted(cases: Sequence[Case], asked: Sequence[Asked]) -> list[Asked]:
+    """Each collection with its weight, half of it for each kind of question."""
+    counts: dict[tuple[str, bool], int] = defaultdict(int)
+    for case in cases:
+        counts[case.collection, case.answerable] += 1
+    return [
+        replace(each, weight=WEIGHTS[case.collection] / counts[case.collection, case.answerable])
+        for case, each in zip(cases, asked, strict=True)
+    ]
+
+
+def pick(cases: Sequence[Case], asked: Sequence[Asked], **fields: object) -> tuple[list[Case], list[Asked]]:
+    chosen = [
+        (case, each)
+        for case, each in zip(cases, asked, strict=True)
+        if all(getattr(case, name) == value for name, value in fields.items())
+    ]
+    return [case for case, _ in chosen], [each for _, each in chosen]
+
+
+def row(name: str, fit: str, measured: Sequence[tuple[Fit, Sequence[Asked]]]) -> str:
+    """Figures of the two halves, their mean: AUROC; what each threshold does, in per cent; accepted at 5 % refused."""
+    figures = []
+    for used, asked in measured:
+        good = np.array([used.probability(each.signals) for each in asked if each.answerable])
+        bad = np.array([used.probability(each.signals) for each in asked if not each.answerable])
+        at_five = bad >= np.sort(good)[int(0.05 * len(good))]
+        thresholds = used.ask_from, used.answer_from, used.high
+        shares = [100 * each for level in thresholds for each in ((good < level).mean(), (bad >= level).mean())]
+        figures.append([auroc([*good], [*bad]), 100 * at_five.mean(), *shares])
+    area, five, *shares = np.mean(figures, axis=0)
+    cells = " | ".join(f"{refused:.0f} / {accepted:.0f}" for refused, accepted in zip(*[iter(shares)] * 2, strict=True))
+    return f"| {name} | {fit} | {area:.3f} | {five:.0f} | {cells} |"
+
+
+def measure(cases: Sequence[Case], asked: Sequence[Asked], model: str) -> None:
+    """% of the answerable refused / % of the unanswerable accepted, at each threshold."""
+    print("| collection | fit | AUROC | accepted at 5 % refused | ask from | answer from | high |")
+    print("|---|---|---|---|---|---|---|")
+    halves = [pick(cases, asked, half=half) for half in (0, 1)]
+    shipped = [fit_gate(weighted(*half), model) for half in halves]
+    for name in WEIGHTS:
+        parts = [pick(*half, collection=name)[1] for half in halves]
+        print(row(name, "shipped", [(shipped[0], parts[1]), (shipped[1], parts[0])]))
+        own = [fit_gate(part, model, prior) for part, prior in zip(parts, shipped, strict=True)]
+        print(row(name, "own", [(own[0], parts[1]), (own[1], parts[0])]), flush=True)
+
+
+def write(cases: Sequence[Case], asked: Sequence[Asked], model: str) -> None:
+    general = fit_gate(weighted(cases, asked), model)
+    files = {resource_folder("indexes") / FIT_FILE: general}
+    for index in sorted({case.index for case in cases}):
+        own = fit_gate(pick(cases, asked, collection="samples", index=index)[1], model, general)
+        files[resource_folder("indexes") / index / FIT_FILE] = own
+    for file, fit in files.items():
+        file.write_text(f"{fit.model_dump_json(indent=2)}\n", "utf-8")
+
+
+def main(root: Path, *options: str) -> int:
+    with tempfile.TemporaryDirectory() as home:
+        cases, asked = asyncio.run(ask_all(root, Path(home)))
+    model = "all-MiniLM-L6-v2-int8"
+    measure(cases, asked, model)
+    if "--write" in options:
+        write(cases, asked, model)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))
