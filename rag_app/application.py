@@ -465,6 +465,7 @@ def build_api(application: Application, **options: Any) -> "Litestar":
                 application.uploads,
                 application.originals,
                 Repeats(application.database),
+                application.groups,
                 Allowed(uploads.megabytes * 1_000_000, uploads.documents, uploads.seconds),
                 networks(uploads.url_networks),
             ),

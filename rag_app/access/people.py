@@ -355,6 +355,14 @@ class Keys:
             await session.refresh(row)
             return _to(ApiKey, row)
 
+    async def user_of(self, organization: Organization, key: str) -> UUID | None:
+        """The service user of an organization's key, which is given as to `revoke`; None where there is none."""
+        async with self._database.session() as session:
+            found: UUID | None = await session.scalar(
+                select(ApiKeyRow.user_id).where(_named(key), ApiKeyRow.org_id == organization.id).limit(1)
+            )
+            return found
+
     async def set_limits(self, key: str, limits: Mapping[str, int | None]) -> ApiKey:
         """As `People.set_limits`, of one key; None: as its organization has it. Raises NotFound, too."""
         async with self._database.session() as session:

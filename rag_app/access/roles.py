@@ -13,10 +13,11 @@ from uuid import UUID
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
 
 from rag_app.access.tables import IndexRoleRow, UserRow
 from rag_app.database.session import Database
-from rag_app.domain import Forbidden, Principal, Scope
+from rag_app.domain import Forbidden, InvalidInput, Principal, Scope
 
 EVERY_INDEX = "*"
 
@@ -64,7 +65,16 @@ class Roles:
             )
 
     async def grant(self, org_id: UUID, user: UUID, role: Role | None, index: str = EVERY_INDEX) -> None:
-        """Give a member or a key's service user this role, in place of another one; None takes it away."""
+        """Give a member or a key's service user this role, in place of another one; None takes it away.
+
+        Raises InvalidInput for who is no member of the organization.
+        """
+        try:
+            await self._grant(org_id, user, role, index)
+        except IntegrityError:
+            raise InvalidInput("user", str(user), "is no member of the organization") from None
+
+    async def _grant(self, org_id: UUID, user: UUID, role: Role | None, index: str) -> None:
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
             if role is None:
                 await session.execute(

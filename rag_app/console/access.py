@@ -102,6 +102,36 @@ async def add_member(
     print(f"{member.name}\t{member.id}\tmember of {organization.slug}")
 
 
+@app.command()
+@on_application
+async def grant(
+    application: Application,
+    who: Annotated[str, Argument(help="a member's name or id; a key's id, or how it begins")],
+    role: Annotated[str, Argument(metavar="read|write|admin")],
+    org: Org,
+    index: Annotated[
+        str | None, Option("--index", "-i", metavar="I", help="in this index; in every one by default")
+    ] = None,
+) -> None:
+    """Say what a member or a key may do with an organization's sources in an index.
+
+    read: search and read, as everybody may. write: put in, change and delete. admin: empty an index. One that is given
+    again replaces the one before.
+    """
+    from rag_app.access.roles import EVERY_INDEX, Role
+    from rag_app.retrieval.index import find_index
+
+    if role not in [*Role]:
+        raise InvalidInput("role", role, f"accepted: {', '.join(Role)}")
+    organization = await application.people.organization(org)
+    name = find_index(application.indexes, index).name if index else EVERY_INDEX
+    user = await application.keys.user_of(organization, who)
+    if user is None:
+        user = (await application.people.user(who)).id
+    await application.roles.grant(organization.id, user, Role(role), name)
+    print(f"{who}\t{role}\t{'every index' if name == EVERY_INDEX else name} of {organization.slug}")
+
+
 @orgs.command()
 @on_directory
 async def add_site(directory: Directory, org: OrgArgument, site: Annotated[str, Argument()]) -> None:

@@ -35,6 +35,7 @@ _COMMANDS = {
     "users": "access.users",
     "plans": "access.plans",
     "keys": "access.keys",
+    "grant": "access.app",
     "prompts": "database.prompts",
     "training": "access.training",
 }

@@ -1,7 +1,13 @@
 """Sources over HTTP, with the whole application behind it."""
 
+import gzip
+import socket
+import threading
+import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -11,6 +17,7 @@ import pytest
 
 from rag_app.access.roles import Role
 from rag_app.application import Application
+from rag_app.documents.kinds import tell_suffix
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
 PATH = "/api/v1/sources"
@@ -332,3 +339,136 @@ def test_a_private_source_is_nobody_elses_to_read_or_write_over(writer: Writer) 
     assert "may not see" in taken["error"]["message"]
     assert writer.call("GET", f"/{source}/text", headers=bearer(writer.admin))["text"] == "The door code is 7."
     assert writer.call("DELETE", f"?index={INDEX}&filter=lang=en") == {"deleted": 0}
+
+
+class Web(BaseHTTPRequestHandler):
+    """A page, ways that lead to it or elsewhere, and what is no document."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        port = self.server.server_address[1]
+        elsewhere = {
+            "/moved": "/page",
+            "/inside": f"http://127.0.0.2:{port}/page",
+            "/loop": "/loop",
+            "/file": "file:///etc/passwd",
+        }
+        path = self.path.partition("?")[0]
+        body = b"<!doctype html><title>Hours</title><p>We open at nine." if path == "/page" else b"x" * 2_000_000
+        if path in elsewhere:
+            body = b""
+            self.send_response(302)
+            self.send_header("Location", elsewhere[path])
+        else:
+            self.send_response(200 if path in ("/page", "/large") else 404)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with suppress(OSError):
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[int]:
+    """On all addresses of this machine; 127.0.0.1 alone is allowed to be read from."""
+    with ThreadingHTTPServer(("0.0.0.0", 0), Web) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def test_a_document_is_read_from_an_address_and_never_from_a_private_one(
+    writer: Writer, web: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(url: str, status: int = 200) -> Any:
+        return writer.call("POST", "", status, json={"index": INDEX, "documents": [{"url": url}]})
+
+    url = f"http://127.0.0.1:{web}/page"
+    sent = put(url)["documents"][0]
+    assert (sent["external_id"], sent["title"], sent["status"]) == (url, "Hours", "added")
+    source = writer.call("GET", f"/{sent['id']}")
+    assert (source["uri"], source["source_type"]) == (url, "web")
+    assert put(f"http://127.0.0.1:{web}/moved")["documents"][0]["title"] == "Hours"
+    for inside in (
+        f"http://127.0.0.2:{web}/page", f"http://127.0.0.1:{web}/inside", f"http://0x7f.0.0.2:{web}/page",
+        f"http://2130706434:{web}/page", f"http://0177.0.0.2:{web}/page", f"http://[::ffff:127.0.0.2]:{web}/page",
+        f"http://[::1]:{web}/page", f"http://0.0.0.0:{web}/page", f"http://[::]:{web}/", f"http://10.0.0.1:{web}/",
+        "http://169.254.169.254/latest/meta-data/", f"http://[64:ff9b::7f00:2]:{web}/", "http://[fe80::1]/",
+    ):  # fmt: skip
+        message = put(inside, 422)["error"]["message"]
+        assert "not public" in message, message
+        assert "127.0.0.2" not in message.replace(inside, ""), message
+    for bad in ("/loop", "/file", "/none", "/large"):
+        assert put(f"http://127.0.0.1:{web}{bad}", 422)["error"]["code"] == "unreadable_document"
+    assert put("ftp://127.0.0.1/page", 400)
+
+    answers = [["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ["127.0.0.2"]]
+    asked: list[str] = []
+    real = socket.getaddrinfo
+
+    def rebinding(host: Any, *rest: Any, **named: Any) -> Any:
+        if host != "rebinds.example":
+            return real(host, *rest, **named)
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, web)) for each in answers.pop(0)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+    assert put(f"http://rebinds.example:{web}/page")["documents"][0]["title"] == "Hours"
+    assert len(asked) == 1, "what was checked is what was connected to"
+    for _ in range(2):
+        assert "not public" in put(f"http://rebinds.example:{web}/page", 422)["error"]["message"]
+
+
+def test_kinds_of_files_by_their_content(tmp_path: Path) -> None:
+    office = tmp_path / "office"
+    with zipfile.ZipFile(office, "w") as archive:
+        archive.writestr("xl/workbook.xml", "")
+    cases = {
+        (b"%PDF-1.7 ...", "a.txt"): ".pdf",
+        (office.read_bytes(), "a.docx"): ".xlsx",
+        (b"Hello", "a.pdf"): ".txt",
+        (b"# Hello", "a.md"): ".md",
+        (b"a,b\n1,2", "table.csv"): ".csv",
+        (gzip.compress(b"%PDF-1.7"), "a.md.gz"): ".pdf.gz",
+        (gzip.compress(b"# Hello"), "a.md.gz"): ".md.gz",
+        (b"From: a@b.example\nTo: c@d.example\nSubject: e\n\nHello", ""): ".eml",
+        (b'[{"text": "a"}]', ""): ".json",
+        (b"Hello", "../../etc/passwd"): ".txt",
+        (b"Hello", "run.exe"): ".txt",
+    }
+    file = tmp_path / "sent"
+    for (content, name), suffix in cases.items():
+        file.write_bytes(content)
+        assert tell_suffix(file, name) == suffix, (content[:20], name)
+
+
+def test_what_an_organization_may_have_is_limited(
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path
+) -> None:
+    variables = {
+        "RAG_DATABASE_URL": database_urls[1],
+        "RAG_DATABASE_OWNER_URL": database_urls[0],
+        "RAG_VECTOR_STORE": default_store,
+        "QDRANT_PATH": str(qdrant_folder),
+        "RAG_HOME": str(tmp_path),
+        "RAG_ORGANIZATION_SOURCES": "2",
+        "RAG_ORGANIZATION_MEGABYTES": "1",
+    }
+    with configured(variables) as patch:
+        without_limits(patch)
+        about = prepare(an_organization)
+        with served() as client:
+            writer = Writer(client, **about)
+            writer.put_in({"external_id": "a", "text": "One."}, {"external_id": "b", "text": "Two."})
+            writer.put_in({"external_id": "b", "text": "Two again."})
+            for documents in ([{"text": "Three."}], [{"external_id": "b", "text": "word " * 210_000}]):
+                full = writer.call("POST", "", 403, json={"index": INDEX, "documents": documents})
+                assert full["error"]["code"] == "organization_full" and "RAG_ORGANIZATION_" in full["error"]["message"]
+            assert [each["title"] for each in writer.call("GET", "?sort=external_id")["sources"]] == [
+                "One.",
+                "Two again.",
+            ]

@@ -63,6 +63,9 @@ def chunk_of(hit: Hit) -> Chunk:
             "lang": hit.lang,
             **({} if hit.section is None else {"section": hit.section}),
             **({} if hit.page is None else {"page": hit.page}),
+            **({} if hit.external_id is None else {"external_id": hit.external_id}),
+            **({} if hit.file_name is None else {"file_name": hit.file_name}),
+            "link": hit.link,
         },
     )
 

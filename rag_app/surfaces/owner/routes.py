@@ -136,6 +136,10 @@ class OwnerAskRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only
         )
 
 
+ExternalId = Annotated[str | None, Meta(description="what the source is called in its index")]
+Link = Annotated[str, Meta(description="path that opens the passage")]
+
+
 class OwnerSearchResult(Struct, frozen=True):
     id: Annotated[UUID, Meta(description="of the chunk")]
     source_type: SourceType
@@ -148,6 +152,9 @@ class OwnerSearchResult(Struct, frozen=True):
     stylist_id: Annotated[int | None, Meta(examples=[5])]
     created_at: Moment
     similarity: Similarity
+    external_id: ExternalId
+    file_name: str | None
+    link: Link
 
 
 Warnings = Annotated[list[str], Meta(description="what of the question was not searched; absent where all of it was")]
@@ -174,6 +181,9 @@ class OwnerSource(Struct, frozen=True):
     ]
     similarity: Similarity
     created_at: Moment
+    external_id: ExternalId
+    file_name: str | None
+    link: Link
 
 
 class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
@@ -237,6 +247,9 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
             stylist_id=_number(hit, "stylist_id"),
             created_at=hit.moment,
             similarity=hit.relevance,
+            external_id=hit.external_id,
+            file_name=hit.file_name,
+            link=hit.link,
         )
         for hit in _most_similar_first(hits)
     ]
@@ -300,6 +313,9 @@ def _source(hit: Hit, excerpt: str) -> OwnerSource:
         excerpt=excerpt,
         similarity=hit.relevance,
         created_at=hit.moment,
+        external_id=hit.external_id,
+        file_name=hit.file_name,
+        link=hit.link,
     )
 
 

@@ -70,7 +70,7 @@ SURFACE = Surface(
     kinds=ALL_KINDS,
     errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
 )
-FORM_FIELDS = frozenset({"index", "organization", "site", "visibility", "external_id", "title", "metadata"})
+FORM_FIELDS = frozenset({"index", "organization", "site", "visibility", "groups", "external_id", "title", "metadata"})
 LONGEST_ID = 500  # characters
 _KEY = re.compile(r"[ -~]{1,200}")
 NO_ROLE = Forbidden("This needs the role write in book, you have read: an operator gives it with `rag-app grant`")
@@ -335,10 +335,14 @@ async def _sending(
         many = decode(UploadBody, body)
         uploads = [_of_document(each, f"documents[{place}]") for place, each in enumerate(many.documents)]
         _at_most(len(uploads), sources)
-        return Sending(many.index, tuple(uploads), many.organization, many.site, many.visibility)
+        return Sending(
+            many.index, tuple(uploads), many.organization, many.site, many.visibility, tuple(many.groups or ())
+        )
     one = decode(PutBody, body)
     upload = _of_document(one, "")
-    return Sending(one.index, (_called(upload, external_id),), one.organization, one.site, one.visibility)
+    return Sending(
+        one.index, (_called(upload, external_id),), one.organization, one.site, one.visibility, tuple(one.groups or ())
+    )
 
 
 def _at_most(documents: int, sources: Sources) -> None:
@@ -375,11 +379,13 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
     if "metadata" in fields:
         metadata = decode(_Metadata, f'{{"metadata": {fields["metadata"]}}}'.encode()).metadata
     # the same rules as in JSON
-    body: dict[str, str] = {
+    body: dict[str, Any] = {
         **about,
         **{name: fields[name] for name in ("external_id", "title") if name in fields},
         "text": "-",
     }
+    if "groups" in fields:
+        body["groups"] = [each.strip() for each in fields["groups"].split(",")]
     one = decode(PutBody, json.encode(body))
     uploads = tuple(
         Upload(
@@ -394,7 +400,7 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
     )
     if not several:
         uploads = (_called(uploads[0], external_id),)
-    return Sending(one.index, uploads, one.organization, one.site, one.visibility)
+    return Sending(one.index, uploads, one.organization, one.site, one.visibility, tuple(one.groups or ()))
 
 
 def _called(upload: Upload, external_id: str | None) -> Upload:

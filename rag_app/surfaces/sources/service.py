@@ -17,6 +17,7 @@ from uuid import UUID
 from llama_index.core.schema import NodeWithScore
 from msgspec import convert, to_builtins
 
+from rag_app.access.groups import Groups
 from rag_app.access.people import People, uuid_in
 from rag_app.access.roles import Role, Roles
 from rag_app.documents.catalogue import SORTS, Asked, Catalogue, Entry
@@ -90,6 +91,7 @@ class Sending:
     organization: str | None = None
     site: str | None = None
     visibility: str | None = None
+    groups: tuple[str, ...] = ()
 
 
 class Sources:
@@ -107,6 +109,7 @@ class Sources:
         uploads: Uploads,
         originals: Originals,
         repeats: Repeats,
+        groups: Groups,
         allowed: Allowed,
         networks: Networks = (),
     ) -> None:
@@ -114,7 +117,7 @@ class Sources:
         self._active, self._open_store = active, open_store
         self._people, self._roles, self._uploads = people, roles, uploads
         self._originals, self._repeats, self._networks = originals, repeats, networks
-        self.allowed = allowed
+        self._groups, self.allowed = groups, allowed
 
     # -- reading
 
@@ -306,14 +309,20 @@ class Sources:
 
     async def _target(self, principal: Principal, org_id: UUID, sent: Sending) -> Target:
         public = org_id == PUBLIC_ORGANIZATION
-        visibility = Visibility(sent.visibility or ("global" if public else "team"))
+        usual = Visibility.GLOBAL if public else Visibility.GROUP if sent.groups else Visibility.TEAM
+        visibility = Visibility(sent.visibility or usual)
+        if (visibility is Visibility.GROUP) != bool(sent.groups):
+            raise InvalidInput("groups", [*sent.groups], "and the visibility `group` go together")
         if (visibility is Visibility.GLOBAL) != public:
             raise InvalidInput(
                 "visibility", visibility.value, "all sources of the public organization, and only those, are global"
             )
         owner = principal.user if visibility is Visibility.USER else None
         site = None if sent.site is None else (await self._people.site(org_id, sent.site)).id
-        return Target(org_id, site, owner, visibility)
+        audience = None
+        if sent.groups:
+            audience = await self._groups.audience(await self._people.organization(org_id), sent.groups)
+        return Target(org_id, site, owner, visibility, audience)
 
     def _allowed(self, principal: Principal) -> Sequence[IndexSpec]:
         return [spec for spec in self._indexes.values() if principal.indexes is None or spec.name in principal.indexes]
@@ -392,7 +401,7 @@ def _fingerprint(sent: Sending) -> str:
                 file = hashlib.file_digest(stream, "sha256").hexdigest()
         said = [each.external_id, each.text, each.url, file, each.file_name, each.title, each.metadata]
         digest.update(json.dumps(said, sort_keys=True, default=str).encode())
-    about = [sent.index, sent.organization, sent.site, sent.visibility]
+    about = [sent.index, sent.organization, sent.site, sent.visibility, sent.groups]
     return digest.hexdigest() + hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
 

@@ -136,8 +136,11 @@ class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 Visibility = Annotated[
-    Literal["user", "team", "global"],
-    Meta(description="user (the caller alone), team (the organization), or global (in the public organization)"),
+    Literal["user", "group", "team", "global"],
+    Meta(
+        description="user (the caller alone), group (with `groups`), team (the organization), or global (in the public"
+        " organization)"
+    ),
 ]
 IndexName = Annotated[str, Meta(min_length=1, max_length=100, description="the name of an index")]
 OrganizationName = Annotated[
@@ -150,6 +153,12 @@ OrganizationName = Annotated[
 ]
 
 
+GroupNames = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=200, description="the slug of a group")]],
+    Meta(min_length=1, max_length=50, description="a list of 1 to 50 groups: the visibility is then `group`"),
+]
+
+
 class UploadBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     index: IndexName
     documents: Annotated[
@@ -158,6 +167,7 @@ class UploadBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     organization: OrganizationName | None = None
     site: Annotated[str, Meta(min_length=1, max_length=200, description="the name or id of a site")] | None = None
     visibility: Visibility | None = None
+    groups: GroupNames | None = None
 
 
 class PutBody(DocumentBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -165,6 +175,7 @@ class PutBody(DocumentBody, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     organization: OrganizationName | None = None
     site: Annotated[str, Meta(min_length=1, max_length=200, description="the name or id of a site")] | None = None
     visibility: Visibility | None = None
+    groups: GroupNames | None = None
 
 
 class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

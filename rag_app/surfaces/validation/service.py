@@ -88,7 +88,20 @@ class RetrievalValidation:
             query_id=f"query_{uuid4().hex[:12]}",
             query_text=asked.query,
             results=[
-                RetrievalResult(hit.chunk_id, hit.text, hit.uri or "", hit.section, hit.page, hit.relevance, rank)
+                RetrievalResult(
+                    chunk_id=hit.chunk_id,
+                    content=hit.text,
+                    source_url=hit.uri or "",
+                    section_title=hit.section,
+                    page_number=hit.page,
+                    similarity_score=hit.relevance,
+                    rank=rank,
+                    source_id=hit.source_id,
+                    external_id=hit.external_id,
+                    file_name=hit.file_name,
+                    link=hit.link,
+                    metadata=hit.sent,
+                )
                 for rank, hit in enumerate(shown, 1)
             ],
             validation_metrics=await self._measured(asked, hits, spec, user) if asked.validate else None,

@@ -116,6 +116,11 @@ class RetrievalResult(Struct, frozen=True):
     page_number: int | None
     similarity_score: Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.85])]
     rank: Annotated[int, Meta(ge=1, description="in the order of meaning and words together")]
+    source_id: UUID
+    external_id: Annotated[str | None, Meta(description="what the source is called in its index")]
+    file_name: str | None
+    link: Annotated[str, Meta(description="path that opens the passage")]
+    metadata: Annotated[JsonObject, Meta(description="of the source, as they were sent")]
 
 
 class QueryMetrics(Struct, frozen=True):
