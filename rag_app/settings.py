@@ -316,12 +316,14 @@ class UploadSettings(_Settings):
         None,
         alias="RAG_ORGANIZATION_SOURCES",
         ge=0,
+        le=1_000_000_000,
         description="sources that an organization may have, in all indexes",
     )
     total: int | None = Field(
         None,
         alias="RAG_ORGANIZATION_MEGABYTES",
         ge=0,
+        le=1_000_000_000,
         description="MB that the texts and originals of an organization may take",
     )
     originals: Literal["none", "files"] = Field(

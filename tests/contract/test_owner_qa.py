@@ -112,6 +112,13 @@ EARLY = Citation(
     ),
     "Customer: I arrived early and they took me right away...",
 )
+
+
+def opened(chunk: str, source: str) -> dict[str, str | None]:
+    """What is ours beside the contract's fields: the source's names, and what opens the passage."""
+    return {"external_id": None, "file_name": None, "link": f"/api/v1/sources/{source}?chunk={chunk}"}
+
+
 SOURCES = [
     {
         "chunk_id": "550e8400-e29b-41d4-a716-446655440000",
@@ -122,6 +129,7 @@ SOURCES = [
         "excerpt": "Customer: I had to wait almost 15 minutes...",
         "similarity": 0.7234,
         "created_at": "2026-01-10T14:30:00Z",
+        **opened("550e8400-e29b-41d4-a716-446655440000", "123e4567-e89b-12d3-a456-426614174000"),
     },
     {
         "chunk_id": "661e8400-e29b-41d4-a716-446655440001",
@@ -132,6 +140,7 @@ SOURCES = [
         "excerpt": "Customer: I arrived early and they took me right away...",
         "similarity": 0.6891,
         "created_at": "2026-01-12T10:15:00Z",
+        **opened("661e8400-e29b-41d4-a716-446655440001", "234e4567-e89b-12d3-a456-426614174001"),
     },
 ]
 
@@ -174,6 +183,7 @@ def test_search_takes_and_gives_the_contracts_example(
                 "stylist_id": 5,
                 "created_at": "2026-01-10T14:30:00Z",
                 "similarity": 0.7823,
+                **opened("550e8400-e29b-41d4-a716-446655440000", "123e4567-e89b-12d3-a456-426614174000"),
             }
         ],
         "query": "customer complaints about pricing",

@@ -105,6 +105,7 @@ def test_search_answers_in_the_contracts_shape(
                     "org_id": "00000000-0000-0000-0000-000000000007",
                     "date": "2025-01-15T00:00:00Z",
                     "section": "Pricing",
+                    "link": f"/api/v1/sources/{found.source_id}?chunk={found.chunk_id}",
                 },
                 "rank": 1,
             }
@@ -117,7 +118,7 @@ def test_search_answers_in_the_contracts_shape(
 def test_what_a_source_does_not_have_is_null_or_absent(client: httpx.Client, backstage: Backstage) -> None:
     backstage.pipeline.hits = (hit(0.5, uri=None, date=None, section=None, metadata={}), hit(0.4, page=3, section=None))
     bare, paged = client.post("/api/rag/search", json=ASK).json()["results"]
-    assert bare["source_uri"] is None and list(bare["meta"]) == ["org_id"]
+    assert bare["source_uri"] is None and list(bare["meta"]) == ["org_id", "link"]
     assert paged["meta"]["page"] == 3
 
 
@@ -268,6 +269,7 @@ def test_answer_with_sufficient_context(
                     "org_id": "00000000-0000-0000-0000-000000000007",
                     "date": "2025-01-15T00:00:00Z",
                     "section": "Pricing",
+                    "link": f"/api/v1/sources/{first.source_id}?chunk={first.chunk_id}",
                 },
             }
         ],

@@ -120,6 +120,12 @@ def moment(text: str) -> datetime:
 # -- query
 
 
+def opened(hit: Hit) -> dict[str, Any]:
+    """What is ours beside the contract's fields: the source's names, and what opens the passage."""
+    source = {"source_id": str(hit.source_id), "external_id": None, "file_name": None}
+    return {**source, "link": hit.link, "metadata": dict(hit.metadata)}
+
+
 def test_a_query_answers_in_the_contracts_shape(key: httpx.Client, backstage: Backstage, validator: Validate) -> None:
     best, second = hit(0.85), hit(0.78, uri=None, section=None, page=None)
     backstage.pipeline.hits = (best, second)
@@ -143,6 +149,7 @@ def test_a_query_answers_in_the_contracts_shape(key: httpx.Client, backstage: Ba
                 "page_number": 15,
                 "similarity_score": 0.85,
                 "rank": 1,
+                **opened(best),
             },
             {
                 "chunk_id": str(second.chunk_id),
@@ -152,6 +159,7 @@ def test_a_query_answers_in_the_contracts_shape(key: httpx.Client, backstage: Ba
                 "page_number": None,
                 "similarity_score": 0.78,
                 "rank": 2,
+                **opened(second),
             },
         ],
         "search_metadata": {"total_results": 2, "query_embedding_dimension": 384},

@@ -347,7 +347,7 @@ class Web(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        port = self.server.server_address[1]
+        port = self.server.server_port  # type: ignore[attr-defined]
         elsewhere = {
             "/moved": "/page",
             "/inside": f"http://127.0.0.2:{port}/page",
@@ -377,7 +377,7 @@ def web() -> Iterator[int]:
     """On all addresses of this machine; 127.0.0.1 alone is allowed to be read from."""
     with ThreadingHTTPServer(("0.0.0.0", 0), Web) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
+        yield server.server_port
         server.shutdown()
 
 
@@ -455,6 +455,7 @@ def test_what_an_organization_may_have_is_limited(
         "RAG_VECTOR_STORE": default_store,
         "QDRANT_PATH": str(qdrant_folder),
         "RAG_HOME": str(tmp_path),
+        "RAG_UPLOAD_MEGABYTES": "50",
         "RAG_ORGANIZATION_SOURCES": "2",
         "RAG_ORGANIZATION_MEGABYTES": "1",
     }

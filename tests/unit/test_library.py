@@ -152,7 +152,7 @@ def test_a_hit_becomes_a_chunk() -> None:
     assert (found.id, found.source_id, found.position) == (str(hit.chunk_id), str(hit.source_id), 3)
     assert found.similarity == pytest.approx(0.7) and found.distance == pytest.approx(0.6)
     assert found.source_updated_at == "2026-01-12"
-    assert found.metadata == {"price": 1.5, "lang": "en", "section": "Part", "page": 2}
+    assert found.metadata == {"price": 1.5, "lang": "en", "section": "Part", "page": 2, "link": hit.link}
 
 
 def test_blocks_are_sources_by_their_best_chunk() -> None:
