@@ -158,7 +158,9 @@ def test_every_route_that_takes_a_body_is_here() -> None:
         for path in handler.paths
     }
     for_administrators = {"/api/admin/lexybrain/configs"}  # tests/contract/test_lexybrain_admin.py asks it the same
-    assert posts == {way.path for way in WAYS} | for_administrators
+    answers = {"/api/v1/answers/{request_id}/feedback"} & posts
+    sources = {"/api/v1/sources"}  # tests/integration/test_sources.py
+    assert posts == {way.path for way in WAYS} | for_administrators | sources | answers
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.path)
