@@ -121,6 +121,10 @@ class Sources:
 
     # -- reading
 
+    def indexes(self, principal: Principal) -> list[str]:
+        """The names of those that the caller may search."""
+        return [spec.name for spec in self._allowed(principal)]
+
     async def page(self, principal: Principal, asked: Listing) -> SourcesResponse:
         """A page of the sources of the caller's organizations that the caller may see.
 

@@ -1,0 +1,69 @@
+"""Documents as pages: what there is, one of them with its text, deleting; uploading is done in the browser by the public route."""
+
+from uuid import UUID
+
+from litestar.params import FromPath
+
+from rag_app.http.surface import Caller, Injected
+from rag_app.surfaces.pages.forms import chosen, uuid
+from rag_app.surfaces.pages.site import Html, action, page, redirect, render, visitor_of
+from rag_app.surfaces.sources.service import Listing, Sources
+
+SORTS = {
+    "-updated_at": "last changed",
+    "title": "title",
+    "-date": "date, newest first",
+    "-size": "size, largest first",
+}
+_LONGEST_SHOWN = 200_000  # characters of a text
+_SHOWN_CHUNKS = 100
+
+
+@page("/documents", menu="Documents", order=30)
+async def documents(request: Caller, sources: Injected[Sources]) -> Html:
+    """A page of the caller's sources, by a part of their names."""
+    indexes = sources.indexes(request.user)
+    asked = {
+        "index": chosen(request, "index", indexes),
+        "search": chosen(request, "search"),
+        "sort": chosen(request, "sort", SORTS) or "-updated_at",
+    }
+    search = asked["search"]
+    listing = Listing(
+        index=asked["index"],
+        search=None if search is None else search[:200],
+        sort=asked["sort"] or "-updated_at",
+        cursor=chosen(request, "cursor"),
+    )
+    found = await sources.page(request.user, listing)
+    return render(
+        request,
+        "documents.html",
+        found=found,
+        asked=asked,
+        indexes=indexes,
+        sorts=SORTS,
+        organizations=visitor_of(request).organizations,
+    )
+
+
+@page("/documents/{source_id:uuid}")
+async def document(request: Caller, sources: Injected[Sources], source_id: FromPath[UUID]) -> Html:
+    """One source: its text, with the passage of `chunk` marked, and its chunks."""
+    said = chosen(request, "chunk")
+    shown = await sources.get(request.user, str(source_id), None if said is None else uuid("chunk", said))
+    text = (await sources.text(request.user, str(source_id))).text
+    start, end = (shown.passage.start, shown.passage.end) if shown.passage is not None else (None, None)
+    parts = (text[:_LONGEST_SHOWN], "", "")
+    if start is not None and end is not None:
+        parts = (text[:start], text[start:end], text[end : end + _LONGEST_SHOWN])
+    chunks = await sources.chunks(request.user, str(source_id), -1, _SHOWN_CHUNKS)
+    return render(request, "document.html", shown=shown, passages=parts, chunks=chunks)
+
+
+@action("/documents/{source_id:uuid}/delete")
+async def delete(request: Caller, sources: Injected[Sources], source_id: FromPath[UUID]) -> Html:
+    """It never answers again."""
+    title = (await sources.get(request.user, str(source_id))).title
+    await sources.delete(request.user, str(source_id))
+    return redirect(request, "/documents", f"Deleted: {title or source_id}")

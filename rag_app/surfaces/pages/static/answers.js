@@ -1,0 +1,218 @@
+// Asks a route that answers without threads; the same answers as the chat's. The last twenty stay in this browser.
+
+import { call, Problem, stream } from "./api.js";
+import { element, render } from "./markdown.js";
+import { answerOf, chips, feedbackForm, growing, withCitations } from "./message.js";
+import { closeViewer, openSource, preview } from "./sources.js";
+
+/** @param {string} id @returns {any} */
+const by = (id) => document.getElementById(id);
+const page = by("chat");
+const MOST_KEPT = 20;
+
+/** @typedef {import("./message.js").Message & {question: string}} Kept */
+
+/** What differs between the two routes. */
+const KINDS = {
+  knowledge: {
+    path: "/api/rag/answer",
+    body: (/** @type {string} */ question) => ({ query_text: question }),
+    /** @param {any} done */
+    message: (done) => ({
+      content: done.answer.text,
+      flags: { refused: done.status !== "success" },
+      sources: done.citations.map((/** @type {any} */ each, /** @type {number} */ place) => ({
+        id: each.source_id,
+        type: each.source_type,
+        label: each.source_title || "untitled",
+        score: each.relevance_score,
+        quote: each.snippet,
+        citation: done.status === "success" ? place + 1 : null,
+      })),
+    }),
+  },
+  calls: {
+    path: "/owner/ask",
+    body: (/** @type {string} */ question) => ({ question }),
+    /** @param {any} done */
+    message: (done) => ({
+      content: done.answer,
+      flags: { refused: !done.has_sufficient_evidence },
+      sources: done.sources.map((/** @type {any} */ each, /** @type {number} */ place) => ({
+        id: each.source_id,
+        type: each.source_type,
+        label: `${each.source_type.replaceAll("_", " ")}${each.created_at ? `, ${each.created_at.slice(0, 10)}` : ""}`,
+        score: each.similarity,
+        quote: each.excerpt,
+        citation: done.has_sufficient_evidence ? place + 1 : null,
+      })),
+    }),
+  },
+};
+const kind = KINDS[/** @type {keyof KINDS} */ (page.dataset.kind)];
+const KEY = `answers:${page.dataset.kind}:${page.dataset.user}`;
+/** @type {Kept[]} */
+let kept = [];
+try {
+  kept = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+} catch {
+  // a browser that keeps nothing, or something else that was kept
+}
+/** @type {AbortController | null} */
+let asking = null;
+
+function keep() {
+  kept = kept.slice(0, MOST_KEPT);
+  by("kept").hidden = !kept.length;
+  try {
+    localStorage.setItem(KEY, JSON.stringify(kept));
+  } catch {
+    // they stay on the page
+  }
+}
+
+/** @param {string} question */
+const heading = (question) => element("p", { class: "asked" }, question);
+
+/** @param {Kept} message */
+function shown(message) {
+  const answer = answerOf(message);
+  const again = answer.querySelector('[data-do="again"]');
+  again?.remove();
+  return element("section", { class: "turn", "aria-label": message.question.slice(0, 80) }, heading(message.question), answer);
+}
+
+function show() {
+  by("messages").replaceChildren(...kept.map(shown));
+  by("kept").hidden = !kept.length;
+}
+
+/** @param {Element} from */
+const messageOf = (from) => {
+  const id = /** @type {HTMLElement | null} */ (from.closest("[data-message]"))?.dataset.message;
+  return kept.find((each) => each.id === id) ?? null;
+};
+
+/** @param {unknown} error */
+function trouble(error) {
+  const problem = error instanceof Problem ? error : new Problem("internal_error", String(error));
+  const wait = problem.wait ? ` Try again in ${problem.wait} seconds.` : "";
+  by("trouble").replaceChildren(element("p", { class: "notice warn", role: "alert" }, `${problem.message}${wait}`));
+}
+
+/** @param {string} question */
+async function ask(question) {
+  asking = new AbortController();
+  by("send").hidden = true;
+  by("stop").hidden = false;
+  by("trouble").replaceChildren();
+  const { made, text, state } = growing();
+  const turn = element("section", { class: "turn" }, heading(question), made);
+  by("messages").prepend(turn);
+  let written = "";
+  let id = "";
+  let interrupted = false;
+  /** @type {any} */
+  let done = null;
+  try {
+    for await (const each of stream("POST", kind.path, { body: kind.body(question), signal: asking.signal })) {
+      if (each.event === "meta") id = each.data.request_id;
+      else if (each.event === "delta") {
+        written += each.data.text;
+        text.replaceChildren(render(written, chips([], false)));
+        state.textContent = "Writing";
+      } else if (each.event === "done") done = each.data;
+    }
+  } catch (error) {
+    interrupted = error instanceof DOMException && error.name === "AbortError";
+    if (!interrupted) trouble(error);
+  }
+  by("send").hidden = false;
+  by("stop").hidden = true;
+  asking = null;
+  if (!done && !written) {
+    turn.remove();
+    if (!by("text").value) by("text").value = question;
+    return;
+  }
+  const said = done ? kind.message(done) : { content: written, flags: { interrupted: true }, sources: [] };
+  kept.unshift({ id: id || String(Date.now()), role: "assistant", feedback: null, question, ...said });
+  keep();
+  turn.replaceWith(shown(kept[0]));
+  by("status").textContent = done ? "The answer is complete." : "The answer was stopped.";
+}
+
+/** @param {Kept} message @param {"right" | "wrong"} verdict @param {string | null} comment @param {string | null} expected */
+async function judge(message, verdict, comment = null, expected = null) {
+  const body = { verdict, ...(comment ? { comment } : {}), ...(expected ? { expected_source: expected } : {}) };
+  await call("POST", `/api/v1/answers/${encodeURIComponent(message.id)}/feedback`, body);
+  message.feedback = { rating: verdict === "right" ? "positive" : "negative", comment, expectedSourceId: expected };
+  keep();
+  by("status").textContent = "Thank you. Your rating is kept.";
+}
+
+by("ask").addEventListener("submit", (/** @type {Event} */ event) => {
+  event.preventDefault();
+  const question = by("text").value.trim();
+  if (!question || asking) return;
+  by("text").value = "";
+  ask(question);
+});
+by("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
+  event.preventDefault();
+  by("ask").requestSubmit();
+});
+by("stop").addEventListener("click", () => asking?.abort());
+by("forget").addEventListener("click", () => {
+  kept = [];
+  keep();
+  show();
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape") closeViewer();
+});
+by("messages").addEventListener("click", async (/** @type {Event} */ event) => {
+  const pressed = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("button"));
+  const message = pressed && messageOf(pressed);
+  if (!pressed || !message) return;
+  const turn = /** @type {HTMLElement} */ (pressed.closest("section.turn"));
+  if (pressed.dataset.source) openSource(message, pressed.dataset.source, pressed);
+  switch (pressed.dataset.do) {
+    case "copy":
+      await navigator.clipboard.writeText(withCitations(message));
+      pressed.textContent = "Copied";
+      break;
+    case "positive":
+      try {
+        await judge(message, "right");
+        turn.replaceWith(shown(message));
+      } catch (error) {
+        trouble(error);
+      }
+      break;
+    case "negative":
+      if (!turn.querySelector("form.feedback")) turn.append(feedbackForm(message));
+      /** @type {HTMLElement | null} */ (turn.querySelector("form.feedback textarea"))?.focus();
+      break;
+    case "no-feedback":
+      turn.querySelector("form.feedback")?.remove();
+      break;
+  }
+});
+by("messages").addEventListener("submit", async (/** @type {SubmitEvent} */ event) => {
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  event.preventDefault();
+  const turn = /** @type {HTMLElement} */ (form.closest("section.turn"));
+  const message = messageOf(/** @type {Element} */ (turn.querySelector("[data-message]")));
+  if (!message) return;
+  const said = new FormData(form);
+  try {
+    await judge(message, "wrong", String(said.get("comment") ?? "").trim() || null, String(said.get("expected") ?? "").trim() || null);
+    turn.replaceWith(shown(message));
+  } catch (error) {
+    /** @type {HTMLElement} */ (form.querySelector(".problem")).textContent = error instanceof Problem ? error.message : String(error);
+  }
+});
+preview(by("messages"), messageOf);
+show();
