@@ -63,7 +63,7 @@ function send(file, { progress, said }) {
   request.addEventListener("loadend", () => {
     const { good, text } = outcome(request);
     progress.value = 100;
-    progress.hidden = !good;
+    if (!good) progress.replaceWith(document.createElement("span"));
     said.textContent = text;
     said.className = good ? "small" : "small worse";
     running -= 1;

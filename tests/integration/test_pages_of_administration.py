@@ -1,0 +1,180 @@
+"""Pages of administration without a browser: forms that change something, who sees them, and charts of nothing."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from rag_app.access.sessions import Sessions
+from rag_app.application import Application
+from tests.conftest import NewPostgres
+from tests.integration.service import Text, bearer, configured, ingest, prepare, served, without_limits
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&<script>alert(2)</script>"
+QUESTION = "When does the gardener bring the blue wheelbarrow?"
+PAGES = (
+    "/admin",
+    "/admin/feedback",
+    "/admin/prompts",
+    "/admin/prompts/ask_lexybrain_system",
+    "/admin/evaluation",
+    "/admin/usage",
+    "/admin/people",
+    "/admin/audit",
+    "/playground",
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A server with pages, an administrator's session and a member's."""
+
+    client: httpx.Client
+    root: dict[str, str]
+    ann: dict[str, str]
+    ann_id: UUID
+    slug: str
+    source: UUID
+
+    def get(self, path: str, cookies: dict[str, str] | None = None) -> httpx.Response:
+        return self.client.get(path, cookies=cookies or self.root)
+
+    def send(self, path: str, page: str, cookies: dict[str, str] | None = None, **fields: str) -> httpx.Response:
+        """A form of that page."""
+        found = re.search(r'name="csrf" value="([0-9a-f]+)"', self.get(page, cookies).text)
+        fields["csrf"] = found[1] if found else ""
+        return self.client.post(
+            path, data=fields, cookies=cookies or self.root, headers={"Sec-Fetch-Site": "same-origin"}
+        )
+
+
+@pytest.fixture(scope="module")
+def site(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    server, folder = new_database(), tmp_path_factory.mktemp("site")
+
+    async def build(application: Application) -> tuple[str, UUID, list[str], UUID]:
+        people = application.people
+        own = await people.create_organization(f"own-{uuid4().hex[:8]}", f"Own {HOSTILE}")
+        root, ann = await people.create_user("root", role="admin"), await people.create_user("ann")
+        for user in (root, ann):
+            await people.add_member(own, user)
+        text = Text("tools", f"The gardener brings the blue wheelbarrow every Monday at nine. {HOSTILE}", own.id)
+        await ingest(application, folder, [Text(text.name, text.text, own.id, None, {"title": HOSTILE})])
+        sessions = Sessions(application.database)
+        return own.slug, ann.id, [await sessions.open(each.id) for each in (root, ann)], text.id
+
+    variables = {
+        "RAG_DATABASE_URL": server.app_url,
+        "RAG_DATABASE_OWNER_URL": server.owner_url,
+        "RAG_VECTOR_STORE": "postgres",
+        "RAG_HOME": str(folder),
+    }
+    with configured(variables) as patch:
+        without_limits(patch)
+        slug, ann, (root_cookie, ann_cookie), source = prepare(build)
+        with served() as client:
+            said = client.post("/api/lexybrain/rag", json={"message": HOSTILE}, headers=bearer(ann)).json()
+            path = f"/api/lexybrain/messages/{said['messageId']}/feedback"
+            client.post(path, json={"rating": "negative", "comment": HOSTILE}, headers=bearer(ann))
+            yield Site(client, {"rag_pages": root_cookie}, {"rag_pages": ann_cookie}, ann, slug, source)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_each_page_is_there_for_administrators_alone(site: Site, path: str) -> None:
+    shown = site.get(path)
+    assert shown.status_code == 200, shown.text
+    assert "<script>alert" not in shown.text and "<img src=x" not in shown.text
+    assert " style=" not in shown.text and not re.search(r"\son[a-z]+=", re.sub(r"&[^;]+;.*?&[^;]+;", "", shown.text))
+    assert site.get(path, site.ann).status_code == 403
+    assert site.client.get(path).status_code == 303, "whoever is not signed in signs in first"
+
+
+def test_a_form_of_another_page_changes_nothing(site: Site) -> None:
+    form = {"organization": site.slug, "act": "make", "name": "stolen"}
+    same = {"Sec-Fetch-Site": "same-origin"}
+    assert site.client.post("/admin/people", data=form, cookies=site.root, headers=same).status_code == 403
+    other = {"Sec-Fetch-Site": "cross-site"}
+    assert site.client.post("/admin/people", data=form, cookies=site.root, headers=other).status_code == 403
+    assert site.send("/admin/people", "/documents", site.ann, **form).status_code == 403
+    assert "stolen" not in site.get("/admin/people").text
+
+
+def test_feedback_is_settled_on_its_page(site: Site) -> None:
+    page = site.get("/admin/feedback").text
+    [given] = set(re.findall(r'name="feedback" value="([0-9a-f-]+)"', page))
+    form = {"feedback": given, "resolution": "fixed", "note": HOSTILE, "state": "open"}
+    settled = site.send("/admin/feedback", "/admin/feedback", **form)
+    assert settled.status_code == 303
+    assert given not in site.get("/admin/feedback").text
+    shown = site.get("/admin/feedback?state=settled").text
+    assert given in shown and "<script>alert" not in shown
+    assert site.send("/admin/feedback", "/admin/feedback?state=settled", feedback=given).status_code == 303
+    assert given in site.get("/admin/feedback").text
+    assert site.get("/admin/feedback?rating=wonderful").status_code == 400
+
+
+def test_prompts_are_added_compared_activated_and_weighed(site: Site) -> None:
+    name, at = "ask_lexybrain_system_v2", "/admin/prompts"
+    old = re.search(r"<pre[^>]*>(.*?)</pre>", site.get(f"{at}/ask_lexybrain_system").text, re.DOTALL)
+    assert old is not None
+    form = {"act": "add", "name": name, "type": "global", "instructions": f"Be brief. {HOSTILE}"}
+    assert site.send(at, at, **form).status_code == 303
+    compared = site.get(f"{at}/{name}?against=ask_lexybrain_system").text
+    assert "<ins>Be brief. &lt;img" in compared and "<del>" in compared
+    assert site.send(at, at, act="weigh", name=name, weight="3").status_code == 303
+    assert site.send(at, at, act="on", name=name).status_code == 303
+    assert "75 %" in site.get(at).text, "three of four threads"
+    assert site.send(at, at, act="off", name=name).status_code == 303
+    assert site.send(at, at, act="weigh", name=name, weight="many").status_code == 400
+    assert site.get(f"{at}/nothing").status_code == 404
+    for act in ("prompts.add", "prompts.weigh", "prompts.activate", "prompts.deactivate"):
+        assert act in site.get("/admin/audit").text
+
+
+def test_a_key_is_shown_once(site: Site) -> None:
+    form = {"act": "make", "organization": site.slug, "name": "site", "index": "org_knowledge"}
+    made = site.send("/admin/people", "/admin/people", **form)
+    [secret] = re.findall(r"rag_[A-Za-z0-9_-]{43}", made.text)
+    listed = site.get("/admin/people").text
+    assert secret not in listed and secret[:12] in listed
+    [key] = re.findall(r'name="key" value="([0-9a-f-]+)"', listed)
+    form = {"act": "revoke", "organization": site.slug, "key": key}
+    assert site.send("/admin/people", "/admin/people", **form).status_code == 303
+    assert "revoked" in site.get("/admin/people").text
+    form = {"act": "add", "organization": site.slug, "user": "nobody"}
+    assert site.send("/admin/people", "/admin/people", **form).status_code == 404
+
+
+def test_a_plan_is_given_on_the_page_of_usage(site: Site) -> None:
+    assert site.send("/admin/usage", "/admin/usage", user=str(site.ann_id), plan="pro").status_code == 303
+    assert "of 2000 messages used by ann" in site.get("/admin/usage").text
+    assert site.get("/admin/usage?month=May").status_code == 400
+
+
+def test_the_playground_asks_twice_and_keeps_what_is_right(site: Site) -> None:
+    form = {"question": QUESTION, "a_answer": "1", "two": "1", "b_mode": "text", "b_filters": "lang=en"}
+    shown = site.send("/playground", "/playground", **form).text
+    assert shown.count('<ol class="hits">') == 2 and "<script>alert" not in shown
+    assert "The prompt as it would be sent: knowledge_answer_v1" in shown
+    judged = re.findall(r'name="judge" value="(a:right:[0-9a-f-]+)"', shown)[0]
+    assert (
+        "Kept: this passage answers the question." in site.send("/playground", "/playground", **form, judge=judged).text
+    )
+    assert site.send("/playground", "/playground", **{**form, "b_filters": "colour=red"}).status_code == 400
+    assert site.send("/playground", "/playground", **{**form, "a_top_k": "many"}).status_code == 400
+
+
+def test_documents_are_listed_read_and_deleted(site: Site) -> None:
+    listed = site.get("/documents", site.ann).text
+    assert f"/documents/{site.source}" in listed and "<script>alert" not in listed
+    assert "No documents" in site.get("/documents?search=nothing+like+this", site.ann).text
+    shown = site.get(f"/documents/{site.source}", site.ann).text
+    assert "blue wheelbarrow" in shown and "<script>alert" not in shown and "<img src=x" not in shown
+    [chunk, *_] = re.findall(r"\?chunk=([0-9a-f-]+)", shown)
+    assert '<mark id="passage">The gardener' in site.get(f"/documents/{site.source}?chunk={chunk}", site.ann).text
+    assert site.get(f"/documents/{uuid4()}", site.ann).status_code == 404
+    for path in ("/knowledge", "/calls"):
+        assert site.get(path, site.ann).status_code == 200
