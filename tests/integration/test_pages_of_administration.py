@@ -35,6 +35,7 @@ class Site:
     client: httpx.Client
     root: dict[str, str]
     ann: dict[str, str]
+    stranger: dict[str, str]
     ann_id: UUID
     slug: str
     source: UUID
@@ -42,13 +43,11 @@ class Site:
     def get(self, path: str, cookies: dict[str, str] | None = None) -> httpx.Response:
         return self.client.get(path, cookies=cookies or self.root)
 
-    def send(self, path: str, page: str, cookies: dict[str, str] | None = None, **fields: str) -> httpx.Response:
+    def send(self, path: str, page: str, who: dict[str, str] | None = None, /, **fields: str) -> httpx.Response:
         """A form of that page."""
-        found = re.search(r'name="csrf" value="([0-9a-f]+)"', self.get(page, cookies).text)
+        found = re.search(r'name="csrf" value="([0-9a-f]+)"', self.get(page, who).text)
         fields["csrf"] = found[1] if found else ""
-        return self.client.post(
-            path, data=fields, cookies=cookies or self.root, headers={"Sec-Fetch-Site": "same-origin"}
-        )
+        return self.client.post(path, data=fields, cookies=who or self.root, headers={"Sec-Fetch-Site": "same-origin"})
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +60,13 @@ def site(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) ->
         root, ann = await people.create_user("root", role="admin"), await people.create_user("ann")
         for user in (root, ann):
             await people.add_member(own, user)
+        other = await people.create_organization(f"other-{uuid4().hex[:8]}", "Other")
+        stranger = await people.create_user("stranger")
+        await people.add_member(other, stranger)
         text = Text("tools", f"The gardener brings the blue wheelbarrow every Monday at nine. {HOSTILE}", own.id)
         await ingest(application, folder, [Text(text.name, text.text, own.id, None, {"title": HOSTILE})])
         sessions = Sessions(application.database)
-        return own.slug, ann.id, [await sessions.open(each.id) for each in (root, ann)], text.id
+        return own.slug, ann.id, [await sessions.open(each.id) for each in (root, ann, stranger)], text.id
 
     variables = {
         "RAG_DATABASE_URL": server.app_url,
@@ -74,12 +76,13 @@ def site(new_database: NewPostgres, tmp_path_factory: pytest.TempPathFactory) ->
     }
     with configured(variables) as patch:
         without_limits(patch)
-        slug, ann, (root_cookie, ann_cookie), source = prepare(build)
+        slug, ann, cookies, source = prepare(build)
         with served() as client:
             said = client.post("/api/lexybrain/rag", json={"message": HOSTILE}, headers=bearer(ann)).json()
             path = f"/api/lexybrain/messages/{said['messageId']}/feedback"
             client.post(path, json={"rating": "negative", "comment": HOSTILE}, headers=bearer(ann))
-            yield Site(client, {"rag_pages": root_cookie}, {"rag_pages": ann_cookie}, ann, slug, source)
+            root, member, stranger = ({"rag_pages": each} for each in cookies)
+            yield Site(client, root, member, stranger, ann, slug, source)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -176,5 +179,9 @@ def test_documents_are_listed_read_and_deleted(site: Site) -> None:
     [chunk, *_] = re.findall(r"\?chunk=([0-9a-f-]+)", shown)
     assert '<mark id="passage">The gardener' in site.get(f"/documents/{site.source}?chunk={chunk}", site.ann).text
     assert site.get(f"/documents/{uuid4()}", site.ann).status_code == 404
+    assert site.get(f"/documents/{site.source}", site.stranger).status_code == 404
+    assert str(site.source) not in site.get("/documents", site.stranger).text
+    assert site.send(f"/documents/{site.source}/delete", "/documents", site.stranger).status_code in (403, 404)
+    assert site.get(f"/documents/{site.source}", site.ann).status_code == 200
     for path in ("/knowledge", "/calls"):
         assert site.get(path, site.ann).status_code == 200
