@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from rag_app.domain.source import source_id
+from tests.evidence import context_of, repeating
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Chat, chatting, citing
 from tests.integration.service import bearer
 from tests.scripted_model import Reply
@@ -63,6 +64,29 @@ def test_a_conversation_of_three_turns_needs_its_history(chat: Chat) -> None:
     assert thread["messageCount"] == 6 and thread["title"].startswith("What is the demand index")
     assert thread["messages"][3]["content"] == second["answer"]
     assert thread["messages"][3]["id"] == second["messageId"]
+
+
+def test_the_evidence_reaches_the_model_whatever_the_words_of_a_message_sound_like(chat: Chat) -> None:
+    """By which look, wording and spelling is in the message's metadata."""
+    chat.model.script[:] = [repeating]
+
+    def ask(text: str, thread: str | None = None) -> tuple[str, str, dict[str, Any]]:
+        """The thread, what the model was shown of sources, and how it was found."""
+        said: dict[str, Any] = {"threadId": thread} if thread else {}
+        reply = chat.post(text, **said)
+        shown = "\n".join(context_of(chat.model.requests[-1].prompt))
+        return reply["threadId"], shown, messages_of(chat, reply["threadId"])[-1]["generation_metadata"]
+
+    thread, shown, found = ask("How many pictures must every listing of ours have, and what belongs on the first one?")
+    assert "seven" in shown.lower() and (found["look"], found["leaning"]) == ("all_types", "alone")
+    thread, shown, found = ask(BOX)
+    assert KEYWORD in shown and (found["look"], found["leaning"]) == ("first", "alone"), "one look is enough"
+    _, shown, found = ask(FOLLOW_UP, thread)
+    assert HISTORY in shown and found["leaning"] == "leans" and FOLLOW_UP in found["also"]
+    _, _, found = ask("New topic. How quickly are appeals of a warning decided?", thread)
+    assert found["leaning"] == "alone" and found["searched"].startswith("New topic.") and "also" not in found
+    _, shown, found = ask("how hard is it to rank for brydesmaid earings")
+    assert "bridesmaid earrings" in found["searched"] and "bridesmaid earring" in shown.lower()
 
 
 def test_a_stream_keeps_the_same_message(chat: Chat) -> None:
