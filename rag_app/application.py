@@ -204,6 +204,7 @@ class Application(Directory):
         chosen = settings.lexybrain
         self.conversations = Conversations(
             database=database,
+            accounts=self.accounts,
             pipeline=Pipeline(*parts, dimension=self.dimension, load_fit=self.fit_for),
             index=self.indexes.get(CONVERSATIONS),
             threads=self.threads,

@@ -30,6 +30,9 @@ MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE = 15.0
 """Seconds between two comments: proxies close connections on which nothing is said for a minute."""
 
+RESUMABLE = "resumable"
+"""In the header `Prefer`: the stream goes on without its client, who may come back to it."""
+
 _HEADERS = {
     "Content-Type": f"{MEDIA_TYPE}; charset=utf-8",
     "Cache-Control": "no-cache",
@@ -69,11 +72,12 @@ async def event_stream(
     sources: Callable[[tuple[Hit, ...]], Any],
     citations: Callable[[Answer], Any],
     body: Callable[[Answer], Struct],
+    keep: "Callable[[Resumable], None] | None" = None,
 ) -> Response[Any]:
     """A streamed answer in the shapes of a surface: `body` makes the plain response.
 
     What is raised before the first event is raised here, and so becomes an error response like any other. When the
-    client leaves, `events` is closed at once.
+    client leaves, `events` is closed at once; but where somebody wants to `keep` the stream, it goes on.
     """
     first = await anext(events)
 
@@ -94,7 +98,62 @@ async def event_stream(
             handle: Any = request.app.exception_handlers[Exception]  # the one of plain errors, which also logs
             yield _frame("error", handle(request, error).content)
 
-    return _EventStream(frames(), events)
+    if keep is None:
+        return _EventStream(frames(), events)
+    resumable = Resumable(frames(), events)
+    keep(resumable)
+    return resumable.response()
+
+
+class Resumable:
+    """A stream that is written whether somebody reads it or not, until it ends or is stopped. Its events have an `id`:
+    1, 2, ... Whoever lost it goes on after the one they had."""
+
+    def __init__(self, frames: AsyncGenerator[bytes, None], events: AsyncGenerator[Event, None]) -> None:
+        self._kept: list[bytes] = []
+        self._news = asyncio.Event()
+        self.writing = asyncio.create_task(self._write(frames, events))
+
+    def response(self, after: int = 0) -> Response[Any]:
+        """The events after this one, and those to come."""
+        reading = self.read(after)
+        return _EventStream(reading, reading)
+
+    async def read(self, after: int = 0) -> AsyncGenerator[bytes, None]:
+        at = max(0, after)
+        while True:
+            news = self._news
+            while at < len(self._kept):
+                yield self._kept[at]
+                at += 1
+            if self.writing.done():
+                return
+            if news is self._news:
+                await news.wait()
+
+    async def stop(self) -> None:
+        """Nothing more is written. What had been said is kept by then."""
+        self.writing.cancel()
+        await asyncio.wait({self.writing})
+
+    async def _write(self, frames: AsyncGenerator[bytes, None], events: AsyncGenerator[Event, None]) -> None:
+        try:
+            async with aclosing(events), aclosing(frames):
+                async for frame in frames:
+                    self._kept.append(b"id: %d\n%b" % (len(self._kept) + 1, frame))
+                    self._tell()
+        finally:
+            asyncio.get_running_loop().call_soon(self._tell)  # when this task is done
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+def prefers(request: AnyRequest, preference: str) -> bool:
+    """Whether the caller states this preference (RFC 7240)."""
+    said = ",".join(request.headers.getall("prefer", []))
+    return preference in (each.partition(";")[0].strip().lower() for each in said.split(","))
 
 
 @dataclass
@@ -118,7 +177,7 @@ class StreamedOperation(Operation):
 class _EventStream(Response[Any]):
     """Litestar's own streaming response leaves its generator to the garbage collector when the client leaves."""
 
-    def __init__(self, frames: AsyncGenerator[bytes, None], events: AsyncGenerator[Event, None]) -> None:
+    def __init__(self, frames: AsyncGenerator[bytes, None], events: AsyncGenerator[Any, None]) -> None:
         super().__init__(None, headers=_HEADERS)
         self._frames, self._events = frames, events
 

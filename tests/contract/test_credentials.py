@@ -20,7 +20,7 @@ from rag_app.surfaces import registry
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import problem
 
-JWT, COOKIE, SESSION, EXTENSION, API_KEY, NONE = Credential
+JWT, COOKIE, EXTENSION, SESSION, API_KEY, NONE = Credential
 APP, OTHER = "https://app.example", "https://evil.example"
 KEY, ODD_KEY = ("rag_" + letter * 43 for letter in "ko")
 SERVICE, SERVICE_USER = f"key:{uuid4()}", uuid4()

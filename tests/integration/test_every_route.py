@@ -341,6 +341,33 @@ def changed_thread(world: World, path: str) -> list[httpx.Response]:
     return [world.as_us("PATCH", ours, {"title": f"Door code, {world.ours.word}"}), *foreign]
 
 
+def branch(world: World, path: str) -> list[httpx.Response]:
+    ours, theirs = (path.replace("{thread_id}", each.thread) for each in (world.ours, world.theirs))
+    pairs = [(theirs, world.theirs), (ours, world.theirs), (theirs, world.ours)]
+    foreign = [world.as_us("POST", at, {"before": whose.message}) for at, whose in pairs]
+    assert {each.status_code for each in foreign} == {404}
+    unchanged(world)
+    made = world.as_us("POST", ours, {"before": world.ours.message})
+    read = world.as_us("GET", f"{THREADS}/{made.json()['id']}")
+    assert [each["role"] for each in read.json()["messages"]] == ["user"] and made.json()["messageCount"] == 1
+    return [made, read, world.as_us("DELETE", f"{THREADS}/{made.json()['id']}"), *foreign]
+
+
+def running(world: World, path: str) -> list[httpx.Response]:
+    """Nothing is being answered: theirs looks like ours, and like one that nobody has."""
+    at = [path.replace("{thread_id}", each) for each in (world.ours.thread, world.theirs.thread, str(uuid4()))]
+    found = [world.as_us("POST" if path.endswith("stop") else "GET", each) for each in at]
+    assert {each.status_code for each in found} == {404}
+    return [world.as_us("GET", f"{THREADS}/{world.ours.thread}"), *found]
+
+
+def usage(world: World, path: str) -> list[httpx.Response]:
+    before = world.swapped.as_us("GET", path).json()
+    world.as_us("POST", RAG, {"message": f"{ASKED} {world.ours.word}"})
+    assert world.swapped.as_us("GET", path).json() == before
+    return [world.as_us("GET", path), world.as_us("GET", f"{path}?user={world.theirs.user}")]
+
+
 def deleted_thread(world: World, path: str) -> list[httpx.Response]:
     made = world.as_us("POST", RAG, {"message": f"{ASKED} {world.ours.word}"})
     ours, theirs = (path.replace("{thread_id}", each) for each in (made.json()["threadId"], world.theirs.thread))
@@ -463,6 +490,10 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("GET", f"{THREADS}/{{thread_id}}"): thread,
     ("PATCH", f"{THREADS}/{{thread_id}}"): changed_thread,
     ("DELETE", f"{THREADS}/{{thread_id}}"): deleted_thread,
+    ("POST", f"{THREADS}/{{thread_id}}/branch"): branch,
+    ("GET", f"{THREADS}/{{thread_id}}/answer"): running,
+    ("POST", f"{THREADS}/{{thread_id}}/stop"): running,
+    ("GET", "/api/lexybrain/usage"): usage,
     ("DELETE", f"{THREADS}/{{thread_id}}/messages/{{message_id}}"): deleted_message,
     ("POST", FEEDBACK): rating,
     ("DELETE", FEEDBACK): withdrawal,
@@ -477,7 +508,7 @@ WALKS: dict[tuple[str, str], Walk] = {
 }
 SHOWS_NO_TEXT = {
     path for _, path in WALKS if "valid" in path or "collections" in path or "admin" in path or "playground" in path
-} | {CONSENT}
+} | {CONSENT, "/api/lexybrain/usage"}
 
 
 async def tenant(application: Application, folder: Path) -> Tenant:

@@ -19,7 +19,7 @@ from rag_app.settings import GROUPS, Settings, example_env, fields, settings_tab
 ROOT = Path(__file__).parents[2]
 UNITS = (
     *("seconds", "days", "cents", "tokens", "connections", "processes", "port", "length", "cosine", "same", "low"),
-    *("MB", "characters", "passages", "pages", "levels", "documents", "sources", "hours"),
+    *("MB", "characters", "passages", "pages", "levels", "documents", "sources", "hours", "minutes"),
 )
 
 

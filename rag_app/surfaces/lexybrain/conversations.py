@@ -72,6 +72,8 @@ from rag_app.surfaces.lexybrain.messages import (
     wordings,
     worth_it,
 )
+from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.running import Running
 from rag_app.surfaces.lexybrain.threads import Threads, give_up, hold_thread, keep_answer, keep_message, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
 from rag_app.surfaces.lexybrain.types import (
@@ -106,6 +108,7 @@ class Conversations:
     """
 
     database: Database
+    accounts: Accounts
     pipeline: Pipeline
     index: IndexSpec | None
     threads: Threads
@@ -119,9 +122,11 @@ class Conversations:
     history_tokens: int
     cost_cap_cents: Decimal | None
     token_budget: int | None
+    running: Running = field(init=False)
     _ending: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "running", Running(self.database))
         if self.detect_by_model and self.models.model(GENERAL) is None:
             raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model needs a model: docs/models.md")
 
@@ -145,7 +150,8 @@ class Conversations:
         return turn
 
     async def aclose(self) -> None:
-        """Wait for what is being kept, and collected."""
+        """Stop what is being answered for clients who may come back; wait for what is being kept, and collected."""
+        await self.running.aclose()
         while self._ending:
             await asyncio.gather(*self._ending, return_exceptions=True)
 
@@ -201,6 +207,11 @@ class Turn:
             await self._whole(self._undo(beginning, error))
             raise
         self._seconds = {"keeping": kept - self._started, "preparing": time.perf_counter() - kept}
+
+    @property
+    def user(self) -> UUID:
+        """Whose turn it is, once it has begun."""
+        return self._begun.account.user
 
     async def _take(self, user: UUID, thread: UUID) -> None:
         taken = asyncio.get_running_loop().create_future()

@@ -390,6 +390,7 @@ def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:
         fallback_to_generic=answer.refusal is Refusal.FAILED or bool(lasting_failures(answer)),
         insufficient_context=len(sources) < ENOUGH_SOURCES or not _uses(answer),
         interrupted=not answer.complete,
+        refused=answer.refused and answer.refusal is not Refusal.FAILED,
     )
 
 

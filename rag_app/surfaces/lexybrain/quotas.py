@@ -245,6 +245,12 @@ class Accounts:
                 return await _welcome(session, principal)
             return _account((await session.execute(_ACCOUNTS.where(UserRow.id == principal.user))).one_or_none())
 
+    async def month(self, principal: Principal) -> tuple[Account, MonthlyUse]:
+        """Plan, and messages of this month. Raises as `of`."""
+        account = await self.of(principal)
+        async with self._database.scoped(Scope.alone(account.user)) as session:
+            return account, await usage(session, account)
+
     async def used(self, users: Iterable[UUID]) -> dict[UUID, int]:
         """Messages of this month, for the operator: one user after the other, as each of them may see it."""
         found = {}

@@ -21,7 +21,7 @@ from rag_app.domain import (
     QuotaExceeded,
     UnknownField,
 )
-from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
+from rag_app.http.streaming import RESUMABLE, Resumable, StreamedOperation, event_stream, prefers, wants_stream
 from rag_app.http.surface import Caller, Injected, example
 from rag_app.surfaces.lexybrain import thread_routes
 from rag_app.surfaces.lexybrain.conversations import Conversations
@@ -62,9 +62,16 @@ class RagOperation(LexyBrainOperation, StreamedOperation):
 async def rag(
     request: Caller, data: Annotated[RagRequest, BodyKwarg(examples=[EXAMPLE])], conversations: Injected[Conversations]
 ) -> Response[RagResponse]:
-    """Keeps the message in its thread, or in a new one, and answers from what the caller may see."""
+    """Keeps the message in its thread, or in a new one, and answers from what the caller may see.
+
+    A stream goes on without its client where that sends `Prefer: resumable`; its events have an `id` then.
+    """
     turn = await conversations.begin(request.user, data)
     if wants_stream(request):
+
+        def keep(stream: Resumable) -> None:
+            conversations.running.keep(turn.user, turn.thread, stream)
+
         return await event_stream(
             request,
             turn.stream(),
@@ -72,5 +79,6 @@ async def rag(
             sources=turn.sources,
             citations=turn.citations,
             body=turn.reply,
+            keep=keep if prefers(request, RESUMABLE) else None,
         )
     return Response(await turn.answer())

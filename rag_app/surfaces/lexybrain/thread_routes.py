@@ -1,16 +1,19 @@
 """Ask LexyBrain: what a user has there: conversations that are kept (`/api/lexybrain/threads`), feedback on their answers
 (`.../messages`), and whether answers may be collected to train models with (`.../consent`)."""
 
-from typing import Annotated, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from litestar import Response
 from litestar.openapi.spec import Example
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from rag_app.domain import Forbidden, InvalidInput, NotFound, UnknownField
+from rag_app.domain import Forbidden, InvalidInput, NotFound, TooManyAtOnce, UnknownField
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.surface import Caller, Injected
+from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.rules import READING, SURFACE, Cursor, Limit
 from rag_app.surfaces.lexybrain.threads import Threads
@@ -25,10 +28,12 @@ from rag_app.surfaces.lexybrain.types import (
     ThreadInfo,
     ThreadsResponse,
     ThreadWithMessages,
+    UsageInfo,
 )
 
 PATH = "/api/lexybrain/threads"
 ONE = f"{PATH}/{{thread_id:str}}"
+USAGE = "/api/lexybrain/usage"
 FEEDBACK = "/api/lexybrain/messages/{message_id:str}/feedback"
 CONSENT = "/api/lexybrain/consent"
 LONGEST_COMMENT = 2000
@@ -97,6 +102,11 @@ class FeedbackRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="c
     ) = None
 
 
+class BranchRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    before: Annotated[UUID, Meta(description="the UUID of a message of this thread", examples=[MESSAGE])]
+
+
+BranchBody = Annotated[BranchRequest, BodyKwarg(examples=[Example(value={"before": MESSAGE})])]
 FeedbackBody = Annotated[
     FeedbackRequest,
     BodyKwarg(
@@ -144,6 +154,15 @@ async def newest(
         Literal["true", "false"] | None,
         QueryParameter(description="everybody's threads; for administrators, without `user`"),
     ] = None,
+    search: Annotated[
+        str | None,
+        QueryParameter(
+            min_length=1,
+            max_length=200,
+            pattern=NOT_BLANK,
+            description="only those with this text in title or messages",
+        ),
+    ] = None,
 ) -> ThreadsResponse:
     """What an administrator reads of others is written down."""
     return await threads.list(
@@ -153,6 +172,7 @@ async def newest(
         archived=None if archived is None else archived == "true",
         user=user,
         everybody=everybody == "true",
+        search=search,
     )
 
 
@@ -194,6 +214,58 @@ async def change(
     if not changes:
         raise InvalidInput("", None, NOTHING_TO_CHANGE)
     return await threads.change(request.user, thread_id, **changes)
+
+
+@SURFACE.post(
+    f"{ONE}/branch",
+    InvalidInput("before", "1", "must be the UUID of a message of this thread"),
+    NotFound("message", MESSAGE),
+    summary="A new thread with what was said before a message",
+)
+async def branch(
+    request: Caller, data: BranchBody, threads: Injected[Threads], thread_id: FromPath[UUID]
+) -> ThreadInfo:
+    """To ask that message again in other words. This thread stays as it is; ratings stay with it."""
+    return await threads.branch(request.user, thread_id, data.before)
+
+
+@SURFACE.get(
+    f"{ONE}/answer",
+    InvalidInput("thread_id", "1", "Invalid UUID"),
+    NotFound("answer", THREAD),
+    TooManyAtOnce(1),
+    summary="The stream of the answer that is being written",
+    opt={"window": READING},
+    media_type="text/event-stream",
+)
+async def resume(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> Response[Any]:
+    """For a client that sent `Prefer: resumable` and lost the stream: all its events, or those after `Last-Event-ID`.
+
+    Until a minute after its end. 404: nothing is being answered, the thread has what there is. 429: another process
+    answers it; its answer will be in the thread.
+    """
+    stream = await conversations.running.find(request.user.user, thread_id)
+    seen = request.headers.get("last-event-id", "")
+    return stream.response(int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 9 else 0)
+
+
+@SURFACE.post(
+    f"{ONE}/stop",
+    InvalidInput("thread_id", "1", "Invalid UUID"),
+    NotFound("answer", THREAD),
+    summary="Stop the answer that is being written",
+    status_code=204,
+)
+async def stop(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> None:
+    """What had been said is kept, marked `interrupted`. For streams with `Prefer: resumable`: others end with their client."""
+    await conversations.running.stop(request.user.user, thread_id)
+
+
+@SURFACE.get(USAGE, UnknownField("user", []), summary="What is left of your plan", opt={"window": READING})
+async def used(request: Caller, conversations: Injected[Conversations]) -> UsageInfo:
+    """Messages of this month."""
+    account, month = await conversations.accounts.month(request.user)
+    return UsageInfo(account.plan, month.used, month.limit, datetime.fromtimestamp(month.resets_at, UTC))
 
 
 @SURFACE.delete(

@@ -146,6 +146,11 @@ _EXTEND = """
 _FREE = "DELETE FROM request_leases WHERE id = $1 AND key = $2"
 
 
+def place_of(user: UUID, thread: UUID) -> UUID:
+    """The lease of whoever answers a message of this thread."""
+    return uuid5(thread, str(user))
+
+
 async def hold_thread(
     database: Database,
     user: UUID,
@@ -160,7 +165,7 @@ async def hold_thread(
     PostgreSQL does not answer. The thread is held until the turn is `over`: True where it is free by then, as
     whatever settles a message's reservation frees its thread.
     """
-    place, began, held = uuid5(thread, str(user)), time.monotonic(), False
+    place, began, held = place_of(user, thread), time.monotonic(), False
     while not over.done() and time.monotonic() - began < _LONGEST_TURN_S:
         try:
             held = bool(await database.fetch(_EXTEND if held else _TAKE, place, str(message), LEASE_S))
@@ -295,12 +300,14 @@ class Threads:
         archived: bool | None,
         user: UUID | None,
         everybody: bool,
+        search: str | None = None,
     ) -> ThreadsResponse:
         """Threads by their last message, the newest first; archived ones, others, or (None) both.
 
         `after` is a page's cursor. A thread that gets a message between two pages moves to the front, and is on none of
         the pages that follow; all others are on exactly one. `user` and `everybody` (not both) are for administrators:
-        threads of that user, or of all users.
+        threads of that user, or of all users. `search`: only those whose title or a message has this text, in upper or
+        lower case.
 
         Raises Forbidden, and InvalidInput for a cursor that is none.
         """
@@ -313,6 +320,13 @@ class Threads:
             statement = statement.where(ThreadRow.archived.is_(archived))
         if after is not None:
             statement = statement.where(pages.before(after, ThreadRow.last_message_at, ThreadRow.id))
+        if search is not None:
+            said = select(MessageRow.id).where(
+                MessageRow.thread_id == ThreadRow.id,
+                MessageRow.deleted_at.is_(None),
+                MessageRow.content.icontains(search, autoescape=True),
+            )
+            statement = statement.where(or_(ThreadRow.title.icontains(search, autoescape=True), said.exists()))
         widened = everybody or user is not None
         async with self._database.scoped(principal.scope(), administrator=widened) as session:
             if widened:
@@ -371,6 +385,21 @@ class Threads:
         async with self._database.scoped(principal.scope()) as session:
             return await _change(session, principal.user, thread, **changes)
 
+    async def branch(self, principal: Principal, thread: UUID, before: UUID) -> ThreadInfo:
+        """A new thread with what was said in this one before that message. Ratings stay where they are.
+
+        Raises NotFound, also for a message that is not of this thread.
+        """
+        values = {"thread": thread, "user": principal.user, "before": before, "branch": uuid4()}
+        async with self._database.scoped(principal.scope()) as session:
+            row: ThreadRow | None = await session.scalar(
+                select(ThreadRow).from_statement(_BRANCH), values, execution_options=_FRESH
+            )
+            if row is None:
+                raise NotFound("message", str(before))
+            await session.execute(_COPY, values)
+            return render_thread(ThreadInfo, row)
+
     async def delete(self, principal: Principal, thread: UUID) -> None:
         """The thread with its messages goes. Raises NotFound, also the second time."""
         gone = (
@@ -397,6 +426,33 @@ class Threads:
             for statement in _FORGET_LESSONS:
                 await session.execute(statement, {"thread": thread, "message": message})
 
+
+_BEFORE = """
+    rag_messages.thread_id = :thread AND deleted_at IS NULL AND (rag_messages.created_at, rag_messages.id) < (
+        SELECT created_at, id FROM rag_messages WHERE id = :before AND thread_id = :thread
+    )
+    """
+_BRANCH = text(
+    f"""
+    INSERT INTO rag_threads (id, user_id, title, metadata, message_count)
+    SELECT :branch, user_id, title, metadata || jsonb_build_object('branchOf', id),
+        (SELECT count(*) FROM rag_messages WHERE {_BEFORE})
+    FROM rag_threads WHERE id = :thread AND user_id = :user
+        AND EXISTS (SELECT FROM rag_messages WHERE id = :before AND thread_id = :thread)
+    RETURNING *
+    """
+)
+_COPY = text(
+    f"""
+    INSERT INTO rag_messages (
+        id, thread_id, created_at, role, content, capability, context_json, model_id, retrieved_source_ids,
+        generation_metadata, flags
+    )
+    SELECT gen_random_uuid(), :branch, created_at, role, content, capability, context_json, model_id,
+        retrieved_source_ids, generation_metadata, flags
+    FROM rag_messages WHERE {_BEFORE}
+    """
+)
 
 _SETTLE_ON = text(
     """

@@ -316,6 +316,7 @@ class ThreadFlags(Struct, frozen=True, rename="camel"):
     fallback_to_generic: bool
     insufficient_context: bool
     interrupted: Annotated[bool, Meta(description="the text ends where the model or the client left")]
+    refused: Annotated[bool, Meta(description="no answer: the text says so, the sources are what came nearest")]
 
 
 class MessageFeedback(Struct, frozen=True, rename="camel"):
@@ -391,6 +392,13 @@ class RagResponse(Struct, frozen=True, rename="camel"):
     flags: RagFlags
 
 
+class UsageInfo(Struct, frozen=True, rename="camel"):
+    plan: Annotated[str, Meta(description="its code", examples=["free"])]
+    messages_used: Annotated[Count, Meta(description="this month (UTC), those under way included")]
+    messages_per_month: Annotated[int, Meta(description="-1: without limit", examples=[50])]
+    resets_at: Annotated[datetime, Meta(description="when the count begins again", examples=["2026-02-01T00:00:00Z"])]
+
+
 class ConsentInfo(Struct, frozen=True):
     training: Annotated[bool, Meta(description="whether your answers may be collected to train models with")]
     since: Annotated[datetime | None, Meta(description="null where they may not", examples=["2026-01-15T10:30:00Z"])]
@@ -404,13 +412,14 @@ class Flags(Struct, frozen=True, rename="camel"):
 
     `used_rag`: something was retrieved. `fallback_to_generic`: the model failed, the text says what was found.
     `insufficient_context`: fewer than five sources, or none that was good enough. `interrupted`: the text ends where
-    the model or the client left.
+    the model or the client left. `refused`: the text says that there is no answer; of older messages it is not known.
     """
 
     used_rag: bool = False
     fallback_to_generic: bool = False
     insufficient_context: bool = False
     interrupted: bool = False
+    refused: bool = False
 
 
 class PastMessage(Struct, frozen=True):

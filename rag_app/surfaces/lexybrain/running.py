@@ -1,0 +1,85 @@
+"""Answers that are being written for clients who may come back to them, or stop them from elsewhere.
+
+A process has those that it writes. Which process that is, no client knows: a stop that reaches another one is left in
+`request_leases`, where the one that writes looks every second.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from uuid import UUID, uuid5
+
+from rag_app.database.session import Database
+from rag_app.domain import NotFound, StoreFailed, TooManyAtOnce
+from rag_app.http.streaming import Resumable
+from rag_app.surfaces.lexybrain.threads import place_of
+
+KEPT_S = 60.0
+"""How long a stream that is over can be read again; from then on its answer is in the thread."""
+_LOOK_S = 1.0
+_STOP_S = 900.0
+_ASK_TO_STOP = """
+    INSERT INTO request_leases (id, key, expires_at) VALUES ($1, 'stop', now() + make_interval(secs => $2))
+    ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at
+    """
+_ASKED_TO_STOP = "DELETE FROM request_leases WHERE id = $1 RETURNING id"
+_IS_HELD = "SELECT id FROM request_leases WHERE id = $1 AND expires_at > now()"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Of this process, by user and thread: a thread answers one message at a time."""
+
+    database: Database
+    _streams: dict[tuple[UUID, UUID], Resumable] = field(default_factory=dict, init=False)
+    _watching: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+
+    def keep(self, user: UUID, thread: UUID, stream: Resumable) -> None:
+        """Until `KEPT_S` seconds after its end, or until the thread answers another message."""
+        self._streams[user, thread] = stream
+        task = asyncio.create_task(self._watch(user, thread, stream))
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
+
+    async def find(self, user: UUID | None, thread: UUID) -> Resumable:
+        """Raises NotFound where nothing is being answered, TooManyAtOnce where another process does it."""
+        if user is not None:
+            if found := self._streams.get((user, thread)):
+                return found
+            if await self.database.fetch(_IS_HELD, place_of(user, thread)):
+                raise TooManyAtOnce(1)
+        raise NotFound("answer", str(thread))
+
+    async def stop(self, user: UUID | None, thread: UUID) -> None:
+        """What had been said is kept, marked `interrupted`. Raises NotFound where nothing is being answered."""
+        try:
+            stream = await self.find(user, thread)
+        except TooManyAtOnce:
+            await self.database.fetch(_ASK_TO_STOP, _mark(user, thread), _STOP_S)
+            return
+        if stream.writing.done():
+            raise NotFound("answer", str(thread))
+        await stream.stop()
+
+    async def aclose(self) -> None:
+        """Those that are being written are stopped: what had been said is kept."""
+        for stream in self._streams.values():
+            await stream.stop()
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+
+    async def _watch(self, user: UUID, thread: UUID, stream: Resumable) -> None:
+        mark = _mark(user, thread)
+        while not stream.writing.done():
+            await asyncio.wait({stream.writing}, timeout=_LOOK_S)
+            with suppress(StoreFailed):  # it looks again
+                if await self.database.fetch(_ASKED_TO_STOP, mark):
+                    await stream.stop()
+        await asyncio.sleep(KEPT_S)
+        if self._streams.get((user, thread)) is stream:
+            del self._streams[user, thread]
+
+
+def _mark(user: UUID | None, thread: UUID) -> UUID:
+    return uuid5(thread, f"stop {user}")

@@ -1,0 +1,320 @@
+"""The chat, as people use it."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.browser.conftest import POINT, Browser, sync_api
+from tests.integration.lexybrain import BOX, KEYWORD, Chat, citing
+from tests.scripted_model import Reply
+
+expect: Any = sync_api.expect
+expect.set_options(timeout=20_000)  # others may be at work on this machine
+SAID = "The demand index is 78 {}. It goes up."
+
+
+def ask(page: Any, text: str = BOX) -> None:
+    page.get_by_role("textbox", name="Your question").fill(text)
+    page.keyboard.press("Enter")
+
+
+def answer(page: Any) -> Any:
+    """The last answer, when it is complete."""
+    last = page.locator("article.answer").last
+    expect(last.get_by_role("button", name="Copy with citations")).to_be_visible()
+    return last
+
+
+def serious(page: Any) -> list[str]:
+    """What axe finds that is serious or worse."""
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in {"serious", "critical"}]
+
+
+def test_a_question_its_answer_and_the_source(browser: Browser, scripted: Callable[..., None]) -> None:
+    scripted(citing(KEYWORD, SAID))
+    page = browser.open()
+    expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+    assert not serious(page)
+    ask(page)
+    said = answer(page)
+    chip = said.locator(".prose button.chip")
+    expect(chip).to_have_text("1")
+    expect(said).to_contain_text("The demand index is 78")
+    assert "[Source" not in said.inner_text()
+    expect(page.locator("#status")).to_have_text("The answer is complete.")
+    chip.focus()
+    expect(page.locator("#preview")).to_be_visible()
+    expect(page.locator("#preview")).to_contain_text(KEYWORD)
+    chip.click()
+    expect(page.locator("#viewer mark")).to_contain_text("velvet ring box")
+    expect(said.get_by_text("Cited")).to_be_visible()
+    expect(said.locator("summary")).to_contain_text("Also found")
+    assert not serious(page)
+    page.keyboard.press("Escape")
+    expect(page.locator("#viewer")).to_be_hidden()
+    page.reload()  # the deep link
+    expect(page.get_by_role("heading", name=BOX)).to_be_visible()
+    expect(answer(page).locator(".prose button.chip")).to_have_text("1")
+    expect(page.locator("#threads a[aria-current]")).to_contain_text("What is the demand index")
+
+
+@POINT
+def test_a_stream_is_shown_as_it_comes_and_can_be_stopped(
+    browser: Browser, chat: Chat, scripted: Callable[..., None]
+) -> None:
+    go_on = threading.Event()
+    scripted(citing(KEYWORD, "The demand index is 78 {}. It goes up. " + "And on. " * 40, go_on=go_on))
+    page = browser.open()
+    ask(page)
+    expect(page.locator("article[aria-busy]")).to_contain_text("The demand index is 78")
+    page.get_by_role("button", name="Stop").click()
+    said = answer(page)
+    expect(said).to_contain_text("The demand index is 78")
+    expect(said).to_contain_text("Stopped here")
+    assert chat.model.hung_up, "the model's connection is closed"
+    page.reload()
+    expect(answer(page)).to_contain_text("Stopped here")
+
+
+@POINT
+def test_a_reload_in_the_middle_goes_on_where_it_was(browser: Browser, scripted: Callable[..., None]) -> None:
+    go_on = threading.Event()
+    scripted(citing(KEYWORD, SAID + " And so on, for a while, until it ends.", go_on=go_on))
+    page = browser.open()
+    ask(page)
+    expect(page.locator("article[aria-busy]")).to_contain_text("The demand index is 78")
+    page.reload()
+    expect(page.locator("article[aria-busy]")).to_contain_text("The demand index is 78")
+    go_on.set()
+    said = answer(page)
+    expect(said).to_contain_text("until it ends.")
+    expect(said).not_to_contain_text("Stopped here")
+
+
+@POINT
+def test_threads_are_found_renamed_archived_exported_deleted(browser: Browser, scripted: Callable[..., None]) -> None:
+    scripted(citing(KEYWORD, SAID))
+    page = browser.open()
+    ask(page, f"{BOX} And zanzibar?")
+    answer(page)
+    menu = page.get_by_role("button", name="What to do with this thread")
+    menu.click()
+    page.get_by_role("button", name="Rename").click()
+    page.get_by_label("Title").fill("Ring boxes")
+    page.get_by_role("button", name="Rename").last.click()
+    expect(page.get_by_role("heading", name="Ring boxes")).to_be_visible()
+    page.get_by_label("Search your threads").fill("ZANZIBAR")
+    expect(page.locator("#threads a")).to_have_count(1)
+    expect(page.locator("#threads a")).to_contain_text("Ring boxes")
+    page.get_by_label("Search your threads").fill("")
+    for kind, holds in (("Markdown", "Sources:\n\n1. "), ("JSON", '"role": "assistant"')):
+        menu.click()
+        with page.expect_download() as download:
+            page.get_by_role("link", name=f"Export as {kind}").click()
+        assert holds in download.value.path().read_text("utf-8")
+        assert download.value.suggested_filename.startswith("ring-boxes.")
+        page.keyboard.press("Escape")
+    menu.click()
+    page.get_by_role("button", name="Archive", exact=True).click()
+    expect(page.locator("#threads").get_by_text("Ring boxes")).to_have_count(0)
+    page.get_by_role("button", name="Archived").click()
+    expect(page.locator("#threads").get_by_text("Ring boxes")).to_be_visible()
+    menu.click()
+    page.get_by_role("button", name="Delete").first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+    expect(page.locator("#threads").get_by_text("Ring boxes")).to_have_count(0)
+
+
+@POINT
+def test_a_question_is_changed_in_a_new_thread_and_asked_again(browser: Browser, scripted: Callable[..., None]) -> None:
+    scripted(citing(KEYWORD, SAID))
+    page = browser.open()
+    ask(page)
+    answer(page)
+    ask(page, "And its competition score?")
+    expect(page.locator("article.answer")).to_have_count(2)
+    answer(page)
+    first = page.url
+    page.locator("article.question").last.get_by_role("button", name="Edit").click()
+    box = page.get_by_role("textbox", name="Your question")
+    expect(box).to_have_value("And its competition score?")
+    box.fill("And its trend?")
+    box.press("Enter")
+    expect(page.locator("article.question").last).to_contain_text("And its trend?")
+    expect(page.locator("article.answer")).to_have_count(2)
+    answer(page)
+    expect(page).not_to_have_url(first)
+    expect(page.get_by_text("And its competition score?")).to_have_count(0)
+    page.locator("article.answer").first.get_by_role("button", name="Ask again").click()
+    expect(page.locator("article.question")).to_have_count(1)
+    answer(page)
+    page.goto(first)
+    expect(page.locator("article.question").last).to_contain_text("And its competition score?")
+
+
+@POINT
+def test_an_answer_is_copied_and_rated(browser: Browser, chat: Chat, scripted: Callable[..., None]) -> None:
+    scripted(citing(KEYWORD, SAID))
+    page = browser.open()
+    ask(page)
+    said = answer(page)
+    said.get_by_role("button", name="Copy with citations").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert "The demand index is 78 [1]" in copied and f"[1] {KEYWORD}" in copied
+    said.get_by_role("button", name="This answer is right").click()
+    expect(said.get_by_role("button", name="This answer is right")).to_have_attribute("aria-pressed", "true")
+    said.get_by_role("button", name="This answer is wrong").click()
+    said.get_by_label("What is wrong with it?").fill("It is 79.")
+    said.get_by_label("Which source should it rest on?").fill("aurora/kw-velvet-ring-box")
+    said.get_by_role("button", name="Send").click()
+    expect(said.get_by_text("What you wrote is kept")).to_be_visible()
+    kept = chat.get(f"/api/lexybrain/threads/{page.url.rpartition('/')[2]}")["messages"][1]["feedback"]
+    assert (kept["rating"], kept["comment"]) == ("negative", "It is 79.") and kept["expectedSourceId"]
+
+
+@POINT
+@pytest.mark.parametrize(
+    ("status", "code", "after", "says"),
+    [
+        (429, "rate_limit_exceeded", "7", "Too many questions at once"),
+        (403, "quota_exceeded", "86400", "Your messages of this month are used up"),
+        (503, "cost_cap_reached", "3600", "Today's budget for answers is used up"),
+        (500, "generation_failed", None, "The model did not answer"),
+        (401, "authentication_required", None, "You are not signed in any more"),
+        (None, "offline", None, "You are offline"),
+    ],
+)
+def test_errors_are_told_apart_and_the_draft_is_kept(
+    status: int | None, code: str, after: str | None, says: str, browser: Browser
+) -> None:
+    page = browser.open()
+    body = {"error": {"code": code, "message": "As the server says it.", "retryable": True}}
+    headers = {"Retry-After": after} if after else {}
+
+    def refuse(route: Any) -> None:
+        if status is None:
+            route.abort()
+        else:
+            route.fulfill(status=status, json=body, headers=headers)
+
+    page.route("**/api/lexybrain/rag", refuse)
+    ask(page)
+    trouble = page.get_by_role("alert")
+    expect(trouble).to_contain_text(says)
+    if after:
+        expect(trouble).to_contain_text(" s." if after == "7" else "hours" if after == "86400" else "minutes")
+    expect(page.get_by_role("textbox", name="Your question")).to_have_value(BOX)
+    retries = {"rate_limit_exceeded", "generation_failed", "offline"}
+    expect(trouble.get_by_role("button", name="Try again")).to_have_count(1 if code in retries else 0)
+    page.reload()
+    expect(page.get_by_role("textbox", name="Your question")).to_have_value(BOX)
+
+
+@POINT
+def test_a_refusal_looks_like_one_and_shows_what_came_nearest(browser: Browser, scripted: Callable[..., None]) -> None:
+    scripted(Reply("Nothing of this is in the sources."))
+    page = browser.open()
+    page.get_by_label("Kind of answer").select_option("keyword_explanation")
+    ask(page, "How many moons does Jupiter have?")
+    said = answer(page)
+    expect(said).to_contain_text("Not answered")
+    expect(said.locator("summary")).to_contain_text("What came nearest")
+    assert "refused" in said.get_attribute("class")
+
+
+@POINT
+def test_nothing_is_sent_while_an_input_method_composes(browser: Browser) -> None:
+    page = browser.open()
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.url.endswith("/rag") else None)
+    box = page.get_by_role("textbox", name="Your question")
+    box.fill("日本")
+    box.evaluate(
+        """(it) => {
+          it.dispatchEvent(new CompositionEvent("compositionstart"));
+          it.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", isComposing: true, bubbles: true, cancelable: true}));
+          it.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", keyCode: 229, bubbles: true, cancelable: true}));
+        }"""
+    )
+    box.press("Shift+Enter")
+    expect(box).to_have_value("日本\n")
+    assert sent == []
+
+
+@POINT
+def test_it_scrolls_along_only_at_the_end(browser: Browser, scripted: Callable[..., None]) -> None:
+    go_on = threading.Event()
+    long = " ".join(f"Sentence {number} is here {{0}}." for number in range(60))
+    scripted(citing(KEYWORD, SAID), citing(KEYWORD, long, go_on=go_on))
+    page = browser.open(phone=True)
+    ask(page)
+    answer(page)
+    ask(page, f"{BOX} At length.")
+    messages = page.locator("#messages")
+    expect(page.locator("article[aria-busy]")).to_contain_text("Sentence 12")
+    messages.evaluate("it => { it.scrollTop = 0; }")
+    expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
+    go_on.set()
+    answer(page)
+    assert messages.evaluate("it => it.scrollTop") == 0
+    page.get_by_role("button", name="Jump to latest").click()
+    expect(page.get_by_role("button", name="Jump to latest")).to_be_hidden()
+
+
+@POINT
+def test_by_keyboard_alone(browser: Browser, scripted: Callable[..., None]) -> None:
+    scripted(citing(KEYWORD, SAID))
+    page = browser.open()
+    expect(page.get_by_role("textbox", name="Your question")).to_be_focused()
+    page.keyboard.type(BOX)
+    page.keyboard.press("Enter")
+    chip = answer(page).locator(".prose button.chip")
+    page.locator("#messages").focus()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if chip.evaluate("it => it === document.activeElement"):
+            break
+    expect(chip).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#viewer-title")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(chip).to_be_focused()
+
+
+@POINT
+def test_two_organizations_see_nothing_of_each_other(browser: Browser, scripted: Callable[..., None]) -> None:
+    scripted(citing(KEYWORD, SAID))
+    ours = browser.open()
+    ask(ours, f"{BOX} Mila's word is quagga.")
+    answer(ours)
+    source = ours.locator("article.answer .prose button.chip").get_attribute("data-source")
+    theirs = browser.open("/sign-in")
+    theirs.get_by_role("button", name="jonas@birch.example").click()
+    expect(theirs.get_by_text("Answers come from what Birch may see")).to_be_visible()
+    expect(theirs.locator("#threads")).not_to_contain_text("demand index")
+    theirs.get_by_label("Search your threads").fill("quagga")
+    expect(theirs.locator("#threads")).to_contain_text("No thread has these words.")
+    for path in (ours.url, f"{ours.url}/export"):
+        theirs.goto(path)
+        expect(theirs.locator("body")).not_to_contain_text("quagga")
+    read = "path => fetch(path).then(async (said) => [said.status, await said.text()])"
+    for path in (f"/api/v1/sources/{source}", f"/api/v1/sources/{source}/text"):
+        status, _ = ours.evaluate(read, path)
+        assert status == 200
+        status, body = theirs.evaluate(read, path)
+        assert status == 404 and "velvet" not in body
+
+
+@POINT
+def test_the_first_view_is_small(browser: Browser, chat: Chat) -> None:
+    page = browser.open()
+    page.wait_for_load_state("networkidle")
+    loaded = page.evaluate(
+        "performance.getEntries().filter((each) => each.transferSize).map((each) => [each.name, each.transferSize])"
+    )
+    assert 0 < sum(size for _, size in loaded) <= 150_000, loaded
