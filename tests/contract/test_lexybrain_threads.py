@@ -208,7 +208,13 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
                 "usage": {"inputTokens": 1847, "outputTokens": 312},
                 "latencyMs": 3421,
             },
-            "flags": {"usedRag": True, "fallbackToGeneric": False, "insufficientContext": False, "interrupted": True},
+            "flags": {
+                "usedRag": True,
+                "fallbackToGeneric": False,
+                "insufficientContext": False,
+                "interrupted": True,
+                "refused": False,
+            },  # fmt: skip
             "feedback": {"rating": "negative", "comment": "Where is it?", "expectedSourceId": GONE["id"]},
         },
     ]

@@ -177,7 +177,7 @@ async def test_a_message_begins_a_thread_and_what_was_said_is_kept(talk: Talk, a
     assert second == ThreadMessage(
         given.message, "assistant", "Rings [Source 1].", second.created_at, "market_brief",
         [structs.replace(cited, quote=None, available=False)], RagModel("m", RagUsage(10, 2), 5),
-        ThreadFlags(True, False, True, True), None,
+        ThreadFlags(True, False, True, True, False), None,
     )  # fmt: skip
     async with talk.database.scoped(ann.scope()) as session:
         kept = (await session.scalars(select(MessageRow).where(MessageRow.id == given.message))).one()
@@ -189,7 +189,7 @@ async def test_a_message_begins_a_thread_and_what_was_said_is_kept(talk: Talk, a
          "quote": "Rings sell."}
     ]  # fmt: skip
     assert kept.flags == {
-        "usedRag": True, "fallbackToGeneric": False, "insufficientContext": True, "interrupted": True,
+        "usedRag": True, "fallbackToGeneric": False, "insufficientContext": True, "interrupted": True, "refused": False,
     }  # fmt: skip
     assert not kept.training_eligible
 
