@@ -214,7 +214,7 @@ def test_a_thread_comes_with_its_messages(client: httpx.Client, validator: Valid
                 "insufficientContext": False,
                 "interrupted": True,
                 "refused": False,
-            },  # fmt: skip
+            },
             "feedback": {"rating": "negative", "comment": "Where is it?", "expectedSourceId": GONE["id"]},
         },
     ]
