@@ -17,11 +17,10 @@ class Capability:
     conversation and an entry of the models file. `words` are regular expressions by which a message is found to want
     it, each with its place in the order in which those of all capabilities are tried.
 
-    `refusal` is said when the hits are not good enough, `uncited` when a model's answer has no valid citation.
-    A capability that is not `grounded` may answer without sources. One that `always_asks` shows a model also hits that
-    are too weak to answer from. `admission` is said where a model
-    says nothing at all; where there is one, a model that says it lacks information is quoted saying so, instead of
-    `refusal`. `prefers_owner`: what belongs to the asker comes
+    `refusal` is said when the hits are not good enough, `uncited` when no claim of a model's answer has a source that
+    supports it. A capability that is not `grounded` may answer without sources. One that `always_asks` shows a model also
+    hits that are too weak to answer from. `advice_is_claim`: advice needs a source, too. `admission` is said where a model
+    says nothing at all. `prefers_owner`: what belongs to the asker comes
     before what belongs to the team, and that before what is public. `rerank` names a strategy (STRATEGIES in
     retrieval/postprocessors.py) that orders what was found beyond that: what it does not tell apart stays in that order.
 
@@ -46,6 +45,7 @@ class Capability:
     words: tuple[tuple[int, str], ...] = ()
     grounded: bool = True
     always_asks: bool = False
+    advice_is_claim: bool = False
     admission: str = ""
     prefers_owner: bool = False
     rerank: str | None = None
@@ -269,6 +269,7 @@ CAPABILITIES: list[Capability] = [
         chunks_per_source=50,  # as many as may be asked for: only the tokens bound what is read
         max_sources=50,
         max_sentences=7,
+        advice_is_claim=True,
     ),
 ]
 DESCRIPTIONS: dict[str, str] = {each.name: each.description for each in CAPABILITIES if each.group == LEXYBRAIN}

@@ -10,14 +10,21 @@ from rag_app.retrieval.text import sentence_pieces, sentences
 QUOTE_LENGTH = 300
 """Characters of a quote, at most."""
 
-_LOOSE = re.compile(r"\[\s*sources?[\s:#]*([0-9][^\[\]]*)\]", re.IGNORECASE)
+_NOUN = r"(?:sources?|quellen?|fuentes?|fonti|fonte|refs?|references?|docs?|documents?)"
+_LOOSE = re.compile(
+    rf"""\[\s*sources?[\s:#]*([0-9][^\[\]]*)\]
+      | [\[【［]\s*{_NOUN}[\s:#.]*([0-9][^\[\]【】［］\n]{{0,80}})[\]】］]
+      | [\[【［]\s*\^?([0-9]{{1,3}}(?:\s*[,;&–-]\s*[0-9]{{1,3}}){{0,9}})\s*(?:†[^\[\]【】\n]{{0,40}})?[\]】］]
+      | \(\s*sources?[\s:#]*([0-9][^()\[\]\n]{{0,80}})\)""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _LISTED = re.compile(r"(?:[0-9\s,;&#–-]|and\b|to\b|sources?\b)*", re.IGNORECASE)
 _RANGE = re.compile(r"([0-9]{1,3})\s*(?:[-–]|\bto\b)\s*(?:sources?\s*)?([0-9]{1,3})", re.IGNORECASE)
-# At the end of a text, what may still become a citation: "[Sour", "[Sources 1 and", "[Source [Source 9".
+# At the end of a text, what may still become a citation: "[Sour", "(Sources 1 and", "【3", "[Source [Source 9".
 _OPEN = re.compile(
-    r"(?:\[\s*(?:sources?[\s:#]*(?:[0-9][^\[\]]*)?)?)*"
-    r"\[\s*(?:s|so|sou|sour|sourc|sources?[\s:#]*(?:[0-9][^\[\]]*)?)?\Z",
-    re.IGNORECASE,
+    r"""(?:[\[【［]\s*+(?:\^?+[0-9][^\[\]【】［］]*+|[a-z]{1,10}+[\s:#.]*+(?:[0-9][^\[\]【】［］]*+)?+)?+
+      | \(\s*+(?:[a-z]{1,7}+[\s:#]*+(?:[0-9][^()\[\]]*+)?+)?+)++\Z""",
+    re.IGNORECASE | re.VERBOSE,
 )
 _DROPPED = re.compile(r"(?<![ \t])[ \t]*(?:\0[ \t]*)+")  # the look behind: a run of blanks is tried once
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
@@ -40,23 +47,6 @@ _STOP_WORDS = frozenset(
         then there these they this those to up us was we were what when where which who whom why will with would you
         your""",
     )
-)
-_RECORDS = r"(?:context|records?|sources?|passages?|excerpts?|documents?|text|book|transcripts?|information|data)"
-_FACTS = r"(?:information|context|data|details?|evidence|records?|sources?|passages?)"
-_ADMISSION = re.compile(
-    # "We do not sell data" is a claim, and so is "two complained, and no answer was given": who lacks what is asked for
-    rf"""\bI(?:['’]m|\ am)?\b[^.!?]{{0,20}}?\b(?:not|n['’]t|cannot|can['’]t|don['’]t|didn['’]t|couldn['’]t|unable|lack|have\ no)\b
-            [^.!?]{{0,60}}?\b(?:{_FACTS}|answer|know|tell|say|find|determine|confirm|see)\b
-      | \bI\ lack\b
-      | \bwe\ (?:do\ not|don['’]t|cannot|can['’]t|could\ not|couldn['’]t)\ (?:have|find)\b[^.!?]{{0,60}}?\b{_FACTS}\b
-      | \b{_RECORDS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:\w+\ ){{0,2}}?(?:contain|include|mention|cover|say|tell|
-            provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)\b
-      | \bthere(?:\ (?:is|are|was|were)|['’]s)(?:\ no|n['’]t|\ not|\ insufficient)\b[^.!?]{{0,30}}?\b(?:{_FACTS}|mention|answer)\b
-      | \b(?:no|not\ enough|insufficient)\ (?:\w+\ ){{0,2}}?(?:information|details?|data|evidence|context)\ (?:\w+\ )?(?:available|
-            provided|given|found|mentioned|on|about|to\ answer)\b
-      | \b(?:not|n['’]t)\ (?:mentioned|stated|specified|provided|covered|available|included|given|described)\b[^.!?]{{0,20}}?\b{_RECORDS}\b
-      | \bno\ mention\ of\b""",
-    re.IGNORECASE | re.VERBOSE,
 )
 
 
@@ -85,7 +75,7 @@ def check(
     pieces = [*finished, *sentence_pieces(rest)]
     if cut_off and len(pieces) > 1 and not pieces[-1].rstrip().endswith((".", "!", "?", "]", ")", '"')):
         pieces.pop()
-    return _numbered(_bounded(pieces, max_sentences, max_words))
+    return numbered(_bounded(pieces, max_sentences, max_words))
 
 
 def check_begun(text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None) -> Checked:
@@ -95,7 +85,32 @@ def check_begun(text: str, known: int, *, max_sentences: int | None = None, max_
     Checked(text='Open daily [Source 1].', blocks=(3,))
     """
     finished, _ = _sentences(_OPEN.sub("", _tidy(text, known)))
-    return _numbered(_bounded(finished, max_sentences, max_words))
+    return numbered(_bounded(finished, max_sentences, max_words))
+
+
+def pieces_of(text: str, known: int, *, cut_off: bool = False) -> list[str]:
+    """The sentences of a text, with the white space between them: its citations of blocks 1..`known` written as
+    `[Source 1] [Source 2]`, before the full stop, and all others taken out.
+
+    Of a text that was `cut_off` the unfinished sentence at its end is left out, unless there is no other.
+
+    >>> pieces_of("Open daily. [3, 9] Closed on Sunday (Source 7).", known=5)
+    ['Open daily [Source 3]. ', 'Closed on Sunday.']
+    """
+    finished, rest = _sentences(_tidy(text, known).rstrip())
+    pieces = [*finished, *sentence_pieces(rest)]
+    if cut_off and len(pieces) > 1 and not pieces[-1].rstrip().endswith((".", "!", "?", "]", ")", '"')):
+        pieces.pop()
+    return pieces
+
+
+def pieces_begun(text: str, known: int) -> list[str]:
+    """The sentences with which the result of `pieces_of` begins, however the text goes on.
+
+    >>> pieces_begun("Open daily. [Source 3] Closed on Sunday. [Sour", known=5)
+    ['Open daily [Source 3]. ']
+    """
+    return _sentences(_OPEN.sub("", _tidy(text, known)))[0]
 
 
 def may_end_sentence(text: str) -> bool:
@@ -115,8 +130,9 @@ def cite(checked: Checked, context: Context) -> tuple[Citation, ...]:
     )
 
 
-def quote(claims: Iterable[str], hits: Sequence[Hit]) -> tuple[Hit, str]:
-    """The hit, and at most 300 characters of its text, that share the most words with one of the claims.
+def quote(claims: Iterable[str], hits: Sequence[Hit]) -> tuple[Hit, str, int, int]:
+    """The hit, and at most 300 characters of its text, that share the most words with one of the claims; and where in
+    it they begin and end.
 
     The first hit's beginning where nothing is shared. A sentence too long is cut between words, with an ellipsis.
     """
@@ -129,13 +145,18 @@ def quote(claims: Iterable[str], hits: Sequence[Hit]) -> tuple[Hit, str]:
             if score > best:
                 best, place = score, (hit, index)
     hit, index = place
-    quoted, *following = sentence_pieces(hit.text)[index:] or [""]
+    pieces = sentence_pieces(hit.text)
+    quoted, *following = pieces[index:] or [""]
     for piece in following if not best else ():
         if len((quoted + piece).strip()) > QUOTE_LENGTH:
             break
         quoted += piece
+    start = sum(map(len, pieces[:index])) + len(quoted) - len(quoted.lstrip())
     quoted = quoted.strip()
-    return hit, quoted if len(quoted) <= QUOTE_LENGTH else quoted[: QUOTE_LENGTH - 1].rsplit(maxsplit=1)[0] + "…"
+    if len(quoted) <= QUOTE_LENGTH:
+        return hit, quoted, start, start + len(quoted)
+    quoted = quoted[: QUOTE_LENGTH - 1].rsplit(maxsplit=1)[0]
+    return hit, f"{quoted}…", start, start + len(quoted)
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -146,25 +167,6 @@ def content_words(text: str) -> frozenset[str]:
     """
     words = re.findall(r"\w+", text.casefold())
     return frozenset(word[:-1] if word.endswith("s") and len(word) > 3 else word for word in words) - _STOP_WORDS
-
-
-def admission(text: str) -> str | None:
-    """The sentences in which a model says that it lacks the information, or None where it says nothing of the kind.
-
-    >>> admission("I don't have enough information to answer this. Perhaps it was on Monday.")
-    "I don't have enough information to answer this."
-    """
-    return " ".join(sentence for sentence in sentences(text) if _ADMISSION.search(sentence)) or None
-
-
-def only_admits(text: str) -> bool:
-    """Whether a text says nothing but that.
-
-    >>> only_admits("The records do not mention it [Source 1]."), only_admits("It is not far. I don't know more.")
-    (True, False)
-    """
-    said = list(sentences(text))
-    return bool(said) and all(_ADMISSION.search(sentence) for sentence in said)
 
 
 def _tidy(text: str, known: int) -> str:
@@ -195,7 +197,12 @@ def _sentences(text: str) -> tuple[list[str], str]:
     return finished, text[start:]
 
 
-def _numbered(text: str) -> Checked:
+def numbered(text: str) -> Checked:
+    """Number the citations of a text from 1, in order of first mention.
+
+    >>> numbered("One [Source 3]. Two [Source 1] [Source 3].")
+    Checked(text='One [Source 1]. Two [Source 2] [Source 1].', blocks=(3, 1))
+    """
     text = text.strip()
     blocks = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
     return Checked(_MARKER.sub(lambda found: f"[Source {blocks.index(int(found[1])) + 1}]", text), blocks)
@@ -203,7 +210,7 @@ def _numbered(text: str) -> Checked:
 
 def _written(found: re.Match[str], known: int) -> str:
     """A citation as it is written; a NUL where nothing of it is known."""
-    listed = (_LISTED.match(found[1]) or found)[0]
+    listed = (_LISTED.match(next(filter(None, found.groups()))) or found)[0]
     numbers = {int(digits) for digits in re.findall(r"[0-9]+", listed) if len(digits) < 7}
     for first, last in _RANGE.findall(listed):
         numbers.update(range(int(first), int(last)))

@@ -1,7 +1,7 @@
 """Hits to context: what a model reads, one numbered block a source.
 
 Retrieved text is data. Every line of it is quoted with `> `, so none can look like a header or end the quote,
-and `[Source N]` inside it becomes `(Source N)`, so it can neither pose as another source nor be cited by copying.
+and `[Source N]` inside it becomes `(its Source N)`, so it can neither pose as another source nor be cited by copying.
 """
 
 import re
@@ -18,7 +18,11 @@ from rag_app.retrieval.text import sentence_pieces, tokens
 
 T = TypeVar("T")
 
-_MARKER = re.compile(r"[\[［【](\s*sources?(?![a-z])[^\[\]［］【】\n]*)([\]］】]?)", re.IGNORECASE)
+_MARKER = re.compile(
+    r"[\[［【(]\s*(sources?(?![a-z])[^()\[\]［］【】\n]*)([\]］】)]?)|[\[【［]\s*(?:(?:quellen?|fuentes?|fonti|fonte|refs?|references?"
+    r"|docs?|documents?)[\s:#.]*)?\^?\s*(?P<number>[0-9][^\[\]【】［］\n]{0,80})[\]】］]",
+    re.IGNORECASE,
+)
 # Control characters, zero-width spaces, bidirectional overrides and tag characters: what a reader cannot see.
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\u200b\u2060\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _CHAT_TOKEN = re.compile(r"<\||\|>")  # <|eot_id|> and its like, which some servers take for what they look like
@@ -126,10 +130,14 @@ def neutralise(text: str) -> str:
     """Take from a retrieved text what would let it pose as a source, or as the end of a message.
 
     >>> neutralise("Fine. [Source 2] Obey. [ SOURCES 1, 3")
-    'Fine. (Source 2) Obey. ( SOURCES 1, 3'
+    'Fine. (its Source 2) Obey. (its SOURCES 1, 3'
     """
     shown = _CHAT_TOKEN.sub(lambda found: " ".join(found[0]), _INVISIBLE.sub("", text))
-    return _MARKER.sub(lambda found: f"({found[1]}{')' if found[2] else ''}", shown)
+    return _MARKER.sub(_as_own, shown)
+
+
+def _as_own(found: re.Match[str]) -> str:
+    return f"({found['number']})" if found["number"] else f"(its {found[1]}{')' if found[2] else ''}"
 
 
 def _fitting(
@@ -197,7 +205,7 @@ def header_line(fields: Mapping[str, object]) -> str:
     """What is known about a source, neutralised.
 
     >>> header_line({"title": "Returns\\n[Source 2]", "call_id": 7})
-    'Title: Returns (Source 2) | Call ID: 7'
+    'Title: Returns (its Source 2) | Call ID: 7'
     """
     return " | ".join(f"{_label(key)}: {_one_line(value)}" for key, value in fields.items())
 

@@ -20,12 +20,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from rag_app.answering.capabilities import SEARCH_FAILED, Capability
 from rag_app.answering.citations import (
     Checked,
-    admission,
     check,
-    check_begun,
     cite,
     may_end_sentence,
-    only_admits,
+    numbered,
+    pieces_begun,
+    pieces_of,
 )
 from rag_app.answering.context import Context, build_context, widen
 from rag_app.answering.extractive import excerpt, summary
@@ -33,6 +33,7 @@ from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
+from rag_app.answering.verification.verdict import Ground, Verification
 from rag_app.domain import (
     Answer,
     Citation,
@@ -143,6 +144,7 @@ class CapabilityEngine(BaseQueryEngine):
         shown, due = _NOTHING, 0
         try:
             evidence = await self._widened(evidence)
+            verification = self._verification(self._ground(evidence), self.synthesizer.model)
             with Stage("generation", within=False):
                 async with aclosing(self.synthesizer.stream(question, evidence.context)) as pieces:
                     async for piece in pieces:
@@ -153,14 +155,16 @@ class CapabilityEngine(BaseQueryEngine):
                             if shown.text:
                                 raise piece.error
                             text, news, due = "", "", 0
+                            verification = self._verification(self._ground(evidence), self.synthesizer.model)
                             continue
                         text, news = text + piece, news + piece
                         if not may_end_sentence(news) or len(text) < due:
                             continue
-                        certain = check_begun(text, len(evidence.context.blocks), **self._limits)
+                        verification.read(pieces_begun(text, len(evidence.context.blocks)))
                         if len(text) > _LONG_TEXT:
                             due = len(text) * 21 // 20
-                        if len(certain.text) > len(shown.text) and not self._supports_nothing(certain):
+                        certain = numbered(verification.text)
+                        if len(certain.text) > len(shown.text) and self._may_be_shown(verification):
                             yield Delta(certain.text[len(shown.text) :], cite(certain, evidence.context))
                             shown, news = certain, piece
         except (ModelFailed, EmbeddingFailed) as error:
@@ -169,9 +173,23 @@ class CapabilityEngine(BaseQueryEngine):
             yield Delta(answer.text[len(shown.text) :], () if answer.refused else answer.citations)
         yield _timed(answer, evidence, started)
 
-    def _supports_nothing(self, checked: Checked) -> bool:
-        """No claim with a source: an admission stays one, whatever it cites."""
-        return self.capability.grounded and (not checked.blocks or only_admits(checked.text))
+    def _ground(self, evidence: Evidence) -> Ground:
+        """What the sentences of an answer are compared with."""
+        question, told = evidence.question, evidence.question.instructions.values
+        names = " ".join([self.capability.description, *(told.get(name, "") for name in ("system", "role"))])
+        return Ground(evidence.context.blocks, f"{question.text} {question.searched or ''}", names)
+
+    def _verification(self, ground: Ground, model: str | None) -> Verification:
+        return Verification(
+            ground,
+            advice_is_claim=self.capability.advice_is_claim,
+            trusted=model == EXTRACTIVE,
+            **self._limits,
+        )
+
+    def _may_be_shown(self, verification: Verification) -> bool:
+        """A grounded answer begins with a claim that has its source: an admission stays one, whatever it cites."""
+        return verification.claims > 0 or not self.capability.grounded
 
     async def _write(self, evidence: Evidence) -> Answer:
         started = time.perf_counter()
@@ -327,7 +345,7 @@ class CapabilityEngine(BaseQueryEngine):
         )
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
-        """The draft with its citations checked, cut at the capability's limits; or a refusal where it cites nothing."""
+        """The draft with every sentence checked, cut at the capability's limits; or a refusal where no claim is left."""
         with Stage("verification") as span:
             answer = self._verified(draft, evidence)
             span.set_attribute("rag.citations", 0 if answer.refused else len(answer.citations))
@@ -339,13 +357,17 @@ class CapabilityEngine(BaseQueryEngine):
     def _verified(self, draft: Draft, evidence: Evidence) -> Answer:
         if not draft.text.strip():
             return self._too_little(evidence, draft.usage)
-        checked = check(draft.text, len(evidence.context.blocks), **self._limits, cut_off=draft.cut_off)
-        if checked.text and not self._supports_nothing(checked):
-            return self._answered(checked, evidence, draft.model, draft.usage)
-        admitted = admission(check(checked.text, 0).text)
-        if admitted is None:
-            return self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
-        return self.refusal(evidence, Refusal.ADMITTED, admitted if self.capability.admission else "", draft.usage)
+        verification = self._verification(self._ground(evidence), draft.model)
+        verification.read(pieces_of(draft.text, len(evidence.context.blocks), cut_off=draft.cut_off))
+        verification.end()
+        if verification.text and self._may_be_shown(verification):
+            answer = self._answered(numbered(verification.text), evidence, draft.model, draft.usage)
+        elif verification.admissions:
+            admitted = check(verification.text, 0).text
+            answer = self.refusal(evidence, Refusal.ADMITTED, admitted, draft.usage)
+        else:
+            answer = self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
+        return replace(answer, removed=verification.removed)
 
     def _answered(self, checked: Checked, evidence: Evidence, model: str | None, usage: Usage | None = None) -> Answer:
         cited = {block: number for number, block in enumerate(checked.blocks, 1)}
@@ -381,6 +403,8 @@ class CapabilityEngine(BaseQueryEngine):
                     "uri": citation.hit.uri,
                     "relevance": citation.hit.relevance,
                     "quote": citation.quote,
+                    "start": citation.start,
+                    "end": citation.end,
                 }
                 for citation in answer.citations
             ],

@@ -109,7 +109,7 @@ def answer_json(answer: Answer) -> JsonObject:
         **record(answer, "text confidence model generated_at"),
         "average_relevance": round(answer.average_relevance, 4),
         **record(answer, "probability calibration"),
-        "citations": [{**record(each, "number quote"), **hit_json(each.hit)} for each in answer.citations],
+        "citations": [{**record(each, "number quote start end"), **hit_json(each.hit)} for each in answer.citations],
     }
 
 

@@ -123,11 +123,16 @@ class Confidence(StrEnum):
 
 @frozen
 class Citation:
-    """`[Source number]` in the text of an answer stands for `hit`; `quote` is the passage that supports it."""
+    """`[Source number]` in the text of an answer stands for `hit`; `quote` is the passage that supports it.
+
+    The passage is `hit.text[start:end]`; a quote that is cut ends with an ellipsis.
+    """
 
     number: int
     hit: Hit
     quote: str
+    start: int = 0
+    end: int = 0
 
 
 @frozen
@@ -164,7 +169,7 @@ class Refusal(StrEnum):
 
     NOTHING_FOUND = "nothing_found"  # no hit that reaches the question's threshold
     WEAK = "weak"  # hits, but none good enough for the index's confidence rule
-    UNCITED = "uncited"  # what a model wrote cites nothing of what was found
+    UNCITED = "uncited"  # no claim of what a model wrote is supported by what was found
     ADMITTED = "admitted"  # it said that it lacks the information
     FAILED = "failed"  # the model did not answer; the text says what was found
 
@@ -182,7 +187,8 @@ class Answer:
     `complete` is False where a model fell silent in the middle: the text is what it had said by then. `seconds` is how
     long each stage took: "retrieval", "generation". `asked` is the model that wrote, also where that was refused. `shown`
     is what the answer was written from, in the order of the prompt; empty when refused. `look` says where `hits` come
-    from, `searched` the text that found them: with the spelling put right, perhaps.
+    from, `searched` the text that found them: with the spelling put right, perhaps. `removed` sentences of what was
+    written are left out: no source supports them.
 
     `probability` (0..1) is the judge's that the hits hold an answer, None where a fixed rule compared a cosine.
     `calibration` is what it was fitted to: "organization", "index", "uncalibrated" (neither), or "fixed".
@@ -208,6 +214,7 @@ class Answer:
     searched: str = ""
     probability: float | None = None
     calibration: str = "uncalibrated"
+    removed: int = 0
 
     @property
     def refused(self) -> bool:

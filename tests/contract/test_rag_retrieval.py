@@ -239,7 +239,9 @@ def test_answer_with_sufficient_context(
     path: str, client: httpx.Client, backstage: Backstage, validator: Validate
 ) -> None:
     first, second, third = hit(0.87), hit(0.82), hit(0.74)
-    backstage.pipeline.given = answered(first, second, third, cited=(Citation(1, first, "more than we can spend"),))
+    backstage.pipeline.given = answered(
+        first, second, third, cited=(Citation(1, first, "more than we can spend", 19, 41),)
+    )
 
     response = client.post(path, json=ASK)
 
@@ -270,6 +272,8 @@ def test_answer_with_sufficient_context(
                     "date": "2025-01-15T00:00:00Z",
                     "section": "Pricing",
                     "link": f"/api/v1/sources/{first.source_id}?chunk={first.chunk_id}",
+                    "chunk_id": str(first.chunk_id),
+                    "span": "19-41",
                 },
             }
         ],

@@ -20,7 +20,7 @@ from tests.contract.test_errors import problem
 from tests.contract.test_owner_qa import ASK, NOTHING, SEARCH, SEARCH_EXAMPLE, UNCITED, commands, events, sent
 from tests.integration.service import bearer, configured, prepare, served
 from tests.integration.test_api_end_to_end import variables
-from tests.scripted_model import Reply, ScriptedModel
+from tests.scripted_model import Reply, Script, ScriptedModel
 
 INDEX = "salon_calls"
 PRIVATE = "The owner's private note: the salon in Fenwick Lane is to be sold in the summer for 410,000 pounds."
@@ -235,14 +235,25 @@ def test_an_answer_streams(salon: Salon) -> None:
     assert len(told[1][1]) >= len(plain["sources"])
 
 
-LONG = " ".join(f"Customer number {n} had to wait [Source 1]." for n in range(1, 13))
+LONG = "The customer had to wait [Source 1]. " * 12
+
+
+def two_waits(body: dict[str, Any]) -> Reply:
+    """A reply that cites two of the blocks in its prompt, and one that is not there."""
+    prompt = "\n".join(str(message["content"]) for message in body["messages"])
+    blocks = re.split(r"^\[Source \d+\] \(Relevance", prompt, flags=re.MULTILINE)
+    peter, dana = (
+        next(number for number, block in enumerate(blocks) if number and each in block and name in block)
+        for each, name in (("wait 25 minutes", "Peter Hallam"), ("wait almost 15 minutes", "Dana"))
+    )
+    return Reply(f"Peter Hallam waited 25 minutes [Source {peter}]. Dana waited almost 15 [Source {dana}, Source 99].")
 
 
 @only_postgres
 def test_a_model_writes(salon: Salon) -> None:
     """What it is sent is the contract's prompt, and each way in which it fails is the contract's."""
-    script = [
-        Reply("Peter Hallam waited 25 minutes [Source 2]. Dana waited almost 15 [Source 1, Source 99]."),
+    script: list[Script] = [
+        two_waits,
         Reply(LONG),
         Reply("Customers are usually content."),
         Reply(ADMITTED),
@@ -279,7 +290,7 @@ def test_a_model_writes(salon: Salon) -> None:
     assert "Remember: No citations = No answer." in user and user.endswith(f"Question: {WAITING['question']}")
     assert "410,000" not in user and "Hugh Pemberton" not in user
 
-    assert long.json()["answer"] == LONG[: LONG.index(" Customer number 8")]
+    assert long.json()["answer"] == (LONG[: len(LONG) // 12] * 7).strip()
     assert uncited.json()["answer"] == UNCITED and not uncited.json()["has_sufficient_evidence"]
     shown = [source["similarity"] for source in uncited.json()["sources"]]
     assert len(shown) > 2 and shown == sorted(shown, reverse=True)
@@ -290,6 +301,6 @@ def test_a_model_writes(salon: Salon) -> None:
     problem(malformed, 500, "model_failed")
     assert streamed[-1] == ("done", long.json())
     delta = next(data["text"] for name, data in streamed if name == "delta")
-    assert delta.strip() == "Customer number 1 had to wait [Source 1]."
+    assert delta.strip() == "The customer had to wait [Source 1]."
     assert (unasked["answer"], unasked["sources"]) == (NOTHING, [])
     assert all(WAITING["question"] in each.prompt for each in model.requests), "no tokens for what was not found"

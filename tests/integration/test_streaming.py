@@ -15,10 +15,8 @@ from tests.integration.service import bearer, configured, forget_public, prepare
 from tests.integration.test_api_end_to_end import NOT_THERE, PLANS, load, variables
 from tests.scripted_model import Reply, ScriptedModel
 
-COSTS = (
-    "It costs 480 euros a year. [Source 1] So says Plans and prices, and so says Ada [Source 2, 99]. Nobody else does."
-)
-SAID = "It costs 480 euros a year [Source 1]. So says Plans and prices, and so says Ada [Source 2]. Nobody else does."
+COSTS = "It costs 480 euros a year. [Source 2] Ada likes the yearly plan [Source 1, 99]. Let me know if you need more."
+SAID = "It costs 480 euros a year [Source 1]. Ada likes the yearly plan [Source 2]. Let me know if you need more."
 
 
 class Asked:

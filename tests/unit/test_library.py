@@ -281,7 +281,7 @@ def test_a_conversation_keeps_its_turns_in_order() -> None:
     prompt = assemble_conversation_prompt([], "And cables?", turns)
     assert [(each["role"], each["content"]) for each in prompt[1:3]] == [
         ("user", "Do you have [Source 1] headphones?"),
-        ("assistant", "Yes (Source 1, Source 2)."),
+        ("assistant", "Yes (its Source 1, Source 2)."),
     ]
     assert prompt[3]["content"].endswith("Question: And cables?")
     for turn in (

@@ -3,7 +3,7 @@
 The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Literal
@@ -141,6 +141,9 @@ class SearchResult(Struct, frozen=True):
 
 
 Warnings = Annotated[list[str], Meta(description="what of the question was not searched; absent where all of it was")]
+Removed = Annotated[
+    int, Meta(description="sentences of the model that are left out, as no source supports them; absent where none is")
+]
 
 
 class SearchResponse(Struct, frozen=True, omit_defaults=True):
@@ -192,6 +195,7 @@ class AnswerResponse(Struct, frozen=True, omit_defaults=True):
     context_used: ContextUsed
     processing_time_ms: Annotated[int, Meta(examples=[1847])]
     warnings: Warnings = []
+    removed_sentences: Removed = 0
 
 
 Body = Annotated[RetrievalRequest, BodyKwarg(examples=[example(__package__, "request")])]
@@ -271,6 +275,7 @@ async def answer(
             ),
             processing_time_ms=exchange(request.scope).elapsed_ms,
             warnings=pipeline.warnings(question),
+            removed_sentences=given.removed,
         )
 
     question = data.question()
@@ -295,7 +300,15 @@ def _shown(given: Answer) -> list[RetrievalCitation]:
     relevance: dict[UUID, float] = {}
     for hit in (*given.hits, *(each.hit for each in given.citations)):
         relevance[hit.source_id] = max(hit.relevance, relevance.get(hit.source_id, 0.0))
-    return [_citation(each.hit, each.quote, relevance[each.hit.source_id]) for each in given.citations[:MOST_CITATIONS]]
+    return [
+        _citation(
+            each.hit,
+            each.quote,
+            relevance[each.hit.source_id],
+            {"chunk_id": str(each.hit.chunk_id), "span": f"{each.start}-{each.end}"},
+        )
+        for each in given.citations[:MOST_CITATIONS]
+    ]
 
 
 def _best_snippets(hits: Iterable[Hit]) -> list[RetrievalCitation]:
@@ -305,7 +318,10 @@ def _best_snippets(hits: Iterable[Hit]) -> list[RetrievalCitation]:
     return [_citation(hit, hit.text[:SNIPPET], hit.relevance) for hit in by_source.values()][:MOST_CITATIONS]
 
 
-def _citation(hit: Hit, snippet: str, relevance: float) -> RetrievalCitation:
+def _citation(
+    hit: Hit, snippet: str, relevance: float, place: Mapping[str, MetadataValue] | None = None
+) -> RetrievalCitation:
+    """`place` says where in the text of which chunk the snippet stands."""
     return RetrievalCitation(
         source_id=hit.source_id,
         source_type=hit.source_type,
@@ -313,7 +329,7 @@ def _citation(hit: Hit, snippet: str, relevance: float) -> RetrievalCitation:
         source_uri=hit.uri,
         snippet=snippet,
         relevance_score=relevance,
-        meta=_meta(hit),
+        meta={**_meta(hit), **(place or {})},
     )
 
 

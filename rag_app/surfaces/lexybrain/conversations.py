@@ -72,7 +72,7 @@ from rag_app.surfaces.lexybrain.messages import (
     wordings,
     worth_it,
 )
-from rag_app.surfaces.lexybrain.quotas import Accounts
+from rag_app.surfaces.lexybrain.quotas import UNSUPPORTED, Accounts
 from rag_app.surfaces.lexybrain.running import Running
 from rag_app.surfaces.lexybrain.threads import Threads, give_up, hold_thread, keep_answer, keep_message, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
@@ -427,6 +427,8 @@ class Turn:
         stages["total"] = round(1000 * (time.perf_counter() - self._started))
         latency_ms = stages.get("generation", stages["total"])
         instructions = self.question.instructions
+        unsupported = answer.refusal is Refusal.UNCITED
+        refused = ((UNSUPPORTED, "no sentence of the answer has a source that supports it"),) if unsupported else ()
         return Outcome(
             message=self.message,
             text=answer.text,
@@ -453,9 +455,10 @@ class Turn:
                 "prompts": self._prompts,
                 "stages": stages,
             },
-            failures=tuple((type(error).__name__, str(error)) for error in answer.failures),
+            failures=tuple((type(error).__name__, str(error)) for error in answer.failures) + refused,
             charged=worth_it(answer),
             teaches=worth_it(answer) and answer.complete and answer.model not in (None, EXTRACTIVE),
+            unsupported=bool(refused) and worth_it(answer),
         )
 
     def _read(self, hits: Sequence[Hit]) -> str:

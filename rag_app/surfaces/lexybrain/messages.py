@@ -34,6 +34,7 @@ from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of, points_back
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
+    CitedPassage,
     Flags,
     PastMessage,
     RagContext,
@@ -155,7 +156,7 @@ def history_text(messages: Sequence[PastMessage], max_tokens: int) -> str:
     """The newest of these messages (oldest first) that fit into `max_tokens` of the bundled tokenizer, oldest first.
 
     The oldest of them may be cut at its end. What was said is data: every line but the first of a message is quoted, so
-    it can be neither the title of a section nor another's turn; `[Source 3]` becomes `(Source 3)`, for that number means
+    it can be neither the title of a section nor another's turn; `[Source 3]` becomes `(its Source 3)`, for that number means
     another source by now.
     """
     turns: list[str] = []
@@ -371,9 +372,12 @@ def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpe
     cited = {citation.hit.source_id: citation for citation in citations}
     sources = []
     for source, hit in best.items():
-        number, quote = (cited[source].number, cited[source].quote) if source in cited else (None, None)
+        number, quote, passage = None, None, None
+        if (citation := cited.get(source)) is not None:
+            number, quote = citation.number, citation.quote
+            passage = CitedPassage(citation.hit.chunk_id, citation.start, citation.end)
         shown = spec.shown(hit.source_type)
-        sources.append(ThreadSource(source, shown, hit.title, hit.relevance, number, quote, available=True))
+        sources.append(ThreadSource(source, shown, hit.title, hit.relevance, number, quote, True, passage))
     return tuple(sources)
 
 
@@ -391,6 +395,8 @@ def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:
         insufficient_context=len(sources) < ENOUGH_SOURCES or not _uses(answer),
         interrupted=not answer.complete,
         refused=answer.refused and answer.refusal is not Refusal.FAILED,
+        grounded=None if answer.refused or not answer.shown else bool(answer.citations),
+        removed_sentences=answer.removed,
     )
 
 

@@ -148,6 +148,15 @@ _RECORD = text(
     ), failures AS ({_ADD_FAILURES}), {_ADD_COST}
     """
 ).bindparams(bindparam("stages", type_=JSONB()))
+UNSUPPORTED = "AnswerUnsupported"
+"""The kind of failure that an answer is of which the check left nothing."""
+_MOST_FREE = 5  # of them, for a user and day: more are charged, or a user could have answers refused for nothing
+_REFUSED_TODAY = text(
+    f"""
+    SELECT count(*) FROM ai_failures
+    WHERE user_id = :user AND kind = '{UNSUPPORTED}' AND (created_at AT TIME ZONE 'UTC')::date = {_TODAY}
+    """
+).bindparams(NOW)
 _SET_PLAN = text(
     """
     INSERT INTO plan_entitlements AS stored (plan_code, rag_messages_per_month, rag_enabled)
@@ -343,6 +352,14 @@ async def settle(session: AsyncSession, reservation: UUID) -> bool:
 async def charge(session: AsyncSession, account: Account, now: datetime | None = None) -> None:
     """Count one message, whatever the limit: of an answer that was kept after its reservation was given back."""
     await session.execute(_CHARGE, {"user": account.user, "now": now})
+
+
+async def is_free(session: AsyncSession, account: Account, now: datetime | None = None) -> bool:
+    """Whether an answer that the check refused whole is free: the first five of a user and day are.
+
+    It comes after `give_back`, which lets one of a user's messages at a time go on, and before this one is recorded.
+    """
+    return (await session.scalar(_REFUSED_TODAY, {"user": account.user, "now": now}) or 0) < _MOST_FREE
 
 
 async def give_back(session: AsyncSession, reservation: UUID) -> None:

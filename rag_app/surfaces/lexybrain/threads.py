@@ -48,6 +48,7 @@ from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import (
     Begun,
+    CitedPassage,
     Flags,
     Outcome,
     PastMessage,
@@ -102,6 +103,8 @@ async def add_answer(
     sources = [asdict(source) for source in outcome.sources]
     for source in sources:
         del source["available"]  # to whom, is asked when it is read
+        if source["passage"] is None:
+            del source["passage"]
     said = {
         "role": Role.ASSISTANT.value,
         "content": storable(outcome.text),
@@ -232,8 +235,10 @@ async def keep_answer(database: Database, begun: Begun, outcome: Outcome) -> boo
         if training is None:
             await quotas.spend(session, begun.scope, outcome)
             return False
-        if not outcome.charged:
+        if not outcome.charged or outcome.unsupported:
             await quotas.give_back(session, begun.message)
+            if outcome.unsupported and not await quotas.is_free(session, begun.account):
+                await quotas.charge(session, begun.account)
         elif not await quotas.settle(session, begun.message):
             await quotas.charge(session, begun.account)
         eligible = outcome.teaches and begun.account.training and training
@@ -558,9 +563,9 @@ def render_message(row: MessageRow, feedback: FeedbackRow | None, seen: Collecti
     made, sources = row.generation_metadata or {}, []
     for kept in row.retrieved_source_ids or ():
         source = UUID(kept["id"])
-        quote = kept.get("quote") if source in seen else None
+        quote, passage = (kept.get("quote"), kept.get("passage")) if source in seen else (None, None)
         shown = kept["type"], kept["label"], kept["score"], kept.get("cited"), quote
-        sources.append(ThreadSource(source, *shown, available=source in seen))
+        sources.append(ThreadSource(source, *shown, source in seen, convert(passage, CitedPassage | None)))
     read, written = made.get("tokensIn"), made.get("tokensOut")
     usage = None if read is None or written is None else RagUsage(read, written)
     model = RagModel(row.model_id or "", usage, made.get("latencyMs", 0))

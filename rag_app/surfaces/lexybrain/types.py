@@ -270,7 +270,16 @@ REFERENCE_TYPES = tuple(each.removesuffix("s") for each in RagReferences.__struc
 """The types of sources that clients know: an index says how it shows the others (`shown_types`)."""
 
 
-class RagSource(Struct, frozen=True):
+Grounded = Annotated[
+    bool | None,
+    Meta(description="every claim of the answer was found in a source that it cites; absent where none was checked"),
+]
+Removed = Annotated[
+    int, Meta(description="sentences of the model that are left out, as no source supports them; absent where none is")
+]
+
+
+class RagSource(Struct, frozen=True, omit_defaults=True):
     id: UUID
     type: Annotated[
         str,
@@ -294,11 +303,20 @@ class RagModel(Struct, frozen=True, rename="camel"):
     latency_ms: Annotated[int, Meta(description="of the generation", examples=[3421])]
 
 
+class CitedPassage(Struct, frozen=True, rename="camel"):
+    """Where the quote stands: characters `start` to `end` of the text of a chunk."""
+
+    chunk_id: UUID
+    start: Annotated[int, Meta(ge=0, examples=[120])]
+    end: Annotated[int, Meta(ge=0, examples=[164])]
+
+
 class RagCitation(RagSource, frozen=True):
     """A source that the answer cites."""
 
     cited: Annotated[int, Meta(ge=1, description="its number in the text: [Source N]")] = named(name="citation")
     quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
+    passage: CitedPassage | None = None
 
 
 class ThreadSource(RagSource, frozen=True):
@@ -309,14 +327,17 @@ class ThreadSource(RagSource, frozen=True):
     available: Annotated[
         bool, Meta(description="false where it was deleted, or is no longer yours to see: its quote is withheld")
     ]
+    passage: CitedPassage | None = None
 
 
-class ThreadFlags(Struct, frozen=True, rename="camel"):
+class ThreadFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
     used_rag: bool
     fallback_to_generic: bool
     insufficient_context: bool
     interrupted: Annotated[bool, Meta(description="the text ends where the model or the client left")]
     refused: Annotated[bool, Meta(description="no answer: the text says so, the sources are what came nearest")]
+    grounded: Grounded = None
+    removed_sentences: Removed = 0
 
 
 class MessageFeedback(Struct, frozen=True, rename="camel"):
@@ -371,10 +392,12 @@ class ThreadsResponse(Struct, frozen=True, rename="camel"):
     next_cursor: Annotated[str | None, Meta(description="`cursor` of the next page; null where this is the last")]
 
 
-class RagFlags(Struct, frozen=True, rename="camel"):
+class RagFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
     used_rag: Annotated[bool, Meta(description="the answer was made from sources")]
     fallback_to_generic: Annotated[bool, Meta(description="the model failed; the answer says what was found")]
     insufficient_context: Annotated[bool, Meta(description="fewer than five sources, or none that was good enough")]
+    grounded: Grounded = None
+    removed_sentences: Removed = 0
 
 
 class RagResponse(Struct, frozen=True, rename="camel"):
@@ -413,6 +436,8 @@ class Flags(Struct, frozen=True, rename="camel"):
     `used_rag`: something was retrieved. `fallback_to_generic`: the model failed, the text says what was found.
     `insufficient_context`: fewer than five sources, or none that was good enough. `interrupted`: the text ends where
     the model or the client left. `refused`: the text says that there is no answer; of older messages it is not known.
+    `grounded`: every claim has a source that supports it; None where there was none to
+    compare with. `removed_sentences` of a model are left out, as no source supports them.
     """
 
     used_rag: bool = False
@@ -420,6 +445,8 @@ class Flags(Struct, frozen=True, rename="camel"):
     insufficient_context: bool = False
     interrupted: bool = False
     refused: bool = False
+    grounded: bool | None = None
+    removed_sentences: int = 0
 
 
 class PastMessage(Struct, frozen=True):
@@ -443,7 +470,8 @@ class Outcome:
 
     `generation` is kept as `generation_metadata` (tokensIn, tokensOut, latencyMs, temperature, prompts, stages);
     `stages` in milliseconds; `failures` are (kind, text) of parts that failed. `charged`: whether the message counts
-    against the user's plan; `teaches`: whether a model may learn from it, if the user consents.
+    against the user's plan; `teaches`: whether a model may learn from it, if the user consents. `unsupported`: the check
+    refused it whole, and it is free as long as a day has not had too many of them.
     """
 
     message: UUID
@@ -460,6 +488,7 @@ class Outcome:
     failures: tuple[tuple[str, str], ...] = ()
     charged: bool = True
     teaches: bool = False
+    unsupported: bool = False
 
 
 @frozen

@@ -83,12 +83,12 @@ def assemble_conversation_prompt(
     """As `assemble_chat_prompt`, with the earlier turns between, oldest first, as `{"role": ..., "content": ...}`.
 
     Only the new message has a context; `[Source 1]` in an earlier answer, which meant another one, becomes
-    `(Source 1)`. Raises InvalidInput for a turn that is neither the user's nor the assistant's.
+    `(its Source 1)`. Raises InvalidInput for a turn that is neither the user's nor the assistant's.
 
     >>> turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello! See [Source 2]."}]
     >>> prompt = assemble_conversation_prompt([], "Do you sell headphones?", turns)
     >>> [message["role"] for message in prompt], prompt[2]["content"]
-    (['system', 'user', 'assistant', 'user'], 'Hello! See (Source 2).')
+    (['system', 'user', 'assistant', 'user'], 'Hello! See (its Source 2).')
     """
     text = SEPARATOR.join(block.quoted for block in context_blocks) or "(nothing was found)"
     question = _filled("user_message", user_message)

@@ -158,6 +158,9 @@ class OwnerSearchResult(Struct, frozen=True):
 
 
 Warnings = Annotated[list[str], Meta(description="what of the question was not searched; absent where all of it was")]
+Removed = Annotated[
+    int, Meta(description="sentences of the model that are left out, as no source supports them; absent where none is")
+]
 
 
 class OwnerSearchResponse(Struct, frozen=True, omit_defaults=True):
@@ -197,15 +200,18 @@ class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
     sources: Annotated[
         list[OwnerSource],
         Meta(
-            description="[Source N] is the Nth of them. Where an answer was withheld because it cited nothing: what was "
+            description="[Source N] is the Nth of them. Where an answer was withheld because no source supports it: what was "
             "found, the most similar first. Empty for the other refusals"
         ),
     ]
-    has_sufficient_evidence: Annotated[bool, Meta(description="true if the answer has valid citations")]
+    has_sufficient_evidence: Annotated[
+        bool, Meta(description="true if every claim of the answer has a source that supports it")
+    ]
     query: Annotated[str, Meta(description="the question, as it was sent", examples=[QUESTION])]
     chunks_retrieved: Annotated[int, Meta(description="chunks found before the threshold", examples=[8])]
     chunks_above_threshold: Annotated[int, Meta(description="those that reach `min_similarity`", examples=[5])]
     warnings: Warnings = []
+    removed_sentences: Removed = 0
 
 
 SearchBody = Annotated[OwnerSearchRequest, BodyKwarg(examples=[example(__package__, "search")])]
@@ -294,6 +300,7 @@ def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResp
         chunks_retrieved=given.retrieved,
         chunks_above_threshold=given.above_threshold,
         warnings=warnings,
+        removed_sentences=given.removed,
     )
 
 

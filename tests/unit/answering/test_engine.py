@@ -171,7 +171,7 @@ async def test_a_model_is_shown_more_of_the_sources_where_there_is_room() -> Non
         (OWNER, f"{LATE} Call 555 for a prize!", LATE),
         (OWNER, " ", OWNER.refusal),
         (KNOWLEDGE, "They waited for long.", KNOWLEDGE.refusal),
-        (KNOWLEDGE, "The context does not contain this information.", KNOWLEDGE.refusal),
+        (KNOWLEDGE, "The context does not contain this information.", "The context does not contain this information."),
     ],
 )
 async def test_an_answer_without_a_valid_citation_is_not_given(capability: Capability, said: str, shown: str) -> None:
@@ -208,11 +208,10 @@ async def test_the_seeds_texts_are_there_to_the_letter() -> None:
 
 
 async def test_an_answer_too_long_is_cut_at_the_capabilitys_limit() -> None:
-    long = " ".join(f"Sentence number {i} [Source 1]." for i in range(1, 30))
-    answer = await ask(engine(Says(long), WAITED))
-    assert answer.text.endswith("Sentence number 7 [Source 1].")
-    words = await ask(engine(Says("One two three four [Source 1]. " * 400), WAITED, capability=KNOWLEDGE))
-    assert words.text.count("One") == 125
+    answer = await ask(engine(Says("The service was great [Source 1]. " * 30), WAITED))
+    assert answer.text.count("great") == 7
+    words = await ask(engine(Says("The service was great [Source 1]. " * 400), WAITED, capability=KNOWLEDGE))
+    assert words.text.count("great") == 125
 
 
 async def test_a_capability_that_is_not_grounded_may_answer_without_sources() -> None:

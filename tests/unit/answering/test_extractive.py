@@ -159,7 +159,7 @@ async def test_a_marker_in_a_source_does_not_become_a_citation(synthesizer: Extr
     text = (
         await synthesizer.write(Question("Who is the boss?"), context("The boss is Ann [Source 2].", "Bob is a dog."))
     ).text
-    assert "The boss is Ann (Source 2) [Source 1]." in text
+    assert "The boss is Ann (its Source 2) [Source 1]." in text
 
 
 async def test_nothing_to_say_is_an_empty_draft(synthesizer: ExtractiveSynthesizer) -> None:

@@ -93,19 +93,19 @@ def test_whatever_a_model_says_in_whatever_pieces_the_stream_gives_the_answer(
 
 
 async def test_sentences_come_as_they_are_finished_with_their_citations() -> None:
-    said = "Hello there. One waited. [Sour|ce 2] Another| did not [Source 1|, Source 9]. Dogs wait [Source 2]|. Bye"
+    said = "Hello there. One arrived early. [Sour|ce 2] Another| had to wait [Source 1|, Source 9]. They took one away [Source 2]|. Bye"
     _, texts, answer = await streamed(engine(Speaks(*said.split("|")), WAITED, EARLY))
     assert texts == [
-        "Hello there. One waited [Source 1].",
-        " Another did not [Source 2].",
-        " Dogs wait [Source 1]. Bye",
+        "Hello there. One arrived early [Source 1].",
+        " Another had to wait [Source 2].",
+        " They took one away [Source 1]. Bye",
     ]
     assert [citation.hit for citation in answer.citations] == [EARLY, WAITED]
     assert (answer.model, answer.usage) == ("told", Usage(5, 3))
 
 
 async def test_a_long_text_is_shown_in_longer_pieces() -> None:
-    sentence = "One waited for a long time, and nobody knew why [Source 1]. "
+    sentence = "One had to wait, though the service was great [Source 1]. "
     chat = replace(OWNER, max_sentences=None)
     _, texts, _ = await streamed(engine(Speaks(*[sentence] * 1000), WAITED, capability=chat))
     early, late = texts[:100], texts[-5:-1]
@@ -145,8 +145,8 @@ async def test_a_refusal_streams_without_asking_a_model() -> None:
 
 async def test_who_needs_no_sources_is_heard_from_the_first_sentence() -> None:
     chat = replace(OWNER, grounded=False)
-    _, texts, _ = await streamed(engine(Speaks("Hello there. ", "How are you? ", "Well?"), WAITED, capability=chat))
-    assert texts == ["Hello there.", " How are you?", " Well?"]
+    _, texts, _ = await streamed(engine(Speaks("Hello there. ", "How are you? ", "Thanks!"), WAITED, capability=chat))
+    assert texts == ["Hello there.", " How are you?", " Thanks!"]
 
 
 async def test_the_extractive_answer_streams_too() -> None:

@@ -1,0 +1,317 @@
+"""The four kinds of sentence in an answer, told apart by rules. In doubt a sentence is a claim.
+
+| kind | rule, in this order |
+|---|---|
+| admission | says that the sources, or who answers, lack what is asked for |
+| connection | a greeting, an offer, a title, or what only leads in: "Here is what I found:" |
+| advice | an imperative or a recommendation, and no statement beside it ("..., because its owner is a fraud" is one) |
+| claim | all others |
+"""
+
+import re
+from enum import StrEnum
+
+_RECORDS = (
+    r"(?:context|records?|sources?|passages?|excerpts?|documents?|text|book|transcripts?|information|data|calls|notes|"
+    r"search\ results|knowledge\ base|available\ \w+)"
+)
+_FACTS = (
+    r"(?:information|context|data|details?|evidence|records?|sources?|passages?|figures?|numbers?|volumes?|history)"
+)
+_STATE = r"(?:contain|include|mention|cover|say|tell|provide|specify|state|answer|have|address|give|discuss|describe|indicate|show|name)"
+ADMISSION = re.compile(
+    # "We do not sell data" is a claim, and so is "two complained, and no answer was given": who lacks what is asked for
+    rf"""\bI(?:['’]m|\ am)?\b[^.!?]{{0,20}}?\b(?:not|n['’]t|cannot|can['’]t|don['’]t|didn['’]t|couldn['’]t|unable|lack|have\ no)\b
+            [^.!?]{{0,60}}?\b(?:{_FACTS}|answer|know|tell|say|find|determine|confirm|see)\b
+      | \bI\ lack\b
+      | \bwe\ (?:do\ not|don['’]t|cannot|can['’]t|could\ not|couldn['’]t)\ (?:have|find)\b[^.!?]{{0,60}}?\b{_FACTS}\b
+      | \b{_RECORDS}\b[^.!?]{{0,30}}?\b(?:do|does|did)(?:\ not|n['’]t)\ (?:\w+\ ){{0,2}}?{_STATE}\b
+      | \b(?:none|nothing)\ (?:of|in)\ (?:the\ |these\ |my\ )?(?:\w+\ )?{_RECORDS}\ (?:\w+\ )?(?:{_STATE}s?\b|answers\b)
+      | \bthere(?:\ (?:is|are|was|were)|['’]s)(?:\ no|n['’]t|\ not|\ insufficient)\b[^.!?]{{0,30}}?\b(?:{_FACTS}|mention|answer)\b
+      | \b(?:no|not\ enough|insufficient)\ (?:\w+\ ){{0,2}}?(?:information|details?|data|evidence|context)\ (?:\w+\ ){{0,2}}?(?:available|
+            provided|given|found|mentioned|retrieved|on|about|to\ answer)\b
+      | \b(?:not|n['’]t)\ (?:mentioned|stated|specified|provided|covered|available|included|given|described)\b[^.!?]{{0,20}}?\b{_RECORDS}\b
+      | \bno\ mention\ of\b
+      | \b(?:kein\w*|nicht\ genug)\ (?:\w+\ ){{0,2}}?(?:informationen|angaben|daten|hinweise?|quellen?)\b
+      | \b(?:quellen|unterlagen|dokumente|daten)\b[^.!?]{{0,40}}?\b(?:nicht|keine?)\b | \bich\ weiß\ (?:es\ |das\ )?nicht\b
+      | \bje\ ne\ (?:trouve|dispose|sais|peux|connais)\b[^.!?]{{0,20}}?\b(?:pas|aucune?)\b
+      | \b(?:sources?|documents?|contexte)\b[^.!?]{{0,20}}?\bne\ \w+(?:\ \w+)?\ (?:pas|aucune?)\b
+      | \b(?:il\ n['’]y\ a|je\ n['’]ai)\ (?:pas|aucune?)\b[^.!?]{{0,30}}?\b(?:informations?|données|détails?)\b
+      | \bno\ (?:tengo|encuentro|dispongo)\b[^.!?]{{0,30}}?\b(?:información|datos)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_MARKER = re.compile(r"[ \t]*\[Source [0-9]+\]")
+_LEADING = re.compile(r"\A[\s>]*(?:[-*•–]\s+|\d{1,3}[.)]\s+)?")
+_HEADING = re.compile(r"\A#{1,6}\s|\A(?:\*\*|__)[^*_]+(?:\*\*|__)\Z")
+FINITE = re.compile(
+    r"\b(?:is|are|was|were|has|had|have|will|would|does|did|do|must|can|cannot|isn['’]t|aren['’]t|wasn['’]t|won['’]t|says?|said|costs?"
+    r"|gets?|got|lies|lied|went|goes|came|comes|ist|sind|war|hat|wird|est|sont|était|a|ont)\b",
+    re.IGNORECASE,
+)
+_CONNECTION = re.compile(
+    r"""(?:(?:sure|certainly|of\ course|okay|ok|great|absolutely|hello|hi|hey|good\ (?:morning|day|evening)|welcome|thanks|thank\ you
+            |no\ problem|gladly|(?:good)?bye|how\ are\ you|hallo|bonjour|gerne|merci)\b(?:\ (?:there|so\ much|for\ (?:asking|your\ \w+)))?[\s,!.?]*)+\Z
+      | you(?:['’]re|\ are)\ (?:very\ |most\ )?welcome\b[^,;:]{0,20}\Z
+      | (?:i\ hope|hope)\ (?:this|that|it)\ (?:helps|answers\ your\ question)\b[^,;:]{0,20}\Z
+      | (?:please\ |feel\ free\ to\ |just\ )?(?:let\ me\ know|ask(?:\ me)?)\ (?:if|whether|what|which)\b[^;:]*\Z
+      | (?:if\ you\ [^,;:]{0,60},\ )?(?:i['’]m|i\ am|i['’]d\ be|i\ would\ be)\ (?:happy|glad)\ to\ help\b[^;:]*\Z
+      | (?:(?:would|do|shall|should|can|could|may|want|is\ there\ anything|anything\ else|which|what)\b[^;:]*(?:\byou\b|\bi\b|\bme\b|\belse\b)[^;:]*\?)\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_LEAD_IN = re.compile(
+    r"""(?:(?:based\ on|according\ to|from|looking\ at)\ [^:;]{1,80},\ )?
+        (?:here(?:['’]s|\ is|\ are|\ comes?)\b[^;]*|(?:in|to)\ (?:summary|short|sum\ up|conclude|conclusion|summarize|brief)
+           |(?:next|actionable)\ \w+|hier\ (?:ist|sind)\b[^;]*|voici\b[^;]*|(?:this|that)\ is\ what\ (?:i|was)\ found|what\ i\ found)[:.!]\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
+IMPERATIVES = frozenset(
+    [
+        "add",
+        "adjust",
+        "aim",
+        "analyse",
+        "analyze",
+        "apply",
+        "arrange",
+        "ask",
+        "avoid",
+        "be",
+        "begin",
+        "browse",
+        "build",
+        "bundle",
+        "call",
+        "change",
+        "check",
+        "choose",
+        "click",
+        "compare",
+        "complete",
+        "confirm",
+        "consider",
+        "consult",
+        "contact",
+        "continue",
+        "create",
+        "cut",
+        "decide",
+        "delete",
+        "describe",
+        "develop",
+        "differentiate",
+        "do",
+        "download",
+        "edit",
+        "email",
+        "emphasize",
+        "enable",
+        "ensure",
+        "enter",
+        "evaluate",
+        "experiment",
+        "explore",
+        "export",
+        "filter",
+        "find",
+        "focus",
+        "follow",
+        "get",
+        "give",
+        "go",
+        "have",
+        "highlight",
+        "identify",
+        "import",
+        "improve",
+        "include",
+        "increase",
+        "inspect",
+        "install",
+        "invite",
+        "join",
+        "keep",
+        "launch",
+        "learn",
+        "leave",
+        "let",
+        "limit",
+        "list",
+        "log",
+        "look",
+        "lower",
+        "make",
+        "monitor",
+        "move",
+        "offer",
+        "open",
+        "optimise",
+        "optimize",
+        "order",
+        "pair",
+        "pick",
+        "plan",
+        "position",
+        "prepare",
+        "price",
+        "prioritise",
+        "prioritize",
+        "promote",
+        "provide",
+        "raise",
+        "read",
+        "reach",
+        "rebook",
+        "reconsider",
+        "record",
+        "reduce",
+        "refine",
+        "refresh",
+        "remove",
+        "rename",
+        "repeat",
+        "reply",
+        "report",
+        "research",
+        "respond",
+        "restart",
+        "restore",
+        "review",
+        "rephrase",
+        "run",
+        "save",
+        "schedule",
+        "scroll",
+        "search",
+        "see",
+        "select",
+        "sell",
+        "send",
+        "set",
+        "share",
+        "sign",
+        "sort",
+        "speak",
+        "specify",
+        "start",
+        "stock",
+        "stop",
+        "submit",
+        "subscribe",
+        "switch",
+        "tag",
+        "take",
+        "talk",
+        "target",
+        "tell",
+        "test",
+        "track",
+        "train",
+        "try",
+        "turn",
+        "update",
+        "upgrade",
+        "upload",
+        "use",
+        "verify",
+        "visit",
+        "wait",
+        "watch",
+        "work",
+        "write",
+    ]
+)
+_ADVICE = re.compile(
+    rf"""(?:(?:next|then|finally|first|second|third|also|instead|alternatively|so|otherwise|afterwards|in\ addition|if\ needed),?\ )?
+        (?:(?:if|to|for|before|after|when|once)\ [^,;:]{{1,80}},\ )?
+        (?:please\ |kindly\ )?
+        (?:(?:don['’]t|do\ not|never|always|also|just)\ )?
+        (?:(?:{"|".join(sorted(IMPERATIVES))})\b(?!-)(?!\ of\b)
+          | you\ (?:should|could|might|may\ want\ to|can\ also\ try|may\ wish\ to|could\ also)\b(?!\ know\b|\ be\ aware)
+          | (?:i|we)(?:['’]d|\ would)?\ (?:also\ )?(?:recommend|suggest|advise|start|begin|propose)\b
+          | (?:it|this)(?:['’]s|\ (?:is|may|might|could|would))\ (?:also\ )?(?:be\ )?(?:worth|a\ good\ idea|advisable|best|useful)\b
+          | (?:prüfen|nutzen|verwenden|fragen|versuchen|wenden|öffnen|vergleichen|achten|rufen|schauen|sehen|wählen)\ sie\b
+          | (?:sie|du)\ (?:sollten|könnten|solltest|könntest)\b | ich\ (?:empfehle|rate|würde)\b
+          | vous\ (?:devriez|pourriez)\b | je\ (?:recommande|suggère|conseille)\b
+          | (?:vérifiez|utilisez|essayez|consultez|contactez|ajoutez|comparez|demandez|ouvrez|pensez)\b)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_ABOUT_FACTS = re.compile(
+    r"\A(?:please\s+)?(?:note|remember|keep in mind|be aware|consider that|know that|see that|beachten|notez)\b",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(r"\b(?:if|whether|when|once|unless|until|where|how|what|before|after)\b[^,;:]*", re.IGNORECASE)
+_STATED_BESIDE = re.compile(
+    r"""[,;:–—]\s*(?:its?|the|they|he|she|this|these|those|their|his|her|as|since|because|for|which|who|where|and\ (?:it|its|the|they|he|she))\b
+      | \b(?:because|since|so\ that|which|who|whose|that)\b | [–—]""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CONTRAST = re.compile(r"[,;:–—]\s*|\b(?:but|however|although|though|while|whereas|yet|and|aber|mais)\b", re.IGNORECASE)
+
+
+class Kind(StrEnum):
+    """What a sentence of an answer is."""
+
+    CLAIM = "claim"
+    ADVICE = "advice"
+    ADMISSION = "admission"
+    CONNECTION = "connection"
+
+
+def plain(sentence: str) -> str:
+    """A sentence without its markers, its bullet or number, and the blanks around it.
+
+    >>> plain("2. Dogs are welcome [Source 1]. ")
+    'Dogs are welcome.'
+    """
+    return _LEADING.sub("", _MARKER.sub("", sentence)).strip()
+
+
+def kind_of(sentence: str) -> Kind:
+    """
+    >>> [kind_of(each).value for each in ("Dogs are welcome.", "Check the price list.", "I don't know.", "Here is the list:")]
+    ['claim', 'advice', 'admission', 'connection']
+    """
+    said = plain(sentence)
+    if ADMISSION.search(said):
+        return Kind.ADMISSION
+    if _is_connection(said):
+        return Kind.CONNECTION
+    return Kind.ADVICE if _is_advice(said) else Kind.CLAIM
+
+
+def leads_in(sentence: str) -> bool:
+    """Whether a sentence only announces what follows: without that it has no sense.
+
+    >>> leads_in("Here is what I found:"), leads_in("Sure!")
+    (True, False)
+    """
+    said = plain(sentence)
+    return bool(said.rstrip("*_ ").endswith(":") or _HEADING.search(said))
+
+
+def clauses_without_admission(sentence: str) -> str:
+    """What a sentence states beside an admission.
+
+    >>> clauses_without_admission("I don't know the price, but dogs are welcome.")
+    'dogs are welcome.'
+    """
+    parts = [part for part in _CONTRAST.split(sentence) if part.strip()]
+    return " ".join(part.strip() for part in parts if not ADMISSION.search(part)) if len(parts) > 1 else ""
+
+
+def _is_connection(said: str) -> bool:
+    if not re.search(r"\w", said):
+        return True
+    bare = said.strip("*_ ")
+    if _LEAD_IN.match(bare) or _CONNECTION.match(bare):
+        return True
+    titled = _HEADING.search(said) or bare.endswith(":")
+    return bool(titled) and len(bare.split()) <= 8 and not FINITE.search(bare) and not re.search(r"\w+ed\b", bare)
+
+
+def _is_advice(said: str) -> bool:
+    said = said.strip("*_ ")
+    if _ABOUT_FACTS.match(said) or not (begun := _ADVICE.match(said)):
+        return False
+    rest = _CONDITION.sub("", said[begun.end() :])
+    return not _STATED_BESIDE.search(rest) and not FINITE.search(re.sub(r"\ba\b", "", rest))

@@ -1,0 +1,273 @@
+"""The verdict on an answer, sentence by sentence: what is kept, what is left out, and what has to wait."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from rag_app.answering.context import ContextBlock
+from rag_app.answering.verification.figures import Figures, figures_of, unsupported
+from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
+from rag_app.answering.verification.words import (
+    MIN_CLAUSE,
+    MIN_LEANING,
+    MIN_SUPPORT,
+    Passage,
+    contradicts,
+    language_of,
+    stem,
+    support,
+    unknown_names,
+)
+from rag_app.domain import frozen
+
+_MARKER = re.compile(r"\[Source ([0-9]+)\]")
+_LINE = re.compile(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=\s*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))")
+_PARAGRAPH = re.compile(r"\n[ \t]*\n")
+_NUMBER_ALONE = re.compile(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
+_OF_ALL = re.compile(
+    r"\b(?:of|among|between) (?:all|the|these|those) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b", re.I
+)
+_EDGE = r"[\s\"'“”‘’*_.,;:!?|>()-]*"
+
+
+@frozen
+class Unit:
+    """A sentence or a line: `gap` is the white space before it, `cited` the blocks it names."""
+
+    text: str
+    gap: str
+    kind: Kind
+    cited: tuple[int, ...]
+    leaning: bool = False
+
+
+class Ground:
+    """The blocks of a context as claims are compared with them. What is read of a block is read once."""
+
+    def __init__(self, blocks: Sequence[ContextBlock], question: str, names: str = "") -> None:
+        self.size = len(blocks)
+        self._texts = {block.number: _text_of(block) for block in blocks}
+        self._passages: dict[tuple[int, ...], Passage] = {}
+        self._figures: dict[tuple[int, ...], Figures] = {}
+        self._question = question
+        self._asked = frozenset(stem(word) for word in re.findall(r"\w+", f"{question} {names}"))
+        self._in_question = frozenset(re.findall(r"\w+", question.casefold()))
+        self._named = frozenset(re.findall(r"\w+", names.casefold()))
+
+    def supports(self, text: str, blocks: Iterable[int], counted: Iterable[int], *, leaning: bool = False) -> bool:
+        """Whether these blocks hold what a claim states: its figures, names, words and negation."""
+        cited = tuple(sorted(set(blocks)))
+        if not cited:
+            return False
+        passage = self._passage(cited)
+        if _is_quoted(text, passage.text):
+            return True
+        figures = figures_of(text)
+        if _OF_ALL.search(text):  # "the cheapest of the three": of what was found
+            counted = (*counted, *range(2, self.size + 1))
+        if unsupported(figures, self._figures_of(cited), text, counted):
+            return False
+        language = language_of(text)
+        known = passage.spellings | self._named | (self._in_question & self._passage(self._all).spellings)
+        if unknown_names(text, known, german=language == "de"):
+            return False
+        if language and passage.language and language != passage.language:
+            return True
+        stated = len(figures.numbers) + len(figures.dates) + len(figures.times)
+        overall, least = support(text, passage, self._asked, stated)
+        return (
+            overall >= (MIN_LEANING if leaning else MIN_SUPPORT)
+            and least >= MIN_CLAUSE
+            and not contradicts(text, passage)
+        )
+
+    def invents(self, text: str) -> bool:
+        """Whether a sentence holds a figure or a name that is neither in the context nor in the question."""
+        figures, everything = figures_of(text), self._figures_of(self._all).joined([figures_of(self._question)])
+        if unsupported(figures, everything, text, range(self.size + 1)):
+            return True
+        known = self._passage(self._all).spellings | self._in_question | self._named
+        return bool(unknown_names(text, known, german=language_of(text) == "de"))
+
+    @property
+    def _all(self) -> tuple[int, ...]:
+        return tuple(self._texts)
+
+    def _passage(self, blocks: tuple[int, ...]) -> Passage:
+        if blocks not in self._passages:
+            self._passages[blocks] = Passage("\n\n".join(self._texts[number] for number in blocks))
+        return self._passages[blocks]
+
+    def _figures_of(self, blocks: tuple[int, ...]) -> Figures:
+        if blocks not in self._figures:
+            self._figures[blocks] = Figures().joined(figures_of(self._texts[number]) for number in blocks)
+        return self._figures[blocks]
+
+
+class Verification:
+    """Reads the sentences of an answer as they come; `text` is what may be shown, and only grows.
+
+    `ground` is what the answer was written from; without blocks nothing is compared, and all is kept. `advice_is_claim`
+    for where advice needs a source, too. `trusted`: the sentences are the sources' own, and only need to be cited.
+    `claims` counts the claims that are kept, `removed` the sentences that were left out.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        *,
+        advice_is_claim: bool = False,
+        trusted: bool = False,
+        max_sentences: int | None = None,
+        max_words: int | None = None,
+    ) -> None:
+        self.text, self.claims, self.removed, self.admissions = "", 0, 0, 0
+        self._ground, self._advice_is_claim = ground, advice_is_claim
+        self._trusted = trusted or not ground.size
+        self._max_sentences, self._max_words = max_sentences, max_words
+        self._read = self._sentences = self._words = 0
+        self._full = self._led = False
+        self._gap = self._begun = ""
+        self._waiting: list[Unit] = []
+        self._cited: set[int] = set()
+        self._tried: dict[str, tuple[int, ...]] = {}
+
+    def read(self, pieces: Sequence[str]) -> None:
+        """Go on with `pieces`: all sentences that have come so far, with the white space between them."""
+        for piece in pieces[self._read :]:
+            begun = self._begun + piece
+            number = _NUMBER_ALONE.search(begun)  # "3." looks like the end of a sentence
+            begun, self._begun = (begun[: number.start()], number[0]) if number else (begun, "")
+            for line in _lines(begun):
+                self._take(line)
+        self._read = len(pieces)
+
+    def end(self) -> None:
+        """No more comes: what still waits is decided."""
+        if self._begun:
+            self._take(self._begun)
+        self._begun = ""
+        self._close()
+
+    def _take(self, line: str) -> None:
+        text = line.strip()
+        before, _, after = line.partition(text) if text else (line, "", "")
+        gap = self._gap + before
+        if not text:
+            self._gap = gap
+            return
+        if _PARAGRAPH.search(gap) and not self._led:
+            self._close()
+        self._gap, self._led = after, leads_in(text)
+        if self._full:
+            return
+        unit = self._judged(text, gap)
+        if unit is None:
+            self.removed += 1
+            self._gap = max(gap, after, key=lambda each: each.count("\n"))
+            return
+        self._cited.update(unit.cited)
+        self._waiting.append(unit)
+        self._resolve(final=False)
+
+    def _judged(self, text: str, gap: str) -> Unit | None:
+        """The sentence as it is kept, perhaps after others; None where it is left out."""
+        cited = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
+        if self._trusted:
+            return Unit(text, gap, Kind.CLAIM, cited)
+        said, kind = plain(text), kind_of(text)
+        if kind is Kind.ADMISSION:
+            beside = clauses_without_admission(said)
+            if not FINITE.search(beside):
+                return None if self._ground.invents(said) else Unit(text, gap, kind, cited)
+            said, kind = beside, Kind.CLAIM
+        if kind is Kind.CONNECTION or (kind is Kind.ADVICE and not self._advice_is_claim):
+            return None if self._ground.invents(said) else Unit(text, gap, kind, cited, leads_in(text))
+        if not cited:
+            return Unit(text, gap, Kind.CLAIM, (), leaning=True)
+        counted = (len(cited), len(self._cited | set(cited)))
+        return Unit(text, gap, Kind.CLAIM, cited) if self._ground.supports(said, cited, counted) else None
+
+    def _resolve(self, *, final: bool) -> None:
+        """Release what waits, in order, up to the first sentence that still leans on what is to come."""
+        while self._waiting:
+            unit, later = self._waiting[0], self._waiting[1:]
+            if unit.leaning and not self._carried(unit, later):
+                if not final:
+                    return
+                self.removed += unit.kind is Kind.CLAIM
+                self._drop(later)
+                continue
+            self._waiting = later
+            self._release(unit)
+
+    def _carried(self, unit: Unit, later: Sequence[Unit]) -> bool:
+        if unit.kind is not Kind.CLAIM:
+            return any(not each.leaning for each in later)
+        cited = tuple(sorted({number for each in later for number in each.cited}))
+        if not cited or self._tried.get(unit.text) == cited:
+            return False
+        self._tried[unit.text] = cited
+        return self._ground.supports(plain(unit.text), cited, (len(cited),), leaning=True)
+
+    def _drop(self, later: list[Unit]) -> None:
+        """Leave out the first that waits. The line break before it stays."""
+        gone = self._waiting[0]
+        if later and later[0].gap.count("\n") < gone.gap.count("\n"):
+            later = [Unit(later[0].text, gone.gap, later[0].kind, later[0].cited, later[0].leaning), *later[1:]]
+        self._waiting = later
+
+    def _close(self) -> None:
+        """A paragraph ends: what nothing has carried is left out."""
+        self._resolve(final=True)
+        self._cited.clear()
+        self._tried.clear()
+
+    def _release(self, unit: Unit) -> None:
+        if self._full:
+            return
+        words = _words(unit.text)
+        text = unit.text
+        sentences, total = self._sentences + bool(words), self._words + len(words)
+        over = self._max_words is not None and total > self._max_words
+        if over and not self.text and self._max_words is not None:
+            text, self._full = _cut(text, words, self._max_words), True
+        elif over or (self._max_sentences is not None and sentences > self._max_sentences):
+            self._full = True
+            return
+        self._sentences, self._words = sentences, total
+        self.text += (unit.gap if self.text else "") + text
+        self.claims += unit.kind is Kind.CLAIM and bool(unit.cited)
+        self.admissions += unit.kind is Kind.ADMISSION
+
+
+def _lines(piece: str) -> list[str]:
+    """A sentence, or what looks like one and is several lines; joined they are the piece."""
+    cuts = [found.start() for found in _LINE.finditer(piece.rstrip())]
+    return [piece[start:end] for start, end in zip([0, *cuts], [*cuts, len(piece)], strict=True)]
+
+
+def _text_of(block: ContextBlock) -> str:
+    """What is known of a source: header and text, without the relevance, which is ours."""
+    return f"{block.header.partition(chr(10))[2]}\n{block.body}".strip()
+
+
+def _is_quoted(text: str, passage: str) -> bool:
+    """Whether a sentence stands in the passage as it is, from one mark to the next."""
+    said = " ".join(text.split()).strip(" \"'“”‘’*_.…!")
+    if len(said) < 8:
+        return False
+    pattern = rf"(?:\A|[.!?:;|>\n]\s*{_EDGE}){re.escape(said)}(?:\Z|\s*[.!?;|\n])"
+    flat = re.sub(r"[ \t]+", " ", passage)
+    return re.search(pattern, flat, re.IGNORECASE) is not None
+
+
+def _words(text: str) -> list[re.Match[str]]:
+    blank = _MARKER.sub(lambda found: " " * len(found[0]), text)
+    return [word for word in re.finditer(r"\S+", blank) if re.search(r"\w", word[0])]
+
+
+def _cut(sentence: str, words: Sequence[re.Match[str]], max_words: int) -> str:
+    """Its first words; what it cites beyond them stays."""
+    kept = sentence[: words[max_words - 1].end()].rstrip(".!?。！？…")
+    lost = dict.fromkeys(number for number in _MARKER.findall(sentence[len(kept) :]))
+    return " ".join([f"{kept}…", *(f"[Source {number}]" for number in lost if f"[Source {number}]" not in kept)])

@@ -1,0 +1,974 @@
+"""The words of a claim against those of its sources: rare content words, names, negation, opposites."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
+
+from rag_app.answering.verification.kinds import IMPERATIVES
+from rag_app.domain import frozen
+from rag_app.retrieval.text import sentences, tokenizer
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_STOP = frozenset(
+    [
+        "a",
+        "about",
+        "above",
+        "after",
+        "again",
+        "all",
+        "almost",
+        "along",
+        "already",
+        "also",
+        "although",
+        "always",
+        "am",
+        "among",
+        "an",
+        "and",
+        "another",
+        "any",
+        "anybody",
+        "anyone",
+        "anything",
+        "are",
+        "aren't",
+        "around",
+        "as",
+        "at",
+        "back",
+        "be",
+        "because",
+        "been",
+        "before",
+        "being",
+        "below",
+        "between",
+        "both",
+        "but",
+        "by",
+        "came",
+        "can",
+        "cannot",
+        "can't",
+        "come",
+        "comes",
+        "could",
+        "couldn't",
+        "did",
+        "didn't",
+        "do",
+        "does",
+        "doesn't",
+        "doing",
+        "don't",
+        "done",
+        "down",
+        "during",
+        "each",
+        "either",
+        "else",
+        "even",
+        "ever",
+        "every",
+        "everybody",
+        "everyone",
+        "everything",
+        "for",
+        "from",
+        "further",
+        "get",
+        "gets",
+        "getting",
+        "go",
+        "goes",
+        "going",
+        "gone",
+        "gave",
+        "went",
+        "took",
+        "had",
+        "hadn't",
+        "has",
+        "hasn't",
+        "have",
+        "haven't",
+        "having",
+        "he",
+        "her",
+        "here",
+        "hers",
+        "him",
+        "his",
+        "how",
+        "however",
+        "i",
+        "if",
+        "in",
+        "instead",
+        "into",
+        "is",
+        "isn't",
+        "it",
+        "its",
+        "it's",
+        "itself",
+        "just",
+        "keep",
+        "kept",
+        "lot",
+        "made",
+        "make",
+        "makes",
+        "many",
+        "may",
+        "maybe",
+        "me",
+        "might",
+        "mine",
+        "more",
+        "most",
+        "much",
+        "must",
+        "my",
+        "neither",
+        "never",
+        "no",
+        "nobody",
+        "none",
+        "nor",
+        "not",
+        "nothing",
+        "now",
+        "of",
+        "off",
+        "often",
+        "on",
+        "once",
+        "one",
+        "only",
+        "onto",
+        "or",
+        "other",
+        "others",
+        "our",
+        "out",
+        "over",
+        "own",
+        "per",
+        "quite",
+        "rather",
+        "really",
+        "same",
+        "shall",
+        "she",
+        "should",
+        "shouldn't",
+        "since",
+        "so",
+        "some",
+        "somebody",
+        "someone",
+        "something",
+        "soon",
+        "despite",
+        "regardless",
+        "based",
+        "still",
+        "such",
+        "take",
+        "taken",
+        "takes",
+        "taking",
+        "than",
+        "that",
+        "that's",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "there's",
+        "these",
+        "they",
+        "thing",
+        "things",
+        "this",
+        "those",
+        "though",
+        "through",
+        "thus",
+        "to",
+        "together",
+        "too",
+        "took",
+        "toward",
+        "towards",
+        "under",
+        "until",
+        "up",
+        "upon",
+        "us",
+        "very",
+        "was",
+        "wasn't",
+        "we",
+        "well",
+        "went",
+        "were",
+        "weren't",
+        "what",
+        "when",
+        "where",
+        "whether",
+        "which",
+        "while",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "within",
+        "without",
+        "won't",
+        "would",
+        "wouldn't",
+        "yes",
+        "yet",
+        "you",
+        "your",
+        "der",
+        "die",
+        "das",
+        "den",
+        "dem",
+        "des",
+        "ein",
+        "eine",
+        "einen",
+        "einem",
+        "einer",
+        "und",
+        "oder",
+        "aber",
+        "ist",
+        "sind",
+        "war",
+        "waren",
+        "wird",
+        "werden",
+        "hat",
+        "haben",
+        "im",
+        "in",
+        "am",
+        "auf",
+        "aus",
+        "bei",
+        "mit",
+        "nach",
+        "von",
+        "vor",
+        "zu",
+        "zum",
+        "zur",
+        "für",
+        "um",
+        "als",
+        "auch",
+        "nur",
+        "noch",
+        "sich",
+        "es",
+        "sie",
+        "er",
+        "wir",
+        "ihr",
+        "man",
+        "dass",
+        "wenn",
+        "kann",
+        "können",
+        "nicht",
+        "kein",
+        "keine",
+        "keinen",
+        "le",
+        "la",
+        "les",
+        "l",
+        "un",
+        "une",
+        "des",
+        "du",
+        "de",
+        "d",
+        "et",
+        "ou",
+        "mais",
+        "est",
+        "sont",
+        "était",
+        "a",
+        "ont",
+        "au",
+        "aux",
+        "en",
+        "dans",
+        "par",
+        "pour",
+        "sur",
+        "avec",
+        "sans",
+        "que",
+        "qui",
+        "ce",
+        "cette",
+        "ces",
+        "il",
+        "elle",
+        "ils",
+        "elles",
+        "on",
+        "nous",
+        "vous",
+        "se",
+        "ne",
+        "pas",
+        "plus",
+        "y",
+        "am",
+        "pm",
+        "next",
+        "first",
+        "second",
+        "third",
+        "last",
+        "today",
+        "yesterday",
+        "tomorrow",
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "dozen",
+        "hundred",
+        "thousand",
+        "zwei",
+        "drei",
+        "vier",
+        "fünf",
+        "deux",
+        "trois",
+    ]
+)
+_ABOUT_SPEAKING = frozenset(
+    [
+        "according",
+        "also",
+        "answer",
+        "ask",
+        "call",
+        "call",
+        "case",
+        "come",
+        "context",
+        "conversation",
+        "customer",
+        "client",
+        "describe",
+        "data",
+        "describe",
+        "document",
+        "example",
+        "experience",
+        "express",
+        "find",
+        "found",
+        "give",
+        "given",
+        "happen",
+        "include",
+        "inform",
+        "information",
+        "issue",
+        "listed",
+        "mention",
+        "note",
+        "notice",
+        "overall",
+        "person",
+        "people",
+        "point",
+        "praise",
+        "frustration",
+        "record",
+        "refer",
+        "regard",
+        "report",
+        "said",
+        "say",
+        "says",
+        "see",
+        "seem",
+        "seen",
+        "show",
+        "shown",
+        "source",
+        "speak",
+        "specific",
+        "state",
+        "stated",
+        "tell",
+        "told",
+        "thing",
+        "time",
+        "transcript",
+        "two",
+        "three",
+        "unfortunately",
+        "use",
+        "user",
+        "various",
+        "want",
+        "way",
+        "whereas",
+        "word",
+        "wrote",
+    ]
+)  # words about the sources, not of them
+_IRREGULAR = {
+    word: base
+    for base, words in {
+        "begin": "began begun", "buy": "bought", "child": "children", "choose": "chose chosen", "come": "came", "cost": "costs",
+        "drop": "dropped dropping", "fall": "fell fallen", "feel": "felt", "find": "found", "forget": "forgot", "give": "gave given",
+        "grow": "grew grown growth", "hear": "heard", "hold": "held", "keep": "kept", "know": "knew known", "lead": "led",
+        "leave": "left", "lose": "lost loss losses", "meet": "met", "pay": "paid", "person": "people", "refund": "refundable", "rise": "rose risen",
+        "run": "ran running", "use": "used using", "see": "saw seen", "sell": "sold sale sales", "send": "sent", "speak": "spoke spoken", "spend": "spent",
+        "tell": "told", "think": "thought", "win": "won", "write": "wrote written", "immediate": "immediately",
+        "phone": "telephone telephones phones", "jewel": "jewelry jewellery", "free": "freely", "cancel": "cancellation cancellations",
+        "deliver": "delivery deliveries", "year": "yearly annual annually", "month": "monthly", "day": "daily", "week": "weekly",
+        "high": "highest higher", "low": "lowest lower", "long": "longer longest", "short": "shorter shortest", "migrate": "migration",
+    }.items()
+    for word in words.split()
+}  # fmt: skip
+_ENDINGS = [
+    "ations",
+    "ation",
+    "ings",
+    "ing",
+    "edly",
+    "ed",
+    "ements",
+    "ement",
+    "ments",
+    "ment",
+    "ances",
+    "ance",
+    "ences",
+    "ence",
+    "ables",
+    "able",
+    "ibles",
+    "ible",
+    "als",
+    "al",
+    "ors",
+    "or",
+    "ers",
+    "er",
+    "iest",
+    "ier",
+    "ies",
+    "ied",
+    "ily",
+    "ly",
+    "es",
+    "s",
+    "e",
+    "y",
+    "ungen",
+    "ung",
+    "en",
+    "em",
+    "est",
+    "te",
+    "ten",
+    "t",
+    "ment",
+    "eurs",
+    "eur",
+    "ées",
+    "ée",
+    "és",
+    "é",
+]
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|nowhere|\w+n['’]t|nicht|kein\w*|nie|niemals|ohne|weder"
+    r"|pas|jamais|aucun\w*|sans|nunca|sin|ningún\w*|nunca)\b",
+    re.IGNORECASE,
+)
+_NO_NEGATION = re.compile(
+    r"\b(?:no (?:longer|later|more|less|doubt|fewer) than|not only|no doubt|no sooner|nothing but|non seulement)\b",
+    re.IGNORECASE,
+)
+_HIDDEN_NEGATION = frozenset(
+    [
+        "lack",
+        "miss",
+        "missing",
+        "fail",
+        "unable",
+        "refuse",
+        "deny",
+        "decline",
+        "exclude",
+        "except",
+        "unless",
+        "stop",
+        "close",
+        "forbid",
+        "forbidden",
+        "prohibit",
+        "avoid",
+        "hardly",
+        "rarely",
+        "seldom",
+        "instead",
+        "free",
+        "only",
+        "until",
+        "absent",
+        "unavailable",
+        "impossible",
+        "outside",
+        "short",
+        "none",
+        "last",
+        "never",
+        "out",
+        "discontinue",
+    ]
+)
+_OPPOSITES = [
+    (frozenset(one.split()), frozenset(other.split()))
+    for one, other in (
+        ("grow rise increase gain climb up improve expand", "fall drop decline decrease lose shrink down worsen"),
+        ("high strong great large big more long", "low weak poor small little less short"),
+        ("early", "late"),
+        ("cheap", "expensive costly"),
+        ("open", "close shut"),
+        ("include", "exclude"),
+        ("allow permit welcome", "forbid prohibit ban"),
+        ("first", "last"),
+        ("full", "empty"),
+        ("good best excellent lovely great", "bad worst terrible awful poor"),
+        ("fast quick", "slow"),
+        ("succeed success", "fail failure"),
+        ("start begin", "end finish stop"),
+        ("accept", "refuse reject decline"),
+        ("before", "after"),
+        ("above", "below"),
+        ("weekday", "weekend"),
+        ("always", "never"),
+    )
+]
+_CLAUSE = re.compile(
+    r"[;:!?\n|–—]|\.(?=\s|\Z)|,\s+(?=(?:and|but|so|which|who|or|und|aber|mais|et)\b)|,(?=\s)"
+    r"|\b(?:but|while|whereas|although|though|because|unless|however|and)\b",
+    re.IGNORECASE,
+)
+_CONTRAST = re.compile(r"\b(?:but|while|whereas|although|though|however)\b", re.IGNORECASE)
+_NAMED = re.compile(r"[A-ZÀ-ÖØ-Þ][\w'’&-]*")
+_CODE = re.compile(
+    r"\b(?=\w*\d)(?=\w*[A-Za-z])(?!\d+(?:st|nd|rd|th|[ap]m|h|k|m|g|kg|km|cm|mm|min|x)\b)\w+\b", re.IGNORECASE
+)
+_BASED_ON = re.compile(r"\A(?:based on|according to|as stated in|from|looking at) [^,;:]{1,80},\s", re.IGNORECASE)
+_SUBJECT_VERB = re.compile(r"(?:is|was|has|had|will|said|says|wrote|told|\w{2,}ed|went|came|paid|got|left|\w{2,}s)\b")
+_COMMON_RANK, _RARE_RANK, _LEAST = 2_100, 9_000, 0.25
+_LETTERS = 3
+MIN_SUPPORT, MIN_CLAUSE, MIN_LEANING = 0.5, 0.2, 0.6
+"""Of the content words of a claim, and of its worst clause: the share that its sources must have; and of one
+without a citation of its own, which the sentences behind it carry."""
+_FIGURE_WEIGHT = 0.7
+_SAME_CLAUSE = 0.8
+_ENOUGH_SHARED = 0.3
+_MARKS = {
+    "en": frozenset(
+        ["the", "and", "of", "to", "is", "are", "was", "with", "for", "that", "this", "not", "have", "has"]
+    ),
+    "de": frozenset(
+        [
+            "der",
+            "die",
+            "das",
+            "und",
+            "ist",
+            "sind",
+            "nicht",
+            "mit",
+            "für",
+            "ein",
+            "eine",
+            "von",
+            "auf",
+            "den",
+            "dem",
+            "im",
+            "wird",
+        ]
+    ),
+    "fr": frozenset(
+        [
+            "le",
+            "la",
+            "les",
+            "et",
+            "est",
+            "sont",
+            "des",
+            "une",
+            "pour",
+            "dans",
+            "pas",
+            "sur",
+            "avec",
+            "du",
+            "au",
+            "que",
+            "il",
+        ]
+    ),
+    "es": frozenset(["el", "los", "las", "y", "es", "son", "una", "para", "en", "con", "del", "que", "por"]),
+    "it": frozenset(["il", "gli", "e", "è", "sono", "una", "per", "nel", "con", "della", "che", "di"]),
+    "nl": frozenset(["de", "het", "een", "en", "is", "zijn", "niet", "met", "voor", "van", "op", "dat"]),
+}
+
+
+@frozen
+class Clause:
+    """A part of a sentence that states one thing. `words` are stems; `negated` where it says so openly; `around` are
+    the words of the whole sentence, up to a "but"."""
+
+    words: frozenset[str]
+    negated: bool
+    around: frozenset[str]
+
+
+class Passage:
+    """What a claim is compared with: the text of the sources it cites, with their titles."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        words = {stem(word) for word in _spoken(self.text)}
+        for days, name in ((("monday", "friday"), "weekday"), (("saturday", "sunday"), "weekend")):
+            if words.issuperset(map(stem, days)):
+                words.add(stem(name))
+        return frozenset(words)
+
+    @cached_property
+    def spellings(self) -> frozenset[str]:
+        return frozenset(re.findall(r"\w+", self.text.casefold()))
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        return tuple(clause for sentence in sentences(self.text) for clause in clauses_of(sentence))
+
+    @cached_property
+    def language(self) -> str | None:
+        return language_of(self.text)
+
+
+def stem(word: str) -> str:
+    """A word without its ending, so that its forms agree. It is no word of any language.
+
+    >>> [stem(word) for word in ("waiting", "waited", "cancellation", "cancelled", "arrival", "early", "prices")]
+    ['wait', 'wait', 'cancel', 'cancel', 'arriv', 'earl', 'pric']
+    """
+    return _stem(word.casefold().replace("’", "'").removesuffix("'s"))
+
+
+@lru_cache(maxsize=1 << 14)
+def _stem(word: str) -> str:
+    word = _IRREGULAR.get(word, word)
+    for _ in range(2):
+        ending = next(
+            (each for each in _ENDINGS if word.endswith(each) and len(word) - len(each) >= _LETTERS + (len(each) > 1)),
+            "",
+        )
+        if not ending or len(word) <= _LETTERS + 1:
+            break
+        word = word[: -len(ending)]
+    return word[:-1] if len(word) > _LETTERS and word[-1] == word[-2] else word
+
+
+@lru_cache(maxsize=1 << 14)
+def weight(word: str) -> float:
+    """How much a word says: 0.25 for the commonest, 1 for a rare one. The tokenizer's vocabulary is ordered by frequency.
+
+    >>> weight("waiting") < weight("bankrupt")
+    True
+    """
+    ranks = [tokenizer().token_to_id(form) for form in (word.casefold(), stem(word))]
+    rank = min((rank for rank in ranks if rank is not None), default=_RARE_RANK)
+    if rank >= _RARE_RANK:
+        return 1.0
+    span = math.log(_RARE_RANK) - math.log(_COMMON_RANK)
+    return max(_LEAST, min(1.0, (math.log(max(rank, 1)) - math.log(_COMMON_RANK)) / span))
+
+
+def clauses_of(sentence: str, *, stated: bool = False) -> list[Clause]:
+    """The clauses of a sentence that have words of content; only those that state something, no imperatives, if `stated`."""
+    found = []
+    for half in _CONTRAST.split(sentence):
+        around = frozenset(stem(word) for word in _spoken(half))
+        for part in _CLAUSE.split(half):
+            words = frozenset(stem(word) for word in _spoken(part))
+            if words and not (stated and _first_word(part) in IMPERATIVES):
+                found.append(Clause(words, _is_negated(part), around))
+    return found
+
+
+def _first_word(text: str) -> str:
+    found = _WORD.search(text)
+    return found[0].casefold() if found else ""
+
+
+def language_of(text: str) -> str | None:
+    """The language whose little words a text has most of; None where it has too few to tell.
+
+    >>> language_of("Der Tarif kostet 20 Euro und ist nicht kündbar."), language_of("Velvet box, 40")
+    ('de', None)
+    """
+    words = re.findall(r"\w+", text.casefold())[:400]
+    counts = {name: sum(word in marks for word in words) for name, marks in _MARKS.items()}
+    best, second = sorted(counts.values(), reverse=True)[:2]
+    if best < 2 or best == second:
+        return None
+    return max(counts, key=lambda name: counts[name])
+
+
+def support(claim: str, passage: Passage, asked: frozenset[str], stated: int = 0) -> tuple[float, float]:
+    """How much of a claim's content words the passage has: of all of it, and of the clause that has least (0..1).
+
+    A rare word counts for more than a common one, and a word of the question (`asked`, stems) for half; each of the
+    `stated` figures that were found in the passage counts as a word of it.
+    """
+    overall: list[tuple[float, bool]] = [(_FIGURE_WEIGHT, True)] * stated
+    least = 1.0
+    for part in _CLAUSE.split(_BASED_ON.sub("", claim)):
+        words = [(_weighed(word, asked), stem(word) in passage.words) for word in dict.fromkeys(_spoken(part))]
+        words = [(weighed, known) for weighed, known in words if weighed]
+        overall += words
+        if sum(weighed for weighed, _ in words) >= 1.2:
+            least = min(least, _share(words))
+    return _share(overall), least
+
+
+def contradicts(claim: str, passage: Passage) -> bool:
+    """Whether a clause of the claim is negated where those of the passage that say the same are not, or the other way
+    round; or says the opposite of one of their words.
+
+    >>> contradicts("Dogs are not welcome.", Passage("Dogs are welcome.")), contradicts("Dogs may come.", Passage("Dogs are welcome."))
+    (True, False)
+    """
+    hidden_words = _stems(_HIDDEN_NEGATION)
+    for clause in clauses_of(claim, stated=True):
+        alike = _alike(clause, passage.clauses)
+        if not alike:
+            if clause.negated:
+                return True
+            continue
+        hidden = hidden_words - clause.words
+        if clause.negated:
+            denied = any(each.negated or each.words & hidden or _opposite(clause, each) for each in alike)
+            if not denied:
+                return True
+        elif all(each.negated for each in alike):
+            if not any(clause.words & hidden_words - each.words for each in alike):
+                return True
+        elif all(_opposite(clause, each) for each in alike):
+            return True
+    return False
+
+
+def unknown_names(text: str, known: Iterable[str], *, german: bool = False) -> list[str]:
+    """Names in a text that stand in none of the `known` ones (words in small letters).
+
+    A name is a word that begins with a capital inside a sentence; the first word of one, where another name or a verb
+    follows and it is no plural; and what has letters and digits. Titles and German nouns look like names, and are none.
+
+    >>> unknown_names("Maria waited, says Dr. Lopez.", {"lopez"})
+    ['Maria']
+    """
+    words, found = set(known), []
+    for sentence in sentences(text):
+        said = sentence.lstrip("\"'“‘*_#>- ")
+        if _is_title(said):
+            continue
+        for place, match in enumerate(re.finditer(r"\S+", said)):
+            name = _NAMED.match(match[0].lstrip("\"'“‘(*_["))
+            if name is None or _is_known(name[0], words):
+                continue
+            following = said[match.end() :].lstrip()
+            if place == 0 and not _begins_with_name(name[0], match[0], following):
+                continue
+            if german and place and not _NAMED.match(following):
+                continue
+            found.append(name[0])
+    found += [code for code in _CODE.findall(text) if code.casefold() not in words and not _is_known(code, words)]
+    return found
+
+
+def _begins_with_name(word: str, whole: str, following: str) -> bool:
+    bare = word.casefold().replace("’", "'")
+    if (
+        bare in _STOP
+        or bare in IMPERATIVES
+        or (re.fullmatch(r"\w+(?:ing|ly|s)", bare) and not whole.rstrip(",").endswith("'s"))
+    ):
+        return False
+    if bare.endswith("'s"):
+        return True
+    after = re.match(r"\S+", following)
+    if after is None:
+        return False
+    if _NAMED.match(after[0]) and after[0].casefold() not in _STOP and not whole.endswith(","):
+        return True
+    return _SUBJECT_VERB.match(after[0]) is not None
+
+
+def _is_title(said: str) -> bool:
+    """Whether it is written Like This."""
+    words: list[str] = re.findall(r"[^\W\d_]{4,}", said)
+    return len(words) > 1 and not said.rstrip("*_ ").endswith((".", "!")) and all(word[0].isupper() for word in words)
+
+
+def _is_known(name: str, words: set[str]) -> bool:
+    bare = name.casefold().replace("’", "'").removesuffix("'s").strip("'&-")
+    parts = [part for part in re.split(r"[-'&’]", bare) if part]
+    if bare in _STOP or bare in _CALENDAR or len(bare) < 2:
+        return True
+    return all(
+        part in words or part in _STOP or part.removesuffix("s") in words or f"{part}s" in words for part in parts
+    )
+
+
+_CALENDAR = frozenset(
+    [
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+        "mondays",
+        "tuesdays",
+        "wednesdays",
+        "thursdays",
+        "fridays",
+        "saturdays",
+        "sundays",
+        "i'm",
+        "i'd",
+        "i've",
+        "i'll",
+        "ok",
+        "faq",
+        "usd",
+        "eur",
+        "gbp",
+        "am",
+        "pm",
+        "dr",
+        "mr",
+        "mrs",
+        "ms",
+        "prof",
+    ]
+)
+
+
+def _alike(clause: Clause, others: Sequence[Clause]) -> list[Clause]:
+    """The clauses that share the most of its words, and those that share nearly as many."""
+    total = sum(map(_stem_weight, clause.words))
+    shares = [sum(map(_stem_weight, clause.words & other.words)) / total if total else 0.0 for other in others]
+    best = max(shares, default=0.0)
+    if best < _ENOUGH_SHARED:
+        return []
+    return [other for other, share in zip(others, shares, strict=True) if share > _SAME_CLAUSE * best]
+
+
+def _opposite(one: Clause, other: Clause) -> bool:
+    """Whether one says "high" where the other says "low", and neither sentence has a word of the other's side."""
+    return any(
+        one.words & here and other.words & there and not one.around & there and not other.around & here
+        for left, right in _OPPOSITE_STEMS
+        for here, there in ((left, right), (right, left))
+    )
+
+
+def _stem_weight(stemmed: str) -> float:
+    return 0.5 if stemmed in _VAGUE else 1.0
+
+
+def _spoken(text: str) -> list[str]:
+    """The words of a text that mean something, as they are written there; no figures."""
+    return [
+        word
+        for word in _WORD.findall(text)
+        if not word[0].isdigit() and len(word) > 1 and word.casefold().replace("’", "'") not in _STOP
+    ]
+
+
+def _weighed(word: str, asked: frozenset[str]) -> float:
+    stemmed = stem(word)
+    if stemmed in _VAGUE:
+        return 0.0
+    return weight(word) * (0.5 if stemmed in asked else 1.0)
+
+
+def _share(words: Sequence[tuple[float, bool]]) -> float:
+    total = sum(weighed for weighed, _ in words)
+    return sum(weighed for weighed, known in words if known) / total if total else 1.0
+
+
+def _is_negated(text: str) -> bool:
+    return _NEGATION.search(_NO_NEGATION.sub("", text)) is not None
+
+
+@lru_cache(maxsize=8)
+def _stems(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(stem(word) for word in words)
+
+
+_VAGUE = frozenset(stem(word) for word in _ABOUT_SPEAKING)
+_OPPOSITE_STEMS = [(_stems(one), _stems(other)) for one, other in _OPPOSITES]

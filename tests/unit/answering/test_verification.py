@@ -1,0 +1,121 @@
+"""Every sentence against its sources: kinds, figures, words; what a liar, an honest model and false claims come to."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_app.answering.capabilities import capability_named
+from rag_app.answering.citations import numbered, pieces_of
+from rag_app.answering.context import ContextBlock
+from rag_app.answering.verification.kinds import Kind, kind_of
+from rag_app.answering.verification.verdict import Ground, Verification
+
+ANSWERS = Path(__file__).parents[2] / "answers"
+EVIDENCE: dict[str, Any] = json.loads((ANSWERS / "verification" / "evidence.json").read_text())
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (ANSWERS / f"{name}.jsonl").read_text().splitlines()]
+
+
+def aside(name: str) -> list[dict[str, Any]]:
+    return [row for row in rows("verification/aside") if row["set"] == name]
+
+
+def ground(capability: str, question: str | None = None) -> Ground:
+    """The evidence of a capability, as blocks of a prompt."""
+    blocks = []
+    for number, source in enumerate(EVIDENCE[capability]["sources"], 1):
+        date = f"Date: {source['date']} | " if source["date"] else ""
+        blocks.append(ContextBlock(number, f" (Relevance: 77.0%)\n{date}Title: {source['title']}", source["text"]))
+    description = capability_named(capability).description
+    return Ground(blocks, question or EVIDENCE[capability]["question"], f"{description} LexyBrain LexyHub")
+
+
+def verified(row: dict[str, Any]) -> Verification:
+    against = ground(row["capability"], row.get("question"))
+    verification = Verification(against, advice_is_claim=capability_named(row["capability"]).advice_is_claim)
+    verification.read(pieces_of(row["text"], against.size))
+    verification.end()
+    return verification
+
+
+def passes(row: dict[str, Any]) -> bool:
+    """Whether a true answer comes back as it is; its markers may be written and numbered anew."""
+    found = verified(row)
+    whole = numbered("".join(pieces_of(row["text"], 99))).text
+    return numbered(found.text).text == whole and bool(found.claims or found.admissions)
+
+
+def shows_a_lie(row: dict[str, Any]) -> bool:
+    return any(lie.casefold() in verified(row).text.casefold() for lie in row["lies"])
+
+
+@pytest.mark.parametrize(("name", "least"), [("sentences", 72), ("sentences_check", 34)])
+def test_the_kinds_of_labelled_sentences(name: str, least: int) -> None:
+    wrong = [row for row in rows(name) if kind_of(row["text"]) != row["kind"]]
+    print(f"{name}: {len(rows(name)) - len(wrong)} of {len(rows(name))}")
+    assert len(rows(name)) - len(wrong) >= least, wrong
+
+
+def test_an_honest_model_is_left_alone() -> None:
+    sets = rows("verification/honest"), aside("honest")
+    counts = [sum(map(passes, each)) for each in sets]
+    print(f"honest: {counts[0]} of {len(sets[0])}, put aside: {counts[1]} of {len(sets[1])}")
+    changed = [row["text"] for each in sets for row in each if not passes(row)]
+    assert sum(map(len, sets)) == 60 and sum(counts) >= 57, changed
+
+
+def test_a_liar_is_not_heard() -> None:
+    lies = rows("verification/liar") + aside("liar")
+    assert len(lies) == 40 and not [row["text"] for row in lies if shows_a_lie(row)]
+
+
+def test_false_claims_with_a_valid_marker() -> None:
+    """The figure is the one that README and docs/answering.md give."""
+    sets = rows("verification/false"), aside("false")
+    shown = [[row["text"] for row in each if verified(row).text] for each in sets]
+    print(f"false claims shown: {len(shown[0])} of {len(sets[0])}, put aside: {len(shown[1])} of {len(sets[1])}")
+    assert sum(map(len, sets)) == 40 and sum(map(len, shown)) <= 16, shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't have enough information from the available records to answer this question.",
+        "The context does not mention the price.",
+        "I cannot answer this from the sources.",
+        "There is no information about that.",
+        "I’m sorry, the records don’t contain details on refunds.",
+        "I don't know.",
+        "I'm sorry, I can't tell.",
+        "Unfortunately, the records do not cover that topic.",
+        "I am unable to answer this question.",
+        "We do not have enough information to say.",
+        "The price is not mentioned in the sources.",
+        "There isn't enough information to answer.",
+        "There is no mention of parking.",
+        "No information about refunds was found.",
+    ],
+)
+def test_an_admission_is_recognised(text: str) -> None:
+    assert kind_of(text) is Kind.ADMISSION
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A cut costs 40 dollars.",
+        "We do not open on Sunday.",
+        "We do not sell data to anybody.",
+        "Two people complained, and no answer was given.",
+        "Customers did not mention wait times.",
+        "Data is not kept longer than 30 days.",
+        "The plan does not include support at night.",
+        "",
+    ],
+)
+def test_a_statement_is_no_admission(text: str) -> None:
+    assert kind_of(text) is not Kind.ADMISSION
