@@ -107,7 +107,7 @@ async def test_sentences_that_differ_in_a_number_are_not_the_same(synthesizer: E
 async def test_a_better_source_wins_between_equal_sentences(synthesizer: ExtractiveSynthesizer) -> None:
     rivals = context("The cut is 40 dollars here.", "The cut is 90 dollars there.", scores=(0.2, 0.9))
     text = (await synthesizer.write(Question("What is the cut?"), rivals)).text
-    assert text.startswith("The cut is 90 dollars there [Source 2].")
+    assert text == "Sources disagree: The cut is 90 dollars there [Source 2]. The cut is 40 dollars here [Source 1]."
 
 
 async def test_table_rows_carry_their_columns(synthesizer: ExtractiveSynthesizer) -> None:
