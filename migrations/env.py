@@ -15,8 +15,8 @@ from rag_app.database.tables import all_tables
 
 
 def ours(name: str | None, kind: str, parents: object) -> bool:
-    """Whether autogenerate compares it: the tables of a generation are made by the vector store."""
-    return not (kind == "table" and name is not None and name.startswith("g_"))
+    """Whether autogenerate compares it: the tables of a generation are made by the vector store, the queue's by its library."""
+    return not (kind == "table" and name is not None and name.startswith(("g_", "procrastinate_")))
 
 
 def migrate(connection: Connection) -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from decimal import Decimal
 from functools import partial
 from importlib.metadata import version
+from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -25,13 +27,14 @@ from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.documents.catalogue import Catalogue
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
+from rag_app.documents.jobs import Jobs, take_turn
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.limits import Limits
 from rag_app.documents.metadata import Target
 from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Readers
 from rag_app.documents.uploads import Limits as OrganizationLimits
-from rag_app.documents.uploads import Uploads
+from rag_app.documents.uploads import Received, Upload, Uploads
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
 from rag_app.evaluation.calibrations import Calibrations
 from rag_app.evaluation.kept_answers import KeptAnswers
@@ -43,7 +46,7 @@ from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
 from rag_app.retrieval.store import LAYOUT, Backend, ScopedStore
 from rag_app.settings import Settings
-from rag_app.stores.registry import STORES, store_named
+from rag_app.stores.registry import STORES, store_named, unshared_store
 from rag_app.surfaces.lexybrain.conversations import INDEX as CONVERSATIONS
 from rag_app.surfaces.lexybrain.conversations import Conversations
 from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_JOBS_KEPT, _JOBS_FORGOTTEN = 30.0, 3600.0  # seconds between two looks at jobs that go on, and that ended long ago
 _GENERATION_SECONDS = 2.0  # how long a process may go on with a generation after a switch
 
 
@@ -190,6 +194,7 @@ class Application(Directory):
         self.feedback_queue, self.usage = FeedbackQueue(database), Usage(database)
         self.belonging = Belonging(database, self.people, self.keys, self.indexes)
         allowed = settings.reading.model_dump(exclude={"processes"})
+        self.jobs = Jobs(database)
         self.readers = Readers(Limits(**allowed), settings.reading.processes)
         self.originals = _originals(settings, database)
         self.uploads = Uploads(
@@ -305,6 +310,37 @@ class Application(Directory):
 
         return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target, erase, self.readers)
 
+    async def take_turn(self, org_id: UUID) -> None:
+        """Some files of an organization's jobs, in this process. Raises what an ingest raises."""
+
+        async def ingest(index: str, target: Target, uploads: Sequence[Upload], sender: Scope) -> Sequence[Received]:
+            return await self.uploads.ingest(find_index(self.indexes, index), target, uploads, sender)
+
+        await take_turn(self.jobs, ingest, org_id)
+
+    async def work(self) -> None:
+        """Take turns from the queue until cancelled."""
+        from rag_app.documents.worker import work
+
+        keeping = asyncio.create_task(self._keep_jobs())
+        try:
+            await work(self.urls.app, self.take_turn)
+        finally:
+            keeping.cancel()
+
+    async def _keep_jobs(self) -> None:
+        """Now and then: jobs that ended long ago go, and none that goes on is left without a turn."""
+        forgotten = -inf
+        while True:
+            with suppress(StoreFailed):
+                organizations = [each.id for each in await self.people.organizations()]
+                await self.jobs.go_on(organizations)
+                if time.monotonic() - forgotten > _JOBS_FORGOTTEN:
+                    forgotten = time.monotonic()
+                    for org_id in organizations:
+                        await self.jobs.forget(org_id, self.settings.jobs.days)
+            await asyncio.sleep(_JOBS_KEPT)
+
     async def finish_deletions(self) -> None:
         """Complete the deletions of sources that a killed process began."""
         organizations = [organization.id for organization in await self.people.organizations()]
@@ -415,6 +451,8 @@ def create_app() -> "Litestar":
             tasks = [asyncio.create_task(telemetry.watch())]
             try:
                 await application.start()
+                if settings.jobs.worker and unshared_store(settings):
+                    tasks.append(asyncio.create_task(application.work()))
                 tasks.append(asyncio.create_task(keep_enforcing(application.database, settings.retention.model_dump())))
                 tasks.append(asyncio.create_task(application.kept_answers.keep_forgetting()))
                 yield
@@ -439,6 +477,7 @@ def build_api(application: Application, **options: Any) -> "Litestar":
     from rag_app.http.server import api
     from rag_app.http.surface import with_limits
     from rag_app.surfaces import registry
+    from rag_app.surfaces.jobs.service import JobService
     from rag_app.surfaces.sources.addresses import networks
     from rag_app.surfaces.sources.repeats import Repeats
     from rag_app.surfaces.sources.service import Sources
@@ -464,12 +503,14 @@ def build_api(application: Application, **options: Any) -> "Litestar":
                 application.people,
                 application.roles,
                 application.uploads,
+                application.jobs,
                 application.originals,
                 Repeats(application.database),
                 application.groups,
-                Allowed(uploads.megabytes * 1_000_000, uploads.documents, uploads.seconds),
+                Allowed(uploads.megabytes * 1_000_000, uploads.documents, uploads.seconds, uploads.at_once * 1_000_000),
                 networks(uploads.url_networks),
             ),
+            "jobs": JobService(application.jobs, application.roles),
             "conversations": application.conversations,
             "threads": application.threads,
             "consents": application.training,

@@ -309,6 +309,13 @@ class UploadSettings(_Settings):
     documents: int = Field(
         100, alias="RAG_UPLOAD_DOCUMENTS", ge=1, le=1000, description="documents or files that a request may bring"
     )
+    at_once: int = Field(
+        8,
+        alias="RAG_UPLOAD_AT_ONCE_MEGABYTES",
+        ge=0,
+        le=4096,
+        description="MB up to which a request is answered when its documents answer; of a larger one a job is made",
+    )
     seconds: float = Field(
         300.0, alias="RAG_UPLOAD_SECONDS", gt=0, le=86_400, description="seconds in which a request's body must arrive"
     )
@@ -336,6 +343,26 @@ class UploadSettings(_Settings):
         "",
         alias="RAG_URL_NETWORKS",
         description="private networks that addresses of sources may be in: 10.1.0.0/16, comma-separated; none by default",
+    )
+
+
+class JobSettings(_Settings):
+    """Who does jobs (docs/jobs.md), and for how long they can be asked about."""
+
+    worker: bool = Field(
+        True,
+        alias="RAG_SERVE_WORKER",
+        description="`rag-app serve` starts a worker beside it; false: jobs wait for a `rag-app worker`",
+    )
+    niceness: int = Field(
+        10,
+        alias="RAG_WORKER_NICENESS",
+        ge=0,
+        le=19,
+        description="levels of priority that workers stand back by: searches come first on a busy machine",
+    )
+    days: int = Field(
+        7, alias="RAG_JOB_DAYS", ge=1, le=3650, description="days after its end in which a job can be seen and retried"
     )
 
 
@@ -540,6 +567,7 @@ class Settings:
             self.lexybrain = LexyBrainSettings()
             self.reading = ReadingSettings()
             self.uploads = UploadSettings()
+            self.jobs = JobSettings()
             self.providers = ProviderSettings()
             self.confidence = ConfidenceSettings()
             self.api = ApiSettings()
@@ -585,6 +613,7 @@ GROUPS: tuple[type[_Settings], ...] = (
     LexyBrainSettings,
     ReadingSettings,
     UploadSettings,
+    JobSettings,
     ProviderSettings,
     ConfidenceSettings,
     ApiSettings,

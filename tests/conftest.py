@@ -35,6 +35,9 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+# Servers of tests start no process for jobs beside them: tests of jobs have workers of their own.
+os.environ.setdefault("RAG_SERVE_WORKER", "false")
+
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 DEFAULT_STORE = os.environ.get("RAG_VECTOR_STORE") or "postgres"
 ON_DEFAULT_STORE = pytest.param(DEFAULT_STORE, marks=pytest.mark.default_store)

@@ -29,6 +29,7 @@ _COMMANDS = {
     "restore": "backup.app",
     "retention": "database.app",
     "sources": "sources.sources",
+    "worker": "jobs.app",
     "indexes": "indexes.app",
     "orgs": "access.orgs",
     "groups": "groups.app",

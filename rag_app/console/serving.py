@@ -8,15 +8,18 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import parent_process
-from threading import Thread
+from subprocess import PIPE, Popen
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option
 
 from rag_app.console.commands import group
-from rag_app.domain import Misconfigured, NotFound, resource_folder
-from rag_app.stores.registry import store_named
+from rag_app.domain import Misconfigured, NotFound
+from rag_app.stores.registry import unshared_store
 
 if TYPE_CHECKING:
     from litestar import Litestar
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 app = group()
 
 _SECONDS_TO_STOP = 10
+_SECONDS_TO_RESTART = 2
 
 
 @app.command()
@@ -80,7 +84,7 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
         # would wait for threads that only this process has.
         gc.collect()
         gc.freeze()
-        Server(
+        server = Server(
             "rag_app.console.serving:create_worker",
             address=host,
             port=port,
@@ -93,7 +97,41 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
             log_dictconfig=granian_logging(chosen.log_format, chosen.log_level),
             websockets=False,
             respawn_failed_workers=workers > 1,
-        ).serve()
+        )
+        with job_worker(settings):
+            server.serve()
+
+
+@contextmanager
+def job_worker(settings: "Settings") -> Iterator[None]:
+    """A `rag-app worker` in a process of its own, and another one should it die; ends with the context, or this process.
+
+    None where the settings want none, or a store belongs to the server's own process, which then does the jobs.
+    """
+    if not settings.jobs.worker or unshared_store(settings):
+        yield
+        return
+    running: list[Popen[bytes]] = []
+    stopping = Event()
+
+    def keep() -> None:
+        while not stopping.is_set():
+            command = [sys.executable, "-m", "rag_app", "worker", "--beside"]
+            running[:] = [Popen(command, stdin=PIPE, start_new_session=True)]  # noqa: S603 - this program
+            running[0].wait()
+            stopping.wait(_SECONDS_TO_RESTART)
+
+    keeping = Thread(target=keep, name="job-worker", daemon=True)
+    keeping.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for process in running:
+            process.terminate()
+        keeping.join(_SECONDS_TO_STOP)
+        for process in running:
+            process.kill()
 
 
 def claim_port(host: str, port: int) -> socket.socket:
@@ -150,13 +188,10 @@ def http_url(host: str, port: int) -> str:
 async def _prepare(settings: "Settings", urls: "DatabaseUrls", workers: int) -> None:
     """What could go wrong in a worker goes wrong here, in one line; and the secret is generated for all of them."""
     from rag_app.application import entrance, open_application
-    from rag_app.retrieval.index import load_indexes
 
     entrance(settings)
-    kinds = {spec.vector_store or settings.store.kind for spec in load_indexes(resource_folder("indexes")).values()}
-    unshared = [why for kind in kinds if (why := store_named(kind).unshared(settings))]
-    if workers > 1 and unshared:
-        raise Misconfigured(unshared[0])
+    if workers > 1 and (why := unshared_store(settings)):
+        raise Misconfigured(why)
     async with open_application(settings, urls) as application:
         if (default := settings.api.default_organization) is not None:
             try:

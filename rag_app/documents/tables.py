@@ -153,3 +153,49 @@ class SourceBuildRow(Base):
     chunks: Mapped[int] = mapped_column(server_default=text("0"))
     state: Mapped[str]
     updated_at: Mapped[Made]
+
+
+class JobRow(Base):
+    """Files that a user has handed over for an index. `done` and `failed` count them; the others wait."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        UniqueConstraint("org_id", "id"),  # for the foreign key of job_files
+        Index("ix_jobs_org_id_created_at", "org_id", "created_at"),
+        CheckConstraint("state IN ('waiting', 'running', 'done', 'failed', 'cancelled')", name="state"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    index: Mapped[str] = mapped_column("index_name")
+    state: Mapped[str] = mapped_column(server_default=text("'waiting'"))
+    target: Mapped[JsonObject]
+    files: Mapped[int]
+    done: Mapped[int] = mapped_column(server_default=text("0"))
+    failed: Mapped[int] = mapped_column(server_default=text("0"))
+    attempts: Mapped[int] = mapped_column(server_default=text("0"))
+    error: Mapped[str | None]
+    created_at: Mapped[Made]
+    updated_at: Mapped[Made]
+    ended_at: Mapped[datetime | None]
+
+
+class JobFileRow(Base):
+    """One of them, with its content until the job goes: what failed or was cancelled can be tried again."""
+
+    __tablename__ = "job_files"
+    __table_args__ = (
+        ForeignKeyConstraint(["org_id", "job_id"], [JobRow.org_id, JobRow.id], ondelete="CASCADE"),
+        CheckConstraint("state IN ('waiting', 'done', 'failed', 'cancelled')", name="state"),
+    )
+
+    job_id: Mapped[UUID] = mapped_column(primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    org_id: Mapped[UUID]
+    name: Mapped[str]
+    document: Mapped[JsonObject]
+    content: Mapped[bytes] = mapped_column(deferred=True)
+    size: Mapped[int] = mapped_column("bytes", BigInteger)
+    state: Mapped[str] = mapped_column(server_default=text("'waiting'"))
+    reason: Mapped[str | None]

@@ -37,11 +37,15 @@ class BodyTooLarge(InvalidInput):
 
 @frozen
 class Allowed:
-    """`size` in bytes, of the whole body; `parts` of a form; `seconds` from the head of the request to its end."""
+    """`size` in bytes, of the whole body; `parts` of a form; `seconds` from the head of the request to its end.
+
+    Of what takes more bytes than `at_once` a job is made.
+    """
 
     size: int
     parts: int
     seconds: float
+    at_once: int = 8_000_000
 
 
 @frozen

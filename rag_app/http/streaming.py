@@ -156,6 +156,20 @@ def prefers(request: AnyRequest, preference: str) -> bool:
     return preference in (each.partition(";")[0].strip().lower() for each in said.split(","))
 
 
+def progress_stream(request: AnyRequest, events: AsyncGenerator[tuple[str, Struct], None]) -> Response[Any]:
+    """Events by name. What is raised between them becomes the event `error`, the last one."""
+
+    async def frames() -> AsyncGenerator[bytes, None]:
+        try:
+            async for name, data in events:
+                yield _frame(name, data)
+        except Exception as error:
+            handle: Any = request.app.exception_handlers[Exception]
+            yield _frame("error", handle(request, error).content)
+
+    return _EventStream(frames(), events)
+
+
 @dataclass
 class StreamedOperation(Operation):
     """The OpenAPI operation of a handler that also streams: `@post(..., operation_class=StreamedOperation)`."""

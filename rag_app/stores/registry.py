@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rag_app.domain import Misconfigured, Scope, frozen
+from rag_app.domain import Misconfigured, Scope, frozen, resource_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +39,15 @@ def store_named(kind: str) -> Store:
     if kind not in STORES:
         raise Misconfigured(f"there is no vector store {kind!r}: accepted are {', '.join(STORES)}")
     return STORES[kind]
+
+
+def unshared_store(settings: "Settings") -> str:
+    """Why several processes cannot use the stores of the declared indexes at once, or empty."""
+    from rag_app.retrieval.index import load_indexes
+
+    specs = load_indexes(resource_folder("indexes")).values()
+    kinds = sorted({spec.vector_store or settings.store.kind for spec in specs})
+    return next((why for kind in kinds if (why := store_named(kind).unshared(settings))), "")
 
 
 def _open_postgres(settings: "Settings", database: "Database", visible: Visible) -> "Backend":

@@ -2,6 +2,7 @@
 
 from rag_app.http.surface import Surface
 from rag_app.surfaces.answers import routes as answer_feedback
+from rag_app.surfaces.jobs import routes as jobs
 from rag_app.surfaces.knowledge import routes as rag_retrieval
 from rag_app.surfaces.lexybrain import administration_routes as lexybrain_admin
 from rag_app.surfaces.lexybrain import routes as lexybrain
@@ -16,6 +17,7 @@ SURFACES: tuple[Surface, ...] = (
     # those below are a part of /api/v1, and come before the surface that has the rest of it
     answer_feedback.SURFACE,
     management.SURFACE,
+    jobs.SURFACE,
     playground.SURFACE,
     sources.SURFACE,
     retrieval_validation.SURFACE,

@@ -811,6 +811,7 @@ class Backstage:
             "feedback_queue": FeedbackQueue(database),
             "usage": Usage(database),
             "playground": None,  # tests/integration/test_playground.py
+            "jobs": None,  # tests/integration/test_jobs.py
             "belonging": Belonging(database, People(database), Keys(database), ()),
             "statistics": self.administration,
             "prompts": self.administration,

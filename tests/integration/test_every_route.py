@@ -18,6 +18,7 @@ from litestar.routes import HTTPRoute
 from rag_app.access.roles import Role
 from rag_app.application import Application, create_app
 from rag_app.documents.metadata import Target
+from rag_app.documents.uploads import Upload
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
@@ -50,6 +51,7 @@ class Tenant:
     sources: Mapping[str, str]
     thread: str = ""
     message: str = ""
+    job: str = ""
 
     @property
     def ids(self) -> list[str]:
@@ -256,6 +258,30 @@ def deleted_sources(world: World, path: str) -> list[httpx.Response]:
     gone = [world.as_us("DELETE", f"{path}?index=book&filter=source_id={each}") for each in put]
     still_there(world)
     return [text, *gone, *foreign]
+
+
+JOBS = "/api/v1/jobs"
+JOB = f"{JOBS}/{{job_id}}"
+
+
+def all_jobs(world: World, path: str) -> list[httpx.Response]:
+    listed = [world.as_us("GET", path), world.as_us("GET", f"{path}?limit=100")]
+    assert all(world.ours.job in each.text for each in listed)
+    return listed
+
+
+def one_job(world: World, path: str) -> list[httpx.Response]:
+    """Cancelled at first, so that its events end; tried again, so that it can be cancelled."""
+
+    def ask(way: str, job: str) -> httpx.Response:
+        return world.as_us("POST" if way in ("cancel", "retry") else "GET", f"{JOBS}/{job}{way and '/'}{way}")
+
+    wanted = path.removeprefix(JOB).lstrip("/")
+    before = ["retry", "cancel"] if wanted != "retry" else ["cancel"]
+    told = [ask(way, world.ours.job) for way in [*before, wanted]]
+    theirs = [ask(wanted, world.theirs.job), *(ask(wanted, each) for each in world.theirs.ids)]
+    assert {each.status_code for each in theirs} == {404}
+    return [*told, *theirs]
 
 
 RAG = "/api/lexybrain/rag"
@@ -485,6 +511,12 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("PATCH", SOURCE): changed_source,
     ("DELETE", SOURCE): deleted_source,
     ("DELETE", SOURCES): deleted_sources,
+    ("GET", JOBS): all_jobs,
+    ("GET", JOB): one_job,
+    ("GET", f"{JOB}/files"): one_job,
+    ("GET", f"{JOB}/events"): one_job,
+    ("POST", f"{JOB}/cancel"): one_job,
+    ("POST", f"{JOB}/retry"): one_job,
     ("POST", RAG): conversation,
     ("GET", THREADS): threads,
     ("GET", f"{THREADS}/{{thread_id}}"): thread,
@@ -508,7 +540,7 @@ WALKS: dict[tuple[str, str], Walk] = {
 }
 SHOWS_NO_TEXT = {
     path for _, path in WALKS if "valid" in path or "collections" in path or "admin" in path or "playground" in path
-} | {CONSENT, "/api/lexybrain/usage"}
+} | {CONSENT, "/api/lexybrain/usage", JOBS, JOB, f"{JOB}/events", f"{JOB}/cancel", f"{JOB}/retry"}
 
 
 async def tenant(application: Application, folder: Path) -> Tenant:
@@ -528,7 +560,11 @@ async def tenant(application: Application, folder: Path) -> Tenant:
         assert not (await ingestor.ingest([file], base=folder)).failed
         (hit,) = await application.pipeline.search(index, Question(ASKED), scope)
         chunks[index], sources[index] = str(hit.chunk_id), str(hit.source_id)
-    return Tenant(organization.id, user.id, key, word, chunks, sources)
+    upload = Upload(external_id=word, text=f"The door code of the shed is {word}.")
+    job = await application.jobs.begin(
+        Scope(frozenset({organization.id}), user.id), "org_knowledge", Target(organization.id), [upload]
+    )
+    return Tenant(organization.id, user.id, key, word, chunks, sources, job=str(job.id))
 
 
 @pytest.fixture(scope="module", params=["postgres", "qdrant"])
@@ -593,7 +629,14 @@ def private(text: str, tenants: Sequence[Tenant]) -> list[str]:
     return [
         each
         for tenant in tenants
-        for each in [tenant.word, *tenant.chunks.values(), *tenant.sources.values(), tenant.thread, tenant.message]
+        for each in [
+            tenant.word,
+            *tenant.chunks.values(),
+            *tenant.sources.values(),
+            tenant.thread,
+            tenant.message,
+            tenant.job,
+        ]
         if each in text
     ]
 
@@ -629,7 +672,7 @@ def test_nobody_gets_in_without_a_credential_or_with_one_of_another_kind(world: 
     at = re.sub(r"\{[^}]*_id\}", world.theirs.chunks["book"], path) if path.startswith(_ADMIN) else path
     at = re.sub(r"\{[^}]*\}", world.their_validation, at)
     person, key = world.ours.credentials
-    wrong = {KEYS_ALONE: [person], SOURCES: [], "/api/lexybrain/": [], "/api/admin/": []}
+    wrong = {KEYS_ALONE: [person], SOURCES: [], JOBS: [], "/api/lexybrain/": [], "/api/admin/": []}
     others = next((each for start, each in wrong.items() if path.startswith(start)), [key])
     for headers in (
         {},

@@ -3,10 +3,10 @@
 from typing import Any
 
 import msgspec
-from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, OpenAPIType, Operation, RequestBody, Schema
 
 from rag_app.domain import JsonObject
-from rag_app.surfaces.sources.types import PutBody, UploadBody
+from rag_app.surfaces.sources.types import PutBody, QueuedResponse, UploadBody
 
 
 class _Described(Schema):
@@ -73,6 +73,14 @@ def _body(of: type[msgspec.Struct], several: bool) -> RequestBody:
 class UploadOperation(Operation):
     def __post_init__(self) -> None:
         self.request_body = _body(UploadBody, several=True)
+        self.responses = {
+            **(self.responses or {}),
+            "202": OpenAPIResponse(
+                description="A job has been made of it: it was more than is done at once (RAG_UPLOAD_AT_ONCE_MEGABYTES), "
+                "or asked for by `Prefer: respond-async`",
+                content={"application/json": OpenAPIMediaType(schema=_Described(_schema(QueuedResponse)))},
+            ),
+        }
 
 
 class PutOperation(Operation):

@@ -39,6 +39,7 @@ from rag_app.surfaces.sources.types import (
     DeletedResponse,
     DocumentBody,
     PutBody,
+    QueuedResponse,
     SourceDetail,
     SourceInfo,
     SourcesResponse,
@@ -184,7 +185,10 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
     """
     _only(request)
     with sources.receiving() as folder:
-        return await _upload(request, sources, await _sending(request, sources, folder, None, several=True))
+        sent = await _sending(request, sources, folder, None, several=True)
+        if _wants_job(request, sources, sent):
+            return await _hand_over(request, sources, sent)
+        return await _upload(request, sources, sent)
 
 
 @SURFACE.put(
@@ -311,10 +315,29 @@ NEVER_SHOWN = {
 """Headers of a file that somebody uploaded: no browser takes it for a page of ours."""
 
 
-async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[UploadResponse]:
+def _wants_job(request: Caller, sources: Sources, sent: Sending) -> bool:
+    preferred = ",".join(request.headers.getall("prefer", [])).lower()
+    if "respond-async" in (each.partition(";")[0].strip() for each in preferred.split(",")):
+        return True
+    sizes = (each.file.stat().st_size if each.file else len(each.text or "") for each in sent.uploads)
+    return sum(sizes) > sources.allowed.at_once
+
+
+async def _hand_over(request: Caller, sources: Sources, sent: Sending) -> Response[Any]:
+    job = await sources.hand_over(request.user, sent, _key(request))
+    link = f"/api/v1/jobs/{job.id}"
+    return Response(QueuedResponse(job.id, link, job.files), status_code=202, headers={"Location": link})
+
+
+def _key(request: Caller) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is not None and not _KEY.fullmatch(key):
         raise InvalidInput("Idempotency-Key", key[:100], "must be 1 to 200 printable ASCII characters")
+    return key
+
+
+async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[UploadResponse]:
+    key = _key(request)
     response, repeated = await sources.upload(request.user, sent, key)
     headers: dict[str, str] = {"Idempotency-Replayed": "true"} if repeated else {}
     return Response(response, headers=headers)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from llama_index.core.schema import NodeWithScore
 from msgspec import convert, to_builtins
@@ -22,6 +22,7 @@ from rag_app.access.people import People, uuid_in
 from rag_app.access.roles import Role, Roles
 from rag_app.documents.catalogue import SORTS, Asked, Catalogue, Entry
 from rag_app.documents.generations import Generation
+from rag_app.documents.jobs import Job, Jobs
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, undeclared
 from rag_app.documents.originals import Originals
@@ -107,6 +108,7 @@ class Sources:
         people: People,
         roles: Roles,
         uploads: Uploads,
+        jobs: Jobs,
         originals: Originals,
         repeats: Repeats,
         groups: Groups,
@@ -116,6 +118,7 @@ class Sources:
         self._catalogue, self._ledger, self._indexes = catalogue, ledger, indexes
         self._active, self._open_store = active, open_store
         self._people, self._roles, self._uploads = people, roles, uploads
+        self._jobs = jobs
         self._originals, self._repeats, self._networks = originals, repeats, networks
         self._groups, self.allowed = groups, allowed
 
@@ -236,6 +239,17 @@ class Sources:
         if len(told) == 1 and told[0].status == "failed":
             raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
         return UploadResponse([each.id for each in told], told)
+
+    async def hand_over(self, principal: Principal, sent: Sending, key: str | None = None) -> Job:
+        """Make a job of what was sent; with a `key`, once. Raises Forbidden, InvalidInput."""
+        org_id = await self._organization(principal, sent.organization)
+        spec = self._index(sent.index, principal)
+        await self._roles.require(Role.WRITE, principal, org_id, spec.name)
+        target = await self._target(principal, org_id, sent)
+        job = uuid5(org_id, f"{principal.user}/{key}") if key is not None else None
+        with self.receiving() as folder:
+            uploads = [await self._fetched(each, folder) for each in sent.uploads]
+            return await self._jobs.begin(principal.scope(), spec.name, target, uploads, job)
 
     async def change(self, principal: Principal, name: str, body: ChangeBody) -> SourceInfo:
         """Another title, other metadata. Raises NotFound, Forbidden, InvalidInput."""

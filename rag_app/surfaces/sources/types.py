@@ -212,5 +212,13 @@ class UploadResponse(Struct, frozen=True):
     documents: Annotated[list[UploadedDocument], Meta(description="in the same order")]
 
 
+class QueuedResponse(Struct, frozen=True):
+    """What was sent has become a job."""
+
+    job: UUID
+    link: Annotated[str, Meta(description="path that says how far it is", examples=["/api/v1/jobs/..."])]
+    documents: int
+
+
 class DeletedResponse(Struct, frozen=True):
     deleted: Annotated[int, Meta(description="sources that never answer again")]

@@ -1,0 +1,42 @@
+"""`rag-app worker`: does jobs."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from threading import Thread
+from typing import Annotated
+
+from typer import Option
+
+from rag_app.console.commands import Application, group, on_application
+from rag_app.domain import Misconfigured
+from rag_app.stores.registry import unshared_store
+
+app = group()
+
+
+@app.command()
+@on_application
+async def worker(
+    application: Application,
+    beside: Annotated[bool, Option("--beside", help="end when stdin does: for a process that starts this one")] = False,
+) -> None:
+    """Do jobs until stopped, at a low priority: any number of workers, on any number of machines."""
+    if why := unshared_store(application.settings):
+        raise Misconfigured(f"{why}; `rag-app serve` does the jobs itself")
+    os.nice(application.settings.jobs.niceness)
+    working = asyncio.ensure_future(application.work())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+    if beside:
+        Thread(target=_end_with_stdin, name="end-with-stdin", daemon=True).start()
+    with suppress(asyncio.CancelledError):
+        await working
+
+
+def _end_with_stdin() -> None:
+    while sys.stdin.buffer.read(1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

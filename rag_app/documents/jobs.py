@@ -1,0 +1,426 @@
+"""Jobs: files that somebody has handed over, put into an index a slice at a time by whatever worker is free.
+
+    begin    the job and its files, and a turn for its organization in the queue, in one transaction
+    take     in a worker's turn: the next files of the organization's job that has waited longest
+    record   how each of them went, in one transaction             killed before: the slice is done again
+    queue    the organization's next turn, if anything is left     killed before: the turn is given to another worker
+    cancel   from now on nothing of the job is taken; a slice under way counts for nothing
+
+A slice that is done again finds its sources as they are and changes nothing. An organization has one turn in the queue,
+however many jobs and files it has, and goes behind all others after it: who brings much holds nobody up.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID, uuid4
+
+from msgspec import convert, to_builtins
+from sqlalchemy import insert, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from rag_app.database.pages import before, cursor
+from rag_app.database.session import Database
+from rag_app.documents.metadata import Target
+from rag_app.documents.tables import JobFileRow, JobRow
+from rag_app.documents.uploads import Received, Upload
+from rag_app.domain import (
+    EmbeddingFailed,
+    Forbidden,
+    InvalidInput,
+    JsonObject,
+    Misconfigured,
+    NotFound,
+    RagError,
+    Scope,
+    StoreFailed,
+    frozen,
+)
+
+QUEUE, TASK = "rag_app", "turn"
+"""The queue, and the task in it, whose argument is `org`."""
+
+_SLICE_FILES, _SLICE_BYTES = 128, 8 << 20
+"""Of a turn at most; a larger file has a turn of its own."""
+_ATTEMPTS = 5
+"""Turns of a job in a row that end without a record before it is given up."""
+_PASSING = (StoreFailed, EmbeddingFailed, Misconfigured)
+"""What may be over when the next turn comes."""
+
+
+Ingest = Callable[[str, Target, Sequence[Upload], Scope], Awaitable[Sequence[Received]]]
+"""`Uploads.ingest` in the index of this name."""
+
+
+class JobState(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (JobState.WAITING, JobState.RUNNING)
+
+
+@frozen
+class Job:
+    """`files` in all; `done` and `failed` have been looked at."""
+
+    id: UUID
+    org_id: UUID
+    user_id: UUID
+    index: str
+    state: JobState
+    files: int
+    done: int
+    failed: int
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+
+@frozen
+class JobFile:
+    """`reason` says why a file failed, in whole or in part."""
+
+    position: int
+    name: str
+    size: int
+    state: str
+    reason: str | None
+
+
+@frozen
+class Slice:
+    """What a worker takes at once: documents with their content, by their position in the job."""
+
+    job: UUID
+    index: str
+    target: Target
+    sender: Scope
+    files: Mapping[int, tuple[JsonObject, bytes]]
+
+
+class Jobs:
+    """Jobs of users, who see their own; a worker acts for the organization as a whole."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # -- users
+
+    async def begin(
+        self, sender: Scope, index: str, target: Target, uploads: Sequence[Upload], job: UUID | None = None
+    ) -> Job:
+        """Keep the documents and queue the job, which is the sender's user's; no `url` is read. One that is there is it.
+
+        Raises Forbidden for a sender without a user, InvalidInput where there is no document, or a name is there twice.
+        """
+        if sender.user is None:
+            raise Forbidden("Jobs belong to users: use a token or a key")
+        if not uploads:
+            raise InvalidInput("documents", None, "there is none")
+        names = [each.name for each in uploads]
+        if len({*names}) < len(names):
+            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            raise InvalidInput("documents", twice, f"{twice!r} is there more than once")
+        if job is not None:
+            with suppress(NotFound):
+                return await self.get(Scope(frozenset({target.org_id}), sender.user), job)
+        job, kept = job or uuid4(), await asyncio.to_thread(lambda: [*map(_kept, uploads)])
+        values = [
+            {
+                "job_id": job,
+                "position": position,
+                "org_id": target.org_id,
+                "name": upload.name,
+                "document": document,
+                "content": content,
+                "size": len(content),
+            }
+            for position, (upload, (document, content)) in enumerate(zip(uploads, kept, strict=True))
+        ]
+        async with self._database.scoped(Scope(frozenset({target.org_id}), sender.user)) as session:
+            row = JobRow(
+                id=job,
+                org_id=target.org_id,
+                user_id=sender.user,
+                index=index,
+                state="waiting",
+                target={"target": to_builtins(target), "sender": to_builtins(sender)},
+                files=len(uploads),
+                done=0,
+                failed=0,
+                attempts=0,
+            )
+            session.add(row)
+            await session.flush()
+            await session.execute(insert(JobFileRow), values)
+            await _queue(session, target.org_id)
+            await session.refresh(row)
+            return _job(row)
+
+    async def get(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
+        """Raises NotFound, also for another user's."""
+        async with self._database.scoped(scope, operator) as session:
+            return _job(await _one(session, scope, job))
+
+    async def page(
+        self, scope: Scope, limit: int, after: str | None = None, *, operator: bool = False
+    ) -> tuple[list[Job], str | None]:
+        """The newest, and where the next page begins. Raises InvalidInput for a cursor that is none."""
+        wanted = select(JobRow).where(JobRow.org_id.in_(scope.organizations))
+        if after is not None:
+            wanted = wanted.where(before(after, JobRow.created_at, JobRow.id))
+        order = JobRow.created_at.desc(), JobRow.id.desc()
+        async with self._database.scoped(scope, operator) as session:
+            rows = [*await session.scalars(wanted.order_by(*order).limit(limit + 1))]
+        found = [_job(row) for row in rows[:limit]]
+        return found, cursor(found[-1].created_at, found[-1].id) if len(rows) > limit else None
+
+    async def files(
+        self,
+        scope: Scope,
+        job: UUID,
+        *,
+        state: str | None = None,
+        after: int = -1,
+        limit: int = 100,
+        operator: bool = False,
+    ) -> list[JobFile]:
+        """Its files behind position `after`. Raises NotFound."""
+        wanted = select(
+            JobFileRow.position, JobFileRow.name, JobFileRow.size, JobFileRow.state, JobFileRow.reason
+        ).where(JobFileRow.job_id == job, JobFileRow.org_id.in_(scope.organizations), JobFileRow.position > after)
+        if state is not None:
+            wanted = wanted.where(JobFileRow.state == state)
+        async with self._database.scoped(scope, operator) as session:
+            await _one(session, scope, job)
+            rows = await session.execute(wanted.order_by(JobFileRow.position).limit(limit))
+            return [JobFile(*row) for row in rows.tuples()]
+
+    async def cancel(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
+        """Take nothing more of it. What stands already goes on standing. Raises NotFound, InvalidInput if it has ended."""
+        async with self._database.scoped(scope, operator) as session:
+            row = await _one(session, scope, job, lock=True)
+            if JobState(row.state).ended:
+                raise InvalidInput("", row.state, f"the job is {row.state}: there is nothing to cancel")
+            await session.execute(_CANCEL_FILES, {"job": job, "org": row.org_id})
+            await session.execute(_END, {"job": job, "org": row.org_id, "state": "cancelled", "error": None})
+            await session.refresh(row)
+            return _job(row)
+
+    async def retry(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
+        """Try again what failed or was cancelled. Raises NotFound, InvalidInput where there is nothing to try."""
+        async with self._database.scoped(scope, operator) as session:
+            row = await _one(session, scope, job, lock=True)
+            again = (await session.scalars(_RETRY_FILES, {"job": job, "org": row.org_id})).all()
+            if not again and row.state != "failed":
+                raise InvalidInput("", row.state, "no file of the job has failed or was cancelled")
+            await session.execute(_RETRY, {"job": job, "org": row.org_id, "again": again.count("failed")})
+            await _queue(session, row.org_id)
+            await session.refresh(row)
+            return _job(row)
+
+    # -- workers
+
+    async def take(self, org_id: UUID) -> Slice | None:
+        """The next files of a job that goes on; None where there is none."""
+        async with self._operating(org_id) as session:
+            while (row := (await session.execute(_TAKE, {"org": org_id})).one_or_none()) is not None:
+                values = {"job": row.id, "org": org_id}
+                if row.attempts <= _ATTEMPTS:
+                    files = await session.execute(_NEXT, {**values, "files": _SLICE_FILES, "bytes": _SLICE_BYTES})
+                    found = {each.position: (each.document, each.content) for each in files}
+                    target, sender = convert(row.target["target"], Target), convert(row.target["sender"], Scope)
+                    return Slice(row.id, row.index_name, target, sender, found)
+                error = f"ended {_ATTEMPTS} times at the same files without saying why"
+                await session.execute(_END, {**values, "state": "failed", "error": error})
+        return None
+
+    async def record(self, org_id: UUID, job: UUID, outcomes: Mapping[int, str | None]) -> None:
+        """How files of a slice went: None, or the reason why not. What has been cancelled meanwhile stays so."""
+        values = {"job": job, "org": org_id}
+        async with self._operating(org_id) as session:
+            await session.execute(_LOCK, values)  # before its files: as cancelling does
+            states = await session.scalars(
+                _RECORD_FILES, {**values, "positions": [*outcomes], "reasons": [*outcomes.values()]}
+            )
+            counted = states.all()
+            changes = {"done": counted.count("done"), "failed": counted.count("failed")}
+            await session.execute(_RECORD, {**values, **changes})
+
+    async def fail(self, org_id: UUID, job: UUID, error: str, *, passing: bool) -> None:
+        """A turn of the job has failed: once too often, or for good, and it is given up. `retry` tries again."""
+        values = {"job": job, "org": org_id, "error": error, "attempts": _ATTEMPTS if passing else 0}
+        async with self._operating(org_id) as session:
+            await session.execute(_FAIL, values)
+
+    async def go_on(self, organizations: Collection[UUID]) -> None:
+        """Queue a turn for each of these that has jobs that go on: one that was lost is found again."""
+        async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
+            waiting = (await session.scalars(_GO_ON, {"organizations": [*organizations]})).all()
+        for org_id in waiting:
+            await self.queue(org_id)
+
+    async def queue(self, org_id: UUID) -> None:
+        """The organization's next turn, if it has jobs that go on and none is in the queue."""
+        async with self._operating(org_id) as session:
+            if await session.scalar(_GOES_ON, {"org": org_id}):
+                await _queue(session, org_id)
+
+    async def forget(self, org_id: UUID, days: int) -> None:
+        """Delete the organization's jobs that ended so many days ago, with their files."""
+        async with self._operating(org_id) as session:
+            await session.execute(_FORGET, {"org": org_id, "days": days})
+
+    def _operating(self, org_id: UUID) -> Any:
+        return self._database.scoped(Scope(frozenset({org_id})), operator=True)
+
+
+async def take_turn(jobs: Jobs, ingest: Ingest, org_id: UUID) -> None:
+    """An organization's turn. Raises what an ingest raises, once that is written down: the next turn tries again."""
+    taken = await jobs.take(org_id)
+    if taken is None:
+        return
+    try:
+        received = await _ingest(ingest, taken)
+    except Exception as error:
+        passing = not isinstance(error, RagError) or isinstance(error, _PASSING)
+        told = str(error) if isinstance(error, RagError) else type(error).__name__
+        await jobs.fail(org_id, taken.job, told, passing=passing)
+        if passing:
+            raise
+    else:
+        outcomes = zip(taken.files, received, strict=True)
+        await jobs.record(org_id, taken.job, {position: _reason(each) for position, each in outcomes})
+    await jobs.queue(org_id)
+
+
+async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[Received]:
+    with TemporaryDirectory(prefix="rag-job-") as folder:
+        uploads = await asyncio.to_thread(
+            lambda: [_upload(Path(folder), place, *each) for place, each in taken.files.items()]
+        )
+        return await ingest(taken.index, taken.target, uploads, taken.sender)
+
+
+def _reason(received: Received) -> str | None:
+    """
+    >>> _reason(Received((), "failed", ("line 2: no JSON", "x: twice"))), _reason(Received((), "unchanged"))
+    ('line 2: no JSON; x: twice', None)
+    """
+    return "; ".join(received.problems[:20]) or ("holds no text" if received.status == "failed" else None)
+
+
+_KEPT = ("external_id", "file_name", "media_type", "title", "metadata", "derived", "problem")
+"""Of an upload: what is no content of it."""
+
+
+def _kept(upload: Upload) -> tuple[JsonObject, bytes]:
+    """A file is read whole: requests are limited, and jobs are done elsewhere."""
+    kept = {name: value for name in _KEPT if (value := getattr(upload, name))}
+    if upload.file is not None:
+        return {**kept, "is_file": True}, upload.file.read_bytes()
+    return kept, (upload.text or "").encode()
+
+
+def _upload(folder: Path, position: int, document: JsonObject, content: bytes) -> Upload:
+    known = {name: document[name] for name in _KEPT if name in document}
+    if not document.get("is_file"):
+        return Upload(text=content.decode(), **known)
+    path = folder / str(position)  # no name in the file system is the client's
+    path.write_bytes(content)
+    return Upload(file=path, **known)
+
+
+def _job(row: JobRow) -> Job:
+    return convert(row, Job, from_attributes=True)
+
+
+async def _one(session: AsyncSession, scope: Scope, job: UUID, *, lock: bool = False) -> JobRow:
+    wanted = select(JobRow).where(JobRow.id == job, JobRow.org_id.in_(scope.organizations))
+    row = await session.scalar(wanted.with_for_update() if lock else wanted)
+    if row is None:
+        raise NotFound("job", str(job))
+    return row
+
+
+async def _queue(session: AsyncSession, org_id: UUID) -> None:
+    values = {"org": str(org_id)}
+    await session.execute(_ONE_QUEUES, values)
+    await session.execute(_QUEUE, values)
+
+
+_ONE_QUEUES = text("SELECT pg_advisory_xact_lock(hashtextextended('rag_app/queue/' || CAST(:org AS text), 0))")
+# As `App.configure_task(...).defer_async` does, but in the transaction that makes the job. A turn that is in the queue
+# is held until the job is there: a worker that took it before would find nothing.
+_QUEUE = text(
+    "WITH queued AS MATERIALIZED (SELECT id FROM procrastinate_jobs"
+    "   WHERE queueing_lock = CAST(:org AS text) AND status = 'todo' FOR UPDATE)"
+    " SELECT procrastinate_defer_jobs_v1(ARRAY[ROW("
+    f"'{QUEUE}', '{TASK}', 0, CAST(:org AS text), CAST(:org AS text),"
+    " jsonb_build_object('org', CAST(:org AS text)), NULL)::procrastinate_job_to_defer_v1])"
+    " WHERE NOT EXISTS (SELECT FROM queued)"
+)
+_GO_ON = text(
+    "SELECT DISTINCT org_id FROM jobs"
+    " WHERE org_id = ANY (CAST(:organizations AS uuid[])) AND state IN ('waiting', 'running')"
+)
+_GOES_ON = text("SELECT EXISTS (SELECT FROM jobs WHERE org_id = :org AND state IN ('waiting', 'running'))")
+_OF_JOB = "job_id = :job AND org_id = :org"
+_LOCK = text("SELECT id FROM jobs WHERE id = :job AND org_id = :org FOR UPDATE")
+_TAKE = text(
+    "UPDATE jobs SET state = 'running', attempts = attempts + 1, updated_at = clock_timestamp() WHERE org_id = :org"
+    " AND id = (SELECT id FROM jobs WHERE org_id = :org AND state IN ('waiting', 'running')"
+    "   ORDER BY updated_at, id LIMIT 1 FOR UPDATE)"
+    " RETURNING id, index_name, target, attempts"
+)
+_NEXT = text(
+    "SELECT position, name, document, content FROM ("
+    "   SELECT *, sum(bytes) OVER (ORDER BY position) - bytes AS before FROM ("
+    f"     SELECT * FROM job_files WHERE {_OF_JOB} AND state = 'waiting' ORDER BY position LIMIT :files) first) next"
+    " WHERE before = 0 OR before + bytes <= :bytes ORDER BY position"
+)
+_RECORD_FILES = text(
+    "UPDATE job_files f SET state = CASE WHEN went.reason IS NULL THEN 'done' ELSE 'failed' END, reason = went.reason,"
+    " content = CASE WHEN went.reason IS NULL THEN '' ELSE content END"
+    " FROM unnest(CAST(:positions AS integer[]), CAST(:reasons AS text[])) AS went (position, reason)"
+    f" WHERE {_OF_JOB} AND f.position = went.position AND f.state = 'waiting' RETURNING f.state"
+)
+_RECORD = text(
+    "UPDATE jobs SET done = done + :done, failed = failed + :failed, attempts = 0, error = NULL, updated_at = now(),"
+    " state = CASE WHEN state <> 'running' THEN state WHEN done + failed + :done + :failed < files THEN 'running'"
+    " ELSE 'done' END,"
+    " ended_at = CASE WHEN done + failed + :done + :failed < files THEN ended_at ELSE now() END"
+    " WHERE id = :job AND org_id = :org"
+)
+_END = text(
+    "UPDATE jobs SET state = :state, error = :error, updated_at = now(), ended_at = now()"
+    " WHERE id = :job AND org_id = :org AND state IN ('waiting', 'running')"
+)
+_FAIL = text(
+    "UPDATE jobs SET error = :error, updated_at = now(),"
+    " state = CASE WHEN attempts >= :attempts THEN 'failed' ELSE state END,"
+    " ended_at = CASE WHEN attempts >= :attempts THEN now() END"
+    " WHERE id = :job AND org_id = :org AND state IN ('waiting', 'running')"
+)
+_CANCEL_FILES = text(f"UPDATE job_files SET state = 'cancelled' WHERE {_OF_JOB} AND state = 'waiting'")
+_RETRY_FILES = text(
+    "UPDATE job_files f SET state = 'waiting', reason = NULL FROM (SELECT position, state FROM job_files"
+    f" WHERE {_OF_JOB} AND state IN ('failed', 'cancelled')) was"
+    " WHERE f.job_id = :job AND f.org_id = :org AND f.position = was.position RETURNING was.state"
+)
+_RETRY = text(
+    "UPDATE jobs SET state = 'waiting', failed = failed - :again, attempts = 0, error = NULL, ended_at = NULL,"
+    " updated_at = now() WHERE id = :job AND org_id = :org"
+)
+_FORGET = text("DELETE FROM jobs WHERE org_id = :org AND ended_at < now() - make_interval(days => :days)")

@@ -1,0 +1,1 @@
+"""`/api/v1/jobs`: what becomes of documents that were handed over."""

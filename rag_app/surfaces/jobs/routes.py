@@ -1,0 +1,98 @@
+"""Jobs over HTTP: how far they are, which files failed and why; stopping them, and trying again."""
+
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Literal
+
+from litestar import Response
+from litestar.openapi.spec import Tag
+from litestar.params import FromPath, QueryParameter
+from msgspec import Struct
+
+from rag_app.documents.jobs import Job
+from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated
+from rag_app.http.streaming import progress_stream
+from rag_app.http.surface import Caller, Credential, Injected, Surface
+from rag_app.surfaces.jobs.service import JobService
+from rag_app.surfaces.jobs.types import JOB, JobFilesResponse, JobInfo, JobsResponse, file_info, job_info
+
+PATH = "/api/v1/jobs"
+ONE = f"{PATH}/{{job_id:str}}"
+
+SURFACE = Surface(
+    name="jobs",
+    tag=Tag("Jobs", "documents that were handed over: how far they are, and which failed"),
+    paths=(PATH,),
+    limit=600,
+    credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY}),
+    errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
+)
+NO_JOB = NotFound("job", JOB)
+
+
+@SURFACE.get(PATH, InvalidInput("cursor", "x", "must be one that came with a page"), summary="Your jobs, newest first")
+async def list_jobs(
+    request: Caller,
+    jobs: Injected[JobService],
+    cursor: Annotated[str | None, QueryParameter(max_length=200, description="`next` of a page")] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=100, description="of this page")] = 20,
+) -> JobsResponse:
+    """An administrator sees those of the organization."""
+    found, following = await jobs.page(request.user, limit, cursor)
+    return JobsResponse([job_info(each) for each in found], following)
+
+
+@SURFACE.get(ONE, NO_JOB, summary="How far a job is")
+async def get_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
+    """Counts are those of the last slice that was recorded."""
+    return job_info(await jobs.get(request.user, job_id))
+
+
+@SURFACE.get(f"{ONE}/files", NO_JOB, summary="The files of a job, with the reason of each that failed")
+async def get_files(
+    request: Caller,
+    job_id: FromPath[str],
+    jobs: Injected[JobService],
+    in_state: Annotated[
+        Literal["waiting", "done", "failed", "cancelled"] | None,
+        QueryParameter(name="state", description="only these"),
+    ] = None,
+    after: Annotated[int, QueryParameter(ge=-1, le=2**31 - 1, description="`next` of a page")] = -1,
+    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="of this page")] = 100,
+) -> JobFilesResponse:
+    """In the order sent."""
+    found, following = await jobs.files(request.user, job_id, in_state, after, limit)
+    return JobFilesResponse([file_info(each) for each in found], following)
+
+
+@SURFACE.get(f"{ONE}/events", NO_JOB, summary="A job as it goes on, as server-sent events")
+async def get_events(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> Response[Any]:
+    """`progress`, each time that something was recorded, and `done` in the end; the data of both is the job."""
+    job = await jobs.get(request.user, job_id)  # not found is an error like any other: nothing has been sent
+    return progress_stream(request, _events(jobs.watch(request.user, job)))
+
+
+async def _events(watched: AsyncGenerator[Job, None]) -> AsyncGenerator[tuple[str, Struct], None]:
+    async for job in watched:
+        yield ("done" if job.state.ended else "progress"), job_info(job)
+
+
+@SURFACE.post(
+    f"{ONE}/cancel",
+    NO_JOB,
+    InvalidInput("", "done", "the job is done: there is nothing to cancel"),
+    summary="Cancel a job",
+)
+async def cancel_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
+    """What waits is left. What is in the index stays there."""
+    return job_info(await jobs.cancel(request.user, job_id))
+
+
+@SURFACE.post(
+    f"{ONE}/retry",
+    NO_JOB,
+    InvalidInput("", "done", "no file of the job has failed or was cancelled"),
+    summary="Try again what failed or was cancelled",
+)
+async def retry_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
+    """The job goes on with these files."""
+    return job_info(await jobs.retry(request.user, job_id))

@@ -1,0 +1,77 @@
+"""Jobs as people and programs see them: their own; administrators also those of their organizations."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from uuid import UUID
+
+from rag_app.access.people import uuid_in
+from rag_app.access.roles import EVERY_INDEX, Role, Roles
+from rag_app.documents.jobs import Job, JobFile, Jobs
+from rag_app.domain import NotFound, Principal, Scope, frozen
+
+_SECONDS = 0.5
+"""Between two looks at a job that somebody watches."""
+
+
+@frozen
+class _View:
+    scope: Scope
+    operator: bool
+
+
+class JobService:
+    """What does not exist for the caller is not found."""
+
+    def __init__(self, jobs: Jobs, roles: Roles) -> None:
+        self._jobs, self._roles = jobs, roles
+
+    async def page(self, principal: Principal, limit: int, after: str | None) -> tuple[list[Job], str | None]:
+        view = await self._view(principal)
+        return await self._jobs.page(view.scope, limit, after, operator=view.operator)
+
+    async def get(self, principal: Principal, name: str) -> Job:
+        """Raises NotFound."""
+        view = await self._view(principal)
+        return await self._jobs.get(view.scope, _id(name), operator=view.operator)
+
+    async def files(
+        self, principal: Principal, name: str, state: str | None, after: int, limit: int
+    ) -> tuple[list[JobFile], int | None]:
+        """A page, and the position that the next one begins behind. Raises NotFound."""
+        view = await self._view(principal)
+        found = await self._jobs.files(
+            view.scope, _id(name), state=state, after=after, limit=limit + 1, operator=view.operator
+        )
+        return found[:limit], found[limit - 1].position if len(found) > limit else None
+
+    async def cancel(self, principal: Principal, name: str) -> Job:
+        """Raises NotFound, and InvalidInput where it has ended."""
+        view = await self._view(principal)
+        return await self._jobs.cancel(view.scope, _id(name), operator=view.operator)
+
+    async def retry(self, principal: Principal, name: str) -> Job:
+        """Raises NotFound, and InvalidInput where nothing failed."""
+        view = await self._view(principal)
+        return await self._jobs.retry(view.scope, _id(name), operator=view.operator)
+
+    async def watch(self, principal: Principal, job: Job) -> AsyncGenerator[Job, None]:
+        """The job as it is, then each time that it has changed, until it has ended."""
+        yield job
+        while not job.state.ended:
+            await asyncio.sleep(_SECONDS)
+            now = await self.get(principal, str(job.id))
+            if now != job:
+                job = now
+                yield job
+
+    async def _view(self, principal: Principal) -> _View:
+        roles = [await self._roles.role(principal, each, EVERY_INDEX) for each in principal.organizations]
+        administers = bool(roles) and all(role is Role.ADMIN for role in roles)
+        return _View(Scope(principal.organizations, principal.user), administers)
+
+
+def _id(name: str) -> UUID:
+    found = uuid_in(name)
+    if found is None:
+        raise NotFound("job", name)
+    return found

@@ -1,0 +1,234 @@
+"""Jobs: files that were handed over become sources, whoever dies, in turns that are fair, and only their owners see them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from llama_index.core.embeddings import MockEmbedding
+from sqlalchemy import text
+
+from rag_app.application import Application
+from rag_app.database.session import Database
+from rag_app.documents import jobs as slices
+from rag_app.documents import worker
+from rag_app.documents.jobs import Job, JobState
+from rag_app.documents.metadata import Target
+from rag_app.documents.uploads import Upload
+from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.scope import Scope
+from rag_app.domain.source import Visibility
+from tests.conftest import SEVERAL, NewOrganization
+from tests.integration.conftest import INDEX, ON_DEFAULT, Forking
+from tests.integration.stopping import stopped
+from tests.integration.test_ingestion import TOPICS, contents
+
+pytestmark = ON_DEFAULT
+
+
+class AsleepEmbedding(MockEmbedding):
+    """A model that does not answer."""
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        raise RuntimeError("is asleep")
+
+
+def uploads(number: int, first: int = 0) -> list[Upload]:
+    return [
+        Upload(file_name=f"note-{n:03}.md", text=f"The {TOPICS[n % 8]} has {n} doors.")
+        for n in range(first, first + number)
+    ]
+
+
+def sender(org: UUID, user: UUID) -> Scope:
+    return Scope(frozenset({org}), user)
+
+
+@pytest.fixture
+async def user(application: Application) -> UUID:
+    return (await application.people.create_user(f"jobs-{uuid4()}")).id
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of four files, and a worker that is thought to be gone after a moment."""
+    monkeypatch.setattr(slices, "_SLICE_FILES", 4)
+    for name, seconds in {"_HEARTBEAT": 0.3, "_SILENT": 2.0, "_POLL": 0.2, "_PAUSE": 0}.items():
+        monkeypatch.setattr(worker, name, seconds)
+
+
+@asynccontextmanager
+async def working(application: Application, take_turn: worker.TakeTurn | None = None) -> AsyncIterator[None]:
+    task = asyncio.create_task(worker.work(application.urls.app, take_turn or application.take_turn))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(ready: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(120):
+        while not await ready():
+            await asyncio.sleep(0.05)
+
+
+async def ended(application: Application, *found: Job) -> list[Job]:
+    async def over() -> bool:
+        now[:] = [await application.jobs.get(Scope(frozenset({each.org_id}), each.user_id), each.id) for each in found]
+        return all(each.state.ended for each in now)
+
+    now: list[Job] = []
+    await until(over)
+    return now
+
+
+async def test_files_become_sources_and_what_fails_says_why(
+    application: Application, org: UUID, user: UUID, small: None, tmp_path: Path
+) -> None:
+    scope = Scope(frozenset({org}), user)
+    for name, content in {"noise": b"\0\1\2", "up": b"# Up\n\nText.", "hours": b"The museum opens at nine."}.items():
+        (tmp_path / name).write_bytes(content)
+    named = Upload(
+        external_id="opening",
+        file=tmp_path / "hours",
+        file_name="hours.txt",
+        title="Opening hours",
+        metadata={"author": "Ann"},
+    )
+    others = [
+        Upload(file=tmp_path / "noise", file_name="noise.bin"),
+        Upload(file=tmp_path / "up", file_name="../up.md"),
+    ]
+    sent = [*uploads(5), *others, named]
+    job = await application.jobs.begin(sender(org, user), INDEX, Target(org), sent)
+    assert (job.state, job.files, job.done, job.failed) == (JobState.WAITING, 8, 0, 0)
+    async with working(application):
+        (done,) = await ended(application, job)
+    assert (done.state, done.done, done.failed, done.error) == (JobState.DONE, 7, 1, None)
+    files = await application.jobs.files(scope, job.id)
+    assert [each.name for each in files] == [each.name for each in sent]
+    (failed,) = await application.jobs.files(scope, job.id, state="failed")
+    assert failed.name == "noise.bin" and failed.reason and failed.position == 5
+    held = await contents(application, org)
+    assert set(held) == {*(f"note-{n:03}.md" for n in range(5)), "../up.md", "opening"}
+    sources = {each.external_id: each async for each in application.ledger.list(scope, INDEX)}
+    assert (sources["opening"].title, sources["opening"].metadata["author"]) == ("Opening hours", "Ann")
+    async with application.database.session() as session:
+        left = await session.scalar(
+            text("SELECT count(*) FROM procrastinate_jobs WHERE queueing_lock = :job"), {"job": str(org)}
+        )
+    assert left == 0
+
+    again = await application.jobs.retry(scope, job.id)
+    assert (again.state, again.failed) == (JobState.WAITING, 0)
+    async with working(application):
+        (done,) = await ended(application, again)
+    assert (done.done, done.failed) == (7, 1)
+
+
+async def test_only_its_user_sees_a_job(
+    application: Application, database: Database, org: UUID, user: UUID, organization: NewOrganization
+) -> None:
+    other, theirs = (await application.people.create_user(f"jobs-{uuid4()}")).id, (await organization()).id
+    private = Target(org, owner_id=user, visibility=Visibility.USER)
+    job = await application.jobs.begin(sender(org, user), INDEX, private, [Upload(external_id="secret", text="Ours.")])
+    for scope in (Scope(frozenset({org}), other), Scope(frozenset({theirs}), user), Scope(frozenset({org}))):
+        with pytest.raises(NotFound):
+            await application.jobs.get(scope, job.id)
+        with pytest.raises(NotFound):
+            await application.jobs.files(scope, job.id)
+        with pytest.raises(NotFound):
+            await application.jobs.cancel(scope, job.id)
+        assert await application.jobs.page(scope, 10) == ([], None)
+        async with database.scoped(scope) as session:  # the policies alone
+            seen = text("SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM job_files)")
+            assert await session.scalar(seen) == 0
+    async with database.session() as session:
+        queued = await session.execute(
+            text("SELECT * FROM procrastinate_jobs WHERE queueing_lock = :org"), {"org": str(org)}
+        )
+        (row,) = queued.mappings().all()
+    assert row["args"] == {"org": str(org)} and "secret" not in str(dict(row))
+    cancelled = await application.jobs.cancel(Scope(frozenset({org}), user), job.id)
+    assert cancelled.state is JobState.CANCELLED
+    with pytest.raises(InvalidInput, match="nothing to cancel"):
+        await application.jobs.cancel(Scope(frozenset({org}), user), job.id)
+    async with working(application):
+        assert await contents(application, org) == {}
+    with pytest.raises(InvalidInput, match="more than once"):
+        await application.jobs.begin(sender(org, user), INDEX, Target(org), [*uploads(1), *uploads(1)])
+
+
+async def test_organizations_take_turns(
+    application: Application, org: UUID, user: UUID, organization: NewOrganization, small: None
+) -> None:
+    other = (await organization()).id
+    many = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(20))
+    few = await application.jobs.begin(sender(other, user), INDEX, Target(other), uploads(8))
+    second = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(4, first=100))
+    turns: list[UUID] = []
+
+    async def take_turn(org_id: UUID) -> None:
+        turns.append(org_id)
+        await application.take_turn(org_id)
+
+    async with working(application, take_turn):
+        done = await ended(application, many, few, second)
+    assert [(each.done, each.failed) for each in done] == [(20, 0), (8, 0), (4, 0)]
+    assert turns[:4] == [org, other, org, other], "however many jobs there are"
+    assert turns[4:8] == [org] * 4
+
+
+async def test_a_turn_that_fails_is_taken_again_and_given_up_in_the_end(
+    application: Application, org: UUID, user: UUID, small: None
+) -> None:
+    job = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(6))
+    model, failures = application.embedder, iter([True, False, True, True, False])
+
+    async def sometimes(org_id: UUID) -> None:
+        await turn(org_id, asleep=next(failures, False))
+
+    async def turn(org_id: UUID, asleep: bool = True) -> None:
+        application.embedder = AsleepEmbedding(embed_dim=1, model_name=model.model_name) if asleep else model
+        try:
+            await application.take_turn(org_id)
+        finally:
+            application.embedder = model
+
+    async with working(application, sometimes):
+        (done,) = await ended(application, job)
+    assert (done.state, done.done, done.error) == (JobState.DONE, 6, None)
+
+    job = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(2, first=50))
+    async with working(application, turn):
+        (done,) = await ended(application, job)
+    assert (done.state, done.done) == (JobState.FAILED, 0)
+    assert done.error and "is asleep" in done.error
+    again = await application.jobs.retry(Scope(frozenset({org}), user), job.id)
+    async with working(application):
+        (done,) = await ended(application, again)
+    assert (done.state, done.done) == (JobState.DONE, 2)
+
+
+@SEVERAL
+async def test_a_worker_is_killed_anywhere_and_another_one_ends_the_job(
+    application: Application, database_urls: tuple[str, str], org: UUID, user: UUID, organization: NewOrganization,
+    forking: Forking, small: None, tmp_path: Path,
+) -> None:  # fmt: skip
+    undisturbed = (await organization()).id
+    job = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(200))
+    same = await application.jobs.begin(sender(undisturbed, user), INDEX, Target(undisturbed), uploads(200))
+    for state, ready in (("ready", 0), ("writing", 0), ("ready", 128)):
+        process = forking.start(["worker"], tmp_path)
+        async with stopped(database_urls[0], org, state, ready, process.kill):
+            pass
+        process.wait()
+    async with working(application):
+        done = await ended(application, job, same)
+    assert [(each.state, each.done, each.failed) for each in done] == [(JobState.DONE, 200, 0)] * 2
+    held = await contents(application, org)
+    assert held == await contents(application, undisturbed) and len(held) == 200
