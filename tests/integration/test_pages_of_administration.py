@@ -1,8 +1,12 @@
-"""Pages of administration without a browser: forms that change something, who sees them, and charts of nothing."""
+"""Pages of administration, of documents and the playground: their forms without a browser, then each of them in one."""
 
+import os
 import re
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
@@ -13,6 +17,7 @@ from rag_app.application import Application
 from tests.conftest import NewPostgres
 from tests.integration.service import Text, bearer, configured, ingest, prepare, served, without_limits
 
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 HOSTILE = "<img src=x onerror=alert(1)>\"'&<script>alert(2)</script>"
 QUESTION = "When does the gardener bring the blue wheelbarrow?"
 PAGES = (
@@ -185,3 +190,81 @@ def test_documents_are_listed_read_and_deleted(site: Site) -> None:
     assert site.get(f"/documents/{site.source}", site.ann).status_code == 200
     for path in ("/knowledge", "/calls"):
         assert site.get(path, site.ann).status_code == 200
+
+
+# -- in a browser
+
+
+@pytest.fixture(scope="module")
+def engine(site: Site) -> Iterator[Any]:
+    # after `site`, and so gone before it: while Playwright runs, this thread can begin no other event loop
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium: apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        made = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        yield made
+        made.close()
+
+
+@contextmanager
+def browsing(engine: Any, site: Site, who: dict[str, str], **options: Any) -> Iterator[Any]:
+    """A browser of somebody who is signed in. Nothing leaves this machine, no script fails, no policy refuses anything."""
+    wrong: list[str] = []
+    url = str(site.client.base_url).rstrip("/")
+    context = engine.new_context(base_url=url, **options)
+    context.set_default_timeout(30_000)
+    context.add_cookies([{"name": name, "value": value, "url": url} for name, value in who.items()])
+    context.on("request", lambda request: None if request.url.startswith(url) else wrong.append(request.url))
+    page = context.new_page()
+    page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
+    yield page
+    context.close()
+    assert not wrong, wrong
+
+
+def serious(page: Any) -> list[str]:
+    """What axe finds that is serious or worse."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe
+    found = axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in {"serious", "critical"}]
+
+
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
+def test_axe_finds_nothing_serious_on_any_page(engine: Any, site: Site, theme: str) -> None:
+    with browsing(engine, site, site.root, color_scheme=theme) as page:
+        for path in (*PAGES, "/documents"):
+            page.goto(path)
+            for summary in page.locator("main summary").all():
+                summary.click()
+            assert not serious(page), path
+
+
+def test_without_javascript_the_playground_answers(engine: Any, site: Site) -> None:
+    with browsing(engine, site, site.root, java_script_enabled=False) as page:
+        page.goto("/playground")
+        page.get_by_role("textbox", name="Question").fill(QUESTION)
+        page.get_by_role("button", name="Ask", exact=True).click()
+        page.get_by_role("button", name="Hit 1 is right").click()
+        assert "Kept: this passage answers the question." in page.locator("main").inner_text()
+
+
+def test_files_are_put_in_with_the_reason_where_one_is_refused(engine: Any, site: Site) -> None:
+    files = [
+        {"name": f"{HOSTILE[:24]}.md", "mimeType": "text/markdown", "buffer": b"# Hours\n\nThe shed is open at six."},
+        {"name": "broken.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.4 nonsense"},
+    ]
+    with browsing(engine, site, site.root) as page:
+        page.goto("/documents")
+        page.get_by_text("Add documents").click()
+        page.locator("#files").set_input_files(files)
+        page.locator("#status", has_text="2 files done, 1 refused").wait_for(state="attached")
+        assert "added" in page.locator("#uploads li").nth(0).inner_text()
+        assert "PDF" in page.locator("#uploads li").nth(1).inner_text()
+        page.get_by_role("link", name="Show them in the list").click()
+        page.get_by_role("link", name="Hours").first.click()
+        page.get_by_text("The shed is open at six.").first.wait_for()

@@ -89,4 +89,15 @@ def count(number: float | None) -> str:
     return "unlimited" if number is None else f"{number:,.0f}"
 
 
-TEMPLATES.filters.update(moment=moment, percent=percent, seconds=seconds, money=money, count=count)
+def size(number: int) -> str:
+    """Bytes.
+
+    >>> size(112), size(20_480), size(3_500_000)
+    ('112 B', '20 kB', '3.5 MB')
+    """
+    if number < 1000:
+        return f"{number} B"
+    return f"{number / 1000:.0f} kB" if number < 1_000_000 else f"{number / 1_000_000:.1f} MB"
+
+
+TEMPLATES.filters.update(size=size, moment=moment, percent=percent, seconds=seconds, money=money, count=count)

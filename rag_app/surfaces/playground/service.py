@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from time import perf_counter
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -197,7 +197,7 @@ class Playground:
             hits,
             len(candidates),
             await self._sentences(question, evidence.context, answer),
-            _gate(engine, evidence, spec),
+            _gate(engine, evidence),
             await self._prompt(capability, question, evidence.context),
             None if answer is None else _answer(answer),
             stages.times,
@@ -267,19 +267,14 @@ def _hits(
     return shown
 
 
-def _gate(engine: CapabilityEngine, evidence: Evidence, spec: IndexSpec) -> GateSignals:
-    rule = spec.confidence
-    signals = {
-        "best": max((hit.score for hit in evidence.hits), default=-1.0),
-        "mean5": average_relevance(evidence.hits),
-        "answer_from": rule.answer_from,
-        "high": rule.high,
-    }
+def _gate(engine: CapabilityEngine, evidence: Evidence) -> GateSignals:
+    judgment = evidence.judgment
+    signals = {**asdict(judgment.signals), "mean of the five best": average_relevance(evidence.hits)}
     return GateSignals(
         confidence=evidence.confidence,
         answers=not engine.refuses(evidence),
-        basis="fixed",
-        probability=None,
+        basis=judgment.basis,
+        probability=judgment.probability,
         signals={name: round(value, 4) for name, value in signals.items()},
     )
 

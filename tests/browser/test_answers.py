@@ -1,0 +1,35 @@
+"""Knowledge: the same answers as the chat's without threads, kept in the browser alone."""
+
+import re
+from typing import Any
+
+from tests.browser.conftest import Browser, sync_api
+from tests.browser.test_chat import serious
+
+expect: Any = sync_api.expect
+QUESTION = "Who won the chess championship of 1921?"
+
+
+def test_a_question_about_what_an_organization_knows(browser: Browser) -> None:
+    page = browser.open("/knowledge")
+    assert not serious(page)
+    page.get_by_role("textbox", name="Your question").fill(QUESTION)
+    page.keyboard.press("Enter")
+    expect(page.locator("#status")).to_have_text("The answer is complete.")
+    said = page.locator("article.answer").first
+    expect(said).to_contain_text(re.compile("Not answered"))
+    said.get_by_role("button", name="This answer is wrong").click()
+    page.get_by_label("What is wrong with it?").fill("It was Capablanca.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#status")).to_have_text("Thank you. Your rating is kept.")
+    pressed = page.get_by_role("button", name="This answer is wrong")
+    expect(pressed).to_have_attribute("aria-pressed", "true")
+    assert not serious(page)
+    page.reload()
+    expect(page.locator("article.answer")).to_have_count(1)
+    page.get_by_role("button", name="Forget them").click()
+    expect(page.locator("article.answer")).to_have_count(0)
+    assert (
+        page.evaluate("() => localStorage.getItem(Object.keys(localStorage).find(k => k.startsWith('answers:')))")
+        == "[]"
+    )
