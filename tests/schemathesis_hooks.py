@@ -23,6 +23,16 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     `user` and `everybody` exclude each other; feedback is about an answer, and expects a source where it is negative."""
     if case.meta is None or case.meta.generation.mode.is_negative:
         return
+    if case.path.startswith("/api/v1/sources"):  # filters, cursors and orders have a grammar, and bodies two shapes
+        for name in ("filter", "cursor", "sort", "confirm", "organization"):
+            (case.query or {}).pop(name, None)
+        if case.method == "DELETE" and case.query is not None and "source_id" not in (case.path_parameters or {}):
+            case.query["filter"] = "source_type=nothing"
+        if case.method in ("POST", "PUT"):
+            document = {"text": "The yearly plan costs 5 euros."}
+            put = document if "source_id" in (case.path_parameters or {}) else {**document, "external_id": "a"}
+            case.body = {"index": "org_knowledge", **({"documents": [document]} if case.method == "POST" else put)}
+            case.media_type = "application/json"
     match case.body:
         case {"context": {"timeRange": {"to": str()} as given}}:
             given["to"] = "9999-12-31T23:59:59Z"

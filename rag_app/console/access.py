@@ -103,9 +103,9 @@ async def add_member(
 
 
 @app.command()
-@on_application
+@on_directory
 async def grant(
-    application: Application,
+    directory: Directory,
     who: Annotated[str, Argument(help="a member's name or id; a key's id, or how it begins")],
     role: Annotated[str, Argument(metavar="read|write|admin")],
     org: Org,
@@ -119,16 +119,16 @@ async def grant(
     again replaces the one before.
     """
     from rag_app.access.roles import EVERY_INDEX, Role
-    from rag_app.retrieval.index import find_index
+    from rag_app.retrieval.index import find_index, load_indexes
 
     if role not in [*Role]:
         raise InvalidInput("role", role, f"accepted: {', '.join(Role)}")
-    organization = await application.people.organization(org)
-    name = find_index(application.indexes, index).name if index else EVERY_INDEX
-    user = await application.keys.user_of(organization, who)
+    organization = await directory.people.organization(org)
+    name = find_index(load_indexes(resource_folder("indexes")), index).name if index else EVERY_INDEX
+    user = await directory.keys.user_of(organization, who)
     if user is None:
-        user = (await application.people.user(who)).id
-    await application.roles.grant(organization.id, user, Role(role), name)
+        user = (await directory.people.user(who)).id
+    await directory.roles.grant(organization.id, user, Role(role), name)
     print(f"{who}\t{role}\t{'every index' if name == EVERY_INDEX else name} of {organization.slug}")
 
 

@@ -158,11 +158,10 @@ def test_every_route_that_takes_a_body_is_here() -> None:
         for path in handler.paths
     }
     for_administrators = {"/api/admin/lexybrain/configs"}  # tests/contract/test_lexybrain_admin.py asks it the same
-    answers = {"/api/v1/answers/{request_id}/feedback"} & posts
     sources = {"/api/v1/sources"}  # tests/integration/test_sources.py
     thread = "/api/lexybrain/threads/{thread_id:str}"  # a UUID, and nothing at all: tests/contract/test_fields.py
     threads = {f"{thread}/branch", f"{thread}/stop"}
-    assert posts == {way.path for way in WAYS} | for_administrators | sources | answers | threads
+    assert posts == {way.path for way in WAYS} | for_administrators | sources | threads
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.path)

@@ -69,7 +69,12 @@ SURFACE = Surface(
     limit=300,
     credentials=CREDENTIALS,
     kinds=ALL_KINDS,
-    errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
+    errors=(
+        Unauthenticated("The token has expired"),
+        UnknownField("colour", ["chunk"]),
+        StoreFailed(),
+        RuntimeError(),
+    ),
 )
 FORM_FIELDS = frozenset({"index", "organization", "site", "visibility", "groups", "external_id", "title", "metadata"})
 LONGEST_ID = 500  # characters
