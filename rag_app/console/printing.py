@@ -170,27 +170,32 @@ def counting(what: str, total: int, *columns: Any) -> Iterator[Callable[..., Non
     from rich.progress import Progress
 
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task(what, total=total, chunks=0)
+        task = bar.add_task(what, total=total, chunks=0, rate=0.0, file="")
         yield lambda done, **fields: bar.update(task, completed=done, **fields)
 
 
 @contextmanager
 def progress_bar(title: str, total: int) -> "Iterator[Progress]":
     """Progress over `total` files on stderr: a bar on a terminal, a line every few seconds otherwise."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     seen = set[Path]()
-    last_line = time.monotonic()
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with counting(title, total, *columns, TextColumn("{task.fields[chunks]} chunks")) as update:
+    began = last_line = time.monotonic()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    rest = TextColumn(
+        "{task.fields[rate]:.0f} files/s, {task.fields[chunks]} chunks  {task.fields[file]}", markup=False
+    )
+    with counting(title, total, *columns, rest) as update:
 
         def step(path: Path, summary: "Summary") -> None:
             nonlocal last_line
             seen.add(path)
-            update(len(seen), chunks=summary.chunks)
+            rate = len(seen) / max(time.monotonic() - began, 0.001)
+            update(len(seen), chunks=summary.chunks, rate=rate, file=path.name[:40])
             if not sys.stderr.isatty() and time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
                 last_line = time.monotonic()
-                line = f"{title.strip()}: {len(seen)}/{total} files, {summary.chunks} chunks"
+                left = f"{(total - len(seen)) / rate:.0f} s left" if rate else ""
+                line = f"{title.strip()}: {len(seen)}/{total} files, {rate:.0f}/s, {left}, {summary.chunks} chunks, {path.name}"
                 print(line, file=sys.stderr, flush=True)
 
         yield step

@@ -1,6 +1,7 @@
 """`rag-app ingest` and `rag-app sources`: an operator sees all of one organization, private sources included."""
 
 import re
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,6 +49,11 @@ async def ingest(
         list[str] | None, Option("--group", metavar="G", help="a group that sees them; repeatable")
     ] = None,
     base: Annotated[Path | None, Option(metavar="DIR", help="sources are named by path from here; default: .")] = None,
+    exclude: Annotated[
+        list[str] | None, Option(metavar="PATTERN", help="pass over files of this name or path: '*.tmp'; repeatable")
+    ] = None,
+    prune: Annotated[bool, Option("--prune", help="delete the sources of files that the folders hold no more")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="write nothing: say what would be done")] = False,
     as_json: Json = False,
 ) -> None:
     """Read documents into an index.
@@ -55,8 +61,8 @@ async def ingest(
     Safe to repeat: what has not changed costs nothing. Exit status 2 if some could not be read.
     """
     from rag_app.documents.documents import Document
+    from rag_app.documents.ingest import offered
     from rag_app.documents.metadata import to_source
-    from rag_app.documents.reading import documents_below
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import target_of
 
@@ -67,11 +73,21 @@ async def ingest(
     spec = find_index(application.indexes, index)
     target = await target_of(application, org, site, owner, visibility, metadata, groups or [])
     to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
-    total = sum(1 for path in paths for _ in documents_below(path))
+    folders = [path for path in paths if path.is_dir()]
+    if prune and len(folders) < len(paths):
+        raise InvalidInput("--prune", None, "is for folders: name no single file")
+    passed_over = exclude or []
+    total = sum(1 for _ in offered(paths, passed_over))
     ingestor = await application.ingestor(spec, target)
     with progress_bar(f"{spec.name}/{org}", total) as progress:
-        summary = await ingestor.ingest(paths, base=base or Path.cwd(), progress=progress)
-    print_result(as_json, summary_json(summary), summary_text(summary))
+        summary = await ingestor.ingest(
+            paths, base=base or Path.cwd(), progress=progress, exclude=passed_over, dry_run=dry_run
+        )
+    if prune:
+        for gone in await ingestor.prune(folders, summary=summary, dry_run=dry_run):
+            print(f"gone: {gone}", file=sys.stderr)
+    told = summary_text(summary)
+    print_result(as_json, summary_json(summary), f"would be: {told}" if dry_run else told)
     if summary.failed:
         raise Exit(2)
 
@@ -91,12 +107,31 @@ def _metadata(source_type: str | None, lang: str | None, pairs: list[str]) -> di
 
 @sources.command("list")
 @on_application
-async def list_all(application: Application, index: Index, org: Org, as_json: Json = False) -> None:
-    """Every source an organization has in an index."""
+async def list_all(
+    application: Application,
+    index: Index,
+    org: Org,
+    search: Annotated[str | None, Option(metavar="TEXT", help="in title, external id or file name")] = None,
+    source_type: Annotated[str | None, Option(metavar="T", help="of this type alone")] = None,
+    lang: Annotated[str | None, Option(metavar="L", help="in this language alone")] = None,
+    as_json: Json = False,
+) -> None:
+    """The sources an organization has in an index."""
     spec, scope = await _index_and_scope(application, index, org)
-    found = [source async for source in application.ledger.list(scope, spec.name, operator=True)]
+    if source_type is not None and source_type not in spec.source_types:
+        raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
+    found = [
+        source
+        async for source in application.ledger.list(scope, spec.name, operator=True)
+        if source_type in (None, source.source_type) and lang in (None, source.lang) and _mentions(source, search)
+    ]
     lines = (_SOURCE.format(each, day(each.date) or "-") for each in found)
     print_list(as_json, [source_json(each) for each in found], lines, "sources")
+
+
+def _mentions(source: Source, text: str | None) -> bool:
+    names = source.title, source.external_id, source.file_name or ""
+    return text is None or any(text.casefold() in each.casefold() for each in names)
 
 
 @sources.command()
