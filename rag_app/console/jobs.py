@@ -23,7 +23,10 @@ async def worker(
     application: Application,
     beside: Annotated[bool, Option("--beside", help="end when stdin does: for a process that starts this one")] = False,
 ) -> None:
-    """Do jobs until stopped, at a low priority: any number of workers, on any number of machines."""
+    """Do jobs until stopped, at a low priority.
+
+    Any number of workers may run, on any number of machines.
+    """
     if why := unshared_store(application.settings):
         raise Misconfigured(f"{why}; `rag-app serve` does the jobs itself")
     os.nice(application.settings.jobs.niceness)

@@ -151,7 +151,7 @@ def test_help_does_not_wait_for_libraries() -> None:
 
 COMMANDS = [
     "demo", "serve", "backup", "restore", "retention", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
-    "sources delete", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
+    "sources delete", "worker", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
     "indexes move",
     "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs set-budget", "orgs set-limits",
     "groups", "groups create", "groups list", "groups add", "groups remove", "groups delete",
@@ -216,6 +216,14 @@ def test_a_day_with_the_command(
     assert first["failed"][0]["reason"]
     (documents / "broken.pdf").unlink()
     assert main(*ingest).out == "0 added, 0 updated, 2 unchanged, 0 removed; 0 chunks written\n"
+
+    foreseen = main("ingest", documents, *at, "--base", documents, "--exclude", "*.txt", "--dry-run").out
+    assert foreseen == "would be: 0 added, 1 updated, 0 unchanged, 0 removed; 1 chunks written\n"
+    (documents / "gone.md").write_text("# Gone\n\nThis goes.", "utf-8")
+    assert main(*ingest).out.startswith("1 added")
+    (documents / "gone.md").unlink()
+    assert main(*ingest, "--prune").out == "0 added, 0 updated, 2 unchanged, 1 removed; 0 chunks written\n"
+    assert main("sources", "list", *at, "--search", "OPENING", "--source-type", "faq").out.count("\n") == 1
 
     private = tmp_path / "private.txt"
     private.write_text("Ada keeps the spare key of the dome under the third flower pot.", "utf-8")

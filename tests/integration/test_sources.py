@@ -473,3 +473,36 @@ def test_what_an_organization_may_have_is_limited(
                 "One.",
                 "Two again.",
             ]
+
+
+def test_what_takes_longer_is_a_job(writer: Writer) -> None:
+    """Nobody works here: tests/integration/test_jobs.py says what a worker makes of it."""
+
+    def jobs(method: str, path: str, status: int = 200) -> Any:
+        headers = {"Authorization": f"Bearer {writer.key}"}
+        response = writer.client.request(method, path, headers=headers)
+        assert response.status_code == status, response.text
+        return response.json()
+
+    body = {"index": INDEX, "documents": [{"external_id": each, "text": f"Text {each}."} for each in "abc"]}
+    asked = {"Prefer": "respond-async, wait=10", "Idempotency-Key": "once"}
+    handed, again = (writer.call("POST", status=None, json=body, headers=asked) for _ in range(2))
+    assert (handed.status_code, again.status_code) == (202, 202) and handed.json() == again.json()
+    link = handed.headers["Location"]
+    assert handed.json() == {"job": link.rpartition("/")[2], "link": link, "documents": 3}
+    job = jobs("GET", link)
+    assert (job["state"], job["files"], job["waiting"], job["done"], job["link"]) == ("waiting", 3, 3, 0, link)
+    assert [each["id"] for each in jobs("GET", "/api/v1/jobs")["jobs"]] == [job["id"]]
+    page = jobs("GET", f"{link}/files?limit=2&state=waiting")
+    assert ([each["name"] for each in page["files"]], page["next"]) == (["a", "b"], 1)
+    assert [each["name"] for each in jobs("GET", f"{link}/files?after=1")["files"]] == ["c"]
+    assert jobs("POST", f"{link}/cancel")["state"] == "cancelled"
+    assert jobs("POST", f"{link}/cancel", 400)["error"]["code"] == "invalid_request"
+    events = writer.client.get(f"{link}/events", headers={"Authorization": f"Bearer {writer.key}"}).text
+    assert events.startswith("event: done\ndata: {") and '"state":"cancelled"' in events
+    assert jobs("POST", f"{link}/retry")["state"] == "waiting"
+    assert jobs("POST", f"{link}/cancel")["state"] == "cancelled"
+    assert writer.call("GET")["sources"] == []
+    reader = writer.client.get(link, headers=bearer(writer.reader))
+    assert reader.status_code == 404, "a member's view is of their own jobs"
+    assert writer.client.get(link, headers=bearer(writer.admin)).status_code == 200
