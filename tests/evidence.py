@@ -11,14 +11,17 @@ import re
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rag_app.application import open_application
 from rag_app.console.answers import ask_threads
+from rag_app.console.demo import load_samples
+from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.domain.resources import resource_folder
 from rag_app.evaluation.answers import Thread, Turn, normalise, read_threads
+from rag_app.settings import Settings
 from tests.integration.unlimited import lift
 from tests.scripted_model import Reply, Request, ScriptedModel
 
@@ -68,18 +71,12 @@ def prompts_of(turn: Turn, requests: Sequence[Request]) -> list[str]:
     return [each.prompt for each in requests if asked in "\n".join(_ASKED.split(each.prompt)[-1].split())]
 
 
-async def measure(threads: Sequence[Thread], model: ScriptedModel) -> list[Judged]:
+async def measure(
+    settings: Settings, urls: DatabaseUrls, threads: Sequence[Thread], model: ScriptedModel
+) -> list[Judged]:
     """Every turn that has an answer, in order."""
-    from rag_app.application import open_application
-    from rag_app.console.demo import load_samples
-    from rag_app.database.urls import database_urls
-    from rag_app.settings import Settings
-
-    lift()
-    settings, judged = Settings(), list[Judged]()
-    async with AsyncExitStack() as stack:
-        urls = stack.enter_context(database_urls(settings))
-        application = await stack.enter_async_context(open_application(settings, urls))
+    judged: list[Judged] = []
+    async with open_application(settings, urls) as application:
         if await load_samples(application):
             raise RuntimeError("the sample corpora could not be read")
         for name in ("mila@aurora.example", "jonas@birch.example"):
@@ -122,7 +119,10 @@ def main(path: Path, *corpora: str) -> None:
         entry = f'[models.default]\nkind = "openai_like"\nmodel = "repeating"\napi_base = "{model.url}"\n'
         file.write_text(entry + 'api_key_env = "SCRIPTED_MODEL_KEY"\n')
         os.environ |= {"RAG_MODELS_FILE": str(file), "SCRIPTED_MODEL_KEY": "sk-scripted"}
-        print(table(asyncio.run(measure(threads, model))))
+        lift()
+        settings = Settings()
+        with database_urls(settings) as urls:
+            print(table(asyncio.run(measure(settings, urls, threads, model))))
 
 
 if __name__ == "__main__":
