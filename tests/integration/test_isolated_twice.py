@@ -36,7 +36,7 @@ from tests.stores.conftest import DIMENSION, SPEC, chunk, vector
 
 MODES = [VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.HYBRID]
 SETTINGS = ("rag.organizations", "rag.user", "rag.operator", "rag.administrator")
-WITHOUT_SECURITY = {"api_keys", "memberships", "sites"}
+WITHOUT_SECURITY = {"api_keys", "memberships", "page_sessions", "sign_in_codes", "sites"}
 """They say who belongs where: read before it is known for whom, and by exact key."""
 
 
