@@ -262,6 +262,7 @@ def test_it_scrolls_along_only_at_the_end(browser: Browser, scripted: Callable[.
     go_on.set()
     answer(page)
     assert messages.evaluate("it => it.scrollTop") == 0
+    assert page.locator("#turns").evaluate("it => it.getBoundingClientRect().right <= innerWidth"), "it fits a phone"
     page.get_by_role("button", name="Jump to latest").click()
     expect(page.get_by_role("button", name="Jump to latest")).to_be_hidden()
 
