@@ -18,7 +18,8 @@ def main(url: str) -> None:
         engine = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for theme in ("light", "dark"):
             for name, view in (("chat", DESKTOP), ("phone", PHONE)):
-                page = engine.new_context(color_scheme=theme, viewport=view, base_url=url).new_page()
+                options: Any = {"color_scheme": theme, "viewport": view, "base_url": url}
+                page = engine.new_context(**options).new_page()
                 take(page, f"{name}-{theme}", start=name == "chat")
         engine.close()
 
