@@ -23,6 +23,7 @@ from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.gate import FittedGate, FixedGate, Gate, Judgment
 from rag_app.answering.models import estimated
 from rag_app.answering.providers import EXTRACTIVE
+from rag_app.answering.refusals import not_understood
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import (
     Answer,
@@ -80,9 +81,14 @@ class Pipeline:
         self.owner: asyncio.AbstractEventLoop | None = None
 
     def warnings(self, question: Question) -> list[str]:
-        """What of a question the embedding model leaves out, for people. Empty as a rule, and where no model says so."""
+        """What of a question the embedding model leaves out or does not know, for people. Empty as a rule, and where no
+        model says so."""
         losses: Callable[[str], list[str]] | None = getattr(self._embedder, "losses", None)
-        return losses(question.searched or question.text) if losses else []
+        text = question.searched or question.text
+        return [*(losses(text) if losses else ()), *filter(None, [self._unknown_language(text)])]
+
+    def _unknown_language(self, text: str) -> str:
+        return not_understood(text, self._embedder.model_name, getattr(self._embedder, "languages", ()))
 
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
         """The hits of a question, best first; no model is called.
@@ -195,6 +201,8 @@ class Pipeline:
             synthesizer=self._synthesizer(chosen),
             owner=self.owner,
             prepare=prepare,
+            languages=find_index(self._indexes, chosen.index).languages,
+            warn=self._unknown_language,
         )
 
     def _gate(self, spec: IndexSpec, scope: Scope, retriever: ChunkRetriever) -> Gate:

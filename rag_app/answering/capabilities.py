@@ -17,10 +17,11 @@ class Capability:
     conversation and an entry of the models file. `words` are regular expressions by which a message is found to want
     it, each with its place in the order in which those of all capabilities are tried.
 
-    `refusal` is said when the hits are not good enough, `uncited` when no claim of a model's answer has a source that
-    supports it. A capability that is not `grounded` may answer without sources. One that `always_asks` shows a model also
-    hits that are too weak to answer from. `advice_is_claim`: advice needs a source, too. `admission` is said where a model
-    says nothing at all. `prefers_owner`: what belongs to the asker comes
+    `refusal` is said where nothing was found, `near` where hits are there and none is good enough (without it, `refusal`
+    in both cases), `uncited` when no claim of a model's answer has a source that supports it. A capability that is not
+    `grounded` may answer without sources. One that `always_asks` shows a model also hits that are too weak to answer
+    from. `advice_is_claim`: advice needs a source, too. `admission` is said where a model says nothing at all.
+    `prefers_owner`: what belongs to the asker comes
     before what belongs to the team, and that before what is public. `rerank` names a strategy (STRATEGIES in
     retrieval/postprocessors.py) that orders what was found beyond that: what it does not tell apart stays in that order.
 
@@ -41,6 +42,7 @@ class Capability:
     prompt: str
     refusal: str
     uncited: str
+    near: str = ""
     group: str | None = None
     words: tuple[tuple[int, str], ...] = ()
     grounded: bool = True
@@ -75,6 +77,7 @@ LEXYBRAIN = "lexybrain"
 _HOW_TO = r"(?:how (?:do|can|should|could) (?:i|we)|how does (?:the|your)|where (?:do|can) (?:i|we)|(?:can|could) (?:i|you)|do you)\b"
 _NAMED = r"[\"“'‘](?=\w)[^\"“”'‘’]{2,60}[\"”'’](?!\w)"  # "linen apron", and no apostrophe
 _TRACKED = "add it to a watchlist so that it is tracked"
+_NEAR = "I found data that comes close, but none of it answers this."
 _UNSUPPORTED = "I found related data but cannot give an answer that it supports. Try a more specific question."
 _LEXYBRAIN = Capability(
     name="general_chat",
@@ -94,6 +97,7 @@ _LEXYBRAIN = Capability(
         "I don't have data or help pages on this yet. Try naming a keyword, a listing or a market, "
         f"or {_TRACKED}; the help pages explain metrics, alerts and plans."
     ),
+    near=f"{_NEAR} Try naming a keyword, a listing or a market; the help pages explain metrics, alerts and plans.",
     uncited=_UNSUPPORTED,
     group=LEXYBRAIN,
     grounded=False,
@@ -131,6 +135,7 @@ CAPABILITIES: list[Capability] = [
         index="store_catalogue",
         prompt="store_assistant",
         refusal="I could not find this in the shop's products, pages and policies.",
+        near="I found products or pages that come close, but none of them answers this.",
         uncited="I could not confirm an answer from the shop's products, pages and policies.",
         top_k=10,
         max_context_tokens=4000,
@@ -144,6 +149,7 @@ CAPABILITIES: list[Capability] = [
             "I don't have data on this yet. Try naming a keyword, a listing or a market, "
             "or add it to a watchlist so that it is tracked."
         ),
+        near=f"{_NEAR} Try naming a keyword, a listing or a market.",
         uncited=_UNSUPPORTED,
         prefers_owner=True,
         top_k=12,
@@ -168,6 +174,7 @@ CAPABILITIES: list[Capability] = [
             "I don't have keywords or trends of this market yet. Name a market or a niche, "
             "or add its keywords to a watchlist so that they are tracked."
         ),
+        near=f"{_NEAR} Name a market or a niche.",
         rerank="opportunity",
         source_types=("keyword", "trend"),
         fetch=40,
@@ -193,6 +200,7 @@ CAPABILITIES: list[Capability] = [
             "I don't have listings or shops for this yet. Name a listing, a shop or a niche, "
             "or track the competitor's shop so that its listings, prices and sales are collected."
         ),
+        near=f"{_NEAR} Name a listing, a shop or a niche.",
         rerank="own_then_sales",
         source_types=("listing", "shop", "keyword"),
         fetch=40,
@@ -216,6 +224,7 @@ CAPABILITIES: list[Capability] = [
         refusal=(
             f"I don't have demand, competition or a history of this keyword yet. Check its spelling, or {_TRACKED}."
         ),
+        near=f"{_NEAR} Check the keyword's spelling, or {_TRACKED}.",
         rerank="exact_match",
         source_types=("keyword", "keyword_history", "alert"),
     ),
@@ -237,6 +246,7 @@ CAPABILITIES: list[Capability] = [
             "I don't have an alert, a risk rule or a help page on this. Name the keyword or the listing that it is "
             "about, or set an alert for it so that its triggers are recorded."
         ),
+        near=f"{_NEAR} Name the keyword or the listing that it is about.",
         rerank="alerts_first",
         source_types=("alert", "risk_rule", "doc"),
         fetch=20,
@@ -251,6 +261,7 @@ CAPABILITIES: list[Capability] = [
         index="book",
         prompt="book_tutor",
         refusal="The book does not seem to cover this.",
+        near="I found passages that come close, but none of them answers this.",
         uncited="I found passages that may be related, but cannot give an answer that they support.",
         top_k=5,
     ),
@@ -260,6 +271,7 @@ CAPABILITIES: list[Capability] = [
         index="salon_calls",
         prompt="owner_ask",
         refusal="No relevant data found in call transcripts or booking records for your question.",
+        near="I found records that come close, but none of them answers this.",
         uncited=(
             "I found some potentially relevant information but cannot provide a reliable answer without proper "
             "source verification. Please try rephrasing your question or being more specific."

@@ -32,6 +32,7 @@ from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
+from rag_app.answering.refusals import near_text
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.answering.verification.verdict import Ground, Verification
 from rag_app.domain import (
@@ -97,7 +98,8 @@ class CapabilityEngine(BaseQueryEngine):
     `answer` is the whole way, `stream` the same in pieces. Their steps: `gather`, then a refusal where `refuses`, else
     what the synthesizer writes, and `verify`. Where the first look finds nothing convincing, `gather` looks again with
     what `prepare` gives for a wider question. Of a capability with a `failure_text`, retrieval that fails finds nothing,
-    and a model that fails leaves what was found, or what it had said by then; of others, both is raised.
+    and a model that fails leaves what was found, or what it had said by then; of others, both is raised. `languages` are
+    those that the index declares; `warn` says of a question that the embedding model does not know its language.
     """
 
     def __init__(
@@ -109,12 +111,15 @@ class CapabilityEngine(BaseQueryEngine):
         synthesizer: Synthesizer,
         owner: asyncio.AbstractEventLoop | None = None,
         prepare: Prepare | None = None,
+        languages: Sequence[str] = ("en",),
+        warn: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__(CallbackManager())
         self._owner = owner
         self.capability, self.synthesizer = capability, synthesizer
         self._gate, self._retriever, self._postprocessors = gate, retriever, postprocessors
         self._prepare = prepare
+        self._languages, self._warn = languages, warn
         self._limits = {"max_sentences": capability.max_sentences, "max_words": capability.max_words}
 
     async def answer(self, question: Question) -> Answer:
@@ -333,7 +338,7 @@ class CapabilityEngine(BaseQueryEngine):
         asked, shown = evidence.question.searched or evidence.question.text, [*best.values()]
         return _answer(
             evidence,
-            text=text or self.capability.refusal,
+            text=text or self._refusal_text(evidence),
             citations=tuple(
                 Citation(number, hit, excerpt(asked, hit))
                 for number, hit in enumerate(shown[: self.capability.max_sources], 1)
@@ -343,6 +348,13 @@ class CapabilityEngine(BaseQueryEngine):
             usage=usage,
             refusal=why,
         )
+
+    def _refusal_text(self, evidence: Evidence) -> str:
+        """That nothing was found, or that what was found does not answer."""
+        if not evidence.hits:
+            return self.capability.refusal
+        warning = self._warn(evidence.question.text) if self._warn else ""
+        return near_text(self.capability, evidence.question, self._languages, warning)
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with every sentence checked, cut at the capability's limits; or a refusal where no claim is left."""

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 
+import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rag_app.answering.context import Context
@@ -12,11 +13,15 @@ from rag_app.answering.extractive import rank_passages
 from rag_app.answering.passages import Ranking
 from rag_app.domain import Confidence, Hit, Question, frozen
 from rag_app.retrieval.confidence import Basis, Fit, Sentence, Signals, Words, measure
+from rag_app.retrieval.embedding import embed_query, embed_texts
 from rag_app.retrieval.hits import judge
 from rag_app.retrieval.index import ConfidenceRule
 
 LoadFit = Callable[[], Awaitable[tuple[Fit, Basis]]]
 CountWords = Callable[[str, Sequence[Hit]], Awaitable[Words]]
+
+_READ = 12
+"""Passages whose own words are compared with the question."""
 
 
 @frozen
@@ -75,7 +80,7 @@ class FittedGate(Gate):
         words, ranking = await asyncio.gather(
             self._count_words(question.searched or question.text, hits), self._ranking(fit, question, context)
         )
-        signals = measure(hits, words, _sentences(context, ranking) if ranking else ())
+        signals = measure(hits, words, await self._sentences(context, ranking) if ranking else ())
         probability = fit.probability(signals)
         level = Confidence.HIGH if probability >= fit.high else Confidence.MEDIUM
         return Judgment(
@@ -92,15 +97,27 @@ class FittedGate(Gate):
         """None where the fit looks at no cosine: nothing is embedded for it."""
         return await rank_passages(self._embedder, question, context) if fit.embedding_model is not None else None
 
+    async def _sentences(self, context: Context, ranking: Ranking) -> list[Sentence]:
+        """The passages that are ranked first, as they are judged: each by its own words.
+
+        With its title every sentence is near a question about the document, whatever it says: embedded without, it tells
+        more (AUROC on CLAP-NQ .898 instead of .878).
+        """
+        titles = [block.hits[0].title if block.hits else "" for block in context.blocks]
+        best = [ranking.ranked[place] for place in np.argsort(-ranking.cosines[0], kind="stable")[:_READ]]
+        texts = [f"{passage.lead} {passage.text}".strip() for passage in best]
+        distinct = [*dict.fromkeys(texts)]
+        if not distinct:
+            return []
+        asked, vectors = await asyncio.gather(
+            embed_query(self._embedder, ranking.asked[0]), embed_texts(self._embedder, distinct)
+        )
+        cosines = dict(zip(distinct, np.asarray(vectors) @ np.asarray(asked), strict=True))
+        return [
+            Sentence(f"{titles[passage.block]} {text}", float(cosines[text]))
+            for passage, text in zip(best, texts, strict=True)
+        ]
+
 
 async def _no_words(text: str, hits: Sequence[Hit]) -> Words:
     return Words()
-
-
-def _sentences(context: Context, ranking: Ranking) -> list[Sentence]:
-    """The ranked passages as they are judged: each with the title and the heading that it stands under."""
-    titles = [block.hits[0].title if block.hits else "" for block in context.blocks]
-    return [
-        Sentence(f"{titles[passage.block]} {passage.lead} {passage.text}", float(cosine))
-        for passage, cosine in zip(ranking.ranked, ranking.cosines[0], strict=True)
-    ]

@@ -54,6 +54,7 @@ class MiniLM(BaseEmbedding):
 
     model_name: str = "all-MiniLM-L6-v2-int8"
     dimension: int = 384
+    languages: tuple[str, ...] = ("en",)
     cache_size: int = Field(default=2048, ge=0, description="query embeddings remembered")
     threads: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1), ge=1)
     _session: Any = PrivateAttr()

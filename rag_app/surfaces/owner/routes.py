@@ -200,8 +200,8 @@ class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
     sources: Annotated[
         list[OwnerSource],
         Meta(
-            description="[Source N] is the Nth of them. Where an answer was withheld because no source supports it: what was "
-            "found, the most similar first. Empty for the other refusals"
+            description="[Source N] is the Nth of them. Where nothing that was found answers, and where an answer was "
+            "withheld because no source supports it: what was found, the most similar first. Empty for the other refusals"
         ),
     ]
     has_sufficient_evidence: Annotated[
@@ -305,8 +305,8 @@ def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResp
 
 
 def _cited(given: Answer) -> list[OwnerSource]:
-    """What the answer cites; what was found, where a model's answer was withheld because it cited nothing."""
-    shown = given.citations if given.refusal in (None, Refusal.UNCITED) else ()
+    """What the answer cites; what was found, where none of it answers, or a model's answer cites nothing of it."""
+    shown = given.citations if given.refusal in (None, Refusal.UNCITED, Refusal.WEAK) else ()
     return [_source(citation.hit, citation.quote) for citation in shown]
 
 

@@ -1,0 +1,73 @@
+"""The words of a refusal where something was found: that it comes close and does not answer, in the question's language.
+
+What a seed's client is told is said in its capability, and in no other words.
+"""
+
+import re
+from collections.abc import Collection
+
+from rag_app.answering.capabilities import Capability
+from rag_app.documents.metadata import detect_language
+from rag_app.domain import Question
+
+_NEAR = {
+    "de": "Ich habe etwas gefunden, das dem nahekommt, aber nichts davon beantwortet die Frage.",
+    "fr": "J'ai trouvé des éléments qui s'en approchent, mais aucun ne répond à la question.",
+    "es": "He encontrado algo parecido, pero nada de ello responde a la pregunta.",
+    "it": "Ho trovato qualcosa di simile, ma niente che risponda alla domanda.",
+    "nl": "Ik heb iets gevonden dat in de buurt komt, maar niets daarvan beantwoordt de vraag.",
+    "pt": "Encontrei algo parecido, mas nada disso responde à pergunta.",
+}
+"""By the two letters of the language; English is the capability's own."""
+_NAMES = {
+    "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "nl": "Dutch", "pt": "Portuguese", "da": "Danish",
+    "sv": "Swedish", "no": "Norwegian", "fi": "Finnish", "pl": "Polish", "cs": "Czech", "tr": "Turkish",
+    "ru": "Russian", "uk": "Ukrainian", "el": "Greek", "ar": "Arabic", "he": "Hebrew", "hi": "Hindi",
+    "zh": "Chinese", "ja": "Japanese", "ko": "Korean",
+}  # fmt: skip
+# Words that a question in English has and one in another language has not; a guess needs longer texts.
+_ENGLISH = re.compile(
+    r"\b(?:the|what|which|who|where|when|why|how|does|did|is|are|was|were|can|our|your|my|this|that|there|with|of|and"
+    r"|for|to|it|we|you|they|not|tell|show|give|have|has|much|many|about)\b",
+    re.IGNORECASE,
+)
+
+
+def language_of(text: str) -> str:
+    """Two letters. English where a text says too little.
+
+    >>> language_of("Wie hoch muss ein Gutschein mindestens sein?"), language_of("opening hours of the shop")
+    ('de', 'en')
+    """
+    return "en" if _ENGLISH.search(text) else detect_language(text, "en")
+
+
+def not_understood(text: str, model: str, understood: Collection[str]) -> str:
+    """That an embedding model does not know the language of a question, for people; empty where it does.
+
+    `understood` are the languages of the model; empty: all.
+
+    >>> not_understood("Wie hoch muss ein Gutschein mindestens sein?", "MiniLM", ("en",))
+    'The configured embedding model (MiniLM) knows English only, and the question seems to be in German'
+    """
+    language = language_of(text) if understood else "en"
+    if not understood or language in understood or language not in _NAMES:
+        return ""
+    known = " and ".join(sorted(_NAMES.get(each, "English") for each in understood))
+    return f"The configured embedding model ({model}) knows {known} only, and the question seems to be in {_NAMES[language]}"
+
+
+def near_text(capability: Capability, question: Question, declared: Collection[str], warning: str = "") -> str:
+    """Said where hits are there and none is good enough.
+
+    In the language that the request asks for, else in the question's if the index declares it; with the `warning` that
+    the embedding model may be why. A capability without such words of its own has one refusal for all cases.
+    """
+    if not capability.near:
+        return capability.refusal
+    wanted = question.instructions.values.get("language", "en")
+    if wanted == "en" and {*declared} - {"en"}:
+        asked = language_of(question.text)
+        wanted = asked if asked in declared else "en"
+    said = _NEAR.get(wanted, capability.near)
+    return f"{said} {warning}." if warning else said
