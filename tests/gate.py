@@ -28,7 +28,7 @@ import numpy as np
 from rag_app.answering.capabilities import capability_for
 from rag_app.application import Application, open_application
 from rag_app.console.demo import load_samples
-from rag_app.database.urls import database_urls
+from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.domain import InvalidInput, resource_folder
 from rag_app.evaluation.calibration import Asked, auroc, fit_gate
 from rag_app.retrieval.confidence import FIT_FILE, Fit
@@ -149,10 +149,9 @@ async def gather(application: Application, cases: Sequence[Case]) -> list[Asked]
     return asked
 
 
-async def ask_all(root: Path, home: Path) -> tuple[list[Case], list[Asked]]:
-    settings = Settings()
-    with tempfile.TemporaryDirectory() as scratch, database_urls(settings) as urls, remember(home):
-        async with open_application(settings, urls) as application:
+async def ask_all(root: Path, home: Path, urls: DatabaseUrls) -> tuple[list[Case], list[Asked]]:
+    with tempfile.TemporaryDirectory() as scratch, remember(home):
+        async with open_application(Settings(), urls) as application:
             assert await load_samples(application) == []
             cases = [*samples(application.indexes)]
             for name, (corpus, asked) in {"clapnq": clapnq(root), "xquad": xquad(root)}.items():
@@ -226,8 +225,8 @@ def write(cases: Sequence[Case], asked: Sequence[Asked], model: str) -> None:
 
 
 def main(root: Path, *options: str) -> int:
-    with tempfile.TemporaryDirectory() as home:
-        cases, asked = asyncio.run(ask_all(root, Path(home)))
+    with tempfile.TemporaryDirectory() as home, database_urls(Settings()) as urls:
+        cases, asked = asyncio.run(ask_all(root, Path(home), urls))
     model = "all-MiniLM-L6-v2-int8"
     measure(cases, asked, model)
     if "--write" in options:

@@ -42,8 +42,8 @@ class Judgment:
     ranking: Ranking | None = field(default=None, repr=False, compare=False)
 
 
-NOTHING = Judgment(asks=False, answers=False, level=Confidence.LOW, basis="uncalibrated", probability=0.0)
-"""The judgment of no hits."""
+NOTHING = Judgment(asks=False, answers=False, level=Confidence.LOW, basis="fixed", probability=0.0)
+"""The judgment of no hits, whatever was fitted."""
 
 
 class Gate(ABC):

@@ -146,7 +146,21 @@ async def _look(application: Application, findings: _Findings) -> None:
         if name == "vector_store":
             findings.add("vector store", stores if state == "ok" else f"{stores}: {state}", problem=state != "ok")
         elif name in application.indexes:
-            findings.add(name, "index, built with these settings" if state == "ok" else state, problem=state != "ok")
+            well = (
+                f"index, built with these settings{await _calibration(application, name)}" if state == "ok" else state
+            )
+            findings.add(name, well, problem=state != "ok")
+
+
+async def _calibration(application: Application, index: str) -> str:
+    """By what the hits of an index are judged, where an organization has no fit of its own."""
+    from rag_app.domain import PUBLIC_ORGANIZATION, Scope
+
+    spec = application.indexes[index]
+    if spec.confidence.signal != "fitted":
+        return "; confidence by a fixed cosine"
+    _, basis = await application.fit_for(spec, Scope(frozenset({PUBLIC_ORGANIZATION})))
+    return "" if basis == "index" else f"; confidence uncalibrated: `rag-app calibrate --index {index}`"
 
 
 @asynccontextmanager

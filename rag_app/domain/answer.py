@@ -213,8 +213,15 @@ class Answer:
     look: Look = Look.FIRST
     searched: str = ""
     probability: float | None = None
-    calibration: str = "uncalibrated"
+    calibration: str = "fixed"
     removed: int = 0
+
+    @property
+    def caveats(self) -> list[str]:
+        """What of the judgment people should know: that nothing was fitted to this index."""
+        if self.calibration != "uncalibrated":
+            return []
+        return ["The confidence is uncalibrated: nothing was fitted to this index and embedding model"]
 
     @property
     def refused(self) -> bool:

@@ -274,7 +274,7 @@ async def answer(
                 avg_relevance=round(min(1.0, max(0.0, given.average_relevance)), 4),
             ),
             processing_time_ms=exchange(request.scope).elapsed_ms,
-            warnings=pipeline.warnings(question),
+            warnings=[*pipeline.warnings(question), *given.caveats],
             removed_sentences=given.removed,
         )
 

@@ -299,7 +299,7 @@ def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResp
         query=question,
         chunks_retrieved=given.retrieved,
         chunks_above_threshold=given.above_threshold,
-        warnings=warnings,
+        warnings=[*warnings, *given.caveats],
         removed_sentences=given.removed,
     )
 
