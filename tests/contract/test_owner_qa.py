@@ -43,6 +43,7 @@ ASK_EXAMPLE: dict[str, Any]
 SEARCH_EXAMPLE, ASK_EXAMPLE = (cast(Any, example("rag_app.surfaces.owner", name).value) for name in ("search", "ask"))
 FOUND = {SEARCH: {"query": "pricing"}, ASK: {"question": "pricing"}}
 TEXT = {SEARCH: "query", ASK: "question"}
+NEAR = "I found records that come close, but none of them answers this."
 NOTHING = "No relevant data found in call transcripts or booking records for your question."
 UNCITED = (
     "I found some potentially relevant information but cannot provide a reliable answer without proper source "
@@ -377,7 +378,7 @@ def test_nothing_found_is_a_success(client: httpx.Client) -> None:
     ("refusal", "text", "shown"),
     [
         (Refusal.NOTHING_FOUND, NOTHING, []),
-        (Refusal.WEAK, NOTHING, []),
+        (Refusal.WEAK, NEAR, SOURCES),
         (Refusal.UNCITED, UNCITED, SOURCES),
         (Refusal.ADMITTED, "I don't have enough information from the available records to answer this question.", []),
     ],
