@@ -29,7 +29,11 @@ from collections.abc import Iterable
 
 
 class RagError(Exception):
-    """The root of all errors raised on purpose."""
+    """The root of all errors raised on purpose.
+
+    >>> issubclass(InvalidInput, RagError)
+    True
+    """
 
 
 class InvalidInput(RagError):

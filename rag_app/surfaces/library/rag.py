@@ -83,7 +83,13 @@ class Rag:
 
     @property
     def application(self) -> Application:
-        """The parts it is made of. Raises RagError once the `rag_app.open()` that gave it has ended."""
+        """The parts it is made of. Raises RagError once the `rag_app.open()` that gave it has ended.
+
+        Example:
+
+            async with rag_app.open() as rag:
+                assert "store_catalogue" in rag.application.indexes
+        """
         if self._application is None:
             raise RagError("this Rag is closed: work with it inside of `async with rag_app.open() as rag:`")
         return self._application
