@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import asyncpg
-
 from rag_app.database.private import private_postgres
-from rag_app.database.tables import REVISION
+from rag_app.database.session import Database
 from rag_app.domain import Misconfigured, frozen, resource_folder
 
 if TYPE_CHECKING:
@@ -37,20 +35,19 @@ def database_urls(settings: "Settings", migrated: bool = True) -> Iterator[Datab
         raise Misconfigured("RAG_DATABASE_OWNER_URL is set, RAG_DATABASE_URL is not: set both, or none of them")
     else:
         with private_postgres(chosen.home / "postgres") as server:
-            if migrated and (chosen.gateway_role is not None or asyncio.run(_revision(server.app_url)) != REVISION):
+            if migrated and (chosen.gateway_role is not None or not asyncio.run(_is_migrated(server.app_url))):
                 from rag_app.database.migrate import upgrade  # alembic takes as long as the rest of a command
 
                 upgrade(server.owner_url, server.app_url, resource_folder("migrations"), gateway=chosen.gateway_role)
             yield DatabaseUrls(server.app_url, server.owner_url, private=True, backup=server.superuser_url)
 
 
-async def _revision(url: str) -> str | None:
-    """That of the schema; None where there is no schema that this role may use."""
-    connection = await asyncpg.connect(url.replace("+asyncpg", ""))
+async def _is_migrated(url: str) -> bool:
+    database = Database(url, pool_size=1)
     try:
-        found: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
-    except asyncpg.PostgresError:
-        return None
+        await database.check()
+    except Misconfigured:
+        return False
     finally:
-        await connection.close()
-    return found
+        await database.close()
+    return True
