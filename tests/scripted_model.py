@@ -9,6 +9,7 @@ It speaks plain JSON and, where the request says so, server-sent events, on any 
 """
 
 import json
+import re
 import select
 import threading
 import time
@@ -162,6 +163,14 @@ class ScriptedModel:
                 """Nothing: `requests` has it all."""
 
         return Handler
+
+
+def marker_of(body: dict[str, Any], *texts: str) -> str:
+    """`[Source N]` of the block in a request's prompt that holds all of these texts."""
+    prompt = "\n".join(str(message["content"]) for message in body["messages"])
+    blocks = re.split(r"^\[Source (\d+)\] \(Relevance", prompt, flags=re.MULTILINE)
+    found = [n for n, block in zip(blocks[1::2], blocks[2::2], strict=True) if all(text in block for text in texts)]
+    return f"[Source {found[0]}]"
 
 
 def _whole(reply: Reply) -> dict[str, Any]:

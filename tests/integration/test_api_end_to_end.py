@@ -28,7 +28,7 @@ from tests.conftest import MIGRATIONS
 from tests.contract.test_errors import problem
 from tests.contract.test_rag_retrieval import ANSWER, INSUFFICIENT, SEARCH
 from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served
-from tests.scripted_model import Reply, ScriptedModel
+from tests.scripted_model import Reply, Script, ScriptedModel, marker_of
 
 PLANS = "What does the yearly plan cost?"
 PARKING = "Where can visitors park?"
@@ -440,8 +440,10 @@ def test_the_contracts_fixed_thresholds(service: Service) -> None:
 @only_postgres
 def test_a_model_behind_a_gateway(service: Service) -> None:
     slow = Reply("too late", delay_s=300)
-    script = [
-        Reply("It costs 480 euros a year, as Plans and prices says [Source 2]. Ada likes it [Source 99]."),
+    script: list[Script] = [
+        lambda body: Reply(
+            f"It costs 480 euros a year, as Plans and prices says {marker_of(body, '480 euros')}. Ada likes it [Source 99]."
+        ),
         Reply("It is surely very cheap."),  # cites nothing
         Reply(status=429),
         slow,
@@ -465,7 +467,8 @@ def test_a_model_behind_a_gateway(service: Service) -> None:
     assert request.headers["Authorization"] == "Bearer key of the gateway"
     assert request.body["model"] == "google/gemini-2.5-flash"
     assert f"Question: {PLANS}" in request.prompt and "The yearly plan costs 480 euros." in request.prompt
-    assert f"[Source 2] (Relevance: {body['citations'][0]['relevance_score']:.1%})" in request.prompt
+    relevance = f"(Relevance: {body['citations'][0]['relevance_score']:.1%})"
+    assert f"{marker_of(request.body, '480 euros')} {relevance}" in request.prompt
     assert "999 euros" not in request.prompt, "not a word of another organization goes to the model"
 
     assert uncited.json()["status"] == "insufficient_context" and uncited.json()["answer"]["text"] == INSUFFICIENT

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rag_app.domain.errors import EmbeddingFailed, StoreFailed
 from rag_app.retrieval import retriever
 from rag_app.surfaces.lexybrain import conversations
 from tests.integration.lexybrain import BOX, KEYWORD, THREADS, Chat, chatting, citing
+from tests.liar import heard, liar
 from tests.scripted_model import Reply, ScriptedModel
 
 GOOD = citing(KEYWORD, "The demand index is 58 {}.")
@@ -155,6 +157,23 @@ def test_a_database_that_fails_once_the_answer_exists(chat: Chat, monkeypatch: p
     chat.rows("UPDATE usage_reservations SET expires_at = now() - interval '1 second'", user)
     chat.post(BOX, user)
     assert chat.used(user) == 1, "no charge without an answer that is kept"
+
+
+def test_a_liar_is_not_heard_and_answers_refused_whole_are_free_five_times(chat: Chat) -> None:
+    user = chat.newcomer()
+    chat.model.script[:] = [partial(liar, "market_brief")]
+    asked = {"capability": "keyword_explanation"}
+    plain, streamed = said(chat, BOX, user, False, **asked), said(chat, BOX, user, True, **asked)
+    assert plain["answer"] == streamed["answer"] and plain["flags"]["removedSentences"] > 20
+    assert plain["flags"]["grounded"] is True and chat.used(user) == 2
+    assert not heard("market_brief", plain["answer"], chat.model.requests[-1].body)
+    chat.model.script[:] = [Reply("The salon is going bankrupt [Source 1].")]
+    for refused, used in zip(range(1, 8), (2, 2, 2, 2, 2, 3, 4), strict=True):
+        body = chat.post(BOX, user, **asked)
+        assert "bankrupt" not in body["answer"] and "grounded" not in body["flags"]
+        assert chat.used(user) == used, refused
+    tokens = chat.rows("SELECT sum(tokens_in) AS paid FROM ai_usage_events WHERE type = 'rag_message'", user)
+    assert int(tokens[0]["paid"] or 0) >= 9 * 11, "tokens always count"
 
 
 def test_a_model_of_ones_own_and_its_fallback(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +21,8 @@ from tests.contract.test_errors import problem
 from tests.contract.test_owner_qa import ASK, NOTHING, SEARCH, SEARCH_EXAMPLE, UNCITED, commands, events, sent
 from tests.integration.service import bearer, configured, prepare, served
 from tests.integration.test_api_end_to_end import variables
-from tests.scripted_model import Reply, Script, ScriptedModel
+from tests.liar import heard, liar
+from tests.scripted_model import Reply, Script, ScriptedModel, marker_of
 
 INDEX = "salon_calls"
 PRIVATE = "The owner's private note: the salon in Fenwick Lane is to be sold in the summer for 410,000 pounds."
@@ -240,13 +242,9 @@ LONG = "The customer had to wait [Source 1]. " * 12
 
 def two_waits(body: dict[str, Any]) -> Reply:
     """A reply that cites two of the blocks in its prompt, and one that is not there."""
-    prompt = "\n".join(str(message["content"]) for message in body["messages"])
-    blocks = re.split(r"^\[Source \d+\] \(Relevance", prompt, flags=re.MULTILINE)
-    peter, dana = (
-        next(number for number, block in enumerate(blocks) if number and each in block and name in block)
-        for each, name in (("wait 25 minutes", "Peter Hallam"), ("wait almost 15 minutes", "Dana"))
-    )
-    return Reply(f"Peter Hallam waited 25 minutes [Source {peter}]. Dana waited almost 15 [Source {dana}, Source 99].")
+    peter = marker_of(body, "Peter Hallam", "wait 25 minutes")
+    dana = marker_of(body, "Dana", "wait almost 15 minutes").replace("]", ", Source 99]")
+    return Reply(f"Peter Hallam waited 25 minutes {peter}. Dana waited almost 15 {dana}.")
 
 
 @only_postgres
@@ -261,6 +259,8 @@ def test_a_model_writes(salon: Salon) -> None:
         Reply(status=401),
         Reply(malformed=True),
         Reply(LONG),
+        partial(liar, "owner_ask"),
+        partial(liar, "owner_ask"),
     ]
     with ScriptedModel(*script) as model:
         gateway = {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": model.url, "RAG_LLM_API_KEY": "key"}
@@ -270,6 +270,8 @@ def test_a_model_writes(salon: Salon) -> None:
                 client.post(ASK, json=asked) for _ in range(7)
             ]
             streamed = events(client.post(ASK, json=asked, headers={"Accept": "text/event-stream"}))
+            lied = client.post(ASK, json=asked).json()
+            lied_in_a_stream = events(client.post(ASK, json=asked, headers={"Accept": "text/event-stream"}))
             unasked = client.post(ASK, json={"question": "What is the weather like?", "min_similarity": 0.9}).json()
 
     body = written.json()
@@ -302,5 +304,7 @@ def test_a_model_writes(salon: Salon) -> None:
     assert streamed[-1] == ("done", long.json())
     delta = next(data["text"] for name, data in streamed if name == "delta")
     assert delta.strip() == "The customer had to wait [Source 1]."
+    assert lied_in_a_stream[-1] == ("done", lied) and lied["removed_sentences"] > 20
+    assert not heard("owner_ask", lied["answer"], model.requests[-1].body)
     assert (unasked["answer"], unasked["sources"]) == (NOTHING, [])
     assert all(WAITING["question"] in each.prompt for each in model.requests), "no tokens for what was not found"

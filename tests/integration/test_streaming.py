@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,10 +14,17 @@ from tests.contract.test_rag_retrieval import ANSWER, INSUFFICIENT
 from tests.contract.test_streaming import STREAM, Told, events, parsed, soon
 from tests.integration.service import bearer, configured, forget_public, prepare, served
 from tests.integration.test_api_end_to_end import NOT_THERE, PLANS, load, variables
-from tests.scripted_model import Reply, ScriptedModel
+from tests.liar import heard, liar
+from tests.scripted_model import Reply, Script, ScriptedModel, marker_of
 
-COSTS = "It costs 480 euros a year. [Source 2] Ada likes the yearly plan [Source 1, 99]. Let me know if you need more."
+COSTS = "It costs 480 euros a year. {plans} Ada likes the yearly plan {ada}. Let me know if you need more."
 SAID = "It costs 480 euros a year [Source 1]. Ada likes the yearly plan [Source 2]. Let me know if you need more."
+
+
+def costs(body: dict[str, Any], then: str = "", **more: Any) -> Reply:
+    """What it costs, with the numbers that the two sources have in the prompt."""
+    plans, ada = marker_of(body, "480 euros"), marker_of(body, "Ada said").replace("]", ", 99]")
+    return Reply(COSTS.format(plans=plans, ada=ada) + then, **more)
 
 
 class Asked:
@@ -25,7 +33,7 @@ class Asked:
     def __init__(self, client: httpx.Client, model: ScriptedModel, ada: UUID) -> None:
         self.client, self.model, self.ada = client, model, ada
 
-    def script(self, *replies: Reply) -> None:
+    def script(self, *replies: Script) -> None:
         self.model.requests.clear()
         self.model.hung_up.clear()
         self.model.script = list(replies)
@@ -67,7 +75,7 @@ def comparable(body: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", ANSWER)
 def test_a_model_is_heard_sentence_by_sentence(path: str, asked: Asked) -> None:
-    asked.script(Reply(COSTS))
+    asked.script(costs)
     told = asked.told(path=path)
     assert [name for name, _ in told] == ["meta", "sources", "delta", "delta", "delta", "citations", "done"]
     texts = [data["text"] for name, data in told if name == "delta"]
@@ -80,9 +88,16 @@ def test_a_model_is_heard_sentence_by_sentence(path: str, asked: Asked) -> None:
     assert [request.body.get("stream", False) for request in asked.model.requests] == [True, False]
 
 
+def test_a_liar_is_not_heard(asked: Asked) -> None:
+    asked.script(partial(liar, "knowledge_answer"))
+    told, plain = asked.told(), asked.plain()
+    assert told[-1][1]["answer"]["text"] == plain["answer"]["text"] and plain["removed_sentences"] > 20
+    assert not heard("knowledge_answer", plain["answer"]["text"], asked.model.requests[-1].body)
+
+
 def test_the_first_sentence_is_there_while_the_model_still_writes(asked: Asked) -> None:
     go_on = threading.Event()
-    asked.script(Reply(COSTS, go_on=go_on))
+    asked.script(partial(costs, go_on=go_on))
     text = ""
     with asked.client.stream(**asked.request()) as response:
         for piece in response.iter_text():
@@ -95,10 +110,10 @@ def test_the_first_sentence_is_there_while_the_model_still_writes(asked: Asked) 
 
 @pytest.mark.parametrize(
     ("reply", "until"),
-    [(Reply(COSTS, go_on=threading.Event()), "event: delta"), (Reply(COSTS, delay_s=300), "event: sources")],
+    [(partial(costs, go_on=threading.Event()), "event: delta"), (partial(costs, delay_s=300), "event: sources")],
     ids=["while it writes", "while it thinks"],
 )
-def test_who_leaves_takes_the_models_request_along(reply: Reply, until: str, asked: Asked) -> None:
+def test_who_leaves_takes_the_models_request_along(reply: Script, until: str, asked: Asked) -> None:
     asked.script(reply)
     with asked.client.stream(**asked.request()) as response:
         pieces, text = response.iter_text(), ""  # by its name kept open, also when it is left
@@ -114,11 +129,11 @@ def test_who_leaves_takes_the_models_request_along(reply: Reply, until: str, ask
         (Reply(status=429), "model_rate_limited", 0),
         (Reply(status=401), "model_failed", 0),
         (Reply(malformed=True), "model_failed", 0),
-        (Reply(f"{COSTS} {'And so on. ' * 20}", cut=True), "model_failed", 1),
+        (partial(costs, then=" And so on." * 20, cut=True), "model_failed", 1),
     ],
     ids=["limited", "forbidden", "malformed", "cut"],
 )
-def test_a_model_that_fails_ends_the_stream_with_an_error(reply: Reply, code: str, deltas: int, asked: Asked) -> None:
+def test_a_model_that_fails_ends_the_stream_with_an_error(reply: Script, code: str, deltas: int, asked: Asked) -> None:
     asked.script(reply)
     response = asked.client.request(**asked.request())
     told = events(response)
@@ -134,7 +149,7 @@ def test_what_is_refused_is_never_seen(asked: Asked) -> None:
     told = asked.told()
     assert [data["text"] for name, data in told if name == "delta"] == [INSUFFICIENT]
     assert comparable(told[-1][1]) == comparable(asked.plain())
-    asked.script(Reply(COSTS))
+    asked.script(costs)
     told = asked.told(NOT_THERE)
     assert [data["text"] for name, data in told if name == "delta"] == [INSUFFICIENT]
     assert not asked.model.requests

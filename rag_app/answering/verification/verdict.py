@@ -20,13 +20,15 @@ from rag_app.answering.verification.words import (
 from rag_app.domain import frozen
 
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
-_LINE = re.compile(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=\s*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))")
+_LINE = re.compile(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _NUMBER_ALONE = re.compile(r"(?:\A|\n)[ \t]*(?:\d{1,3}[.)]|[-*•–])[ \t]*\Z")
 _OF_ALL = re.compile(
     r"\b(?:of|among|between) (?:all|the|these|those) (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b", re.I
 )
-_EDGE = r"[\s\"'“”‘’*_.,;:!?|>()-]*"
+_MARKS = " \"'“”‘’*_.…!"
+_MARKS_AND_BLANKS = _MARKS + "\n,;:?|>()-"
+_NEAR, _LEAST_QUOTE = 20, 8
 
 
 @frozen
@@ -252,13 +254,24 @@ def _text_of(block: ContextBlock) -> str:
 
 
 def _is_quoted(text: str, passage: str) -> bool:
-    """Whether a sentence stands in the passage as it is, from one mark to the next."""
-    said = " ".join(text.split()).strip(" \"'“”‘’*_.…!")
-    if len(said) < 8:
+    """Whether a sentence stands in the passage as it is, from one mark to the next.
+
+    >>> _is_quoted("Dogs are welcome.", "We open at nine. Dogs are welcome."), _is_quoted("sell data", "We do not sell data.")
+    (True, False)
+    """
+    said = " ".join(text.casefold().split()).strip(_MARKS)
+    if len(said) < _LEAST_QUOTE:
         return False
-    pattern = rf"(?:\A|[.!?:;|>\n]\s*{_EDGE}){re.escape(said)}(?:\Z|\s*[.!?;|\n])"
-    flat = re.sub(r"[ \t]+", " ", passage)
-    return re.search(pattern, flat, re.IGNORECASE) is not None
+    flat = re.sub(r"[ \t]+", " ", passage.casefold())
+    at = flat.find(said)
+    while at >= 0:
+        before, after = flat[max(0, at - _NEAR) : at], flat[at + len(said) : at + len(said) + _NEAR].lstrip(" ")
+        begins = before.rstrip(_MARKS_AND_BLANKS)
+        begun = (at <= _NEAR and not begins) or re.search(r"[.!?:;|>\n]", before[len(begins) :])
+        if begun and (not after or after[0] in ".!?;|\n"):
+            return True
+        at = flat.find(said, at + 1)
+    return False
 
 
 def _words(text: str) -> list[re.Match[str]]:
