@@ -162,7 +162,7 @@ def test_a_database_that_fails_once_the_answer_exists(chat: Chat, monkeypatch: p
 def test_a_liar_is_not_heard_and_answers_refused_whole_are_free_five_times(chat: Chat) -> None:
     user = chat.newcomer()
     chat.model.script[:] = [partial(liar, "market_brief")]
-    asked = {"capability": "keyword_explanation"}
+    asked: dict[str, Any] = {"capability": "keyword_explanation"}
     plain, streamed = said(chat, BOX, user, False, **asked), said(chat, BOX, user, True, **asked)
     assert plain["answer"] == streamed["answer"] and plain["flags"]["removedSentences"] > 20
     assert plain["flags"]["grounded"] is True and chat.used(user) == 2
