@@ -52,8 +52,7 @@ async def _prior(application: Application, spec: IndexSpec, organization: str | 
     found, basis = shipped_fit(resource_folder("indexes"), spec.name, model)
     if organization is not None:
         public = Scope(frozenset({PUBLIC_ORGANIZATION}))
-        kept = await application.calibrations.find(spec.name, application.backends.kind(spec), public)
-        found, basis = kept or (found, basis)
+        found, basis = await application.calibrations.fit_for(spec, public, within=0)
     return (found if found.embedding_model == model else None), basis
 
 

@@ -139,8 +139,8 @@ def test_only_the_database_room_connects() -> None:
             file.read_text("utf-8"),
         )
     }
-    backups, startup, queue = "database/dump.py", "database/urls.py", "documents/worker.py"
-    assert connecting == {"database/session.py", backups, startup, queue}, "the last knows ids of organizations alone"
+    backups, queue = "database/dump.py", "documents/worker.py"
+    assert connecting == {"database/session.py", backups, queue}, "the last knows ids of organizations alone"
 
 
 @pytest.mark.parametrize(
