@@ -25,6 +25,7 @@ def answer(page: Any) -> Any:
     """The last answer, when it is complete."""
     last = page.locator("article.answer").last
     expect(last.get_by_role("button", name="Copy with citations")).to_be_visible()
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     return last
 
 
