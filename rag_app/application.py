@@ -182,9 +182,9 @@ class Application(Directory):
         self.prompts = PromptConfigs(database)
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw)
         parts = self.indexes, self.backends.open, self.embedder, self.models.synthesizer
-        self.calibrations = Calibrations(database, self.backends.kind, self._shipped_fit)
+        self.calibrations = Calibrations(database)
         self.pipeline = Pipeline(
-            *parts, Budgets(database, settings.lexybrain.token_budget), self.dimension, self.calibrations.fit_for
+            *parts, Budgets(database, settings.lexybrain.token_budget), self.dimension, self.fit_for
         )
         self.accounts, self.plans = Accounts(database), Plans(database)
         self.threads = Threads(database, self.ledger)
@@ -210,7 +210,7 @@ class Application(Directory):
         self.conversations = Conversations(
             database=database,
             accounts=self.accounts,
-            pipeline=Pipeline(*parts, dimension=self.dimension, load_fit=self.calibrations.fit_for),
+            pipeline=Pipeline(*parts, dimension=self.dimension, load_fit=self.fit_for),
             index=self.indexes.get(CONVERSATIONS),
             threads=self.threads,
             prompts=self.prompts,
@@ -238,8 +238,10 @@ class Application(Directory):
         for spec in self.indexes.values():
             await self._check_index(spec)
 
-    def _shipped_fit(self, index: str) -> tuple[Fit, Basis]:
-        return shipped_fit(resource_folder("indexes"), index, self.embedder.model_name)
+    async def fit_for(self, spec: IndexSpec, scope: Scope) -> tuple[Fit, Basis]:
+        """By what the scope's hits are judged: what was fitted to its organization, to the index, or what is shipped."""
+        kept = await self.calibrations.find(spec.name, self.backends.kind(spec), scope, _GENERATION_SECONDS)
+        return kept or shipped_fit(resource_folder("indexes"), spec.name, self.embedder.model_name)
 
     async def build_missing(self) -> list[str]:
         """Make a first generation of each index that has none; the names of those made.

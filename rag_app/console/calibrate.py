@@ -52,7 +52,8 @@ async def _prior(application: Application, spec: IndexSpec, organization: str | 
     found, basis = shipped_fit(resource_folder("indexes"), spec.name, model)
     if organization is not None:
         public = Scope(frozenset({PUBLIC_ORGANIZATION}))
-        found, basis = await application.calibrations.fit_for(spec, public, within=0)
+        kept = await application.calibrations.find(spec.name, application.backends.kind(spec), public)
+        found, basis = kept or (found, basis)
     return (found if found.embedding_model == model else None), basis
 
 

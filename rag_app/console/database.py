@@ -159,7 +159,7 @@ async def _calibration(application: Application, index: str) -> str:
     spec = application.indexes[index]
     if spec.confidence.signal != "fitted":
         return "; confidence by a fixed cosine"
-    _, basis = await application.calibrations.fit_for(spec, Scope(frozenset({PUBLIC_ORGANIZATION})))
+    _, basis = await application.fit_for(spec, Scope(frozenset({PUBLIC_ORGANIZATION})))
     return "" if basis == "index" else f"; confidence uncalibrated: `rag-app calibrate --index {index}`"
 
 

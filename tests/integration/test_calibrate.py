@@ -46,16 +46,16 @@ async def test_an_organizations_fit_judges_its_hits_and_nobody_elses(
     folder.mkdir()
     judgments, spec = await write(application, mine.slug, folder), application.indexes[INDEX]
     here, there = [await scope_of(application, each.slug, None, None) for each in (mine, other)]
-    assert (await application.calibrations.fit_for(spec, here))[1] == "index", "nothing is kept yet"
+    assert (await application.fit_for(spec, here))[1] == "index", "nothing is kept yet"
     shown = await calibrate_index(application, spec, mine.slug, judgments, True, lambda done: None)
     assert shown["questions"] == {"answerable": 64, "unanswerable": 64}, "each again without the source that answers"
     assert shown["before"]["calibration"] == "index" and shown["fitted"]["auroc"] >= 0.5
     assert shown["fitted"]["ask"]["answerable_refused_percent"] <= 2
     assert "64 questions with an answer, 64 without" in calibration_text(shown)
 
-    fit, basis = await application.calibrations.fit_for(spec, here)
+    fit, basis = await application.fit_for(spec, here)
     assert (basis, fit.answerable, fit.embedding_model) == ("organization", 64, application.embedder.model_name)
-    assert (await application.calibrations.fit_for(spec, there))[1] == "index"
+    assert (await application.fit_for(spec, there))[1] == "index"
     question = question_of(QUESTIONS[0][1], 5, "hybrid", [])
     assert (await application.pipeline.judge("book_tutor", question, here)).basis == "organization"
     assert (await application.pipeline.judge("book_tutor", question, there)).basis == "fixed", "it has no hits"
