@@ -182,7 +182,8 @@ class Application(Directory):
         self.prompts = PromptConfigs(database)
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw)
         parts = self.indexes, self.backends.open, self.embedder, self.models.synthesizer
-        self.calibrations = Calibrations(database)
+        self.calibrations = Calibrations(database, self.backends.kind, self._shipped_fit)
+        self.fit_for = self.calibrations.fit_for
         self.pipeline = Pipeline(
             *parts, Budgets(database, settings.lexybrain.token_budget), self.dimension, self.fit_for
         )
@@ -238,10 +239,8 @@ class Application(Directory):
         for spec in self.indexes.values():
             await self._check_index(spec)
 
-    async def fit_for(self, spec: IndexSpec, scope: Scope) -> tuple[Fit, Basis]:
-        """By what the scope's hits are judged: what was fitted to its organization, to the index, or what is shipped."""
-        kept = await self.calibrations.find(spec.name, self.backends.kind(spec), scope, _GENERATION_SECONDS)
-        return kept or shipped_fit(resource_folder("indexes"), spec.name, self.embedder.model_name)
+    def _shipped_fit(self, spec: IndexSpec) -> tuple[Fit, Basis]:
+        return shipped_fit(resource_folder("indexes"), spec.name, self.embedder.model_name)
 
     async def build_missing(self) -> list[str]:
         """Make a first generation of each index that has none; the names of those made.

@@ -51,9 +51,7 @@ async def _prior(application: Application, spec: IndexSpec, organization: str | 
     model = application.embedder.model_name
     found, basis = shipped_fit(resource_folder("indexes"), spec.name, model)
     if organization is not None:
-        public = Scope(frozenset({PUBLIC_ORGANIZATION}))
-        kept = await application.calibrations.find(spec.name, application.backends.kind(spec), public)
-        found, basis = kept or (found, basis)
+        found, basis = await application.fit_for(spec, Scope(frozenset({PUBLIC_ORGANIZATION})), within=0.0)
     return (found if found.embedding_model == model else None), basis
 
 

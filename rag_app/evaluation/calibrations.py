@@ -1,6 +1,7 @@
 """Fits that are kept with a generation: one of the index, and one of each organization that has enough questions."""
 
 import time
+from collections.abc import Callable
 from uuid import UUID
 
 from sqlalchemy import func, select
@@ -11,16 +12,24 @@ from rag_app.documents.tables import GenerationRow
 from rag_app.domain import PUBLIC_ORGANIZATION, Scope
 from rag_app.evaluation.tables import CalibrationRow
 from rag_app.retrieval.confidence import Basis, Fit
+from rag_app.retrieval.index import IndexSpec
 
 _MOST_REMEMBERED = 4096
+_SECONDS = 2.0  # how long a process may go on with a fit after another one is kept
 
 
 class Calibrations:
     """What `rag-app calibrate` has fitted. The index's own fit belongs to the public organization, which everybody sees."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._remembered: dict[tuple[str, str, frozenset[UUID]], tuple[float, tuple[Fit, Basis] | None]] = {}
+    def __init__(
+        self,
+        database: Database,
+        store_of: Callable[[IndexSpec], str],
+        shipped: Callable[[IndexSpec], tuple[Fit, Basis]],
+    ) -> None:
+        """`store_of` an index is the kind of its vector store; `shipped` is what it is judged by where nothing is kept."""
+        self._database, self._store_of, self._shipped = database, store_of, shipped
+        self._remembered: dict[tuple[str, frozenset[UUID]], tuple[float, tuple[Fit, Basis]]] = {}
 
     async def keep(self, generation: int, organization: UUID, fit: Fit) -> None:
         """Keep a fit in place of the one there was. `generation` is its id."""
@@ -35,23 +44,28 @@ class Calibrations:
             await session.execute(replaced)
         self._remembered.clear()
 
-    async def find(self, index: str, store: str, scope: Scope, within: float = 0.0) -> tuple[Fit, Basis] | None:
-        """What the scope's hits are judged by, as it was at most `within` seconds ago; None where nothing was fitted.
+    async def fit_for(self, spec: IndexSpec, scope: Scope, within: float = _SECONDS) -> tuple[Fit, Basis]:
+        """What the scope's hits are judged by, as it was at most `within` seconds ago.
 
-        That of the generation which answers: the fit of the one organization that the scope has beside the public one, else that of the index.
+        Of the generation that answers: the fit of the one organization that the scope has beside the public one, else
+        that of the index; what is shipped where neither is kept.
         """
-        key, now = (index, store, scope.organizations), time.monotonic()
+        key, now = (spec.name, scope.organizations), time.monotonic()
         if key in self._remembered and now - self._remembered[key][0] < within:
             return self._remembered[key][1]
         of_active = (
             select(CalibrationRow.org_id, CalibrationRow.fit)
             .join(GenerationRow)
-            .where(GenerationRow.index == index, GenerationRow.store == store, GenerationRow.state == "active")
+            .where(
+                GenerationRow.index == spec.name,
+                GenerationRow.store == self._store_of(spec),
+                GenerationRow.state == "active",
+            )
         )
         rows = await self._database.read(scope, of_active)
         fits = {organization: fit for organization, fit in rows}  # noqa: C416 - rows
         own = scope.organizations - {PUBLIC_ORGANIZATION}
-        found: tuple[Fit, Basis] | None = None
+        found = self._shipped(spec)
         if len(own) == 1 and (fit := fits.get(next(iter(own)))) is not None:
             found = Fit.model_validate(fit), "organization"
         elif PUBLIC_ORGANIZATION in fits:
