@@ -122,10 +122,12 @@ class ChunkRetriever(BaseRetriever):
             self._embedded = text, await embed_query(self._embedder, text, self._dimension)
         return self._embedded[1]
 
-    async def word_use(self, text: str, among: Sequence[Hit]) -> Words:
-        """How rare the words of a question are in the scope, and which of these hits have them."""
-        store = self._store or await self._open_store()
-        return await store.word_use(words_of(text), [hit.chunk_id for hit in among])
+    def word_use(self, text: str, among: Sequence[Hit]) -> Awaitable[Words]:
+        """How rare the words of a question are in the scope, and which of these hits have them; after something was
+        retrieved."""
+        if self._store is None:
+            raise RuntimeError("retrieve first: words are counted in the store that was opened for it")
+        return self._store.word_use(words_of(text), [hit.chunk_id for hit in among])
 
     async def _named(self, store: ScopedStore, text: str, vector: list[float]) -> list[NodeWithScore]:
         """Chunks of the named sources, best first. A long source may crowd out others: those are asked for again."""
