@@ -129,7 +129,7 @@ class CapabilityEngine(BaseQueryEngine):
         only its texts, its named sources, its threshold (for how many hits reach it) and its instructions are read here.
         Raises EmbeddingFailed, StoreFailed and ModelFailed as its parts do.
         """
-        return await self._write(await self.gather(question))
+        return await self._write(await self._widened(await self.gather(question)))
 
     async def stream(self, question: Question) -> AsyncGenerator[Event, None]:
         """`answer` as it comes: Found, Deltas that joined are the answer's text, then the Answer. Raises as `answer`.
@@ -202,7 +202,6 @@ class CapabilityEngine(BaseQueryEngine):
             answer = self._too_little(evidence)
         else:
             try:
-                evidence = await self._widened(evidence)
                 with Stage("generation"):
                     draft = await self.synthesizer.write(evidence.question, evidence.context)
                 answer = self.verify(draft, evidence)
@@ -398,7 +397,7 @@ class CapabilityEngine(BaseQueryEngine):
         )
 
     async def _aquery(self, query_bundle: QueryBundle) -> Response:
-        evidence = await self.gather(Question(query_bundle.query_str))
+        evidence = await self._widened(await self.gather(Question(query_bundle.query_str)))
         answer = await self._write(evidence)
         described = {
             "confidence": answer.confidence.value,
