@@ -148,7 +148,7 @@ async def test_ones_own_is_preferred_among_all_that_was_fetched() -> None:
 
 
 async def test_a_streamed_exchange_is_logged_once_as_any_other(caplog: pytest.LogCaptureFixture) -> None:
-    library = Library(*SCORES, says=Speaks("So it is [Source 1]. ", "Or not. ", "Who ", "knows?"))
+    library = Library(*SCORES, says=Speaks("Chunk 0 waits [Source 1]. ", "Chunk 1 waits [Source 2]. ", "Chunk ", "2 waits [Source 3]."))
     question = Question("?", mode=Mode.DENSE)
     with caplog.at_level(logging.INFO, "rag_app.pipeline"):
         plain = await library.pipeline.answer(KNOWLEDGE, question, SCOPE)
@@ -156,7 +156,7 @@ async def test_a_streamed_exchange_is_logged_once_as_any_other(caplog: pytest.Lo
     assert [type(event) for event in events] == [Found, Delta, Delta, Delta, Answer]
     assert "".join(event.text for event in events if isinstance(event, Delta)) == plain.text
     lines = [record.getMessage().rpartition(" ms=")[0] for record in caplog.records]
-    assert lines == ["answered capability=knowledge_answer refused=False confidence=high citations=1 model=told"] * 2
+    assert lines == ["answered capability=knowledge_answer refused=False confidence=high citations=3 model=told"] * 2
 
 
 async def test_a_stream_that_ended_early_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -40,7 +40,7 @@ class Parrot(CustomLLM):
         raise NotImplementedError
 
 
-PROVIDERS["parrot"] = Provider(lambda settings: Parrot(says=f"{settings.name} waits [Source 1]."), "parrots", "polly")
+PROVIDERS["parrot"] = Provider(lambda settings: Parrot(says=f"Chunk 0 waits, {settings.name} [Source 1]."), "parrots", "polly")
 """
 EMBEDDER = """
 from llama_index.core import MockEmbedding
@@ -72,7 +72,7 @@ async def test_a_module_adds_a_provider_that_answers(monkeypatch: pytest.MonkeyP
     library = Library((0.9, 0.0), (0.8, 1.0))
     library.pipeline._synthesizer = chosen.synthesizer
     answer = await library.pipeline.answer("knowledge_answer", Question("Who waits?"), SCOPE)
-    assert (answer.text, answer.model) == ("polly waits [Source 1].", "polly")
+    assert (answer.text, answer.model) == ("Chunk 0 waits, polly [Source 1].", "polly")
 
 
 def test_a_module_adds_an_embedder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

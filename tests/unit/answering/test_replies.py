@@ -52,9 +52,9 @@ def test_fewer_than_five_sources_are_insufficient() -> None:
 @pytest.mark.parametrize(
     ("refusal", "shown", "flags"),
     [
-        (Refusal.NOTHING_FOUND, 0, Flags(insufficient_context=True)),
-        (Refusal.WEAK, 2, Flags(insufficient_context=True)),
-        (Refusal.UNCITED, 2, Flags(used_rag=True, insufficient_context=True)),
+        (Refusal.NOTHING_FOUND, 0, Flags(insufficient_context=True, refused=True)),
+        (Refusal.WEAK, 2, Flags(insufficient_context=True, refused=True)),
+        (Refusal.UNCITED, 2, Flags(used_rag=True, insufficient_context=True, refused=True)),
         (Refusal.FAILED, 2, Flags(used_rag=True, fallback_to_generic=True, insufficient_context=True)),
     ],
 )
