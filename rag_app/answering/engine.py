@@ -322,7 +322,8 @@ class CapabilityEngine(BaseQueryEngine):
         failures = (*evidence.failures, error)
         if isinstance(error, ModelSilent) and self.capability.admission:
             return replace(self.refusal(evidence, Refusal.ADMITTED, self.capability.admission), failures=failures)
-        if not self.capability.failure_text or not (shown.text or evidence.context.blocks):
+        found = evidence.context.blocks and (self.capability.grounded or evidence.judgment.answers)
+        if not self.capability.failure_text or not (shown.text or found):
             raise error
         if shown.text:
             return replace(self._answered(shown, evidence, self.synthesizer.model), complete=False, failures=failures)
@@ -382,11 +383,13 @@ class CapabilityEngine(BaseQueryEngine):
 
     def _answered(self, checked: Checked, evidence: Evidence, model: str | None, usage: Usage | None = None) -> Answer:
         cited = {block: number for number, block in enumerate(checked.blocks, 1)}
+        # a greeting, say: what came near was shown to the model, and is no source of what it said
+        unused = not (self.capability.grounded or cited or evidence.judgment.answers)
         return _answer(
             evidence,
             text=checked.text,
             citations=cite(checked, evidence.context),
-            confidence=evidence.confidence,
+            confidence=Confidence.LOW if unused else evidence.confidence,
             model=model,
             usage=usage,
             shown=tuple(

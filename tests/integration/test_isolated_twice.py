@@ -36,7 +36,10 @@ from tests.stores.conftest import DIMENSION, SPEC, chunk, vector
 
 MODES = [VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.HYBRID]
 SETTINGS = ("rag.organizations", "rag.user", "rag.operator", "rag.administrator")
-WITHOUT_SECURITY = {"api_keys", "memberships", "page_sessions", "sign_in_codes", "sites"}
+WITHOUT_SECURITY = {
+    "api_keys", "audience_groups", "audiences", "group_members", "groups", "memberships", "page_sessions",
+    "sign_in_codes", "sites",
+}  # fmt: skip
 """They say who belongs where: read before it is known for whom, and by exact key."""
 
 
@@ -193,7 +196,7 @@ async def test_each_line_holds_alone_and_without_both_everything_is_open(
         await world.security("off")
     if without in ("filter", "both"):
         monkeypatch.setattr(Watched, "unfiltered", True)
-        monkeypatch.setattr(sources, "_seen_by", lambda scope, operator=False: [])
+        monkeypatch.setattr(sources, "seen_by", lambda scope, operator=False: [])
     Watched.read.clear()
     seen = await world.seen(world.orgs[0], uuid4())
     for query in Watched.read:

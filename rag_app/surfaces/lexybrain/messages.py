@@ -392,7 +392,7 @@ def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:
     return Flags(
         used_rag=bool(sources) and _uses(answer),
         fallback_to_generic=answer.refusal is Refusal.FAILED or bool(lasting_failures(answer)),
-        insufficient_context=len(sources) < ENOUGH_SOURCES or not _uses(answer),
+        insufficient_context=answer.refused or len(sources) < ENOUGH_SOURCES or not _uses(answer),
         interrupted=not answer.complete,
         refused=answer.refused and answer.refusal is not Refusal.FAILED,
         grounded=None if answer.refused or not answer.shown else bool(answer.citations),
