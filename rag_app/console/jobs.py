@@ -40,6 +40,6 @@ async def worker(
 
 
 def _end_with_stdin() -> None:
-    while sys.stdin.buffer.read(1):
+    while os.read(sys.stdin.fileno(), 1):  # not by the buffer, whose lock the end of the process would wait for
         pass
     os.kill(os.getpid(), signal.SIGTERM)

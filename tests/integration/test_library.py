@@ -149,7 +149,7 @@ async def test_every_capability_can_be_asked(rag: Rag) -> None:
     for each in CAPABILITIES:
         asked: dict[str, Any] = {"index": each.index, "organization": "aurora", "capability": each.name}
         answer = await rag.ask("zxqv wvut pqzz?", **asked)
-        assert answer.refused and answer.text == each.refusal, each.name
+        assert answer.refused and answer.text in (each.refusal, each.near), each.name
     shop: dict[str, Any] = {"index": INDEX, "organization": "aurora", "site": "eu"}
     named = await rag.ask(HEADPHONES, **shop, capability="store_assistant")
     assert named.citations and named.text == (await rag.ask(HEADPHONES, **shop)).text

@@ -138,9 +138,12 @@ def test_a_result_is_the_chunk_as_it_is_stored(salon: Salon) -> None:
     first = next(each for each in results if each["chunk_index"] == 0)
     assert UUID(first.pop("id")) and first.pop("content").startswith("Agent: Aurora Hair Studio, Hollis speaking.")
     assert 0.35 <= first.pop("similarity") <= 1
+    assert first.pop("link").startswith(f"/api/v1/sources/{first['source_id']}?chunk=")
     assert first == {
         "source_type": "call_transcript",
         "source_id": str(source_id(salon.aurora, INDEX, "aurora/calls/2026-01-10-price-surprise.txt")),
+        "external_id": "aurora/calls/2026-01-10-price-surprise.txt",
+        "file_name": "2026-01-10-price-surprise.txt",
         "booking_id": "771c41ae-3218-4492-a2a3-f5b7aae8ec3d",
         "call_id": PRICE_CALL,
         "chunk_index": 0,

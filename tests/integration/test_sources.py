@@ -465,8 +465,8 @@ def test_what_an_organization_may_have_is_limited(
         with served() as client:
             writer = Writer(client, **about)
             writer.put_in({"external_id": "a", "text": "One."}, {"external_id": "b", "text": "Two."})
-            writer.put_in({"external_id": "b", "text": "Two again."})
-            for documents in ([{"text": "Three."}], [{"external_id": "b", "text": "word " * 210_000}]):
+            writer.put_in({"external_id": "b", "text": "Two again.\n" + "word " * 150_000})
+            for documents in ([{"text": "Three."}], [{"external_id": "a", "text": "word " * 100_000}]):
                 full = writer.call("POST", "", 403, json={"index": INDEX, "documents": documents})
                 assert full["error"]["code"] == "organization_full" and "RAG_ORGANIZATION_" in full["error"]["message"]
             assert [each["title"] for each in writer.call("GET", "?sort=external_id")["sources"]] == [

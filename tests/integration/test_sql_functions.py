@@ -315,6 +315,7 @@ def same_row(row: asyncpg.Record, hit: Hit) -> None:
     assert (row["source_id"], row["source_type"], row["source_title"]) == (hit.source_id, hit.source_type, hit.title)
     assert (row["source_uri"], row["text"], row["snippet"]) == (hit.uri, hit.text, hit.text[:200])
     mine, theirs = json.loads(row["meta"]), _meta(hit)
+    assert theirs.pop("link") and mine.pop("untyped", {}).keys() <= {"date"}  # as it was written: HTTP shows it so
     for meta in (mine, theirs):
         if "date" in meta:
             meta["date"] = datetime.fromisoformat(str(meta["date"])).timestamp()

@@ -148,7 +148,10 @@ async def test_ones_own_is_preferred_among_all_that_was_fetched() -> None:
 
 
 async def test_a_streamed_exchange_is_logged_once_as_any_other(caplog: pytest.LogCaptureFixture) -> None:
-    library = Library(*SCORES, says=Speaks("Chunk 0 waits [Source 1]. ", "Chunk 1 waits [Source 2]. ", "Chunk ", "2 waits [Source 3]."))
+    library = Library(
+        *SCORES,
+        says=Speaks("Chunk 0 waits [Source 1]. ", "Chunk 1 waits [Source 2]. ", "Chunk ", "2 waits [Source 3]."),
+    )
     question = Question("?", mode=Mode.DENSE)
     with caplog.at_level(logging.INFO, "rag_app.pipeline"):
         plain = await library.pipeline.answer(KNOWLEDGE, question, SCOPE)
