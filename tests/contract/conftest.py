@@ -564,15 +564,16 @@ class ScriptedThreads:
 
     async def list(
         self, principal: Principal, *, limit: int, after: str | None, archived: bool | None, user: UUID | None,
-        everybody: bool,
+        everybody: bool, search: str | None,
     ) -> ThreadsResponse:  # fmt: skip
-        self._ask("list", limit=limit, after=after, archived=archived, user=user, everybody=everybody)
+        self._ask("list", limit=limit, after=after, archived=archived, user=user, everybody=everybody, search=search)
         if (user or everybody) and principal.subject not in self.administrators:
             raise Forbidden("Only an administrator reads the threads of others")
         whose = None if everybody else user or principal.user
         found = [
             each for each in self.known.values()
             if whose in (None, each.user_id) and archived in (None, each.archived)
+            and (search is None or search.casefold() in each.title.casefold())
         ]  # fmt: skip
         found.sort(key=lambda each: each.last_message_at, reverse=True)
         places = [place for place, each in enumerate(found, 1) if str(each.id) == after]

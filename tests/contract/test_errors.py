@@ -3,7 +3,7 @@
 import json
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -195,7 +195,7 @@ def test_what_the_index_refuses_is_a_400(raised: Exception, client: httpx.Client
 def test_a_database_that_is_down_before_the_question_is_asked(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(people: People, subject: str) -> Principal:
+    async def fail(people: People, subject: str, groups: Sequence[str] = ()) -> Principal:
         raise StoreFailed("no route to host 10.0.0.7")
 
     monkeypatch.setattr(People, "principal", fail)

@@ -103,12 +103,14 @@ def test_what_the_list_passes_on(client: httpx.Client, backstage: Backstage) -> 
     client.get(THREADS, params={"limit": 100, "archived": "true", "user": str(BERTA)})
     cursor = str(next(iter(backstage.threads.known)))
     client.get(THREADS, params={"everybody": "true", "cursor": cursor})
-    nothing = {"limit": 20, "after": None, "archived": None, "user": None, "everybody": False}
+    client.get(THREADS, params={"search": "Rings"})
+    nothing = {"limit": 20, "after": None, "archived": None, "user": None, "everybody": False, "search": None}
     assert [how for _, how in backstage.threads.asked] == [
         nothing,
         {**nothing, "limit": 1, "archived": False},
         {**nothing, "limit": 100, "archived": True, "user": BERTA},
         {**nothing, "everybody": True, "after": cursor},
+        {**nothing, "search": "Rings"},
     ]
 
 
@@ -138,6 +140,7 @@ def test_the_threads_of_others_are_for_administrators(client: httpx.Client, back
         ("archived=", "archived"), ("archived=1", "archived"), ("archived=True", "archived"),
         ("everybody=yes", "everybody"), ("everybody=", "everybody"),
         ("user=", "user"), ("user=ada", "user"), ("user=%00", "user"), ("user=*", "user"),
+        ("search=", "search"), ("search=%20", "search"), (f"search={'x' * 201}", "search"),
         ("cursor=", "cursor"), ("cursor=%00", "cursor"), ("cursor=a%20b", "cursor"), (f"cursor={'x' * 501}", "cursor"),
         ("offset=1", "offset"), ("Limit=1", "Limit"), ("=1", ""), ("limit=1&user_id=1", "user_id"),
         (f"{'x' * 500}=1", "x" * 100),
