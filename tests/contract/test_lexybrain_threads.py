@@ -140,7 +140,7 @@ def test_the_threads_of_others_are_for_administrators(client: httpx.Client, back
         ("archived=", "archived"), ("archived=1", "archived"), ("archived=True", "archived"),
         ("everybody=yes", "everybody"), ("everybody=", "everybody"),
         ("user=", "user"), ("user=ada", "user"), ("user=%00", "user"), ("user=*", "user"),
-        ("search=", "search"), ("search=%20", "search"), (f"search={'x' * 201}", "search"),
+        ("search=", "search"), ("search=%20", "search"), ("search=%00", "search"), ("search=a%00b", "search"), (f"search={'x' * 201}", "search"),
         ("cursor=", "cursor"), ("cursor=%00", "cursor"), ("cursor=a%20b", "cursor"), (f"cursor={'x' * 501}", "cursor"),
         ("offset=1", "offset"), ("Limit=1", "Limit"), ("=1", ""), ("limit=1&user_id=1", "user_id"),
         (f"{'x' * 500}=1", "x" * 100),
