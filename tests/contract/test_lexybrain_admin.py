@@ -345,12 +345,18 @@ def table(backstage: Backstage) -> list[str]:
 def _may(method: str, path: str) -> str:
     if path.startswith("/api/admin/"):
         return "administrators; an API key is 403"
+    if path.startswith(("/api/v1/admin/", "/api/v1/playground")):
+        return "administrators"
     if path.endswith("/consent"):
         return "each user for themselves; an API key is 403"
-    if method == "GET" and "/threads" in path:
+    if method == "GET" and "/threads" in path and not path.endswith("/answer"):
         return "each user their own; administrators all, written down"
-    if path.startswith("/api/lexybrain/"):
+    if path.startswith(("/api/lexybrain/", "/api/v1/answers/")):
         return "each user their own"
+    if path.startswith("/api/v1/jobs"):
+        return "each user their own; administrators their organization's"
+    if path.startswith("/api/v1/sources") and method != "GET":
+        return "who has the role write"
     return "everybody, within what they may see"
 
 
