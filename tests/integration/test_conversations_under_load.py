@@ -120,7 +120,7 @@ def test_the_same_with_two_workers(chat: Chat, tmp_path: Path, monkeypatch: pyte
 def test_slow_streams_over_ten_connections(chat: Chat, default_store: str) -> None:
     if default_store == "qdrant" and not os.environ.get("QDRANT_URL"):
         pytest.skip("local Qdrant searches on the server's own core: as many at once are no load for it")
-    chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}. It is said slowly.", pace_s=0.3)]
+    chat.model.script[:] = [citing(KEYWORD, "The demand index is 58 {}.", pace_s=0.3)]
     users = [chat.newcomer("growth") for _ in range(20)]
 
     async def one(client: httpx.AsyncClient, user: UUID) -> list[tuple[str, Any]]:
@@ -136,5 +136,5 @@ def test_slow_streams_over_ten_connections(chat: Chat, default_store: str) -> No
 
     streams = asyncio.run(all_of_them())
     assert Counter(events[-1][0] for events in streams) == {"done": STREAMS}
-    assert {events[-1][1]["answer"] for events in streams} == {"The demand index is 58 [Source 1]. It is said slowly."}
+    assert {events[-1][1]["answer"] for events in streams} == {"The demand index is 58 [Source 1]."}
     assert sum(chat.used(user) for user in users) == STREAMS
