@@ -186,13 +186,20 @@ def _structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
 
 
 def _complete(schema: Schema, struct: type[msgspec.Struct]) -> None:
-    """What Litestar does not say of a struct: that it is closed, and a least value of 0 where null is accepted."""
+    """What Litestar does not say of a struct: that it is closed, a least value of 0 where null is accepted, and how long
+    the texts of a list are."""
     if struct.__struct_config__.forbid_unknown_fields:
         schema.additional_properties = False
     for field in msgspec.structs.fields(struct):
         documented = (schema.properties or {}).get(field.encode_name)
-        if isinstance(documented, Schema) and any(each.ge == 0 for each in _unwrap(field.type)[1]):
+        if not isinstance(documented, Schema):
+            continue
+        kind, said = _unwrap(field.type)
+        if any(each.ge == 0 for each in said):
             documented.minimum = 0
+        if get_origin(kind) is list and isinstance(documented.items, Schema):
+            for each in _unwrap(get_args(kind)[0])[1]:
+                documented.items.min_length, documented.items.max_length = each.min_length, each.max_length
 
 
 class JsonBody(AbstractDTO[Any]):

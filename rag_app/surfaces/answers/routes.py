@@ -67,7 +67,7 @@ SURFACE = Surface(
     paths=("/api/v1/answers/",),
     limit=60,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
-    errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
+    errors=(Unauthenticated("The token has expired"), UnknownField("colour", []), StoreFailed(), RuntimeError()),
 )
 
 

@@ -9,7 +9,7 @@ from litestar.params import FromPath, QueryParameter
 from msgspec import Struct
 
 from rag_app.documents.jobs import Job
-from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated
+from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.http.streaming import progress_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface
 from rag_app.surfaces.jobs.service import JobService
@@ -24,7 +24,7 @@ SURFACE = Surface(
     paths=(PATH,),
     limit=600,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY}),
-    errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
+    errors=(Unauthenticated("The token has expired"), UnknownField("colour", []), StoreFailed(), RuntimeError()),
 )
 NO_JOB = NotFound("job", JOB)
 

@@ -11,7 +11,7 @@ from litestar.openapi.spec import Tag
 from litestar.params import BodyKwarg, FromPath, QueryParameter
 from msgspec import Struct
 
-from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unauthenticated
+from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.http.bodies import WORD
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.management.belonging import Belonging
@@ -47,8 +47,15 @@ SURFACE = Surface(
     paths=(f"{ADMIN}/",),
     limit=120,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
-    errors=(Unauthenticated("The token has expired"), REFUSED, StoreFailed(), RuntimeError()),
+    errors=(
+        Unauthenticated("The token has expired"),
+        REFUSED,
+        UnknownField("colour", []),
+        StoreFailed(),
+        RuntimeError(),
+    ),
 )
+MONTH = r"^20[0-9]{2}-(0[1-9]|1[0-2])$"
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]
 Since = Annotated[date | None, QueryParameter(name="from", description="the first day, UTC")]
 Until = Annotated[date | None, QueryParameter(name="to", description="the last day, UTC; today by default")]
@@ -125,7 +132,7 @@ async def month_of_usage(
     request: Caller,
     usage: Injected[Usage],
     month: Annotated[
-        str | None, QueryParameter(max_length=10, description="such as 2026-01; the present one by default")
+        str | None, QueryParameter(pattern=MONTH, description="such as 2026-01; the present one by default")
     ] = None,
 ) -> UsageResponse:
     """Messages against each user's plan, tokens and cost of answers in conversations; tokens of your organizations."""
@@ -138,7 +145,7 @@ async def audit(
     usage: Injected[Usage],
     action: Annotated[str | None, QueryParameter(min_length=1, max_length=100, pattern=WORD)] = None,
     limit: Limit = 50,
-    before: Annotated[int | None, QueryParameter(ge=0, le=2**63 - 1, description="`next` of a page")] = None,
+    before: Annotated[int | None, QueryParameter(ge=1, le=2**63 - 1, description="`next` of a page")] = None,
 ) -> AuditResponse:
     """The newest first; reading it is written down, too."""
     return await usage.audit(request.user, limit=limit, before=before, action=action)

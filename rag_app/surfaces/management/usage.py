@@ -131,10 +131,16 @@ def first_day(month: str | None) -> date:
 
     >>> first_day("2026-02")
     datetime.date(2026, 2, 1)
+    >>> first_day("9999-12")
+    Traceback (most recent call last):
+    rag_app.domain.errors.InvalidInput: month: must be a month, such as 2026-01
     """
     if month is None:
         return datetime.now(UTC).date().replace(day=1)
     try:
-        return datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC).date()
+        first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC).date()
     except ValueError:
-        raise InvalidInput("month", month[:20], "must be a month, such as 2026-01") from None
+        first = date.min
+    if not 2000 <= first.year < 2100:
+        raise InvalidInput("month", month[:20], "must be a month, such as 2026-01")
+    return first
