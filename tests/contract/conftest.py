@@ -573,7 +573,7 @@ class ScriptedThreads:
         found = [
             each for each in self.known.values()
             if whose in (None, each.user_id) and archived in (None, each.archived)
-            and (search is None or search.casefold() in each.title.casefold())
+            and (search or "").casefold() in (each.title or "").casefold()
         ]  # fmt: skip
         found.sort(key=lambda each: each.last_message_at, reverse=True)
         places = [place for place, each in enumerate(found, 1) if str(each.id) == after]

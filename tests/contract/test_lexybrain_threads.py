@@ -123,6 +123,12 @@ def test_pages(client: httpx.Client, validator: Validate) -> None:
     assert titles(client.get(THREADS, params={"archived": "true"})) == ["Thread 2"]
 
 
+def test_threads_are_searched(client: httpx.Client, validator: Validate) -> None:
+    found = client.get(THREADS, params={"search": "thread 1"})
+    assert titles(found) == ["Thread 1"]
+    validator(found)
+
+
 def test_the_threads_of_others_are_for_administrators(client: httpx.Client, backstage: Backstage) -> None:
     for params in ({"user": str(BERTA)}, {"everybody": "true"}):
         refused(client.get(THREADS, params=params), 403, "forbidden")
