@@ -138,9 +138,9 @@ async def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
     assert "ISO 8601" in reasons["mistyped.md"]
     assert "more than once" in reasons["lines.jsonl#x"]
     assert "line 3" in reasons["lines.jsonl"]
-    assert summary.added == 2
+    assert summary.added == 3, "what no field is declared for is kept: nothing filters by it"
     assert {hit.text for hit in await search("lighthouses beehives")} == {
-        "A perfectly good document about lighthouses.", "Beehives.",
+        "A perfectly good document about lighthouses.", "Beehives.", "Text.",
     }  # fmt: skip
 
 
