@@ -77,7 +77,7 @@ LEXYBRAIN = "lexybrain"
 _HOW_TO = r"(?:how (?:do|can|should|could) (?:i|we)|how does (?:the|your)|where (?:do|can) (?:i|we)|(?:can|could) (?:i|you)|do you)\b"
 _NAMED = r"[\"“'‘](?=\w)[^\"“”'‘’]{2,60}[\"”'’](?!\w)"  # "linen apron", and no apostrophe
 _TRACKED = "add it to a watchlist so that it is tracked"
-_NEAR = "I found data that comes close, but none of it answers this."
+_NEAR = "I found data, but none of it answers this."
 _UNSUPPORTED = "I found related data but cannot give an answer that it supports. Try a more specific question."
 _LEXYBRAIN = Capability(
     name="general_chat",
@@ -135,7 +135,7 @@ CAPABILITIES: list[Capability] = [
         index="store_catalogue",
         prompt="store_assistant",
         refusal="I could not find this in the shop's products, pages and policies.",
-        near="I found products or pages that come close, but none of them answers this.",
+        near="I found products or pages, but none of them answers this.",
         uncited="I could not confirm an answer from the shop's products, pages and policies.",
         top_k=10,
         max_context_tokens=4000,
@@ -261,7 +261,7 @@ CAPABILITIES: list[Capability] = [
         index="book",
         prompt="book_tutor",
         refusal="The book does not seem to cover this.",
-        near="I found passages that come close, but none of them answers this.",
+        near="I found passages, but none of them answers this.",
         uncited="I found passages that may be related, but cannot give an answer that they support.",
         top_k=5,
     ),

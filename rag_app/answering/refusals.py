@@ -1,4 +1,4 @@
-"""The words of a refusal where something was found: that it comes close and does not answer, in the question's language.
+"""The words of a refusal where something was found: that it does not answer, in the question's language.
 
 What a seed's client is told is said in its capability, and in no other words.
 """
@@ -11,12 +11,12 @@ from rag_app.documents.metadata import detect_language
 from rag_app.domain import Question
 
 _NEAR = {
-    "de": "Ich habe etwas gefunden, das dem nahekommt, aber nichts davon beantwortet die Frage.",
-    "fr": "J'ai trouvé des éléments qui s'en approchent, mais aucun ne répond à la question.",
-    "es": "He encontrado algo parecido, pero nada de ello responde a la pregunta.",
-    "it": "Ho trovato qualcosa di simile, ma niente che risponda alla domanda.",
-    "nl": "Ik heb iets gevonden dat in de buurt komt, maar niets daarvan beantwoordt de vraag.",
-    "pt": "Encontrei algo parecido, mas nada disso responde à pergunta.",
+    "de": "Ich habe etwas gefunden, aber nichts davon beantwortet die Frage.",
+    "fr": "J'ai trouvé des éléments, mais aucun ne répond à la question.",
+    "es": "He encontrado algo, pero nada de ello responde a la pregunta.",
+    "it": "Ho trovato qualcosa, ma niente che risponda alla domanda.",
+    "nl": "Ik heb iets gevonden, maar niets daarvan beantwoordt de vraag.",
+    "pt": "Encontrei algo, mas nada disso responde à pergunta.",
 }
 """By the two letters of the language; English is the capability's own."""
 _NAMES = {
