@@ -8,36 +8,10 @@ import re
 from collections.abc import Iterator
 
 from rag_app.answering.citations import content_words
+from rag_app.answering.verification.figures import NUMBER_WORDS
 from rag_app.domain import frozen
 
-_NUMBERS = {
-    word: str(number)
-    for number, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-            "seventeen",
-            "eighteen",
-            "nineteen",
-            "twenty",
-        ]
-    )
-} | {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "ninety": "90", "once": "1", "twice": "2"}
+_NUMBERS = {word: str(value) for word, value in NUMBER_WORDS.items()} | {"once": "1", "twice": "2"}
 _ORDINALS = {
     word: str(number)
     for number, word in enumerate(

@@ -31,7 +31,8 @@ _SMALL = [
     "nineteen",
 ]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_WORDS = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
+NUMBER_WORDS = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
+"""Of one word each: "zero" to "twenty", and the tens to "ninety"."""
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 _OTHER_WORDS = {
     "dozen": 12, "twice": 2,
@@ -277,7 +278,7 @@ def _implied(found: re.Match[str]) -> Figure:
 
 def _value(words: str) -> int:
     parts = re.split(r"[- ]", words.casefold())
-    return sum(_SCALES[part] if part in _SCALES else _WORDS[part] for part in parts)
+    return sum(_SCALES[part] if part in _SCALES else NUMBER_WORDS[part] for part in parts)
 
 
 def _readings(digits: str) -> set[float]:

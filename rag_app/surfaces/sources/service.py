@@ -203,8 +203,6 @@ class Sources:
         content = await self._ledger.content(principal.scope(), entry.source.id)
         return [_chunk(hit, content) for hit in hits if hit.source_id == entry.source.id]
 
-    # -- what they share
-
     # -- writing
 
     async def upload(self, principal: Principal, sent: Sending, key: str | None = None) -> tuple[UploadResponse, bool]:
