@@ -12,8 +12,8 @@ from bench.progress import track
 from bench.tables import connect
 from rag_app.application import Application
 from rag_app.domain.answer import Mode, Question
-from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import Scope
+from rag_app.retrieval.filters import condition
 from rag_app.retrieval.store import ScopedStore
 
 INDEX = "org_knowledge"
@@ -87,7 +87,7 @@ class Ours:
         top_k: int = 10,
     ) -> list[NodeWithScore]:
         """As a question goes: the pipeline's retriever, made anew for each."""
-        filters = () if author is None else (Condition("author", Operator.EQ, author),)
+        filters = () if author is None else (condition("author", "==", author),)
         question = Question(text, filters, top_k, mode)
         retriever = self.application.pipeline.retriever(INDEX, question, self.scope(tenant))
         return await retriever.aretrieve(QueryBundle(text, embedding=vector))

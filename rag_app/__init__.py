@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         sanitize_source_types,
         validate_retrieval_request,
     )
+    from rag_app.surfaces.library.verifying import Verified, verify
 
 # `open` and `__version__` are left out: `from rag_app import *` is not to replace Python's own
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "Rag",
     "RagError",
     "RetrievalPolicy",
+    "Verified",
     "assemble_chat_prompt",
     "assemble_conversation_prompt",
     "assemble_prompt",
@@ -81,6 +83,7 @@ __all__ = [
     "sanitize_source_types",
     "test_rag_pipeline",
     "validate_retrieval_request",
+    "verify",
 ]
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here
@@ -91,6 +94,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is here
         "rag": "Rag open",
         "retrieval": "DEFAULT_POLICY RetrievalPolicy create_permissive_policy create_strict_policy retrieve_chunks"
         " sanitize_source_types validate_retrieval_request",
+        "verifying": "Verified verify",
     }
 
     def __getattr__(name):

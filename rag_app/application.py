@@ -16,12 +16,16 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import SecretStr
 
 from rag_app.access.budgets import Budgets
+from rag_app.access.calendar import Calendar
 from rag_app.access.directory import Directory
 from rag_app.access.limits import Leases, RateLimiter
-from rag_app.answering.capabilities import capability_named
+from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.chosen_models import ChosenModels
+from rag_app.answering.models_file import ModelsFile, read_models
+from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import released
+from rag_app.answering.rerankers import Rerankers
 from rag_app.database.session import Database
 from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.documents.catalogue import Catalogue
@@ -31,6 +35,7 @@ from rag_app.documents.jobs import Jobs, take_turn
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.limits import Limits
 from rag_app.documents.metadata import Target
+from rag_app.documents.nodes import NodeWriter
 from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Readers
 from rag_app.documents.uploads import Limits as OrganizationLimits
@@ -42,8 +47,9 @@ from rag_app.evaluation.records import Validations
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
 from rag_app.retrieval.embedders import build_embedder
-from rag_app.retrieval.embedding import embed_query
+from rag_app.retrieval.embedding import MiniLM, embed_query
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_indexes
+from rag_app.retrieval.own_embedder import OwnEmbedder
 from rag_app.retrieval.store import LAYOUT, Backend, ScopedStore
 from rag_app.settings import Settings
 from rag_app.stores.registry import STORES, store_named, unshared_store
@@ -63,6 +69,7 @@ from rag_app.telemetry.setup import Telemetry, configure_logging
 if TYPE_CHECKING:
     from litestar import Litestar
 
+    from rag_app.access.openid import Provider
     from rag_app.access.tokens import PublicKeys
     from rag_app.http.entrance import Entrance
     from rag_app.http.server import Site
@@ -170,7 +177,7 @@ class Backends:
 class Application(Directory):
     """Everything a command or a server works with, over one database."""
 
-    def __init__(self, settings: Settings, urls: DatabaseUrls) -> None:
+    def __init__(self, settings: Settings, urls: DatabaseUrls, parts: Parts = NO_PARTS) -> None:
         super().__init__(settings, Database(urls.app, settings.database.pool_size))
         self.urls, self.indexes, database = urls, _indexes(settings), self.database
         self.ledger, self.generations = SourceLedger(database), Generations(database)
@@ -178,15 +185,28 @@ class Application(Directory):
         self.validations, self.kept_answers = Validations(database), KeptAnswers(database, self.ledger)
         self.catalogue = Catalogue(database)
         self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
-        self.embedder, self.dimension = _embedder(settings)
+        file = read_models(settings.model.models_file)
+        self.embedder, self.dimension = _embedder(settings, file, parts)
         self.prompts = PromptConfigs(database)
-        self.models = ChosenModels(settings, self.embedder, self.prompts.draw)
-        parts = self.indexes, self.backends.open, self.embedder, self.models.synthesizer
+        self.models = ChosenModels(settings, self.embedder, self.prompts.draw, parts, file)
+        self.rerankers = Rerankers(file, settings.model.models_file)
+        used = self.indexes, self.backends.open, self.embedder, self.models.synthesizer
         self.calibrations = Calibrations(database, self.backends.kind, self._shipped_fit)
         self.fit_for = self.calibrations.fit_for
-        self.pipeline = Pipeline(
-            *parts, Budgets(database, settings.lexybrain.token_budget), self.dimension, self.fit_for
+
+        def own(capability: Capability) -> Parts:
+            return capability.parts.over(parts).over(self.rerankers.parts(capability))
+
+        self.calendar = Calendar(database)
+        pipeline = partial(
+            Pipeline,
+            *used,
+            dimension=self.dimension,
+            load_fit=self.fit_for,
+            parts=own,
+            today=self.calendar.today,
         )
+        self.pipeline = pipeline(budgets=Budgets(database, settings.lexybrain.token_budget))
         self.accounts, self.plans = Accounts(database), Plans(database)
         self.threads = Threads(database, self.ledger)
         self.statistics = Statistics(database)
@@ -211,7 +231,7 @@ class Application(Directory):
         self.conversations = Conversations(
             database=database,
             accounts=self.accounts,
-            pipeline=Pipeline(*parts, dimension=self.dimension, load_fit=self.fit_for),
+            pipeline=pipeline(),
             index=self.indexes.get(CONVERSATIONS),
             threads=self.threads,
             prompts=self.prompts,
@@ -270,12 +290,14 @@ class Application(Directory):
         vector = await embed_query(self.embedder, "ready?")
         if len(vector) != self.dimension:
             raise Misconfigured(
-                f"{self.embedder.model_name} has {len(vector)} dimensions: set RAG_EMBEDDING_DIMENSION={len(vector)}"
+                f"{self.embedder.model_name} has {len(vector)} dimensions: set RAG_EMBEDDING_DIMENSION={len(vector)}, or "
+                "dimension in [embedding] of RAG_MODELS_FILE"
             )
 
     async def close(self) -> None:
         await self.conversations.aclose()
         await self.models.aclose()
+        await self.rerankers.aclose()
         self.readers.close()
         self.uploads.close()
         await self.backends.close()
@@ -285,6 +307,20 @@ class Application(Directory):
         """What writes an organization's sources into an index. Raises Misconfigured where these settings do not fit it."""
         self._check_fits(spec, await self.backends.active(spec))
         return await self._ingestor(spec, target)
+
+    async def node_store(self, spec: IndexSpec, target: Target, scope: Scope) -> ScopedStore:
+        """The index as `scope` sees it; ordinary nodes that are put into it become chunks of sources of `target`.
+
+        Raises Misconfigured where these settings do not fit the index.
+        """
+        writer = await self.node_writer(spec, target)
+        return self.backends.scoped(spec, await self.backends.active(spec), scope).model_copy(update={"writer": writer})
+
+    async def node_writer(self, spec: IndexSpec, target: Target) -> NodeWriter:
+        """What makes nodes chunks of sources of `target`. Raises Misconfigured where these settings do not fit the index."""
+        ingestor, generation = await self.ingestor(spec, target), await self.backends.active(spec)
+        store = self.backends.scoped(spec, generation, Scope(frozenset({target.org_id}), target.owner_id))
+        return NodeWriter(spec, generation, store, self.ledger, target, ingestor.delete)
 
     async def _ingestor(self, spec: IndexSpec, target: Target) -> Ingestor:
         generation = await self.backends.active(spec)
@@ -415,10 +451,13 @@ class Application(Directory):
 
 @asynccontextmanager
 async def open_application(
-    settings: Settings, urls: DatabaseUrls, prepare: Callable[[Application], Awaitable[None]] = Application.start
+    settings: Settings,
+    urls: DatabaseUrls,
+    prepare: Callable[[Application], Awaitable[None]] = Application.start,
+    parts: Parts = NO_PARTS,
 ) -> AsyncIterator[Application]:
     """The application for as long as the context lasts, after `prepare`: by default it is checked and ready."""
-    application = Application(settings, urls)
+    application = Application(settings, urls, parts)
     try:
         await prepare(application)
         yield application
@@ -548,8 +587,14 @@ def _site(application: Application) -> "Site | None":
 
     if application.sessions is None:
         return None
-    demo = application.settings.pages.shown == "demo"
-    return build_site(application.people, application.sessions, demo=demo)
+    settings = application.settings
+    return build_site(
+        application.people,
+        application.sessions,
+        demo=settings.pages.shown == "demo",
+        provider=identity_provider(settings),
+        public_url=settings.pages.public_url,
+    )
 
 
 def _originals(settings: Settings, database: Database) -> Originals:
@@ -578,6 +623,17 @@ def entrance(settings: Settings) -> "Entrance":
     )
 
 
+def identity_provider(settings: Settings) -> "Provider | None":
+    """The one that signs people in to the pages, if there is one. Raises Misconfigured."""
+    from rag_app.access.openid import Provider
+
+    chosen = settings.oidc
+    if chosen.issuer is None or chosen.client_id is None:
+        return None
+    secret = chosen.client_secret.get_secret_value() if chosen.client_secret else None
+    return Provider(chosen.issuer, chosen.client_id, secret, scopes=chosen.scopes, groups=settings.api.jwt_groups)
+
+
 def public_keys(settings: Settings) -> "PublicKeys | None":
     """Of the identity provider that issues the tokens; None where they are signed with a secret."""
     from rag_app.access.tokens import PublicKeys
@@ -592,7 +648,7 @@ def public_keys(settings: Settings) -> "PublicKeys | None":
 def _indexes(settings: Settings) -> dict[str, IndexSpec]:
     """The declared indexes; a fixed confidence rule in the settings replaces that of one."""
     high, medium = settings.confidence.high, settings.confidence.medium
-    specs = load_indexes(resource_folder("indexes"))
+    specs = load_indexes(*settings.indexes.folders)
     for spec in specs.values():
         store_named(spec.vector_store or settings.store.kind)
     if high is None and medium is None:
@@ -605,8 +661,19 @@ def _indexes(settings: Settings) -> dict[str, IndexSpec]:
     return {**specs, judged.name: judged.model_copy(update={"confidence": rule})}
 
 
-def _embedder(settings: Settings) -> tuple[BaseEmbedding, int]:
-    chosen = settings.embedding
+def _embedder(settings: Settings, file: ModelsFile, parts: Parts) -> tuple[BaseEmbedding, int]:
+    chosen, said = settings.embedding, file.embedding
+    if parts.embedder is not None and parts.dimension is not None:
+        ours = isinstance(parts.embedder, MiniLM | OwnEmbedder)
+        return parts.embedder if ours else OwnEmbedder(parts.embedder, parts.dimension), parts.dimension
+    if said is not None:
+        where = f"{settings.model.models_file}: embedding"
+        if "kind" in chosen.model_fields_set:
+            raise Misconfigured(f"{where} and RAG_EMBEDDING are both set: an index has one embedder")
+        waits = {"max_retries": 0, "timeout": said.timeout, "request_timeout": said.timeout}
+        inner, _ = said.build(BaseEmbedding, where, file.folder, waits)  # type: ignore[type-abstract]
+        limits = {"timeout_s": said.timeout, "retries": said.retries, "batch": said.batch}
+        return OwnEmbedder(inner, said.dimension, said.model, **limits), said.dimension
     key = _first(chosen.api_key, settings.providers.openai_api_key)
     embedder = build_embedder(chosen.kind, chosen.model, chosen.api_base, key)
     return embedder, getattr(embedder, "dimension", chosen.dimension)

@@ -11,18 +11,24 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from functools import partial
 from uuid import UUID
 
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.schema import QueryBundle
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_app.access.budgets import Budgets
+from rag_app.answering.asked import Asked
 from rag_app.answering.capabilities import Capability, capability_named
-from rag_app.answering.engine import CapabilityEngine
+from rag_app.answering.engine import CapabilityEngine, answer_of
 from rag_app.answering.gate import FittedGate, FixedGate, Gate, Judgment
 from rag_app.answering.models import estimated
+from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.providers import EXTRACTIVE
+from rag_app.answering.records import RecordFinder
 from rag_app.answering.refusals import not_understood
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import (
@@ -38,10 +44,13 @@ from rag_app.domain import (
     resource_folder,
 )
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
-from rag_app.retrieval.filters import check_filters
+from rag_app.retrieval.filters import check_filters, fields_of
+from rag_app.retrieval.foreign import adopt, with_cosines
+from rag_app.retrieval.guarded import Guarded
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.retrieval.postprocessors import Step, leave_out, postprocessors_for, step
+from rag_app.retrieval.periods import find_period
+from rag_app.retrieval.postprocessors import leave_out, postprocessors_for, step
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.telemetry import observing
@@ -55,11 +64,21 @@ LoadFit = Callable[[IndexSpec, Scope], Awaitable[tuple[Fit, Basis]]]
 """What the hits of an index are judged by, for a scope."""
 
 
+Today = Callable[[Scope], Awaitable[date]]
+"""The day on which somebody asks, where they are."""
+
+
+async def today_in_utc(scope: Scope) -> date:
+    return datetime.now(UTC).date()
+
+
 class Pipeline:
     """Questions to hits and answers, over whatever store, embedding model and synthesizers it is given.
 
     With `budgets`, an answer by a model is given within the token budgets of the scope's organizations, and counts
     there. Who asks one without counts by itself, as conversations do.
+
+    `parts` are those of a capability that somebody else wrote: its retriever and postprocessors.
 
     `owner` is the event loop that these belong to. LlamaIndex' synchronous calls run on it, from whatever thread.
     """
@@ -73,7 +92,10 @@ class Pipeline:
         budgets: Budgets | None = None,
         dimension: int | None = None,
         load_fit: LoadFit | None = None,
+        parts: Callable[[Capability], Parts] = lambda _: NO_PARTS,
+        today: Today = today_in_utc,
     ) -> None:
+        self._parts, self.today = parts, today
         self._load_fit = load_fit or shipped_fits(embedder.model_name)
         self._indexes, self._open_store = indexes, open_store
         self._embedder, self._synthesizer, self._budgets = embedder, synthesizer, budgets
@@ -110,11 +132,12 @@ class Pipeline:
         Raises as `search`, and ModelFailed where the answering model does not answer; a capability with a
         `failure_text` copes with most of what fails (see CapabilityEngine). Raises BudgetSpent where there are budgets.
         """
+        question = await self.dated(capability, question, scope)
         engine = self.engine(capability, question, scope)
         with _recording(capability) as given:
             await self._check_budgets(engine, scope)
             try:
-                given.append(await engine.answer(question))
+                given.append(answer_of(await engine.aquery(Asked(question))))
             except asyncio.CancelledError:
                 await self._spend(engine, question, scope, [Found(())])
                 raise
@@ -126,6 +149,7 @@ class Pipeline:
 
         What goes wrong before the model is asked is raised before Found. Close it when nobody listens any longer.
         """
+        question = await self.dated(capability, question, scope)
         engine, past = self.engine(capability, question, scope), list[Event]()
         with _recording(capability) as given:
             await self._check_budgets(engine, scope)
@@ -141,6 +165,19 @@ class Pipeline:
                 if not given:
                     await self._spend(engine, question, scope, past)
                 raise
+
+    async def dated(self, capability: str, question: Question, scope: Scope) -> Question:
+        """The question with the day on which it is asked, and the period that its words mean then.
+
+        Dates in its filters are the period: words of time mean nothing beside them, and nothing in an index whose sources
+        have no dates that tell of anything (`dated_types`).
+        """
+        today = question.today or await self.today(scope)
+        spec = find_index(self._indexes, capability_named(capability).index)
+        said = question.period
+        if said is None and spec.dated_types != () and "date" not in fields_of(question.filters):
+            said = find_period(question.text, today)
+        return replace(question, today=today, period=said)
 
     async def _check_budgets(self, engine: CapabilityEngine, scope: Scope) -> None:
         if self._budgets is not None and engine.synthesizer.model not in (None, EXTRACTIVE):
@@ -170,27 +207,45 @@ class Pipeline:
     async def judge(
         self, capability: str, question: Question, scope: Scope, without: Collection[UUID] = ()
     ) -> Judgment:
-        """Whether what is found for a question is good enough, as `answer` judges it; `without` these sources."""
+        """Whether what is found for a question by its words is good enough, as `answer` judges it; `without` these
+        sources."""
+        question = await self.dated(capability, question, scope)
         wanted = replace(question, fetch=max(question.fetch or 0, 4 * question.top_k)) if without else question
-        engine = self.engine(capability, wanted, scope, without)
+        engine = self.engine(capability, wanted, scope, without, by_fields=False)
         return (await engine.gather(wanted)).judgment
 
     def engine(
-        self, capability: str, question: Question, scope: Scope, without: Collection[UUID] = ()
+        self,
+        capability: str,
+        question: Question,
+        scope: Scope,
+        without: Collection[UUID] = (),
+        *,
+        by_fields: bool = True,
     ) -> CapabilityEngine:
-        """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly."""
+        """The LlamaIndex query engine of a capability, for one scope: what a notebook may call directly.
+
+        `by_fields`: questions about records are answered from their fields, where the retriever is ours.
+        """
         chosen = capability_named(capability)
 
-        def prepare(asked: Question) -> tuple[ChunkRetriever, list[Step]]:
+        parts = self._parts(chosen)
+
+        def prepare(asked: Question) -> tuple[BaseRetriever, list[BaseNodePostprocessor]]:
             kept = postprocessors_for(
                 asked,
                 scope,
                 prefers_owner=chosen.prefers_owner,
                 strategy=chosen.rerank,
                 chunks_per_source=chosen.chunks_per_source if chosen.by_source else None,
+                own=[Guarded(inner=each, seconds=parts.seconds) for each in parts.postprocessors],
             )
             left_out = [step(leave_out, sources=frozenset(without))] if without else []
-            return self.retriever(chosen.index, asked, scope), [*left_out, *kept]
+            fetched = replace(asked, fetch=max(asked.fetch or 0, parts.candidates)) if parts.postprocessors else asked
+            return parts.looking(self.retriever(chosen.index, fetched, scope), scope), [*left_out, *kept]
+
+        async def adopted(nodes: Sequence[NodeWithScore], query: QueryBundle) -> list[NodeWithScore]:
+            return await with_cosines(adopt(nodes, scope), query, self._embedder)
 
         retriever, postprocessors = prepare(question)
         return CapabilityEngine(
@@ -203,12 +258,24 @@ class Pipeline:
             prepare=prepare,
             languages=find_index(self._indexes, chosen.index).languages,
             warn=self._unknown_language,
+            records=self._finder(chosen, scope) if by_fields and isinstance(retriever, ChunkRetriever) else None,
+            question=question,
+            foreign=adopted,
+            dated=lambda asked: self.dated(capability, asked, scope),
         )
 
-    def _gate(self, spec: IndexSpec, scope: Scope, retriever: ChunkRetriever) -> Gate:
+    def _finder(self, chosen: Capability, scope: Scope) -> RecordFinder | None:
+        """None for an index that declares no kinds of records."""
+        spec = find_index(self._indexes, chosen.index)
+        opening = partial(self._open_store, spec, scope)
+        finder = RecordFinder(spec, opening, self._embedder, self._dimension, chosen.max_sources)
+        return finder if spec.records else None
+
+    def _gate(self, spec: IndexSpec, scope: Scope, retriever: BaseRetriever) -> Gate:
         if spec.confidence.signal != "fitted":
             return FixedGate(spec.confidence)
-        return FittedGate(self._embedder, partial(self._load_fit, spec, scope), retriever.word_use)
+        count_words = retriever.word_use if isinstance(retriever, ChunkRetriever) else None
+        return FittedGate(self._embedder, partial(self._load_fit, spec, scope), count_words)
 
     def retriever(self, index: str, question: Question, scope: Scope) -> ChunkRetriever:
         """The LlamaIndex retriever of an index, for one scope, with the question's filters, named sources and mode.
@@ -216,13 +283,10 @@ class Pipeline:
         It finds as many chunks as the question wants fetched.
         """
         spec = find_index(self._indexes, index)
-        wanted = replace(
-            question,
-            filters=check_filters(question.filters, spec),
-            preferred=check_filters(question.preferred, spec),
-            top_k=max(question.fetch or 0, question.top_k),
-        )
-        return ChunkRetriever(partial(self._open_store, spec, scope), self._embedder, wanted, self._dimension)
+        check_filters((*question.filters, *question.preferred), spec)  # before a model is asked for anything
+        wanted = replace(question, top_k=max(question.fetch or 0, question.top_k))
+        opening = partial(self._open_store, spec, scope)
+        return ChunkRetriever(opening, self._embedder, wanted, self._dimension, spec.dated_types)
 
 
 def shipped_fits(embedding_model: str) -> LoadFit:

@@ -16,18 +16,20 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from dotenv import dotenv_values
-from pydantic import AfterValidator, Field, Json, SecretStr, ValidationError
+from platformdirs import user_data_path
+from pydantic import AfterValidator, DirectoryPath, Field, Json, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rag_app.answering.providers import EXTRACTIVE, PROVIDERS
 from rag_app.documents.limits import Limits
-from rag_app.domain import MOST_REQUESTS, Misconfigured
+from rag_app.domain import MOST_REQUESTS, Misconfigured, resource_folder
 from rag_app.retrieval.embedders import EMBEDDERS
 from rag_app.stores.registry import STORES
 
 _ENV_FILE = ".env"
+_PROJECT = (".rag", "pyproject.toml", ".git")
 
 Limit = Annotated[int, Field(ge=0, le=MOST_REQUESTS)]
 
@@ -54,6 +56,23 @@ def _kinds(hints: Mapping[str, str]) -> str:
     return _either(f"{kind} ({hint})" if hint else kind for kind, hint in hints.items())
 
 
+def data_home(folder: Path) -> Path:
+    """Where data is kept for commands in `folder`: `.rag` in the nearest project, or else the user's own data folder.
+
+    A project is a folder that has `.rag`, `pyproject.toml` or `.git`: `folder`, or one above it that belongs to the same
+    user. Nothing is created. The user's folder is that of the system (`$XDG_DATA_HOME/rag_app` on Linux).
+
+    >>> data_home(Path("/")) == user_data_path("rag_app")
+    True
+    """
+    here = folder.resolve()
+    owned = (each for each in (here, *here.parents) if each == here or each.stat().st_uid == os.geteuid())
+    for each in owned:
+        if each != Path.home() and any((each / mark).exists() for mark in _PROJECT):
+            return each / ".rag"
+    return user_data_path("rag_app")
+
+
 class _Settings(BaseSettings):
     model_config = SettingsConfigDict(env_file=_ENV_FILE, extra="ignore", env_ignore_empty=True)
 
@@ -62,9 +81,9 @@ class DatabaseSettings(_Settings):
     """PostgreSQL. With no URL a private server is started, with its data under RAG_HOME."""
 
     home: Path = Field(
-        Path(".rag"),
+        default_factory=lambda: data_home(Path.cwd()),
         alias="RAG_HOME",
-        description="folder for the private PostgreSQL, local Qdrant and generated secrets",
+        description="folder for PostgreSQL, local Qdrant and secrets; by default `.rag` of the project, or the user's data folder",
     )
     url: SecretStr | None = Field(
         None,
@@ -95,11 +114,36 @@ class DatabaseSettings(_Settings):
     )
 
 
+class IndexSettings(_Settings):
+    """The indexes: those that come with rag_app, and your own."""
+
+    folder: DirectoryPath | None = Field(
+        None,
+        alias="RAG_INDEXES",
+        description="folder with indexes of your own, each a folder with an index.toml; one replaces another of its name",
+    )
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where indexes are declared; a later folder's come before an earlier one's of the same name."""
+        return (resource_folder("indexes"), *((self.folder,) if self.folder else ()))
+
+    def file(self, index: str, name: str) -> Path:
+        """A file in the folder of an index, which may not be there."""
+        declared = [folder / index for folder in self.folders if (folder / index / "index.toml").is_file()]
+        return (declared or [self.folders[0] / index])[-1] / name
+
+
 class StoreSettings(_Settings):
     """The vector store; an index may override the choice in its index.toml."""
 
     kind: Annotated[str, one_of(lambda: STORES)] = Field(
         "postgres", alias="RAG_VECTOR_STORE", description=_either(STORES)
+    )
+    class_file: Path | None = Field(
+        None,
+        alias="RAG_VECTOR_STORE_FILE",
+        description="TOML file that declares the LlamaIndex vector store of `llamaindex`: docs/stores.md",
     )
     qdrant_url: str | None = Field(None, alias="QDRANT_URL", description="URL of a Qdrant server or cluster")
     qdrant_api_key: SecretStr | None = Field(None, alias="QDRANT_API_KEY", description="key of that server or cluster")
@@ -184,7 +228,7 @@ class ModelSettings(_Settings):
     models_file: Path | None = Field(
         None,
         alias="RAG_MODELS_FILE",
-        description="TOML file of models by capability, their fallbacks and prices: docs/models.md",
+        description="TOML file of models by capability, prices, an embedder, rerankers: docs/models.md, docs/own_models.md",
     )
 
     @property
@@ -487,6 +531,30 @@ class PagesSettings(_Settings):
     )
 
 
+class OidcSettings(_Settings):
+    """The OpenID Connect provider that signs people in to the pages: docs/pages.md."""
+
+    issuer: str | None = Field(
+        None,
+        alias="RAG_OIDC_ISSUER",
+        description="https:// URL of the provider, as its discovery document names it; no such sign-in where not set",
+    )
+    client_id: str | None = Field(
+        None, alias="RAG_OIDC_CLIENT_ID", min_length=1, description="what the provider calls this server"
+    )
+    client_secret: SecretStr | None = Field(
+        None,
+        alias="RAG_OIDC_CLIENT_SECRET",
+        min_length=1,
+        description="secret of that client; a public client, which PKCE protects alone, has none",
+    )
+    scopes: str = Field(
+        "openid",
+        alias="RAG_OIDC_SCOPES",
+        description="scopes to ask for, with spaces between: openid, and one that brings the claim RAG_JWT_GROUPS, say",
+    )
+
+
 class RetentionSettings(_Settings):
     """How long rows are kept; where not set, until they are deleted otherwise. docs/privacy.md says what goes with them."""
 
@@ -561,6 +629,7 @@ class Settings:
         _refuse_unknown()
         try:
             self.database = DatabaseSettings()
+            self.indexes = IndexSettings()
             self.store = StoreSettings()
             self.embedding = EmbeddingSettings()
             self.model = ModelSettings()
@@ -572,6 +641,7 @@ class Settings:
             self.confidence = ConfidenceSettings()
             self.api = ApiSettings()
             self.pages = PagesSettings()
+            self.oidc = OidcSettings()
             self.retention = RetentionSettings()
             self.telemetry = TelemetrySettings()
         except ValidationError as error:
@@ -581,6 +651,8 @@ class Settings:
         chosen = [f"RAG_{name.upper()}" for name in keys if getattr(self.api, name) is not None]
         if len(chosen) > 1:
             raise Misconfigured(f"{' and '.join(chosen)} are set: tokens are signed with one of them; unset the other")
+        if (self.oidc.issuer is None) != (self.oidc.client_id is None):
+            raise Misconfigured("RAG_OIDC_ISSUER and RAG_OIDC_CLIENT_ID go together: set both, or none")
 
     def jwt_secret(self) -> str:
         """The configured secret, or the one kept under RAG_HOME, generated at first use (readable by its owner).
@@ -607,6 +679,7 @@ class Settings:
 
 GROUPS: tuple[type[_Settings], ...] = (
     DatabaseSettings,
+    IndexSettings,
     StoreSettings,
     EmbeddingSettings,
     ModelSettings,
@@ -618,6 +691,7 @@ GROUPS: tuple[type[_Settings], ...] = (
     ConfidenceSettings,
     ApiSettings,
     PagesSettings,
+    OidcSettings,
     RetentionSettings,
     TelemetrySettings,
 )
@@ -628,6 +702,20 @@ def variable(name: str) -> SecretStr | None:
     """A variable that a file of the operator's names: of the environment, or else of `.env`. Empty is not set."""
     value = os.environ.get(name) or dotenv_values(_ENV_FILE).get(name)
     return SecretStr(value) if value else None
+
+
+def secret(reference: str) -> SecretStr:
+    """What "env:NAME" or "file:/path" refers to, in a file of the operator's. Raises Misconfigured where it is not there."""
+    where, _, name = reference.partition(":")
+    if where == "file":
+        try:
+            return SecretStr(Path(name).read_text("utf-8").strip())
+        except (OSError, UnicodeDecodeError) as error:
+            raise Misconfigured(f"secret file:{name}: {type(error).__name__}") from None
+    found = variable(name) if where == "env" else None
+    if found is None:  # it may be the secret itself that stands there: not shown
+        raise Misconfigured("a secret: the variable that it names is not set; set it, or name a file")
+    return found
 
 
 def fields() -> Iterator[tuple[type[_Settings], FieldInfo]]:
@@ -648,7 +736,7 @@ def _refuse_unknown() -> None:
 def _default(info: FieldInfo) -> str:
     if isinstance(info.default, bool):
         return str(info.default).lower()
-    return "" if info.default is None else str(info.default)
+    return "" if info.default is None or info.default_factory else str(info.default)
 
 
 def settings_table() -> str:

@@ -2,17 +2,22 @@
 
 EVAL holds `clapnq/` (answerable.jsonl.gz, unanswerable.jsonl.gz) and `xquad_en/` (paragraphs.jsonl.gz). Each question is
 asked of the real retriever with the bundled embedder. A fit of one half of the questions is measured on the other, both
-ways round: over all collections together ("shipped"), and drawn from that towards each collection ("own"), as
-`rag-app calibrate --org` does it. `--write` writes the fits of all questions into `indexes/`.
+ways round: over all collections together ("shipped"), drawn from that towards each collection ("own"), as
+`rag-app calibrate --org` does it, and over all other collections ("others"), as for a corpus that nobody has judged.
+`--write` writes the fits of all questions into `indexes/`.
 
 The collections: the passages of CLAP-NQ, with their answerable and unanswerable questions; every second article of
-XQuAD, with the questions of all; `facts`, where the sentence that answers is taken out of its passage, or not; the
-sample corpora, with their judgments and the first turns of tests/answers/tuning.jsonl.
+XQuAD, with the questions of all; `swapped`, where a name or a figure of a question about these articles is another one;
+`facts`, where the sentence that answers is taken out of its passage, or not; `firms`, small organizations, with questions
+as customers ask them, half of them about what the documents do not say (tests/answers/firms.jsonl); the sample corpora,
+with their judgments. Nothing is fitted to tests/answers/tuning.jsonl: its first turns are measured alone.
 """
 
 import asyncio
 import gzip
 import json
+import random
+import re
 import sys
 import tempfile
 from collections import defaultdict
@@ -38,8 +43,12 @@ from rag_app.surfaces.library.rag import question_of, scope_of, target_of
 from tests.remembered import remember
 
 KNOWLEDGE = "org_knowledge"
-WEIGHTS = {"clapnq": 300, "xquad": 200, "facts": 300, "samples": 350}
+WEIGHTS = {"clapnq": 300, "xquad": 60, "swapped": 250, "facts": 300, "firms": 300, "samples": 250}
 """How much each collection counts in the shipped fit, in questions."""
+VALIDATION = "tuning"
+_OWN_WEIGHT = 150
+"""How much more an index's own judgments count in its fit."""
+_NAME = re.compile(r"(?<!^)(?<![.?!] )\b[A-Z][a-z]+(?: (?:of |the )?[A-Z][a-z]+)*\b")
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,63 @@ def xquad(root: Path) -> tuple[list[dict[str, str]], list[Case]]:
     return corpus, cases
 
 
+def swapped(root: Path) -> list[Case]:
+    """The questions on the articles inside, half of them with a name exchanged for one of another article, or a figure
+    for another one."""
+    paragraphs = read(root / "xquad_en/paragraphs.jsonl.gz")
+    inside = {*list(dict.fromkeys(each["article"] for each in paragraphs))[::2]}
+    draw = random.Random(5)
+    names = [
+        (each["article"], name)
+        for each in paragraphs
+        for question in each["qas"]
+        for name in _NAME.findall(question["question"])
+    ]
+    cases = []
+    for each in paragraphs:
+        for number, question in enumerate(each["qas"]):
+            if each["article"] not in inside:
+                continue
+            if number % 2:
+                cases.append(Case("swapped", KNOWLEDGE, "xquad", question["question"], True, question["id"]))
+                continue
+            others = [name for article, name in names if article != each["article"] and name not in each["context"]]
+            if text := _swapped(question["question"], others, draw):
+                cases.append(Case("swapped", KNOWLEDGE, "xquad", text, False, question["id"]))
+    return cases
+
+
+def _swapped(text: str, names: Sequence[str], draw: random.Random) -> str:
+    """Empty where a question has neither a name nor a figure."""
+    if found := [*_NAME.finditer(text)]:
+        one = draw.choice(found)
+        alike = [name for name in names if len(name.split()) == len(one[0].split())]
+        return f"{text[: one.start()]}{draw.choice(alike)}{text[one.end() :]}" if alike else ""
+    if figure := re.search(r"\b\d+\b", text):
+        return f"{text[: figure.start()]}{int(figure[0]) + draw.choice([3, 9, 14])}{text[figure.end() :]}"
+    return ""
+
+
+def firms() -> tuple[dict[str, list[dict[str, str]]], list[Case]]:
+    """The documents of each organization, and the questions in English."""
+    folder = Path(__file__).parent / "answers"
+    documents: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in read(folder / "firms.jsonl"):
+        documents[row["organization"]].append({name: row[name] for name in ("id", "title", "text")})
+    cases = [
+        Case(
+            "firms" if row["language"] == "en" else row["language"],
+            KNOWLEDGE,
+            row["organization"],
+            row["text"],
+            not row["refuse"],
+            row["id"],
+        )
+        for row in read(folder / "firms_questions.jsonl")
+    ]
+    return documents, cases
+
+
 def facts(root: Path) -> Iterator[tuple[str, str, dict[str, str], dict[str, str]]]:
     """Id, question, its passage, and the passage without the sentences that answer."""
     for row in read(root / "clapnq/answerable.jsonl.gz"):
@@ -121,7 +187,7 @@ def samples(indexes: Iterable[str]) -> Iterator[Case]:
             if row["corpus"] == index:
                 first = row["turns"][0]
                 whose = row["organization"], first["text"], not first["refuse"], row["id"], row["user"], row["site"]
-                yield Case("samples", index, *whose)
+                yield Case(VALIDATION, index, *whose)
 
 
 async def load(application: Application, name: str, corpus: Sequence[dict[str, str]], folder: Path) -> None:
@@ -157,6 +223,11 @@ async def ask_all(root: Path, home: Path, urls: DatabaseUrls) -> tuple[list[Case
             for name, (corpus, asked) in {"clapnq": clapnq(root), "xquad": xquad(root)}.items():
                 await load(application, name, corpus, Path(scratch))
                 cases += asked
+            cases += swapped(root)
+            documents, asked = firms()
+            for name, corpus in documents.items():
+                await load(application, name, corpus, Path(scratch))
+            cases += asked
             ids, texts, whole, cut = (list(each) for each in zip(*facts(root), strict=True))
             for name, corpus, holds in (("facts-in", whole, True), ("facts-out", cut, False)):
                 await load(application, name, corpus, Path(scratch))
@@ -166,15 +237,27 @@ async def ask_all(root: Path, home: Path, urls: DatabaseUrls) -> tuple[list[Case
             return cases, await gather(application, cases)
 
 
-def weighted(cases: Sequence[Case], asked: Sequence[Asked]) -> list[Asked]:
-    """Each collection with its weight, half of it for each kind of question."""
+def weighted(cases: Sequence[Case], asked: Sequence[Asked], index: str | None = None) -> list[Asked]:
+    """Each collection with its weight, half of it for each kind of question; the judgments of `index` with more."""
     counts: dict[tuple[str, bool], int] = defaultdict(int)
+    own: dict[bool, int] = defaultdict(int)
     for case in cases:
         counts[case.collection, case.answerable] += 1
+        own[case.answerable] += (case.collection, case.index) == ("samples", index)
     return [
-        replace(each, weight=WEIGHTS[case.collection] / counts[case.collection, case.answerable])
+        replace(
+            each,
+            weight=WEIGHTS[case.collection] / counts[case.collection, case.answerable]
+            + _OWN_WEIGHT * ((case.collection, case.index) == ("samples", index)) / max(1, own[case.answerable]),
+        )
         for case, each in zip(cases, asked, strict=True)
+        if case.collection in WEIGHTS
     ]
+
+
+def without(cases: Sequence[Case], asked: Sequence[Asked], collection: str) -> tuple[list[Case], list[Asked]]:
+    kept = [(case, each) for case, each in zip(cases, asked, strict=True) if case.collection != collection]
+    return [case for case, _ in kept], [each for _, each in kept]
 
 
 def pick(cases: Sequence[Case], asked: Sequence[Asked], **fields: object) -> tuple[list[Case], list[Asked]]:
@@ -209,17 +292,21 @@ def measure(cases: Sequence[Case], asked: Sequence[Asked], model: str) -> None:
     shipped = [fit_gate(weighted(*half), model) for half in halves]
     for name in WEIGHTS:
         parts = [pick(*half, collection=name)[1] for half in halves]
+        others = [fit_gate(weighted(*without(*half, name)), model) for half in halves]
+        print(row(name, "others", [(others[0], parts[1]), (others[1], parts[0])]))
         print(row(name, "shipped", [(shipped[0], parts[1]), (shipped[1], parts[0])]))
         own = [fit_gate(part, model, prior) for part, prior in zip(parts, shipped, strict=True)]
         print(row(name, "own", [(own[0], parts[1]), (own[1], parts[0])]), flush=True)
+    whole = fit_gate(weighted(cases, asked), model)
+    for name in (VALIDATION, "de"):
+        print(row(name, "shipped", [(whole, pick(cases, asked, collection=name)[1])]))
 
 
 def write(cases: Sequence[Case], asked: Sequence[Asked], model: str) -> None:
     general = fit_gate(weighted(cases, asked), model)
     files = {resource_folder("indexes") / FIT_FILE: general}
     for index in sorted({case.index for case in cases}):
-        own = fit_gate(pick(cases, asked, collection="samples", index=index)[1], model, general)
-        files[resource_folder("indexes") / index / FIT_FILE] = own
+        files[resource_folder("indexes") / index / FIT_FILE] = fit_gate(weighted(cases, asked, index), model)
     for file, fit in files.items():
         file.write_text(f"{fit.model_dump_json(indent=2)}\n", "utf-8")
 

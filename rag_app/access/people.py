@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.audit import Act, acting
+from rag_app.access.calendar import checked_zone
 from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, PlanRow, SiteRow, UserRow
 from rag_app.database.session import Database
 from rag_app.database.tables import Base
@@ -173,6 +174,17 @@ class People:
         """
         async with self._database.session() as session:
             return _to(Organization, await _limited(session, OrganizationRow, organization.id, limits))
+
+    async def set_time_zone(self, organization: Organization, name: str | None) -> None:
+        """A name of the IANA time zone database; None is UTC. Which day it is there is what "today" means in a question.
+
+        Raises InvalidInput for what is no such name.
+        """
+        zone = None if name is None else checked_zone(name)
+        async with self._database.session() as session:
+            await session.execute(
+                update(OrganizationRow).where(OrganizationRow.id == organization.id).values(time_zone=zone)
+            )
 
     async def create_user(self, name: str, plan: str = "free", role: str = "user", subject: str | None = None) -> User:
         """With what an identity provider calls the user, if anything (see `know_as`); all of it, or nothing.

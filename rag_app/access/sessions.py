@@ -1,6 +1,7 @@
-"""Browsers that are signed in to the pages, and the codes that sign somebody in once."""
+"""Browsers that are signed in to the pages, those that are signing in at a provider, and codes that sign in once."""
 
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from uuid import UUID
@@ -9,11 +10,13 @@ from rag_app.database.session import Database
 from rag_app.domain import Unauthenticated, frozen
 
 CODE_LIFETIME = timedelta(minutes=5)
+ATTEMPT_LIFETIME = timedelta(minutes=10)  # what people take at a provider: a password, a second factor
 _MOST_CHARACTERS = 100  # of a cookie or a code: more is none of ours
 
 _OPEN = """
     WITH stale AS (DELETE FROM page_sessions WHERE expires_at < now() OR seen_at < now() - $4::interval)
-    INSERT INTO page_sessions (digest, user_id, expires_at) VALUES ($1, $2, now() + $3::interval)
+    INSERT INTO page_sessions (digest, user_id, expires_at, groups, by_provider)
+    VALUES ($1, $2, now() + $3::interval, $5, $6)
     """
 _VISITOR = """
     WITH seen AS (
@@ -28,28 +31,37 @@ _VISITOR = """
     SELECT user_id, name, role, expires_at, array(
         SELECT organizations.name FROM memberships JOIN organizations ON organizations.id = org_id
         WHERE memberships.user_id = users.id ORDER BY 1
-    )
+    ), groups
     FROM page_sessions JOIN users ON users.id = user_id
     WHERE digest = $1 AND expires_at > now() AND seen_at > now() - $2::interval
     """
 # skip locked: of many requests at once one writes the time down, and none waits for it
-_CLOSE = "DELETE FROM page_sessions WHERE digest = $1"
+_CLOSE = "DELETE FROM page_sessions WHERE digest = $1 RETURNING by_provider"
 _KEEP_CODE = """
     WITH stale AS (DELETE FROM sign_in_codes WHERE expires_at < now())
     INSERT INTO sign_in_codes (digest, user_id, expires_at) VALUES ($1, $2, now() + $3::interval)
     """
 _TAKE_CODE = "DELETE FROM sign_in_codes WHERE digest = $1 RETURNING user_id, expires_at > now()"
+_BEGIN = """
+    WITH stale AS (DELETE FROM sign_in_attempts WHERE expires_at < now())
+    INSERT INTO sign_in_attempts (digest, after, expires_at) VALUES ($1, $2, now() + $3::interval)
+    """
+_FINISH = "DELETE FROM sign_in_attempts WHERE digest = $1 RETURNING after, expires_at > now()"
 
 
 @frozen
 class Visitor:
-    """Whose session it is, as its pages greet them: the user's name and role, the names of their organizations."""
+    """Whose session it is, as its pages greet them: the user's name and role, the names of their organizations.
+
+    `groups` are those that the identity provider named when it signed the user in.
+    """
 
     user: UUID
     name: str
     role: str
     expires_at: datetime
     organizations: tuple[str, ...]
+    groups: tuple[str, ...] = ()
 
     @property
     def administers(self) -> bool:
@@ -68,12 +80,14 @@ class Sessions:
     lifetime: timedelta = timedelta(hours=12)
     idle: timedelta = timedelta(hours=2)
 
-    async def open(self, user: UUID, instead_of: str | None = None) -> str:
+    async def open(
+        self, user: UUID, instead_of: str | None = None, *, groups: Sequence[str] = (), by_provider: bool = False
+    ) -> str:
         """A new session's cookie. The session of the cookie `instead_of` ends."""
         if instead_of is not None:
             await self.close(instead_of)
         cookie = secrets.token_urlsafe(32)
-        await self._database.fetch(_OPEN, digest(cookie), user, self.lifetime, self.idle)
+        await self._database.fetch(_OPEN, digest(cookie), user, self.lifetime, self.idle, list(groups), by_provider)
         return cookie
 
     async def visitor(self, cookie: str) -> Visitor:
@@ -81,12 +95,25 @@ class Sessions:
         rows = await self._database.fetch(_VISITOR, digest(cookie), self.idle) if _may_be_ours(cookie) else []
         if not rows:
             raise Unauthenticated("The session is over: sign in again")
-        user, name, role, expires_at, organizations = rows[0]
-        return Visitor(user, name, role, expires_at, tuple(organizations))
+        user, name, role, expires_at, organizations, groups = rows[0]
+        return Visitor(user, name, role, expires_at, tuple(organizations), tuple(groups))
 
-    async def close(self, cookie: str) -> None:
-        """The session is refused from now on, in every process."""
-        await self._database.fetch(_CLOSE, digest(cookie))
+    async def close(self, cookie: str) -> bool:
+        """The session is refused from now on, in every process. True where an identity provider had signed its user in."""
+        rows = await self._database.fetch(_CLOSE, digest(cookie))
+        return bool(rows and rows[0][0])
+
+    async def begin(self, secret: str, after: str) -> None:
+        """Somebody leaves for the identity provider, to come back within `ATTEMPT_LIFETIME` and go to `after`."""
+        await self._database.fetch(_BEGIN, digest(secret), after, ATTEMPT_LIFETIME)
+
+    async def finish(self, secret: str) -> str:
+        """Where to go after an attempt, which is used up by that. Raises Unauthenticated, and tells not why."""
+        rows = await self._database.fetch(_FINISH, digest(secret)) if _may_be_ours(secret) else []
+        if not rows or not rows[0][1]:
+            raise Unauthenticated("This sign-in was not begun in this browser, or it is over")
+        after: str = rows[0][0]
+        return after
 
     async def make_code(self, user: UUID) -> str:
         """128 random bits that sign the user in, once, within `CODE_LIFETIME`."""

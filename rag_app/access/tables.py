@@ -32,6 +32,7 @@ class OrganizationRow(Base):
     monthly_token_budget: Mapped[int | None] = mapped_column(BigInteger)
     requests_per_minute: Mapped[int | None]
     concurrent_requests: Mapped[int | None]
+    time_zone: Mapped[str | None]
 
 
 class SiteRow(Base):
@@ -232,7 +233,10 @@ class AuditRow(Base):
 
 
 class PageSessionRow(Base):
-    """A browser that is signed in. `digest` is the SHA-256 of its cookie, which has 256 bits of its own."""
+    """A browser that is signed in. `digest` is the SHA-256 of its cookie, which has 256 bits of its own.
+
+    `groups`: those that an identity provider named, where one has signed the user in.
+    """
 
     __tablename__ = "page_sessions"
     __table_args__ = (Index(None, "user_id"),)
@@ -242,6 +246,8 @@ class PageSessionRow(Base):
     created_at: Mapped[Made]
     seen_at: Mapped[Made]
     expires_at: Mapped[datetime]
+    groups: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
+    by_provider: Mapped[bool] = mapped_column(server_default=text("false"))
 
 
 class SignInCodeRow(Base):
@@ -252,4 +258,14 @@ class SignInCodeRow(Base):
 
     digest: Mapped[str] = mapped_column(primary_key=True)
     user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
+    expires_at: Mapped[datetime]
+
+
+class SignInAttemptRow(Base):
+    """A browser that is at the identity provider. `digest` is the SHA-256 of its cookie, which has 256 bits of its own."""
+
+    __tablename__ = "sign_in_attempts"
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    after: Mapped[str]
     expires_at: Mapped[datetime]

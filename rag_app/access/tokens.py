@@ -77,7 +77,7 @@ class PublicKeys:
         Traceback (most recent call last):
         rag_app.domain.errors.Misconfigured: keys come by https://, or by http:// from this machine, not from 'http://id.example/jwks.json'
         """
-        if not _is_trustworthy(url):
+        if not is_trustworthy(url):
             raise Misconfigured(f"keys come by https://, or by http:// from this machine, not from {url!r}")
         client = jwt.PyJWKClient(
             url,
@@ -85,7 +85,7 @@ class PublicKeys:
             headers={"User-Agent": "rag-app"},  # some providers' gateways refuse urllib's own
             timeout=FETCH_SECONDS,
         )
-        return cls(url, lambda: _verifying(client.get_jwk_set()), lifespan, cooldown)
+        return cls(url, lambda: verifying(client.get_jwk_set()), lifespan, cooldown)
 
     @classmethod
     def in_file(cls, path: Path, lifespan: float = FILE_SECONDS) -> "PublicKeys":
@@ -131,7 +131,7 @@ class PublicKeys:
             self._reading = None
 
 
-def _is_trustworthy(url: str) -> bool:
+def is_trustworthy(url: str) -> bool:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -144,8 +144,8 @@ def _is_trustworthy(url: str) -> bool:
 
 def _in_text(text: str) -> list[jwt.PyJWK]:
     if text.lstrip().startswith("{"):
-        return _verifying(jwt.PyJWKSet.from_dict(json.loads(text)))
-    return _verifying([_from_pem(block[0]) for block in _PEM.finditer(text)])
+        return verifying(jwt.PyJWKSet.from_dict(json.loads(text)))
+    return verifying([_from_pem(block[0]) for block in _PEM.finditer(text)])
 
 
 def _from_pem(block: str) -> jwt.PyJWK:
@@ -158,7 +158,7 @@ def _from_pem(block: str) -> jwt.PyJWK:
     raise ValueError(f"{type(key).__name__} is neither an RSA nor an EC key")
 
 
-def _verifying(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
+def verifying(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
     """Those that verify signatures as we accept them. Raises ValueError where there is none."""
     found = [
         key
@@ -208,28 +208,37 @@ class Tokens:
         known, expires = self._verified.get(token, (None, 0.0))
         if known is not None and time() < expires:
             return known
+        verified = await self.verified(token)
+        found = self.read(verified)
+        if isinstance(self.key, str):
+            while len(self._verified) >= _MOST_VERIFIED:
+                del self._verified[next(iter(self._verified))]
+            self._verified[token] = found, float(verified["exp"]) + LEEWAY.total_seconds()
+        return found
+
+    async def verified(self, token: str) -> JsonObject:
+        """Everything that a valid token says. Raises as `claims`."""
         try:
             claims = await self._decoded(token)
-            until = float(claims["exp"]) + LEEWAY.total_seconds()
+            float(claims["exp"])
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("The token has expired") from None
         except (jwt.PyJWTError, OverflowError, RecursionError):  # PyJWT lets an endless `exp` and deep JSON through
             raise Unauthenticated("The token is not valid") from None
+        return claims
+
+    def read(self, claims: JsonObject) -> Claims:
+        """Of what a valid token says, what matters here. Raises Unauthenticated for a subject that cannot be one."""
         subject: str = claims["sub"]
         # printable: it becomes a key in PostgreSQL, which takes neither NUL nor a lone surrogate
         if not subject.strip() or len(subject) > LONGEST_SUBJECT or not subject.isprintable():
             raise Unauthenticated("The token is not valid")
         client, groups = claims.get("client"), claims.get(self.groups)
-        found = Claims(
+        return Claims(
             subject,
             client if isinstance(client, str) else None,
             tuple(each for each in groups if isinstance(each, str)) if isinstance(groups, list) else (),
         )
-        if isinstance(self.key, str):
-            while len(self._verified) >= _MOST_VERIFIED:
-                del self._verified[next(iter(self._verified))]
-            self._verified[token] = found, until
-        return found
 
     async def _decoded(self, token: str) -> JsonObject:
         """By whatever may have signed the token, each key with the one algorithm it is for."""

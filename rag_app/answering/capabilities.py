@@ -6,7 +6,8 @@ choices and descriptions elsewhere (the models file, prompt versions, detection)
 
 from dataclasses import replace
 
-from rag_app.domain import Condition, Filters, Misconfigured, NotFound, Operator, frozen
+from rag_app.answering.parts import NO_PARTS, Parts
+from rag_app.domain import Misconfigured, NotFound, frozen
 
 
 @frozen
@@ -26,7 +27,7 @@ class Capability:
     retrieval/postprocessors.py) that orders what was found beyond that: what it does not tell apart stays in that order.
 
     A conversation (surfaces/lexybrain/messages.py) asks for `source_types` alone, and for `fetch` chunks to choose from; it
-    prefers those of the last `recent_days` days and those that `preferred` holds for, and takes from a message which
+    prefers those of the last `recent_days` days and those whose status, if any, is one of `preferred_status`, and takes from a message which
     of the `severities` it is about. `failure_text` is said where the model fails and something was found, with a
     {summary} of it; without one, what fails is raised.
 
@@ -34,6 +35,8 @@ class Capability:
     context holds at most `max_sources` sources with `chunks_per_source` chunks each in `max_context_tokens` tokens of
     the bundled tokenizer; an answer is cut after `max_sentences` sentences or `max_words` words. There is one citation
     a source.
+
+    `parts` are LlamaIndex parts of its own: a retriever, postprocessors, a model, a synthesizer.
     """
 
     name: str
@@ -54,7 +57,7 @@ class Capability:
     source_types: tuple[str, ...] = ()
     fetch: int | None = None
     recent_days: int | None = None
-    preferred: Filters = ()
+    preferred_status: tuple[str, ...] = ()
     severities: tuple[str, ...] = ()
     failure_text: str = ""
     top_k: int = 8
@@ -64,6 +67,7 @@ class Capability:
     max_sources: int = 5
     max_sentences: int | None = None
     max_words: int | None = None
+    parts: Parts = NO_PARTS
 
 
 _INSUFFICIENT = (
@@ -205,7 +209,7 @@ CAPABILITIES: list[Capability] = [
         source_types=("listing", "shop", "keyword"),
         fetch=40,
         # What is on sale now: a listing is active, a shop open, a keyword tracked; a paused listing is left out.
-        preferred=(Condition("status", Operator.IN, ("active", "open", "tracked"), or_missing=True),),
+        preferred_status=("active", "open", "tracked"),
         top_k=12,
         max_sources=12,
     ),
@@ -289,7 +293,9 @@ DESCRIPTIONS: dict[str, str] = {each.name: each.description for each in CAPABILI
 
 
 def register(capability: Capability) -> Capability:
-    """Adds a capability, after those there are. Raises Misconfigured where its name is taken."""
+    """Adds a capability, after those there are. Raises Misconfigured where its name is taken, or it has an embedder."""
+    if capability.parts.embedder is not None:
+        raise Misconfigured(f"capability {capability.name}: an index has one embedder, whatever answers from it")
     if any(each.name == capability.name for each in CAPABILITIES):
         raise Misconfigured(f"a capability named {capability.name} is registered already")
     CAPABILITIES.append(capability)

@@ -22,26 +22,26 @@
 """
 
 import asyncio
-import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
-from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from llama_index.core.llms import LLM
+from pydantic import SecretStr
 
 from rag_app.answering.capabilities import CAPABILITIES, LEXYBRAIN, Capability, capability_named
 from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import AnsweringModel, ChatModel, WithFallback
+from rag_app.answering.models_file import DEFAULT, Extractive, Fallback, Model, ModelsFile, read_models
+from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.prompts import Prompt, load_prompts
-from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, PROVIDERS, ModelSettings, build_llm
-from rag_app.answering.synthesizers import Draw, ModelSynthesizer, Synthesizer
-from rag_app.domain import JsonObject, Misconfigured, Usage, resource_folder
-from rag_app.settings import Settings, one_of, variable
+from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, OWN, PROVIDERS, ModelSettings, build_llm
+from rag_app.answering.synthesizers import Draw, ForeignSynthesizer, ModelSynthesizer, Synthesizer
+from rag_app.domain import Misconfigured, Usage, resource_folder
+from rag_app.settings import Settings, variable
 
-DEFAULT = "default"
 _MILLION = 1_000_000
 _LIMITS = {
     "temperature": "temperature",
@@ -52,60 +52,30 @@ _LIMITS = {
 }
 """ModelSettings' name of each limit, and that of settings and the file."""
 
-T = TypeVar("T", bound=BaseModel)
-_Cents = Annotated[Decimal, Field(ge=0, le=1_000_000)]
-_Seconds = Annotated[float, Field(ge=0, le=60)]
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Price(_Table):
-    """Cents for a million tokens."""
-
-    input: _Cents
-    output: _Cents
-
-
-class _Fallback(_Table):
-    """Limits that are not said here are those of RAG_LLM_...; nothing else is."""
-
-    kind: Annotated[str, one_of(lambda: PROVIDERS)]
-    model: Annotated[str, Field(min_length=1)]
-    api_base: Annotated[str, Field(pattern=r"^https?://")] | None = None
-    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    max_tokens: Annotated[int, Field(ge=16, le=32768)] | None = None
-    timeout: Annotated[float, Field(gt=0, le=600)] | None = None
-    backoff: _Seconds | None = None
-    unavailable_wait: _Seconds | None = None
-
-
-class _Model(_Fallback):
-    fallback: _Fallback | None = None
-
-
-class _Extractive(_Table):
-    kind: Literal["extractive"]
-
-
-class _File(_Table):
-    prices: JsonObject = {}
-    models: JsonObject = {}
-
 
 class ChosenModels:
     """The models in use, each made once however many capabilities it writes for. `draw` chooses versions of prompts.
 
+    Own `parts` (a model, a synthesizer) come before what settings and the file say, those of a capability first.
+
     Raises Misconfigured for a model or a prompt that cannot be used, and for a file that is not as it should be.
     """
 
-    def __init__(self, settings: Settings, embedder: BaseEmbedding, draw: Draw | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        embedder: BaseEmbedding,
+        draw: Draw | None = None,
+        parts: Parts = NO_PARTS,
+        file: ModelsFile | None = None,
+    ) -> None:
         self._settings, self._extractive, self._draw = settings, ExtractiveSynthesizer(embedder), draw
-        self._built: dict[ModelSettings, ChatModel] = {}
-        self._prices, entries = _read(settings.model.models_file)
-        chosen = {name: self._of_file(name, entry) for name, entry in entries.items()}
+        self._parts, self._file = parts, file or read_models(settings.model.models_file)
+        self._built: dict[object, ChatModel] = {}
+        self._given: dict[int, ChatModel] = {}
+        """Of models that came as objects: whoever made them closes them."""
+        self._prices = self._file.prices
+        chosen = {name: self._of_file(name, entry) for name, entry in self._file.models.items()}
         if DEFAULT in chosen:
             chosen.setdefault(LEXYBRAIN, chosen[DEFAULT])
         else:
@@ -113,16 +83,23 @@ class ChosenModels:
         if LEXYBRAIN not in chosen:
             chosen[LEXYBRAIN] = self._of_lexybrain()
         self._chosen = chosen
-        self._prompts = load_prompts(resource_folder("prompts")) if self._built else {}
+        own = [each for each in (parts, *(each.parts for each in CAPABILITIES)) if each.llm is not None]
+        self._prompts = load_prompts(resource_folder("prompts")) if self._built or own else {}
         for capability in CAPABILITIES:
             self.synthesizer(capability)
 
     def model(self, capability: str) -> AnsweringModel | None:
         """What writes for a capability; None where answers are extracted."""
+        own = capability_named(capability).parts.llm or self._parts.llm
+        if own is not None:
+            return self._own(own)
         group = capability_named(capability).group or DEFAULT
         return next(self._chosen[name] for name in (capability, group, DEFAULT) if name in self._chosen)
 
     def synthesizer(self, capability: Capability) -> Synthesizer:
+        own = capability.parts.synthesizer or (self._parts.synthesizer if capability.parts.llm is None else None)
+        if own is not None:
+            return own if isinstance(own, Synthesizer) else ForeignSynthesizer(own)
         model = self.model(capability.name)
         if model is None:
             return self._extractive
@@ -147,23 +124,34 @@ class ChosenModels:
     @property
     def all(self) -> tuple[ChatModel, ...]:
         """Every model that may be asked, once."""
-        return tuple(self._built.values())
+        return (*self._built.values(), *self._given.values())
 
     async def aclose(self) -> None:
-        """Close the connections of all, also where one cannot be closed."""
-        for outcome in await asyncio.gather(*(model.aclose() for model in self.all), return_exceptions=True):
+        """Close the connections of all that were made here, also where one cannot be closed."""
+        closing = (model.aclose() for model in self._built.values())
+        for outcome in await asyncio.gather(*closing, return_exceptions=True):
             if outcome is not None:
                 raise outcome
 
-    def _of_file(self, name: str, entry: _Model | _Extractive) -> AnsweringModel | None:
-        if isinstance(entry, _Extractive):
+    def _own(self, llm: LLM) -> ChatModel:
+        if id(llm) not in self._given:
+            name = llm.metadata.model_name
+            wanted = ModelSettings(type(llm).__name__ if name == "unknown" else name, OWN, **self._limits({}))
+            self._given[id(llm)] = ChatModel(llm, wanted)
+        return self._given[id(llm)]
+
+    def _of_file(self, name: str, entry: Model | Extractive) -> AnsweringModel | None:
+        if isinstance(entry, Extractive):
             return None
         first = self._endpoint(f"models.{name}", entry)
         if entry.fallback is None:
             return first
         return WithFallback(first, self._endpoint(f"models.{name}.fallback", entry.fallback))
 
-    def _endpoint(self, where: str, entry: _Fallback) -> ChatModel:
+    def _endpoint(self, where: str, entry: Fallback) -> ChatModel:
+        if entry.class_ is not None:
+            return self._of_class(where, entry)
+        assert entry.kind is not None and entry.model is not None  # noqa: S101 - the file was checked
         api_key = self._provider_key(entry.kind) if entry.api_base is None else None  # not for everybody's eyes
         if entry.api_key_env is not None:
             api_key = variable(entry.api_key_env)
@@ -172,6 +160,22 @@ class ChosenModels:
                     f"{self._settings.model.models_file}: {where}: the variable that api_key_env names is not set"
                 )
         return self._build(entry.kind, entry.model, entry.api_base, api_key, entry.model_dump(exclude_none=True))
+
+    def _of_class(self, where: str, entry: Fallback) -> ChatModel:
+        """Its SDK neither repeats a request nor waits longer than we do, where its class has such arguments."""
+        limits = self._limits(entry.model_dump(exclude_none=True))
+        seconds = limits["timeout_s"]
+        ours = {"max_retries": 0, "timeout": seconds, "request_timeout": seconds}
+        place = f"{self._settings.model.models_file}: {where}"
+        llm, secrets = entry.build(LLM, place, self._file.folder, ours)  # type: ignore[type-abstract]
+        name = entry.model or llm.metadata.model_name
+        wanted = ModelSettings(name, OWN, passes=entry.passes, secrets=secrets, **limits)
+        return self._built.setdefault((where, name), ChatModel(llm, wanted))
+
+    def _limits(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Those that are said, and RAG_LLM's."""
+        limits = {limit: own.get(said, getattr(self._settings.model, said)) for limit, said in _LIMITS.items()}
+        return limits | ({"retries": own["retries"]} if "retries" in own else {})
 
     def _of_settings(self, name: str | None = None) -> ChatModel | None:
         chosen = self._settings.model
@@ -206,44 +210,8 @@ class ChosenModels:
         """The model with its `own` limits; those that it does not have are RAG_LLM's."""
         if name == EXTRACTIVE:
             raise Misconfigured(f"a model cannot be named {EXTRACTIVE}: that is what answers without a model are")
-        limits = {limit: own.get(said, getattr(self._settings.model, said)) for limit, said in _LIMITS.items()}
-        wanted = ModelSettings(name, kind, api_base, api_key.get_secret_value() if api_key else None, **limits)
+        key = api_key.get_secret_value() if api_key else None
+        wanted = ModelSettings(name, kind, api_base, key, **self._limits(own))
         if wanted not in self._built:
             self._built[wanted] = ChatModel(build_llm(wanted), wanted)
         return self._built[wanted]
-
-
-def _read(file: Path | None) -> tuple[Mapping[str, _Price], Mapping[str, _Model | _Extractive]]:
-    if file is None:
-        return {}, {}
-    try:
-        tables = _checked(str(file), _File, tomllib.loads(file.read_text("utf-8")))
-    except (OSError, ValueError) as error:
-        raise Misconfigured(f"RAG_MODELS_FILE: {file}: {error}") from error
-    prices = {name: _checked(f"{file}: prices.{name}", _Price, table) for name, table in tables.prices.items()}
-    groups = dict.fromkeys(each.group for each in CAPABILITIES if each.group is not None)
-    names = (DEFAULT, *groups, *(each.name for each in CAPABILITIES))
-    entries: dict[str, _Model | _Extractive] = {}
-    for name, table in tables.models.items():
-        if name not in names:
-            raise Misconfigured(f"{file}: models.{name}: no such capability; accepted: {', '.join(names)}")
-        extractive = isinstance(table, dict) and table.get("kind") == EXTRACTIVE
-        kind: type[_Model | _Extractive] = _Extractive if extractive else _Model
-        entries[name] = _checked(f"{file}: models.{name}", kind, table)
-    return prices, entries
-
-
-def _checked(where: str, kind: type[T], table: object) -> T:
-    """Values are not shown: one might be a key."""
-    try:
-        return kind.model_validate(table)
-    except ValidationError as error:
-        problems = []
-        for each in error.errors():
-            at = ".".join(map(str, each["loc"])) or "it"
-            if each["type"] == "extra_forbidden":
-                accepted = (_Fallback if len(each["loc"]) > 1 else kind).model_fields
-                problems.append(f"{at}: there is no such key; accepted: {', '.join(accepted)}")
-            else:
-                problems.append(f"{at}: {each['msg']}")
-        raise Misconfigured(f"{where}: {'; '.join(problems)}") from None

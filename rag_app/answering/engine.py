@@ -2,21 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.response.schema import Response
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from rag_app.answering.asked import Answered, AnswerStream, Asked, described
 from rag_app.answering.capabilities import SEARCH_FAILED, Capability
 from rag_app.answering.citations import (
     Checked,
@@ -32,7 +32,8 @@ from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
-from rag_app.answering.refusals import near_text
+from rag_app.answering.records import FoundRecords, RecordFinder
+from rag_app.answering.refusals import elsewhen_text, near_text, nearest_period
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.answering.verification.verdict import Ground, Verification
 from rag_app.domain import (
@@ -48,14 +49,18 @@ from rag_app.domain import (
     ModelFailed,
     ModelMalformed,
     ModelSilent,
+    Period,
     Question,
     RagError,
     Refusal,
     Shown,
     StoreFailed,
     Usage,
+    day_of,
     frozen,
 )
+from rag_app.retrieval.foreign import adopt
+from rag_app.retrieval.guarded import warnings_of
 from rag_app.retrieval.hits import average_relevance, to_hits
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.retriever import ChunkRetriever, interleave
@@ -64,7 +69,12 @@ from rag_app.telemetry.observing import Stage
 _LONG_TEXT = 20_000
 """Characters. A check reads the whole text: one this long is checked again when a twentieth more has come."""
 
+_LEAD_SENTENCES = 2
+"""Of what is said before an answer about another period."""
+
 _NOTHING = Checked("", ())
+_CLEARLY = 0.1  # of probability
+T = TypeVar("T")
 
 
 @frozen
@@ -72,7 +82,9 @@ class Evidence:
     """What was found for a question, and what an answer may be made from: `context` is empty where that is nothing.
 
     `retrieved` and `above_threshold` count chunks, and `look` says where they come from, as Answer does. `failures` are
-    those that nothing was found for; `seconds` is how long all this took.
+    those that nothing was found for; `seconds` is how long all this took; `warnings` are the postprocessors'. `records`
+    is what a question about records found: then the nodes are those records. `elsewhen` is the period that it is from,
+    where nothing is recorded for the one that was asked for.
     """
 
     question: Question
@@ -86,20 +98,36 @@ class Evidence:
     failures: tuple[RagError, ...] = ()
     seconds: float = 0.0
     look: Look = Look.FIRST
+    warnings: tuple[str, ...] = ()
+    records: FoundRecords | None = None
+    elsewhen: Period | None = None
+
+    @property
+    def asked(self) -> Question:
+        """The question as it is answered: about the period that there is something of."""
+        return replace(self.question, period=self.elsewhen or self.question.period)
 
 
 Prepare = Callable[[Question], tuple[BaseRetriever, Sequence[BaseNodePostprocessor]]]
 """What looks for a question: a retriever, and what is done with what it finds."""
 
 
+Foreign = Callable[[Sequence[NodeWithScore], QueryBundle], Awaitable[list[NodeWithScore]]]
+"""What is done with the nodes of a retriever that is none of ours."""
+
+
 class CapabilityEngine(BaseQueryEngine):
     """Answers questions with one capability, from one retriever. Cheap to make: an engine per request is fine.
 
-    `answer` is the whole way, `stream` the same in pieces. Their steps: `gather`, then a refusal where `refuses`, else
+    `aquery` is the whole way, of a text, a query bundle or an Asked; `answer` and `stream` are the same for a Question. The steps: `gather`, then a refusal where `refuses`, else
     what the synthesizer writes, and `verify`. Where the first look finds nothing convincing, `gather` looks again with
     what `prepare` gives for a wider question. Of a capability with a `failure_text`, retrieval that fails finds nothing,
     and a model that fails leaves what was found, or what it had said by then; of others, both is raised. `languages` are
     those that the index declares; `warn` says of a question that the embedding model does not know its language.
+
+    A retriever that is none of ours may be in it: `foreign` is done with what that finds, by default what our nodes have
+    is filled in (retrieval/foreign.py). What is asked as a text alone takes all else from `question`, and its period from
+    `dated`.
     """
 
     def __init__(
@@ -113,14 +141,23 @@ class CapabilityEngine(BaseQueryEngine):
         prepare: Prepare | None = None,
         languages: Sequence[str] = ("en",),
         warn: Callable[[str], str] | None = None,
+        question: Question | None = None,
+        foreign: Foreign | None = None,
+        dated: Callable[[Question], Awaitable[Question]] | None = None,
+        records: RecordFinder | None = None,
     ) -> None:
         super().__init__(CallbackManager())
         self._owner = owner
         self.capability, self.synthesizer = capability, synthesizer
         self._gate, self._retriever, self._postprocessors = gate, retriever, postprocessors
-        self._prepare = prepare
-        self._languages, self._warn = languages, warn
-        self._limits = {"max_sentences": capability.max_sentences, "max_words": capability.max_words}
+        self._dated = dated
+        self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _adopted
+        self._languages, self._warn, self._records = languages, warn, records
+
+    @property
+    def retriever(self) -> BaseRetriever:
+        """What looks for the question."""
+        return self._retriever
 
     async def answer(self, question: Question) -> Answer:
         """Answer, or refuse in the capability's words: where hits are too weak, no model is called.
@@ -129,7 +166,7 @@ class CapabilityEngine(BaseQueryEngine):
         only its texts, its named sources, its threshold (for how many hits reach it) and its instructions are read here.
         Raises EmbeddingFailed, StoreFailed and ModelFailed as its parts do.
         """
-        return await self._write(await self._widened(await self.gather(question)))
+        return answer_of(await self.aquery(Asked(question)))
 
     async def stream(self, question: Question) -> AsyncGenerator[Event, None]:
         """`answer` as it comes: Found, Deltas that joined are the answer's text, then the Answer. Raises as `answer`.
@@ -137,21 +174,26 @@ class CapabilityEngine(BaseQueryEngine):
         A Delta is one sentence or more, its citations checked and numbered for good. Of a grounded capability nothing
         is given before the first valid citation. Close it, and the model is not listened to any longer.
         """
-        evidence = await self.gather(question)
+        response: Any = await self.aquery(Asked(question, streamed=True))
+        async with aclosing(response.events) as events:
+            async for event in events:
+                yield event
+
+    async def _events(self, evidence: Evidence) -> AsyncGenerator[Event, None]:
         yield Found(evidence.hits)
         started = time.perf_counter()
-        if self.refuses(evidence):
-            answer = _timed(self._too_little(evidence), evidence, started)
-            yield Delta(answer.text)
-            yield answer
+        if self.refuses(evidence) or self._tells(evidence):
+            answer = self._too_little(evidence) if self.refuses(evidence) else self._told(evidence)
+            yield Delta(answer.text, () if answer.refused else answer.citations)
+            yield _timed(answer, evidence, started)
             return
         text = news = ""
-        shown, due = _NOTHING, 0
+        shown, due, lead = _NOTHING, 0, _lead(evidence)
         try:
             evidence = await self._widened(evidence)
-            verification = self._verification(self._ground(evidence), self.synthesizer.model)
+            verification = self._verification(evidence, self.synthesizer.model)
             with Stage("generation", within=False):
-                async with aclosing(self.synthesizer.stream(question, evidence.context)) as pieces:
+                async with aclosing(self.synthesizer.stream(evidence.asked, evidence.context)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, Draft):
                             answer = self.verify(piece, evidence)
@@ -160,7 +202,7 @@ class CapabilityEngine(BaseQueryEngine):
                             if shown.text:
                                 raise piece.error
                             text, news, due = "", "", 0
-                            verification = self._verification(self._ground(evidence), self.synthesizer.model)
+                            verification = self._verification(evidence, self.synthesizer.model)
                             continue
                         text, news = text + piece, news + piece
                         if not may_end_sentence(news) or len(text) < due:
@@ -170,12 +212,13 @@ class CapabilityEngine(BaseQueryEngine):
                             due = len(text) * 21 // 20
                         certain = numbered(verification.text)
                         if len(certain.text) > len(shown.text) and self._may_be_shown(verification):
-                            yield Delta(certain.text[len(shown.text) :], cite(certain, evidence.context))
-                            shown, news = certain, piece
+                            yield Delta(lead + certain.text[len(shown.text) :], cite(certain, evidence.context))
+                            shown, news, lead = certain, piece, ""
         except (ModelFailed, EmbeddingFailed) as error:
             answer = self._after(error, evidence, shown)
         if answer.text != shown.text:
-            yield Delta(answer.text[len(shown.text) :], () if answer.refused else answer.citations)
+            said = answer.text[len(shown.text) :]
+            yield Delta(said) if answer.refused else Delta(lead + said, answer.citations)
         yield _timed(answer, evidence, started)
 
     def _ground(self, evidence: Evidence) -> Ground:
@@ -184,12 +227,15 @@ class CapabilityEngine(BaseQueryEngine):
         names = " ".join([self.capability.description, *(told.get(name, "") for name in ("system", "role"))])
         return Ground(evidence.context.blocks, f"{question.text} {question.searched or ''}", names)
 
-    def _verification(self, ground: Ground, model: str | None) -> Verification:
+    def _verification(self, evidence: Evidence, model: str | None) -> Verification:
+        lead = _lead(evidence)
+        sentences, words = self.capability.max_sentences, self.capability.max_words
         return Verification(
-            ground,
+            self._ground(evidence),
             advice_is_claim=self.capability.advice_is_claim,
             trusted=model == EXTRACTIVE,
-            **self._limits,
+            max_sentences=sentences and sentences - (_LEAD_SENTENCES if lead else 0),
+            max_words=words and words - len(lead.split()),
         )
 
     def _may_be_shown(self, verification: Verification) -> bool:
@@ -200,43 +246,85 @@ class CapabilityEngine(BaseQueryEngine):
         started = time.perf_counter()
         if self.refuses(evidence):
             answer = self._too_little(evidence)
+        elif self._tells(evidence):
+            answer = self._told(evidence)
         else:
             try:
                 with Stage("generation"):
-                    draft = await self.synthesizer.write(evidence.question, evidence.context)
+                    draft = await self.synthesizer.write(evidence.asked, evidence.context)
                 answer = self.verify(draft, evidence)
             except (ModelFailed, EmbeddingFailed) as error:
                 answer = self._after(error, evidence, _NOTHING)
         return _timed(answer, evidence, started)
 
-    async def gather(self, question: Question) -> Evidence:
-        """The first half of `answer`: retrieve, postprocess, judge, and build the context."""
+    async def gather(self, question: Question, by: QueryBundle | None = None) -> Evidence:
+        """The first half of `answer`: retrieve, postprocess, judge, and build the context.
+
+        The first look is by the embedding that a bundle brings, or by the texts to embed instead of its own.
+        """
         started, capability = time.perf_counter(), self.capability
         try:
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
-                nodes = await self._retriever.aretrieve(QueryBundle(question.searched or question.text))
-                best = await self._judge(question, nodes, self._postprocessors)
-                if best.confidence is not Confidence.HIGH and isinstance(self._retriever, ChunkRetriever):
-                    spelled = await self._retriever.respell(question.searched or question.text, nodes)
+                if self._records is not None and (told := await self._records.find(question)) is not None:
+                    return replace(self._of_records(question, told), seconds=time.perf_counter() - started)
+                query, first, steps = _bundle(question, by), self._retriever, self._postprocessors
+                if question.period != self._question.period and self._prepare:
+                    first, steps = self._prepare(question)
+                nodes = await first.aretrieve(query)
+                if not isinstance(first, ChunkRetriever):
+                    nodes = await self._foreign(nodes, query)
+                best = await self._judge(question, nodes, steps)
+                if best.confidence is not Confidence.HIGH and isinstance(first, ChunkRetriever):
+                    spelled = await first.respell(question.searched or question.text, nodes)
                     if spelled != (question.searched or question.text) and self._prepare:
                         asked = replace(question, searched=spelled)
                         retriever, postprocessors = self._prepare(asked)
-                        others = await retriever.aretrieve(QueryBundle(spelled))
+                        others = await retriever.aretrieve(_bundle(asked))
                         seen = await self._judge(asked, others, postprocessors)
                         if _nearest(seen) > _nearest(best):
                             best, nodes, question = seen, others, asked
                 if best.confidence is not Confidence.HIGH and question.wide is not None and self._prepare:
                     everywhere = replace(question, filters=question.wide, preferred=(), wide=None)
                     retriever, postprocessors = self._prepare(everywhere)
-                    others = await retriever.aretrieve(QueryBundle(question.searched or question.text))
+                    others = await retriever.aretrieve(_bundle(everywhere))
+                    if not isinstance(retriever, ChunkRetriever):
+                        others = await self._foreign(others, _bundle(everywhere))
                     both = await self._judge(everywhere, interleave([others, nodes]), postprocessors)
-                    best = replace(both, look=Look.ALL_TYPES)
+                    if not best.judgment.answers or _is_clearly_better(both.judgment, best.judgment):
+                        best = replace(both, look=Look.ALL_TYPES)
+                best = await self._elsewhen(best, question)
                 span.set_attribute("rag.hits", len(best.hits))
         except (EmbeddingFailed, StoreFailed) as error:
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
         return replace(best, seconds=time.perf_counter() - started)
+
+    def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
+        """Records are what was asked for, whatever their similarity: there is nothing to judge."""
+        nodes, hits = [*told.nodes], to_hits(told.nodes)
+        enough = bool(hits)
+        judgment = Judgment(enough, enough, Confidence.HIGH if enough else Confidence.LOW, "fixed")
+        context = self._context(hits)
+        return Evidence(question, len(nodes), len(nodes), nodes, hits, judgment.level, judgment, context, records=told)
+
+    async def _elsewhen(self, found: Evidence, question: Question) -> Evidence:
+        """Where nothing is found for the question's period: what is recorded nearest to it, if that answers."""
+        if question.period is None or self._prepare is None or found.confidence is not Confidence.LOW:
+            return found
+        anytime = replace(question, period=None)
+        retriever, postprocessors = self._prepare(anytime)
+        if not isinstance(retriever, ChunkRetriever):
+            return found
+        nodes = await retriever.aretrieve(_bundle(anytime))
+        anything = await self._judge(anytime, nodes, postprocessors)
+        days = [day_of(hit.date) for hit in anything.hits if hit.date is not None]
+        near = nearest_period(question.period, days) if anything.confidence is not Confidence.LOW else None
+        if near is None:
+            return found
+        of_period = [node for node in anything.nodes if near.holds(day_of(node.node.metadata.get("date") or 0.0))]
+        best = await self._judge(anytime, of_period, ())
+        return found if best.confidence is Confidence.LOW else replace(best, question=question, elsewhen=near)
 
     async def _judge(
         self, question: Question, nodes: list[NodeWithScore], postprocessors: Sequence[BaseNodePostprocessor]
@@ -245,9 +333,9 @@ class CapabilityEngine(BaseQueryEngine):
         retrieved = len(nodes)
         above_threshold = retrieved if question.threshold is None else len(cut_below(nodes, question.threshold))
         with Stage("postprocessing"):
-            query = QueryBundle(question.searched or question.text)
+            query = _bundle(question)
             for postprocessor in postprocessors:
-                nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
+                nodes = adopt(await postprocessor.apostprocess_nodes(nodes, query_bundle=query))
         with Stage("judging") as judging:
             hits = to_hits(nodes)
             context = self._context(hits)
@@ -264,7 +352,8 @@ class CapabilityEngine(BaseQueryEngine):
             judging.set_attribute("rag.confidence", confidence.value)
             if judgment.probability is not None:
                 judging.set_attribute("rag.probability", judgment.probability)
-        return Evidence(question, retrieved, above_threshold, nodes, hits, confidence, judgment, context)
+        found = Evidence(question, retrieved, above_threshold, nodes, hits, confidence, judgment, context)
+        return replace(found, warnings=warnings_of(postprocessors))
 
     async def _widened(self, evidence: Evidence) -> Evidence:
         """What a model is shown beside what was found, as far as the context's budget reaches.
@@ -308,6 +397,18 @@ class CapabilityEngine(BaseQueryEngine):
     def refuses(self, evidence: Evidence) -> bool:
         """Whether there is too little to answer from; a capability that is not grounded may do without."""
         return self.capability.grounded and not evidence.context.blocks
+
+    def _tells(self, evidence: Evidence) -> bool:
+        """Whether no model writes: what was computed from records is told as it is, and lists where there is none."""
+        told = evidence.records
+        return told is not None and bool(told.text) and (told.computed or self.synthesizer.model in (None, EXTRACTIVE))
+
+    def _told(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
+        """What the records say, in the index's sentences."""
+        text = evidence.records.text if evidence.records else ""
+        most, words = self.capability.max_sentences, self.capability.max_words
+        checked = check(text, len(evidence.context.blocks), max_sentences=most, max_words=words)
+        return replace(self._answered(checked, evidence, EXTRACTIVE, usage), asked=EXTRACTIVE)
 
     def _too_little(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
         return self.refusal(
@@ -369,7 +470,7 @@ class CapabilityEngine(BaseQueryEngine):
     def _verified(self, draft: Draft, evidence: Evidence) -> Answer:
         if not draft.text.strip():
             return self._too_little(evidence, draft.usage)
-        verification = self._verification(self._ground(evidence), draft.model)
+        verification = self._verification(evidence, draft.model)
         verification.read(pieces_of(draft.text, len(evidence.context.blocks), cut_off=draft.cut_off))
         verification.end()
         if verification.text and self._may_be_shown(verification):
@@ -377,6 +478,8 @@ class CapabilityEngine(BaseQueryEngine):
         elif verification.admissions:
             admitted = check(verification.text, 0).text
             answer = self.refusal(evidence, Refusal.ADMITTED, admitted, draft.usage)
+        elif evidence.records is not None and evidence.records.text:
+            answer = self._told(evidence, draft.usage)
         else:
             answer = self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
         return replace(answer, removed=verification.removed)
@@ -399,48 +502,98 @@ class CapabilityEngine(BaseQueryEngine):
             ),
         )
 
-    async def _aquery(self, query_bundle: QueryBundle) -> Response:
-        evidence = await self._widened(await self.gather(Question(query_bundle.query_str)))
-        answer = await self._write(evidence)
-        described = {
-            "confidence": answer.confidence.value,
-            "average_relevance": answer.average_relevance,
-            "probability": answer.probability,
-            "calibration": answer.calibration,
-            "model": answer.model,
-            "citations": [
-                {
-                    "number": citation.number,
-                    "chunk_id": str(citation.hit.chunk_id),
-                    "source_id": str(citation.hit.source_id),
-                    "title": citation.hit.title,
-                    "uri": citation.hit.uri,
-                    "relevance": citation.hit.relevance,
-                    "quote": citation.quote,
-                    "start": citation.start,
-                    "end": citation.end,
-                }
-                for citation in answer.citations
-            ],
-        }
-        return Response(answer.text, list(evidence.nodes), metadata=described)
+    async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """What an answer would be judged by: retrieved and postprocessed, best first."""
+        asked = await self._asked(query_bundle)
+        evidence = await self.gather(asked.question, asked)
+        if evidence.failures:
+            raise evidence.failures[0]
+        return [*evidence.nodes]
 
-    def _query(self, query_bundle: QueryBundle) -> Response:
+    async def asynthesize(
+        self,
+        query_bundle: QueryBundle,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+    ) -> Answered:
+        """An answer from these nodes, best first, whose every claim cites one; they are judged as those that it retrieves.
+
+        `additional_source_nodes` are in the response and nowhere else.
+        """
+        question = (await self._asked(query_bundle)).question
+        evidence = await self._judge(question, await self._foreign(nodes, _bundle(question)), [])
+        return _response(await self._write(evidence), [*evidence.nodes, *(additional_source_nodes or ())])
+
+    async def _aquery(self, query_bundle: QueryBundle) -> Answered | AnswerStream:
+        asked = await self._asked(query_bundle)
+        evidence = await self.gather(asked.question, asked)
+        if asked.streamed:
+            return AnswerStream(self._events(evidence), evidence.nodes)
+        answer = await self._write(await self._widened(evidence))
+        return _response(answer, evidence.nodes)
+
+    async def _asked(self, query_bundle: QueryBundle) -> Asked:
+        if isinstance(query_bundle, Asked):
+            return query_bundle
+        question = replace(self._question, text=query_bundle.query_str, searched=None)
+        if self._dated is not None:
+            question = await self._dated(question)
+        return Asked(question, query_bundle.embedding, query_bundle.custom_embedding_strs)
+
+    def _query(self, query_bundle: QueryBundle) -> Answered | AnswerStream:
+        return self._run(self._aquery(query_bundle), "aquery")
+
+    def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._run(self.aretrieve(query_bundle), "aretrieve")
+
+    def synthesize(
+        self,
+        query_bundle: QueryBundle,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+    ) -> Answered:
+        return self._run(self.asynthesize(query_bundle, nodes, additional_source_nodes), "asynthesize")
+
+    def _run(self, work: Coroutine[Any, Any, T], call: str) -> T:
         """Runs on the event loop that opened the application: connections and models belong to that one."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             owner = self._owner
         else:
-            raise RuntimeError("an event loop is running here: use `await engine.aquery(...)`")
+            work.close()
+            raise RuntimeError(f"an event loop is running here: use `await engine.{call}(...)`")
         if owner is None or owner.is_closed():
+            work.close()
             raise RuntimeError("no event loop keeps the application open: call it while `rag_app.open()` is open")
         if owner.is_running():
-            return asyncio.run_coroutine_threadsafe(self._aquery(query_bundle), owner).result()
-        return owner.run_until_complete(self._aquery(query_bundle))
+            return asyncio.run_coroutine_threadsafe(work, owner).result()
+        return owner.run_until_complete(work)
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {"synthesizer": self.synthesizer}
+
+
+async def _adopted(nodes: Sequence[NodeWithScore], query: QueryBundle) -> list[NodeWithScore]:
+    return adopt(nodes)
+
+
+def _bundle(question: Question, by: QueryBundle | None = None) -> QueryBundle:
+    text = question.searched or question.text
+    if by is None:
+        return QueryBundle(text)
+    return QueryBundle(text, custom_embedding_strs=by.custom_embedding_strs, embedding=by.embedding)
+
+
+def answer_of(response: object) -> Answer:
+    """The answer in what an engine's `aquery` gave. Raises TypeError for the response of another engine."""
+    if not isinstance(response, Answered) or response.answer is None:
+        raise TypeError(f"not the response of a CapabilityEngine: {type(response).__name__}")
+    return response.answer
+
+
+def _response(answer: Answer, nodes: Sequence[NodeWithScore]) -> Answered:
+    return Answered(answer.text, [*nodes], described(answer), answer)
 
 
 def _answer(evidence: Evidence, **more: Any) -> Answer:
@@ -453,10 +606,17 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
         failures=evidence.failures,
         look=evidence.look,
         searched=evidence.question.searched or evidence.question.text,
+        understood=evidence.records.understood if evidence.records else "",
         probability=evidence.judgment.probability,
         calibration=evidence.judgment.basis,
+        warnings=evidence.warnings,
         **more,
     )
+
+
+def _is_clearly_better(wide: Judgment, first: Judgment) -> bool:
+    """Whether a look over all types of sources is to be preferred to one over the capability's own, which answers, too."""
+    return (wide.probability or 0.0) > (first.probability or 0.0) + _CLEARLY
 
 
 def _nearest(evidence: Evidence) -> float:
@@ -464,4 +624,13 @@ def _nearest(evidence: Evidence) -> float:
 
 
 def _timed(answer: Answer, evidence: Evidence, started: float) -> Answer:
-    return replace(answer, seconds={"retrieval": evidence.seconds, "generation": time.perf_counter() - started})
+    seconds = {"retrieval": evidence.seconds, "generation": time.perf_counter() - started}
+    if answer.refused or evidence.elsewhen is None:
+        return replace(answer, seconds=seconds)
+    return replace(answer, text=_lead(evidence) + answer.text, elsewhen=evidence.elsewhen, seconds=seconds)
+
+
+def _lead(evidence: Evidence) -> str:
+    """What is said before an answer that is about another period than the question."""
+    asked, found = evidence.question.period, evidence.elsewhen
+    return f"{elsewhen_text(asked, found)} " if asked and found else ""

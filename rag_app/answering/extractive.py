@@ -10,6 +10,7 @@ of the right passage have .509.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
 
 import numpy as np
@@ -19,12 +20,14 @@ from numpy.typing import NDArray
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
+from rag_app.answering.kinds import has_kind, kind_of
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.synthesizers import Synthesizer
-from rag_app.domain import Hit, Question, frozen
+from rag_app.domain import Hit, Question, day_of, day_text, frozen
 from rag_app.retrieval.embedding import embed_query, embed_texts
+from rag_app.retrieval.periods import names_day
 
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, those with the most words of the question."""
@@ -39,6 +42,8 @@ GAP = 0.4
 """How far below the best score a second and third sentence may lie."""
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
 _MOST_NEWS = 10
+_KIND_WEIGHT = 0.1
+"""For a sentence without the kind of value that a part asks for: a price, a date, somebody's name."""
 _PART_WEIGHT = 0.7
 """Of a part of the question; the rest is the whole question's."""
 _NEXT_WEIGHT = 0.05
@@ -70,8 +75,10 @@ class ExtractiveSynthesizer(Synthesizer):
         chosen = _choose(scores, ranking.ranked, ranking.pool)
         rivals = _rivals(chosen, ranking, question, context)
         others = [passage for passage in chosen if passage not in rivals]
-        said = _written(others[: len(chosen) - len(rivals)] if rivals else chosen)
-        return Draft(" ".join(part for part in (_opposed(rivals), said) if part), EXTRACTIVE)
+        said = others[: len(chosen) - len(rivals)] if rivals else chosen
+        if question.period is not None:
+            said = [_dated(passage, context) for passage in said]
+        return Draft(" ".join(part for part in (_opposed(rivals), _written(said)) if part), EXTRACTIVE)
 
 
 @frozen
@@ -83,11 +90,24 @@ class PassageScores:
 
 
 def score_passages(ranking: Ranking, question: Question, context: Context) -> PassageScores:
-    """What passages are chosen by: how near they are, alone and with the one before, and what spoke for them before."""
+    """What passages are chosen by: how near they are, alone and with the one before, what spoke for them before, and
+    whether they have what is asked for."""
     near, wanted = (ranking.cosines + ranking.windows) / 2, content_words(question.searched or question.text)
     words = [len(wanted & content_words(passage.text)) / max(1, len(wanted)) for passage in ranking.ranked]
     prior = _priors(ranking.ranked, question, context)
-    return PassageScores(_PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + prior, np.asarray(words))
+    lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]])
+    scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + prior - _KIND_WEIGHT * lacks
+    return PassageScores(scores, np.asarray(words))
+
+
+def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
+    """Which passages have no value of the kind that a question asks for: none of them where any sentence may answer it.
+
+    >>> lacks_kind("What does a cut cost?", [Passage(0, 0, "A cut takes an hour."), Passage(0, 1, "A cut is $40.")])
+    [True, False]
+    """
+    kind = kind_of(question)
+    return [kind is not None and not has_kind(kind, f"{each.lead} {each.text}", question) for each in found]
 
 
 async def rank_passages(embedder: BaseEmbedding, question: Question, context: Context) -> Ranking:
@@ -246,6 +266,16 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
             if one.block != other.block and disagree(one.text, other.text) and agree_in_title(one, other):
                 return one, other
     return ()
+
+
+def _dated(passage: Passage, context: Context) -> Passage:
+    """With the date of its source, where it does not say that itself."""
+    date = next((hit.date for hit in context.blocks[passage.block].hits), None)
+    if date is None or names_day(passage.text, day_of(date)):
+        return passage
+    end = found[0] if (found := ENDED.search(passage.text)) else ""
+    said = passage.text.removesuffix(end).rstrip()
+    return replace(passage, text=f"{said} ({day_text(day_of(date))}){end}")
 
 
 def _opposed(rivals: Sequence[Passage]) -> str:

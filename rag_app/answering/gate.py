@@ -3,14 +3,15 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rag_app.answering.context import Context
-from rag_app.answering.extractive import rank_passages
-from rag_app.answering.passages import Ranking
+from rag_app.answering.extractive import lacks_kind, rank_passages
+from rag_app.answering.kinds import share_unnamed
+from rag_app.answering.passages import Passage, Ranking
 from rag_app.domain import Confidence, Hit, Question, frozen
 from rag_app.retrieval.confidence import Basis, Fit, Sentence, Signals, Words, measure
 from rag_app.retrieval.embedding import embed_query, embed_texts
@@ -22,6 +23,8 @@ CountWords = Callable[[str, Sequence[Hit]], Awaitable[Words]]
 
 _READ = 12
 """Passages whose own words are compared with the question."""
+_NEAREST = 3
+"""Passages that are searched for what is asked for."""
 
 
 @frozen
@@ -81,6 +84,8 @@ class FittedGate(Gate):
             self._count_words(question.searched or question.text, hits), self._ranking(fit, question, context)
         )
         signals = measure(hits, words, await self._sentences(context, ranking) if ranking else ())
+        if ranking is not None:
+            signals = with_values(signals, question, context, ranking)
         probability = fit.probability(signals)
         level = Confidence.HIGH if probability >= fit.high else Confidence.MEDIUM
         return Judgment(
@@ -104,7 +109,7 @@ class FittedGate(Gate):
         more (AUROC on CLAP-NQ .898 instead of .878).
         """
         titles = [block.hits[0].title if block.hits else "" for block in context.blocks]
-        best = [ranking.ranked[place] for place in np.argsort(-ranking.cosines[0], kind="stable")[:_READ]]
+        best = _nearest(ranking, _READ)
         texts = [f"{passage.lead} {passage.text}".strip() for passage in best]
         distinct = [*dict.fromkeys(texts)]
         if not distinct:
@@ -117,6 +122,24 @@ class FittedGate(Gate):
             Sentence(f"{titles[passage.block]} {text}", float(cosines[text]))
             for passage, text in zip(best, texts, strict=True)
         ]
+
+
+def with_values(signals: Signals, question: Question, context: Context, ranking: Ranking) -> Signals:
+    """The signals with those of the question's names and figures, and of the values that it asks for."""
+    nearest = _nearest(ranking, _NEAREST)
+    blocks = [context.blocks[number] for number in sorted({passage.block for passage in nearest})]
+    sources = [f"{block.header} {block.body} {' '.join(hit.title for hit in block.hits)}" for block in blocks]
+    lacking = [all(lacks_kind(part, nearest)) for part in ranking.asked[1:]]
+    return replace(
+        signals,
+        unnamed=share_unnamed(question.text, sources),
+        lacking=sum(lacking) / max(1, len(lacking)) if nearest else 0.0,
+    )
+
+
+def _nearest(ranking: Ranking, at_most: int) -> list[Passage]:
+    """The passages nearest to the question, the nearest first."""
+    return [ranking.ranked[place] for place in np.argsort(-ranking.cosines[0], kind="stable")[:at_most]]
 
 
 async def _no_words(text: str, hits: Sequence[Hit]) -> Words:

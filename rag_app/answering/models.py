@@ -20,17 +20,18 @@ it, at most. A text that is JSON, though none was asked for, is read for the ans
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from inspect import isawaitable
 from itertools import count
 from json import JSONDecodeError
 from typing import Any, TypedDict, Unpack
 
-from llama_index.core.llms import LLM, ChatMessage, ChatResponse
+from llama_index.core.llms import LLM, ChatMessage, ChatResponse, CustomLLM
 
 from rag_app.answering.context import count_tokens
-from rag_app.answering.providers import PROVIDERS, ModelSettings
+from rag_app.answering.providers import OWN, PROVIDERS, ModelSettings
 from rag_app.answering.salvage import LONGEST, salvaged, unwrapped
 from rag_app.domain import (
     JsonObject,
@@ -47,7 +48,7 @@ from rag_app.telemetry.observing import Asked, named
 
 log = logging.getLogger(__name__)
 
-_CUT_OFF = ("length", "content_filter")
+_CUT_OFF = ("length", "content_filter", "max_tokens")
 _MOST_TOKENS = 10**8
 """More than this in one answer is not believed."""
 
@@ -118,18 +119,24 @@ class ChatModel(AnsweringModel):
     def __init__(self, llm: LLM, settings: ModelSettings) -> None:
         self.name = settings.name
         self._llm, self._settings = llm, settings
+        self._own = settings.kind == OWN
+        # CustomLLM has the event loop wait for it (llama-index-core 0.14.25, llms/custom.py:57)
+        self._blocks = isinstance(llm, CustomLLM) and type(llm).achat is CustomLLM.achat
 
     async def pieces(self, messages: Sequence[ChatMessage], limits: Limits, *, streamed: bool) -> Pieces:
         settings = self._settings
         tokens, temperature = limits.get("max_tokens"), limits.get("temperature")
         options: JsonObject = {"max_tokens": settings.max_tokens if tokens is None else tokens}
-        if temperature is not None and not PROVIDERS[settings.kind].fixed_temperature(self.name):
+        if temperature is not None and (self._own or not PROVIDERS[settings.kind].fixed_temperature(self.name)):
             options["temperature"] = temperature
+        if self._own:
+            options = {name: value for name, value in options.items() if name in settings.passes}
         with Asked(self.name, settings.kind, options) as asked:
             for attempt in count():
                 begun = False
                 try:
-                    async with aclosing((self._stream if streamed else self._chat)(messages, options)) as pieces:
+                    in_pieces = streamed and not self._blocks
+                    async with aclosing((self._stream if in_pieces else self._chat)(messages, options)) as pieces:
                         async for piece in pieces:
                             begun = True
                             if isinstance(piece, Draft):
@@ -148,13 +155,18 @@ class ChatModel(AnsweringModel):
     async def aclose(self) -> None:
         """Close the connections of its client, for which LlamaIndex has no call."""
         client = getattr(self._llm, "_aclient", None) or getattr(self._llm, "_async_client", None)
-        if client is not None:
-            await client.close()
+        close = getattr(client, "close", None) or getattr(client, "aclose", None)
+        closing = close() if close is not None else None
+        if isawaitable(closing):
+            await closing
 
     async def _chat(self, messages: Sequence[ChatMessage], options: JsonObject) -> Pieces:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                reply = await self._llm.achat(messages, **options)
+                if self._blocks:
+                    reply = await asyncio.to_thread(self._llm.chat, messages, **options)
+                else:
+                    reply = await self._llm.achat(messages, **options)
             text = storable(reply.message.content or "").strip()
             if not text:
                 raise ModelSilent(f"{self.name}: no text")
@@ -177,9 +189,8 @@ class ChatModel(AnsweringModel):
                 clock = asyncio.get_running_loop().time
                 latest = clock() + STREAM_LASTS * self._settings.timeout_s
                 async with asyncio.timeout(self._settings.timeout_s) as patience:
-                    replies: Any = await self._llm.astream_chat(
-                        messages, stream_options={"include_usage": True}, **options
-                    )
+                    usage_too: JsonObject = {} if self._own else {"stream_options": {"include_usage": True}}
+                    replies: Any = await self._llm.astream_chat(messages, **usage_too, **options)
                     async for reply in replies:
                         heard.put_nowait(reply)
                         patience.reschedule(min(clock() + self._settings.timeout_s, latest))
@@ -199,6 +210,8 @@ class ChatModel(AnsweringModel):
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
+        if self._own and reason is None:  # LlamaIndex has no common way to say why a reply ended
+            reason = "stop"
         if not text.strip():
             silent = ModelMalformed if reason is None else ModelSilent
             raise silent(f"{self.name}: the stream had no text")
@@ -216,8 +229,8 @@ class ChatModel(AnsweringModel):
         if isinstance(error, ModelFailed):
             return error
         told = repr(error)
-        if self._settings.api_key:  # a server may have echoed it, and the prompt
-            told = told.replace(self._settings.api_key, "[key]")
+        for key in filter(None, (self._settings.api_key, *self._settings.secrets)):  # a server may have echoed it
+            told = told.replace(key, "[key]")
         if len(told) > _LONGEST_ERROR:
             told = f"{told[:_LONGEST_ERROR]}..."
         return _meaning(error)[0](f"{self.name}: {told}")
@@ -299,18 +312,27 @@ def _broken_reply(error: Exception) -> str:
 
 
 def _finish_reason(reply: ChatResponse) -> str | None:
-    choices = getattr(reply.raw, "choices", None)
-    return choices[0].finish_reason if choices else None
+    choices = _value(reply.raw, "choices")
+    if choices:
+        reason: str | None = _value(choices[0], "finish_reason")
+        return reason
+    names = ("done_reason", "stop_reason", "stopReason", "finish_reason")
+    return next((said for name in names if isinstance(said := _value(reply.raw, name), str)), None)
 
 
 def _usage(reply: ChatResponse) -> Usage | None:
     """Of a stream, its last reply tells, where the server knows `stream_options`. What cannot be is not told."""
-    match getattr(reply.raw, "usage", None):
-        case object(prompt_tokens=int(prompt), completion_tokens=int(completion)) if (
-            0 <= prompt <= _MOST_TOKENS and 0 <= completion <= _MOST_TOKENS
-        ):
+    used = _value(reply.raw, "usage")
+    prompt, completion = (_value(used, name) for name in ("prompt_tokens", "completion_tokens"))
+    match prompt, completion:
+        case int(), int() if 0 <= prompt <= _MOST_TOKENS and 0 <= completion <= _MOST_TOKENS:
             return Usage(prompt, completion)
     return None
+
+
+def _value(of: Any, name: str) -> Any:
+    """Of an object of an SDK, or of the JSON that another one hands on."""
+    return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
 
 
 def _names(error: BaseException | None) -> Iterator[str]:

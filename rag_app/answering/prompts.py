@@ -41,7 +41,7 @@ from uuid import UUID
 
 from jinja2 import TemplateError
 from llama_index.core.llms import ChatMessage
-from llama_index.core.prompts import RichPromptTemplate
+from llama_index.core.prompts import BasePromptTemplate, RichPromptTemplate
 from msgspec import UNSET, Meta, Struct, UnsetType, convert
 from msgspec import ValidationError as MsgspecError
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -56,7 +56,7 @@ class Prompt:
 
     name: str
     version: str
-    template: RichPromptTemplate
+    template: BasePromptTemplate
     variables: frozenset[str]
 
     def messages(self, **values: str) -> list[ChatMessage]:
@@ -71,6 +71,34 @@ class Prompt:
         """
         _same(f"prompt {self.name} {self.version}", self.variables, frozenset(values))
         return self.template.format_messages(None, **values)
+
+
+_LLAMA_INDEX = {"context": "context_str", "question": "query_str"}
+"""What LlamaIndex' own prompts call these variables."""
+
+
+def own_prompt(name: str, template: BasePromptTemplate, variables: Iterable[str]) -> Prompt:
+    """Any LlamaIndex template in the place of a prompt. It takes the same variables, under our names or LlamaIndex'.
+
+    Raises Misconfigured where it takes others.
+
+    >>> from llama_index.core.prompts import PromptTemplate
+    >>> own = own_prompt("ask", PromptTemplate("{context_str} {query_str}"), ["context", "question"])
+    >>> own.messages(context="Open daily.", question="When?")[0].content
+    'Open daily. When?'
+    """
+    taken, declared = frozenset(template.template_vars) - template.kwargs.keys(), frozenset(variables)
+    theirs = {ours: their for ours, their in _LLAMA_INDEX.items() if their in taken}
+    _same(
+        f"prompt {name}",
+        declared,
+        frozenset({each: ours for ours, each in theirs.items()}.get(each, each) for each in taken),
+    )
+    if theirs:
+        template = template.model_copy(
+            update={"template_var_mappings": {**(template.template_var_mappings or {}), **theirs}}
+        )
+    return Prompt(name, "own", template, declared)
 
 
 class PromptFiles(BaseModel):

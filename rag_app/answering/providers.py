@@ -13,8 +13,9 @@ from rag_app.domain import JsonObject, Misconfigured, frozen
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
 
-EXTRACTIVE, HUGGINGFACE = "extractive", "huggingface"
-"""Kinds that have a rule of their own: what answers without a model (its name, too), and what LexyBrain asks first."""
+EXTRACTIVE, HUGGINGFACE, OWN = "extractive", "huggingface", "own"
+"""Kinds that have a rule of their own: what answers without a model (its name, too), what LexyBrain asks first, and any
+LlamaIndex LLM that is given as an object or by its class."""
 OPENAI_URL = "https://api.openai.com/v1"
 
 
@@ -23,7 +24,8 @@ class ModelSettings:
     """An answering model and its limits.
 
     `timeout_s` bounds one request; all requests together take at most
-    `(retries + 1) * timeout_s` and the waits between them.
+    `(retries + 1) * timeout_s` and the waits between them. Of a model of one's own, `passes` names the limits of a request
+    that it takes, and `secrets` are what no error may show.
     """
 
     name: str
@@ -36,6 +38,8 @@ class ModelSettings:
     retries: int = 1
     backoff_s: float = 1.0
     unavailable_wait_s: float = 2.0
+    passes: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 @frozen

@@ -1,14 +1,16 @@
-"""The words of a refusal where something was found: that it does not answer, in the question's language.
+"""The words of a refusal where something was found: that it does not answer, in the question's language; and of a period
+for which nothing is recorded.
 
 What a seed's client is told is said in its capability, and in no other words.
 """
 
 import re
 from collections.abc import Collection
+from datetime import date
 
 from rag_app.answering.capabilities import Capability
 from rag_app.documents.metadata import detect_language
-from rag_app.domain import Question
+from rag_app.domain import Period, Question
 
 _NEAR = {
     "de": "Ich habe etwas gefunden, aber nichts davon beantwortet die Frage.",
@@ -71,3 +73,23 @@ def near_text(capability: Capability, question: Question, declared: Collection[s
         wanted = asked if asked in declared else "en"
     said = _NEAR.get(wanted, capability.near)
     return f"{said} {warning}." if warning else said
+
+
+def elsewhen_text(asked: Period, found: Period) -> str:
+    """Said before an answer that is about another period than the question: nothing is recorded for that one.
+
+    >>> week = Period(date(2026, 11, 16), date(2026, 11, 22), "this week", (0, 9), "week")
+    >>> elsewhen_text(week, week.like(date(2026, 1, 14)))
+    'Nothing is recorded for 16 to 22 November 2026. The latest week with records is 12 to 18 January 2026:'
+    """
+    unit = "" if asked.grain == "days" else f"{asked.grain} "
+    order = "latest" if found.end and asked.start and found.end < asked.start else "next"
+    return f"Nothing is recorded for {asked.label}. The {order} {unit}with records is {found.label}:"
+
+
+def nearest_period(asked: Period, days: Collection[date]) -> Period | None:
+    """The period of the same kind that is nearest to the one asked for and has one of these days; earlier ones first."""
+    before = [day for day in days if asked.start and day < asked.start]
+    after = [day for day in days if asked.end and day > asked.end]
+    day = max(before) if before else min(after) if after else None
+    return asked.like(day) if day else None

@@ -2,7 +2,7 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -13,8 +13,8 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 
 from rag_app.answering.context import Context, plain_context
 from rag_app.answering.models import AnsweringModel, Draft, Limits, Pieces
-from rag_app.answering.prompts import Constraints, Prompt, PromptConfig, kept_constraints, template_of
-from rag_app.domain import Instructions, Misconfigured, Question, StoreFailed
+from rag_app.answering.prompts import Constraints, Prompt, PromptConfig, kept_constraints, own_prompt, template_of
+from rag_app.domain import WEEKDAYS, Instructions, Misconfigured, ModelFailed, Question, StoreFailed, day_text
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -61,7 +61,8 @@ class Synthesizer(BaseSynthesizer):
         return {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        raise Misconfigured("prompts are files: add a version to prompts/ and make it active in its manifest")
+        if prompts:
+            raise Misconfigured(f"there is no prompt {', '.join(sorted(prompts))}: {self.model} is told nothing")
 
 
 class ModelSynthesizer(Synthesizer):
@@ -103,6 +104,40 @@ class ModelSynthesizer(Synthesizer):
     def _get_prompts(self) -> PromptDictType:
         return {self._prompt.name: self._prompt.template}
 
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        """From here on this synthesizer's prompt is the one given, whatever version the database would draw."""
+        if unknown := sorted(prompts.keys() - {self._prompt.name}):
+            raise Misconfigured(f"there is no prompt {', '.join(unknown)}: this one is {self._prompt.name}")
+        for name, template in prompts.items():
+            self._prompt, self._draw = own_prompt(name, template, self._prompt.variables), None
+
+
+class ForeignSynthesizer(Synthesizer):
+    """Any LlamaIndex synthesizer. It gets a text for each block of the context, which begins with `[Source N]`; what it
+    writes is checked like a model's, so its prompts have to ask for such citations."""
+
+    def __init__(self, inner: BaseSynthesizer) -> None:
+        super().__init__()
+        self.model, self._inner = type(inner).__name__, inner
+
+    async def write(self, question: Question, context: Context) -> Draft:
+        texts = [block.text for block in context.blocks]
+        try:
+            written: Any = await self._inner.aget_response(question.text, texts)
+            if isinstance(written, AsyncGenerator):
+                written = "".join([piece async for piece in written])
+        except Exception as error:
+            raise ModelFailed(f"{self.model}: {type(error).__name__}") from error
+        return Draft(str(written).strip(), str(self.model))
+
+    def _get_prompts(self) -> PromptDictType:
+        return self._inner.get_prompts()
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        if unknown := sorted(prompts.keys() - self._inner.get_prompts().keys()):
+            raise Misconfigured(f"there is no prompt {', '.join(unknown)} in {self.model}")
+        self._inner.update_prompts(prompts)
+
 
 def first(values: Iterable[T | None]) -> T | None:
     """The first that is not None."""
@@ -113,4 +148,18 @@ def messages_of(prompt: Prompt, question: Question, context: str) -> list[ChatMe
     """What a model is told: the prompt, with what the question's instructions have for it."""
     given = question.instructions.values
     others = {name: given[name] for name in prompt.variables & given.keys() - {"question", "context"}}
-    return prompt.messages(**others, question=question.text, context=context)
+    return with_today(prompt.messages(**others, question=question.text, context=context), question)
+
+
+def with_today(messages: list[ChatMessage], question: Question) -> list[ChatMessage]:
+    """With the day on which it is asked, and the days that its words of time mean, at the end of the first message.
+
+    Both are facts of the question and no variables of a prompt, so that every version says them.
+    """
+    if question.today is None:
+        return messages
+    said = f"Today is {WEEKDAYS[question.today.weekday()]}, {day_text(question.today)}."
+    if question.period is not None:
+        said += f" The context is about {question.period.label}: say the dates of the records that you use."
+    first, *others = messages
+    return [ChatMessage(role=first.role, content=f"{first.content}\n\n{said}"), *others]

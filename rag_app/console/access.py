@@ -24,6 +24,7 @@ from rag_app.console.commands import (
     number,
     on_application,
     on_directory,
+    on_new_directory,
 )
 from rag_app.console.printing import (
     counting,
@@ -34,7 +35,7 @@ from rag_app.console.printing import (
     record,
     written,
 )
-from rag_app.domain import InvalidInput, JsonObject, NotFound, resource_folder
+from rag_app.domain import InvalidInput, JsonObject, NotFound
 
 if TYPE_CHECKING:
     from rag_app.access.people import ApiKey, Organization
@@ -62,7 +63,7 @@ _USER = "{0.name}\t{0.id}\t{0.plan}\t{0.role}"
 
 
 @orgs.command("create")
-@on_directory
+@on_new_directory
 async def create_organization(
     directory: Directory,
     slug: Annotated[str, Argument(help="short name, as in --org")],
@@ -107,7 +108,7 @@ async def add_member(
 async def grant(
     directory: Directory,
     who: Annotated[str, Argument(help="a member's name or id; a key's id, or how it begins")],
-    role: Annotated[str, Argument(metavar="read|write|admin")],
+    role: Annotated[str, Argument(metavar="read|write|admin|none")],
     org: Org,
     index: Annotated[
         str | None, Option("--index", "-i", metavar="I", help="in this index; in every one by default")
@@ -116,19 +117,20 @@ async def grant(
     """Say what a member or a key may do with an organization's sources in an index.
 
     read: search and read, as everybody may. write: put in, change and delete. admin: empty an index. One that is given
-    again replaces the one before.
+    again replaces the one before; none takes it away.
     """
     from rag_app.access.roles import EVERY_INDEX, Role
     from rag_app.retrieval.index import find_index, load_indexes
+    from rag_app.settings import Settings
 
-    if role not in [*Role]:
-        raise InvalidInput("role", role, f"accepted: {', '.join(Role)}")
+    if role not in [*Role, "none"]:
+        raise InvalidInput("role", role, f"accepted: {', '.join([*Role, 'none'])}")
     organization = await directory.people.organization(org)
-    name = find_index(load_indexes(resource_folder("indexes")), index).name if index else EVERY_INDEX
+    name = find_index(load_indexes(*Settings().indexes.folders), index).name if index else EVERY_INDEX
     user = await directory.keys.user_of(organization, who)
     if user is None:
         user = (await directory.people.user(who)).id
-    await directory.roles.grant(organization.id, user, Role(role), name)
+    await directory.roles.grant(organization.id, user, None if role == "none" else Role(role), name)
     print(f"{who}\t{role}\t{'every index' if name == EVERY_INDEX else name} of {organization.slug}")
 
 
@@ -170,6 +172,22 @@ async def set_organization_limits(
     organization = await directory.people.organization(org)
     limited = await directory.people.set_limits(organization, _limits(requests, at_once))
     print(f"{limited.slug}\t{_limits_text(limited)}")
+
+
+@orgs.command("set-time-zone")
+@on_directory
+async def set_time_zone(
+    directory: Directory,
+    org: OrgArgument,
+    name: Annotated[str, Argument(metavar="NAME|none", help="such as Europe/Paris; none: UTC")],
+) -> None:
+    """Set an organization's time zone: which day is today.
+
+    A server knows it within a minute.
+    """
+    organization = await directory.people.organization(org)
+    await directory.people.set_time_zone(organization, None if name == "none" else name)
+    print(f"{organization.slug}\t{'UTC' if name == 'none' else name}")
 
 
 @users.command("create")
@@ -393,8 +411,9 @@ async def create_key(
     bound = None
     if indexes:
         from rag_app.retrieval.index import find_index, load_indexes
+        from rag_app.settings import Settings
 
-        declared = load_indexes(resource_folder("indexes"))
+        declared = load_indexes(*Settings().indexes.folders)
         bound = [find_index(declared, index).name for index in indexes]  # no alias: one may point elsewhere one day
     made, secret = await directory.keys.create(await directory.people.organization(org), name, bound)
     print_result(as_json, {**_key_json(made), "key": secret}, secret)

@@ -29,6 +29,7 @@ _COMMANDS = {
     "restore": "backup.app",
     "retention": "database.app",
     "sources": "sources.sources",
+    "import": "bring.bring",
     "worker": "jobs.app",
     "indexes": "indexes.app",
     "orgs": "access.orgs",

@@ -65,8 +65,11 @@ def open_application(
     return open_application(settings, urls, prepare)
 
 
-def command_on(opening: Opening[Opened]) -> Callable[[Work[Opened, P]], Callable[P, None]]:
-    """Decorates what a command does with what `opening` opens. The command takes its parameters but the first."""
+def command_on(opening: Opening[Opened], creates: bool = False) -> Callable[[Work[Opened, P]], Callable[P, None]]:
+    """Decorates what a command does with what `opening` opens. The command takes its parameters but the first.
+
+    Where there is no database yet, a command that `creates` begins one; others say where they looked.
+    """
 
     def decorate(work: Work[Opened, P]) -> Callable[P, None]:
         def command(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -74,12 +77,13 @@ def command_on(opening: Opening[Opened]) -> Callable[[Work[Opened, P]], Callable
             from rag_app.settings import Settings
 
             settings = Settings()
+            say_home(settings)
 
             async def run() -> None:
                 async with opening(settings, urls) as opened:
                     await work(opened, *args, **kwargs)
 
-            with database_urls(settings) as urls:
+            with database_urls(settings, create=creates) as urls:
                 asyncio.run(run())
 
         signature = inspect.signature(work)
@@ -92,8 +96,18 @@ def command_on(opening: Opening[Opened]) -> Callable[[Work[Opened, P]], Callable
     return decorate
 
 
-on_application = command_on(partial(open_application, prepare=lambda application: application.start()))
+def say_home(settings: "Settings") -> None:
+    """On stderr, where the private PostgreSQL is, if nobody set it and it is not in this folder."""
+    chosen = settings.database
+    if chosen.url is None and "home" not in chosen.model_fields_set and chosen.home.parent != Path.cwd().resolve():
+        print(f"data: {chosen.home}", file=sys.stderr)
+
+
+_start = partial(open_application, prepare=lambda application: application.start())
+on_application = command_on(_start)
 """A command's work on the started application."""
+on_new_application = command_on(_start, creates=True)
+"""As `on_application`, for what one may begin with."""
 
 
 @asynccontextmanager
@@ -111,6 +125,8 @@ async def _open_directory(settings: "Settings", urls: "DatabaseUrls") -> "AsyncI
 
 on_directory = command_on(_open_directory)
 """A command's work on people and what belongs to them: no index, no model."""
+on_new_directory = command_on(_open_directory, creates=True)
+"""As `on_directory`, for what one may begin with."""
 
 on_unchecked_application = command_on(
     partial(open_application, prepare=lambda application: application.database.check())

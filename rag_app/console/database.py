@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Exit
+from typer import Argument, Exit, Option
 
 from rag_app.console.commands import (
     Application,
@@ -54,12 +54,34 @@ async def _open_migrated(settings: "Settings", urls: "DatabaseUrls") -> AsyncIte
 
 
 @db.command()
-@command_on(_open_migrated)
+@command_on(_open_migrated, creates=True)
 async def upgrade(application: Application) -> None:
     """Migrate, and build new indexes. Safe to repeat."""
     done = {"built": await application.build_missing(), "prompts added": await application.seed_prompts()}
     made = (f"{what}: {', '.join(names)}" for what, names in done.items() if names)
     print("; ".join(["the schema is up to date", *made]))
+
+
+@asynccontextmanager
+async def _open_urls(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[DatabaseUrls]":
+    yield urls
+
+
+@db.command()
+@command_on(_open_urls)
+async def url(
+    urls: "DatabaseUrls", owner: Annotated[bool, Option("--owner", help="of the role that owns the schema")] = False
+) -> None:
+    """Print the address of the database, for psql: with the password, and as the application's role.
+
+    A private PostgreSQL runs for as long as a command of rag-app does: `rag-app serve`, say.
+    """
+    from rag_app.database.session import asyncpg_url
+
+    chosen = urls.owner if owner else urls.app
+    if chosen is None:
+        raise Misconfigured("RAG_DATABASE_OWNER_URL is not set: the owner's address is not known")
+    print(asyncpg_url(chosen).set(drivername="postgresql").render_as_string(hide_password=False))
 
 
 @app.command()
@@ -121,7 +143,7 @@ class _Findings:
 async def _look(application: Application, findings: _Findings) -> None:
     from llama_index.core.llms import ChatMessage
 
-    from rag_app.application import public_keys
+    from rag_app.application import identity_provider, public_keys
     from rag_app.database.migrate import current
 
     settings, urls = application.settings, application.urls
@@ -134,6 +156,8 @@ async def _look(application: Application, findings: _Findings) -> None:
         )
     if (keys := public_keys(settings)) is not None:
         await findings.check("tokens", keys.named(None), f"signed by the keys of {keys.where}")
+    if (provider := identity_provider(settings)) is not None:
+        await findings.check("sign-in", provider.metadata(), f"at {provider.issuer}")
     where = f"private, in {settings.database.home / 'postgres'}" if urls.private else "as RAG_DATABASE_URL says"
     if not await findings.check("PostgreSQL", application.database.check(), f"{where}; schema and role fit"):
         return
@@ -147,9 +171,18 @@ async def _look(application: Application, findings: _Findings) -> None:
             findings.add("vector store", stores if state == "ok" else f"{stores}: {state}", problem=state != "ok")
         elif name in application.indexes:
             well = (
-                f"index, built with these settings{await _calibration(application, name)}" if state == "ok" else state
+                f"index, built with these settings{await _calibration(application, name)}{await _limits(application, name)}"
+                if state == "ok"
+                else state
             )
             findings.add(name, well, problem=state != "ok")
+
+
+async def _limits(application: Application, index: str) -> str:
+    """What the probe of a foreign store found out."""
+    generation = await application.backends.active(application.indexes[index])
+    said = await application.backends.of(generation.store).limits(generation.table_prefix)
+    return f"; {said}" if said else ""
 
 
 async def _calibration(application: Application, index: str) -> str:

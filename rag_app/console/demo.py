@@ -9,7 +9,9 @@ import socket
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,8 +22,10 @@ import httpx
 from rag_app.application import Application, open_application
 from rag_app.console.access import issue
 from rag_app.console.printing import answer_text, progress_bar, summary_text
+from rag_app.console.sample_dates import move_value, moving, weeks_since
 from rag_app.console.serving import claim_port, http_url, serve_at
 from rag_app.database.urls import database_urls
+from rag_app.documents.documents import Document
 from rag_app.documents.ingest import Progress, Summary
 from rag_app.documents.reading import documents_below
 from rag_app.domain import (
@@ -30,6 +34,7 @@ from rag_app.domain import (
     InvalidInput,
     JsonObject,
     Misconfigured,
+    Scope,
     resource_folder,
     source_id,
 )
@@ -46,8 +51,10 @@ ANYBODYS = "aurora"
 _SECONDS_TO_SERVE = 60
 
 
-def run_demo(*, check: bool) -> int:
-    """The exit status: 0, or 1 if `check` found something that is not as it should be."""
+def run_demo(*, check: bool, fixed: bool = False) -> int:
+    """With `fixed` dates the samples are loaded as they are written: January 2026.
+
+    The exit status: 0, or 1 if `check` found something that is not as it should be."""
     settings = Settings()
     api, database = settings.api, settings.database
     _say(
@@ -55,13 +62,14 @@ def run_demo(*, check: bool) -> int:
     )
     with database_urls(settings) as urls:
 
-        async def load_and_ask() -> tuple[list[str], UUID]:
+        async def load_and_ask() -> tuple[list[str], UUID, date | None]:
             async with open_application(settings, urls) as application:
-                amiss = await load_samples(application)
+                today = None if fixed else await application.calendar.today(Scope(frozenset({PUBLIC_ORGANIZATION})))
+                amiss = await load_samples(application, today)
                 amiss += await ask_samples(application)
-                return amiss, (await application.people.user(MEMBER)).id
+                return amiss, (await application.people.user(MEMBER)).id, today
 
-        amiss, user = asyncio.run(load_and_ask())
+        amiss, user, today = asyncio.run(load_and_ask())
         try:
             claimed = claim_port(api.host, api.port)
         except Misconfigured:  # the wanted port is taken; any other one will do
@@ -73,7 +81,7 @@ def run_demo(*, check: bool) -> int:
                 os.environ["RAG_PAGES"] = "demo"
             _say(_invitation(url, token))
             if check:
-                amiss += _serve_and_check(claim, url, token)
+                amiss += _serve_and_check(claim, url, token, today)
             for problem in amiss:
                 print(f"AMISS: {problem}", file=sys.stderr)
             if not check:
@@ -88,8 +96,11 @@ def _say(text: str) -> None:
     print(text, flush=True)  # at once, also into a pipe
 
 
-async def load_samples(application: Application) -> list[str]:
-    """Ingest every index's samples; what could not be read."""
+async def load_samples(application: Application, today: date | None = None) -> list[str]:
+    """Ingest every index's samples; what could not be read.
+
+    With `today`, dates that a manifest marks are moved to its week; without, they are loaded as they are written.
+    """
     people = application.people
     _say(f"Loading the sample corpora of two organizations, {' and '.join(NAMES)}:")
     for slug, title in NAMES.items():
@@ -102,12 +113,16 @@ async def load_samples(application: Application) -> list[str]:
     amiss = []
     for spec in application.indexes.values():
         samples = resource_folder("indexes") / spec.name / "samples"
-        entries = tomllib.loads((samples / "manifest.toml").read_text("utf-8"))["ingest"]
+        if not samples.is_dir():  # an index of the operator's own
+            continue
+        manifest = tomllib.loads((samples / "manifest.toml").read_text("utf-8"))
+        entries, dates = manifest["ingest"], manifest.get("dates")
+        change = moving(dates["week"], today) if dates and today else None
         files = sum(1 for entry in entries for _ in documents_below(samples / entry["path"]))
         total = Summary()
         with progress_bar(f"{spec.name:<16}", files) as progress:
             for entry in entries:
-                await _ingest(application, spec, samples, entry, progress, total)
+                await _ingest(application, spec, samples, entry, progress, total, change)
         _say(f"  {spec.name:<16} {summary_text(total)}")
         amiss += [f"{spec.name}: {failure}" for failure in total.failed]
     return amiss
@@ -120,6 +135,7 @@ async def _ingest(
     entry: dict[str, str],
     progress: Progress,
     total: Summary,
+    change: Callable[[Document], Document] | None,
 ) -> None:
     """An entry of a samples/manifest.toml: what is loaded, and as whose."""
     org, site = entry["organization"], entry.get("site")
@@ -129,6 +145,8 @@ async def _ingest(
     metadata = {key: value for key, value in entry.items() if key in ("source_type", "lang")}
     target = await target_of(application, org, site, entry.get("owner"), entry.get("visibility"), metadata)
     ingestor = await application.ingestor(spec, target)
+    if change is not None:
+        ingestor.change = change
     await ingestor.ingest([samples / entry["path"]], base=samples, progress=progress, summary=total)
 
 
@@ -136,6 +154,8 @@ async def ask_samples(application: Application) -> list[str]:
     """Ask each index its demo questions, print the answers, and say what is wrong with them."""
     amiss = []
     for spec in application.indexes.values():
+        if not (resource_folder("indexes") / spec.name).is_dir():
+            continue
         _say(f"\n=== {spec.name}: {spec.description}")
         judged = (resource_folder("indexes") / spec.name / "judgments.jsonl").read_text("utf-8").splitlines()
         for question in (each for each in map(json.loads, judged) if each.get("demo")):
@@ -163,8 +183,10 @@ def _problem(answer: Answer, expected: set[UUID]) -> str | None:
 _REQUESTS: list[JsonObject] = json.loads(Path(__file__).with_name("demo_requests.json").read_text("utf-8"))
 """Path and body; `shows`: the list of the reply that has something in it, or `nothing`; `anonymous`: without a token.
 
-Those that the reader is invited to send are `invited`.
+Those that the reader is invited to send are `invited`. There is something in the present week for those that are `recorded`.
 """
+_WEEK = date(2026, 1, 12)
+"""That of the dates in requests, as of the files."""
 
 
 def _invitation(url: str, token: str) -> str:
@@ -184,13 +206,13 @@ For trying out, whoever sends no token is a member of {ANYBODYS} in /owner (RAG_
 {invited[True]}"""
 
 
-def _serve_and_check(claim: socket.socket, url: str, token: str) -> list[str]:
+def _serve_and_check(claim: socket.socket, url: str, token: str, today: date | None) -> list[str]:
     amiss: list[str] = []
 
     def check() -> None:
         while not multiprocessing.active_children():
             time.sleep(0.1)  # forking a worker is safer while the other threads do nothing
-        amiss.extend(_check_replies(url, token))
+        amiss.extend(_check_replies(url, token, today))
         os.kill(os.getpid(), signal.SIGTERM)
 
     Thread(target=check, name="check", daemon=True).start()
@@ -199,7 +221,7 @@ def _serve_and_check(claim: socket.socket, url: str, token: str) -> list[str]:
     return amiss
 
 
-def _check_replies(url: str, token: str) -> list[str]:
+def _check_replies(url: str, token: str, today: date | None) -> list[str]:
     with httpx.Client(base_url=url, timeout=30) as client:
         deadline = time.monotonic() + _SECONDS_TO_SERVE
         while (ready := _send(client, "GET", "/health/ready")).status_code != 200:
@@ -210,11 +232,14 @@ def _check_replies(url: str, token: str) -> list[str]:
         for each in _REQUESTS:
             path, shows = each["path"], each["shows"]
             headers = {} if each["anonymous"] else {"Authorization": f"Bearer {token}"}
-            reply = _send(client, "POST", path, json=each["body"], headers=headers)
+            body = each["body"] if today is None else move_value(each["body"], weeks_since(_WEEK, today), _WEEK)
+            reply = _send(client, "POST", path, json=body, headers=headers)
             shown = reply.json().get(shows) if reply.is_success else None
             _say(f"POST {path}: {reply.status_code}, {len(shown or ())} {shows}")
             if shown is None or bool(shown) is each.get("nothing", False):
                 amiss.append(f"{path}: {reply.status_code} {reply.text}")
+            elif today and each.get("recorded") and reply.json()["answer"].startswith("Nothing is recorded"):
+                amiss.append(f"{path}: {reply.json()['answer']}")
         for method, path, status in ("POST", "/api/rag/search", 401), ("GET", "/docs", 200):
             if (got := _send(client, method, path).status_code) != status:
                 amiss.append(f"{method} {path} without a token got {got} instead of {status}")

@@ -118,10 +118,10 @@ async def drop(
 async def move(
     application: Application,
     index: OneIndex,
-    to: Annotated[str, Option("--to", metavar="|".join(STORES), help="the vector store to copy it to")],
+    to: Annotated[str, Option("--to", metavar="STORE", help=f"the vector store to copy it to: {', '.join(STORES)}")],
     as_json: Json = False,
 ) -> None:
-    """Copy an index to the other vector store; nothing is embedded again.
+    """Copy an index to another vector store; nothing is embedded again.
 
     Both sides are compared before the copy may answer, and RAG_VECTOR_STORE says whether it is asked. Safe to repeat:
     the same command goes on where it was, and brings over what has changed since. Exit status 2 if a source could not

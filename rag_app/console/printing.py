@@ -25,7 +25,8 @@ _SECONDS_BETWEEN_LINES = 5.0  # of progress
 _COUNTS = (
     "{0.added} added, {0.updated} updated, {0.unchanged} unchanged, {0.removed} removed; {0.chunks} chunks written"
 )
-_LINE = re.compile(r"line (\d+): ")
+_LINE = re.compile(r"(?:line|row) (\d+): ")
+_VALUE = re.compile(r", not .*(?=: left out$)", re.DOTALL)  # of a cell: another one in each row
 
 
 def print_result(as_json: bool, value: Any, text: str) -> None:
@@ -152,13 +153,17 @@ def _fold_failures(failures: Iterable[UnreadableDocument]) -> Iterator[str]:
 
     >>> list(_fold_failures(UnreadableDocument("a.jsonl", f"line {n}: no JSON") for n in (1, 2, 7)))
     ['a.jsonl: lines 1 to 7 (3 of them): no JSON']
+    >>> list(_fold_failures(UnreadableDocument("a.csv", f"row {n}: no number, not '{n}%': left out") for n in (2, 3)))
+    ["a.csv: rows 2 to 3 (2 of them): no number, not '2%': left out"]
     """
-    for _, alike in groupby(failures, key=lambda failure: (failure.path, _LINE.sub("", failure.reason))):
+    for _, alike in groupby(
+        failures, key=lambda failure: (failure.path, _VALUE.sub("", _LINE.sub("", failure.reason)))
+    ):
         first, *others = alike
         numbers = [found[1] for each in (first, *others) if (found := _LINE.match(each.reason))]
         if others and len(numbers) == 1 + len(others):
             rest = _LINE.sub("", first.reason)
-            yield f"{first.path}: lines {numbers[0]} to {numbers[-1]} ({len(numbers)} of them): {rest}"
+            yield f"{first.path}: {first.reason.split()[0]}s {numbers[0]} to {numbers[-1]} ({len(numbers)} of them): {rest}"
         else:
             yield from (str(each) for each in (first, *others))
 
@@ -172,6 +177,21 @@ def counting(what: str, total: int, *columns: Any) -> Iterator[Callable[..., Non
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
         task = bar.add_task(what, total=total, chunks=0, rate=0.0, file="")
         yield lambda done, **fields: bar.update(task, completed=done, **fields)
+
+
+@contextmanager
+def stepping(what: str, things: str) -> Iterator[Callable[[int], None]]:
+    """A line on stderr every few seconds with how many things are done, where nobody knows how many there are."""
+    began = last_line = time.monotonic()
+
+    def step(done: int) -> None:
+        nonlocal last_line
+        if time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
+            last_line = time.monotonic()
+            rate = done / max(last_line - began, 0.001)
+            print(f"{what}: {done} {things}, {rate:.0f}/s", file=sys.stderr, flush=True)
+
+    yield step
 
 
 @contextmanager

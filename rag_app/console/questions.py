@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from rag_app.console.commands import Application, Index, Json, Mode, Org, Site, User, group, on_application
 from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result
-from rag_app.domain import Hit, InvalidInput, resource_folder
+from rag_app.domain import Hit, InvalidInput
 
 if TYPE_CHECKING:
     from rag_app.evaluation.judgments import Judgments, Query
@@ -19,7 +19,12 @@ Question = Annotated[str, Argument(metavar="Q")]
 TopK = Annotated[int | None, Option("--top-k", "-k", min=1, max=1000, help="chunks to find")]
 Filter = Annotated[
     list[str] | None,
-    Option("--filter", "-f", metavar="F", help="e.g. lang=fr, 'date>=2026-01-01', 'source_type in faq,doc'"),
+    Option(
+        "--filter",
+        "-f",
+        metavar="F",
+        help="e.g. lang=fr, 'date>=2026-01-01', 'source_type not in faq,doc', or MetadataFilters as JSON",
+    ),
 ]
 
 
@@ -187,7 +192,7 @@ async def calibrate(
         raise InvalidInput("", queries, "--recorded is what an organization judged: give --org, and no --queries")
     spec = find_index(application.indexes, index)
     if org is None and queries is None:
-        judgments = read_judgments(resource_folder("indexes") / spec.name / "judgments.jsonl")
+        judgments = read_judgments(application.settings.indexes.file(spec.name, "judgments.jsonl"))
     else:
         judgments = await _judgments(application, org or "", spec.name, queries, qrels, recorded)
     slug = None if org is None else (await application.people.organization(org)).slug
@@ -227,7 +232,7 @@ async def _judgments(
     if recorded:
         return judgments_of(await application.validations.recorded(await application.people.member_of(org), index))
     slug = (await application.people.organization(org)).slug
-    judgments = read_judgments(resource_folder("indexes") / index / "judgments.jsonl")
+    judgments = read_judgments(application.settings.indexes.file(index, "judgments.jsonl"))
     asked = tuple(query for query in judgments.queries if query.organization == slug)
     ids = {query.id for query in asked}
     return replace(judgments, queries=asked, qrels={q: grades for q, grades in judgments.qrels.items() if q in ids})

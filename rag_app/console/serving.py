@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from multiprocessing import parent_process
 from subprocess import PIPE, Popen
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Exit, Option
 
-from rag_app.console.commands import group
+from rag_app.console.commands import group, say_home
 from rag_app.domain import Misconfigured, NotFound
 from rag_app.stores.registry import unshared_store
 
@@ -36,11 +36,15 @@ _SECONDS_TO_RESTART = 2
 @app.command()
 def demo(
     check: Annotated[bool, Option("--check", help="do it all, then exit; non-zero if amiss")] = False,
+    dates: Annotated[
+        Literal["fresh", "fixed"],
+        Option(help="fresh: the samples are of this week; fixed: of January 2026, as they are written"),
+    ] = "fresh",
 ) -> None:
     """Load the sample corpora, ask them questions, then serve the API."""
     from rag_app.console.demo import run_demo
 
-    raise Exit(run_demo(check=check))
+    raise Exit(run_demo(check=check, fixed=dates == "fixed"))
 
 
 @app.command()
@@ -53,6 +57,7 @@ def serve(
     from rag_app.settings import Settings
 
     settings = Settings()
+    say_home(settings)
     api = settings.api
     with claim_port(host or api.host, api.port if port is None else port) as claim:
         serve_at(settings, claim, workers or api.workers)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from typer import Argument, Exit, Option
 
-from rag_app.console.commands import Application, Index, Json, Org, group, on_application
+from rag_app.console.commands import Application, Index, Json, Org, group, on_application, on_new_application
 from rag_app.console.printing import (
     day,
     print_list,
@@ -19,7 +19,7 @@ from rag_app.console.printing import (
     summary_json,
     summary_text,
 )
-from rag_app.domain import InvalidInput, NotFound, Scope, Source, source_id
+from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, source_id
 
 if TYPE_CHECKING:
     from rag_app.retrieval.index import IndexSpec
@@ -31,7 +31,7 @@ _SOURCE = "{0.external_id}\t{0.source_type}\t{0.lang}\t{1}\t{0.title}"
 
 
 @app.command()
-@on_application
+@on_new_application
 async def ingest(
     application: Application,
     paths: Annotated[list[Path], Argument(metavar="PATH...", help="files and folders")],
@@ -52,17 +52,32 @@ async def ingest(
     exclude: Annotated[
         list[str] | None, Option(metavar="PATTERN", help="pass over files of this name or path: '*.tmp'; repeatable")
     ] = None,
+    rows: Annotated[
+        bool, Option("--rows", help="each row of a table is a source, by the index's rule or by what follows")
+    ] = False,
+    row_key: Annotated[
+        list[str] | None, Option(metavar="COL", help="a column of the key that tells rows apart; repeatable")
+    ] = None,
+    row_date: Annotated[
+        list[str] | None, Option(metavar="COL", help="the column of a row's date; twice: date and time")
+    ] = None,
+    row_title: Annotated[str | None, Option(metavar="T", help="its title: 'Booking of {customer}'")] = None,
+    row_text: Annotated[
+        str | None, Option(metavar="T", help="its text: '{customer} on {date:%d %B}[, {note}]'")
+    ] = None,
     prune: Annotated[bool, Option("--prune", help="delete the sources of files that the folders hold no more")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="write nothing: say what would be done")] = False,
     as_json: Json = False,
 ) -> None:
     """Read documents into an index.
 
-    Safe to repeat: what has not changed costs nothing. Exit status 2 if some could not be read.
+    Safe to repeat: what has not changed costs nothing. Exit status 2 if some could not be read. With --rows --dry-run,
+    what index.toml could say of a table is printed.
     """
     from rag_app.documents.documents import Document
     from rag_app.documents.ingest import offered
     from rag_app.documents.metadata import to_source
+    from rag_app.documents.proposals import propose
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import target_of
 
@@ -76,18 +91,27 @@ async def ingest(
     folders = [path for path in paths if path.is_dir()]
     if prune and len(folders) < len(paths):
         raise InvalidInput("--prune", None, "is for folders: name no single file")
+    asked = RowsRule(key=tuple(row_key or ()), date=tuple(row_date or ()), title=row_title or "", text=row_text or "")
     passed_over = exclude or []
     total = sum(1 for _ in offered(paths, passed_over))
     ingestor = await application.ingestor(spec, target)
     with progress_bar(f"{spec.name}/{org}", total) as progress:
         summary = await ingestor.ingest(
-            paths, base=base or Path.cwd(), progress=progress, exclude=passed_over, dry_run=dry_run
+            paths,
+            base=base or Path.cwd(),
+            progress=progress,
+            exclude=passed_over,
+            rows=asked if rows or asked != RowsRule() else None,
+            dry_run=dry_run,
         )
     if prune:
         for gone in await ingestor.prune(folders, summary=summary, dry_run=dry_run):
             print(f"gone: {gone}", file=sys.stderr)
     told = summary_text(summary)
     print_result(as_json, summary_json(summary), f"would be: {told}" if dry_run else told)
+    if rows and dry_run:
+        for proposal in propose(application.readers, paths, passed_over, spec):
+            print(f"\n{proposal}", file=sys.stderr if as_json else sys.stdout)
     if summary.failed:
         raise Exit(2)
 

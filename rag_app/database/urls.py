@@ -25,8 +25,11 @@ class DatabaseUrls:
 
 
 @contextmanager
-def database_urls(settings: "Settings", migrated: bool = True) -> Iterator[DatabaseUrls]:
-    """The configured PostgreSQL; with none, the private one, running and migrated while this context lasts."""
+def database_urls(settings: "Settings", migrated: bool = True, create: bool = True) -> Iterator[DatabaseUrls]:
+    """The configured PostgreSQL; with none, the private one, running and migrated while this context lasts.
+
+    Without `create`, raises Misconfigured where there is no private one yet, and creates nothing.
+    """
     chosen = settings.database
     if chosen.url is not None:
         owner, backup = (each.get_secret_value() if each else None for each in (chosen.owner_url, chosen.backup_url))
@@ -34,6 +37,11 @@ def database_urls(settings: "Settings", migrated: bool = True) -> Iterator[Datab
     elif chosen.owner_url is not None:
         raise Misconfigured("RAG_DATABASE_OWNER_URL is set, RAG_DATABASE_URL is not: set both, or none of them")
     else:
+        if not create and not (chosen.home / "postgres" / "cluster").exists():
+            raise Misconfigured(
+                f"there is no data in {chosen.home}: go to the folder of your project or set RAG_HOME; "
+                "`rag-app demo`, `serve`, `ingest` and `db upgrade` begin with an empty database"
+            )
         with private_postgres(chosen.home / "postgres") as server:
             if migrated and (chosen.gateway_role is not None or not asyncio.run(_is_migrated(server.app_url))):
                 from rag_app.database.migrate import upgrade  # alembic takes as long as the rest of a command

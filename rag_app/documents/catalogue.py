@@ -5,12 +5,14 @@ Filters mean what they mean to a search (docs/filters.md): a source without the 
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 from uuid import UUID
 
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from sqlalchemy import (
     ColumnElement,
     DateTime,
@@ -25,6 +27,7 @@ from sqlalchemy import (
     cast,
     func,
     literal,
+    not_,
     or_,
     select,
     tuple_,
@@ -35,7 +38,7 @@ from sqlalchemy.types import Uuid
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SOURCE, seen_by, source_of
 from rag_app.documents.tables import OriginalRow, SourceBuildRow, SourceRow
-from rag_app.domain import Condition, Filters, InvalidInput, NotFound, Operator, Scope, Source, frozen
+from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, frozen
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG_AGO = -(2.0**53)  # seconds: where a source without a date comes in an order by date
@@ -187,48 +190,62 @@ _OWN = {
     "source_id": cast(SourceRow.id, Text),
     "source_type": SourceRow.source_type,
     "lang": SourceRow.lang,
+    "date": SourceRow.date,
 }
 
 
-def _holds(condition: Condition) -> ColumnElement[bool]:
-    """A checked condition, of a source instead of a chunk. Values are parameters, and compared in their own type."""
-    name, value = condition.field, condition.value
+def _holds(given: MetadataFilter | MetadataFilters) -> ColumnElement[bool]:
+    """A checked filter, of a source instead of a chunk, which is never NULL: so NOT is SQL's."""
+    if isinstance(given, MetadataFilter):
+        return func.coalesce(_condition(given), literal(False))
+    each = [_holds(one) for one in given.filters]
+    match given.condition:
+        case FilterCondition.NOT:
+            return not_(or_(*each))
+        case FilterCondition.OR:
+            return or_(*each)
+    return and_(*each)
+
+
+def _condition(condition: MetadataFilter) -> ColumnElement[bool]:
+    """Values are parameters, and compared in their own type."""
+    name, operator, value = condition.key, condition.operator, condition.value
     if name in _OWN:
-        return _compared(_OWN[name], condition)
-    if name == "date":
-        found, missing = _compared(SourceRow.date, condition), SourceRow.date.is_(None)
-    else:
-        kept: Any = SourceRow.metadata_
-        missing = ~kept.has_key(name)
-        match condition.operator:
-            case Operator.EQ:
-                found = kept.contains({name: value})
-            case Operator.IN if isinstance(value, tuple):
-                found = or_(*(kept.contains({name: each}) for each in value))
-            case Operator.HAS:
-                found = kept.contains({name: [value]})
-            case _:
-                number = case((func.jsonb_typeof(kept[name]) == "number", cast(kept[name].astext, Numeric)))
-                found = _compared(number, condition)
-    return or_(found, missing) if condition.or_missing else found
+        return _compared(_OWN[name], operator, value)
+    kept: Any = SourceRow.metadata_
+    found, values = kept[name], value if isinstance(value, list) else [value]
+    missing = or_(found.astext.is_(None), found == func.jsonb_build_array())
+    match operator:
+        case FilterOperator.IS_EMPTY:
+            return missing
+        case FilterOperator.CONTAINS | FilterOperator.ANY | FilterOperator.ALL:
+            join = and_ if operator is FilterOperator.ALL else or_
+            return join(*(kept.contains({name: [each]}) for each in values))
+        case FilterOperator.EQ | FilterOperator.IN:
+            return or_(*(kept.contains({name: each}) for each in values))
+        case FilterOperator.NE | FilterOperator.NIN:
+            return not_(or_(missing, *(kept.contains({name: each}) for each in values)))
+    number = case((func.jsonb_typeof(found) == "number", cast(found.astext, Numeric)))
+    return _compared(number, operator, value)
 
 
-def _compared(column: Any, condition: Condition) -> ColumnElement[bool]:
-    value: Any = condition.value
-    match condition.operator:
-        case Operator.EQ:
-            found = column == value
-        case Operator.IN:
-            found = column.in_(value)
-        case Operator.GT:
-            found = column > value
-        case Operator.GTE:
-            found = column >= value
-        case Operator.LT:
-            found = column < value
-        case _:
-            found = column <= value
-    return func.coalesce(found, literal(False))
+def _compared(column: Any, operator: FilterOperator, value: Any) -> ColumnElement[bool]:
+    """NULL where there is nothing to compare."""
+    compared: ColumnElement[bool] = _COMPARE[operator](column, value)
+    return compared
+
+
+_COMPARE: Mapping[FilterOperator, Callable[[Any, Any], Any]] = {
+    FilterOperator.EQ: eq,
+    FilterOperator.NE: ne,
+    FilterOperator.LT: lt,
+    FilterOperator.LTE: le,
+    FilterOperator.GT: gt,
+    FilterOperator.GTE: ge,
+    FilterOperator.IN: lambda column, values: column.in_(values),
+    FilterOperator.NIN: lambda column, values: column.not_in(values),
+    FilterOperator.IS_EMPTY: lambda column, _: column.is_(None),
+}
 
 
 def _cursor(asked: Asked, last: Row[Any]) -> str:

@@ -36,7 +36,7 @@ class Chunker:
     def split(self, source: Source, passages: Sequence[Passage]) -> list[TextNode]:
         """Nodes in document order, with the metadata that stores and citations read; no embeddings yet."""
         return [
-            chunk_node(chunk_id(source.id, source.version, position), text, _metadata(source, passage, position))
+            chunk_node(chunk_id(source.id, source.version, position), text, chunk_metadata(source, passage, position))
             for position, (text, passage) in enumerate(self._pieces(source, passages))
         ]
 
@@ -50,7 +50,7 @@ class Chunker:
                     yield text.strip(), passage
 
 
-def _metadata(source: Source, passage: Passage, position: int) -> dict[str, object]:
+def chunk_metadata(source: Source, passage: Passage, position: int) -> dict[str, object]:
     """Only what has a value: a missing key is what "the chunk does not have the field" means to a filter."""
     everything = to_builtins(
         {
@@ -72,6 +72,8 @@ def _metadata(source: Source, passage: Passage, position: int) -> dict[str, obje
             "external_id": source.external_id,
             "file_name": source.file_name,
             "untyped": source.untyped or None,
+            "row": source.row,
+            "sheet": source.sheet,
         }
     )
     return {key: value for key, value in everything.items() if value is not None}

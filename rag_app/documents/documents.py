@@ -40,3 +40,6 @@ class Document:
     derived: Mapping[str, object] = field(default_factory=dict)
     external_id: str | None = None  # where the document says its own id
     strict: tuple[str, ...] = ()  # keys of `metadata`
+    row: int | None = None  # of a table, as a spreadsheet counts; of records, from 1
+    sheet: str | None = None
+    problems: tuple[str, ...] = ()  # what of a row could not be taken; the row is here

@@ -30,10 +30,10 @@ from llama_index.core.schema import TextNode
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.ledger import NO_BUILD, Build, SourceLedger, Writer
+from rag_app.documents.ledger import NO_BUILD, Build, SourceLedger, Writer, place_of
 from rag_app.documents.metadata import Target, to_source
 from rag_app.documents.reading import Documents, File, Readers, documents_below
-from rag_app.domain import InvalidInput, Source, UnreadableDocument
+from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore, searchable_text
@@ -102,7 +102,10 @@ class _Split:
 
 
 class Ingestor:
-    """Writes one organization's sources into one generation of an index."""
+    """Writes one organization's sources into one generation of an index.
+
+    `change` makes of each document that was read the one that is taken in.
+    """
 
     def __init__(
         self,
@@ -118,6 +121,7 @@ class Ingestor:
         self._spec, self._generation, self._store, self._ledger = spec, generation_id, store, ledger
         self._embedder, self._target, self._erase, self._readers = embedder, target, erase, readers
         self._chunker = Chunker(spec.chunking)
+        self.change: Callable[[Document], Document] = _as_read
 
     async def ingest(
         self,
@@ -127,17 +131,29 @@ class Ingestor:
         progress: Progress = lambda path, summary: None,
         summary: Summary | None = None,
         exclude: Sequence[str] = (),
+        rows: RowsRule | None = None,
         dry_run: bool = False,
     ) -> Summary:
         """Every file below `paths`. Sources are named by their file's path, relative to `base` if it is below it.
 
         A source that a file held before and holds no more is removed. What cannot be read is in the summary, which
         adds to the one that is given. Files that a pattern of `exclude` names are passed over; the patterns are those
-        of `fnmatch`, for a file's name or its path below the folder. With `dry_run` nothing is embedded or written,
+        of `fnmatch`, for a file's name or its path below the folder. With `rows`, each row of a table is a source by
+        that rule, as the index's own rules say for some files. With `dry_run` nothing is embedded or written,
         and the summary says what would be.
         """
-        with closing(self._readers.read_all(_files(paths, base, exclude))) as reading:
+        with closing(self._readers.read_all(self._files(paths, base, exclude, rows))) as reading:
             return await self.ingest_documents(reading, progress=progress, summary=summary, dry_run=dry_run)
+
+    def _files(
+        self, paths: Iterable[Path], base: Path, exclude: Sequence[str], rows: RowsRule | None
+    ) -> Iterator[File]:
+        root = base.resolve()
+        for given, path in offered(paths, exclude):
+            origin = path.resolve()
+            shown = (origin.relative_to(root) if origin.is_relative_to(root) else origin).as_posix()
+            mapping = row_mapping(self._spec.rows, self._spec.fields, shown, rows)
+            yield File(path, shown, origin.as_posix(), given if given.is_dir() else given.parent, mapping)
 
     async def ingest_documents(
         self,
@@ -204,6 +220,10 @@ class Ingestor:
         await self.delete(await self._ledger.deleting(self._target.org_id, self._spec.name))
 
 
+def _as_read(document: Document) -> Document:
+    return document
+
+
 class _Run:
     """One pass of an ingestor over files."""
 
@@ -226,14 +246,15 @@ class _Run:
             yield _Split(await asyncio.to_thread(self._split, new), builds, batch.ended, batch.last)
 
     async def _follow_files(self, batch: _Batch, builds: Mapping[UUID, Build]) -> None:
-        """A source that is the same in another file is now that file's."""
-        moved = {
-            source.id: source.origin
+        """A source that is the same in another file, or in another row, is now there."""
+        moved = [
+            source
             for source, _ in batch.found
-            if source.id in builds and builds[source.id].origin != source.origin
-        }
+            if source.id in builds and builds[source.id].holds(source) and builds[source.id].place != place_of(source)
+        ]
         if moved:
             await self._ledger.move(self._target.org_id, moved)
+            await self._ingestor._store.move(moved)
 
     def _gather(self, reading: Iterator[tuple[File, Documents]]) -> Iterator[_Batch]:
         batch = _Batch()
@@ -255,18 +276,22 @@ class _Run:
 
     def _sources(self, following: _Following, documents: Documents) -> Iterator[tuple[Source, Document]]:
         file = following.file
-        for document in documents:
-            if isinstance(document, UnreadableDocument):
-                self._fail(following, document)
+        for read in documents:
+            if isinstance(read, UnreadableDocument):
+                self._fail(following, read)
                 continue
+            document = self._ingestor.change(read)
             part = document.external_id or document.name
+            # a row is taken in without what of it could not be read: its file has been read whole
+            self._summary.failed += [UnreadableDocument(file.shown, problem) for problem in document.problems]
             try:
                 source = to_source(document, file.shown, file.origin, self._spec, self._target)
                 if source.id in self._seen:
                     raise InvalidInput("id", source.external_id, f"{source.external_id!r} is there more than once")
             except InvalidInput as error:
                 shown = f"{file.shown}#{part}" if part else file.shown
-                self._fail(following, UnreadableDocument(shown, str(error)))
+                row = f"row {document.row}: " if document.row is not None else ""
+                self._fail(following, UnreadableDocument(shown, row + str(error)))
                 continue
             self._seen.add(source.id)
             yield source, document
@@ -337,14 +362,6 @@ class _Run:
             self._progress(each.file.path, self._summary)
         if not split.ended and split.last is not None:
             self._progress(split.last, self._summary)
-
-
-def _files(paths: Iterable[Path], base: Path, exclude: Sequence[str] = ()) -> Iterator[File]:
-    root = base.resolve()
-    for given, path in offered(paths, exclude):
-        origin = path.resolve()
-        shown = origin.relative_to(root) if origin.is_relative_to(root) else origin
-        yield File(path, shown.as_posix(), origin.as_posix(), given if given.is_dir() else given.parent)
 
 
 def offered(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterator[tuple[Path, Path]]:

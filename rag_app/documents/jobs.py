@@ -37,6 +37,7 @@ from rag_app.domain import (
     Misconfigured,
     NotFound,
     RagError,
+    RowsRule,
     Scope,
     StoreFailed,
     frozen,
@@ -328,6 +329,8 @@ _KEPT = ("external_id", "file_name", "media_type", "title", "metadata", "derived
 def _kept(upload: Upload) -> tuple[JsonObject, bytes]:
     """A file is read whole: requests are limited, and jobs are done elsewhere."""
     kept = {name: value for name in _KEPT if (value := getattr(upload, name))}
+    if upload.rows is not None:
+        kept["rows"] = to_builtins(upload.rows)
     if upload.file is not None:
         return {**kept, "is_file": True}, upload.file.read_bytes()
     return kept, (upload.text or "").encode()
@@ -335,6 +338,8 @@ def _kept(upload: Upload) -> tuple[JsonObject, bytes]:
 
 def _upload(folder: Path, position: int, document: JsonObject, content: bytes) -> Upload:
     known = {name: document[name] for name in _KEPT if name in document}
+    if "rows" in document:
+        known["rows"] = convert(document["rows"], RowsRule)
     if not document.get("is_file"):
         return Upload(text=content.decode(), **known)
     path = folder / str(position)  # no name in the file system is the client's

@@ -44,6 +44,14 @@ Passages = Sequence[Mapping[str, Any]]
 """A source's normalised content as JSON: what an index can be rebuilt from without the file."""
 
 
+Place = tuple[str, str | None, int | None, str | None]
+"""Where a source was read from: its file for us and for people, row and sheet."""
+
+
+def place_of(source: Source) -> Place:
+    return source.origin, source.file_name, source.row, source.sheet
+
+
 class BuildState(StrEnum):
     WRITING = "writing"
     READY = "ready"
@@ -56,7 +64,7 @@ class Build:
     version: str
     state: BuildState
     chunks: int
-    origin: str = field(default="", compare=False)
+    place: "Place" = field(default=("", None, None, None), compare=False)
 
     def holds(self, source: Source) -> bool:
         """Whether the source stands there as it is now."""
@@ -196,9 +204,11 @@ class SourceLedger:
         async with self._acting_for(*{source.org_id for source in batch}) as session:
             return await _claim(session, batch, generation_id)
 
-    async def move(self, org_id: UUID, origins: Mapping[UUID, str]) -> None:
-        """Write down that these sources are now read from these files; nothing else of them changes."""
-        await self._execute({org_id}, _MOVE, org=org_id, ids=[*origins], origins=[*origins.values()])
+    async def move(self, org_id: UUID, sources: Sequence[Source]) -> None:
+        """Write down where these sources are now read from; nothing else of them changes."""
+        origins, names, rows, sheets = zip(*map(place_of, sources), strict=True)
+        places = {"origins": [*origins], "names": [*names], "rows": [*rows], "sheets": [*sheets]}
+        await self._execute({org_id}, _MOVE, org=org_id, ids=[source.id for source in sources], **places)
 
     async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
         """From here on nobody sees these sources, and no build of them counts as complete."""
@@ -213,14 +223,24 @@ class SourceLedger:
     async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> dict[UUID, Build]:
         """What of these sources stands in the generation. A source that is being deleted has no build."""
         standing = (
-            select(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks, SourceRow.origin)
+            select(
+                *(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks),
+                *(SourceRow.origin, SourceRow.file_name, SourceRow.row, SourceRow.sheet),
+            )
             .join(SourceBuildRow, _build_in(generation_id))
             .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None))
         )
         return {
-            source: Build(version, BuildState(state), chunks, origin)
-            for source, version, state, chunks, origin in await self._rows_of({org_id}, standing)
+            source: Build(version, BuildState(state), chunks, tuple(place))
+            for source, version, state, chunks, *place in await self._rows_of({org_id}, standing)
         }
+
+    async def contents(self, org_id: UUID, source_ids: Collection[UUID]) -> dict[UUID, Passages]:
+        """What these sources consist of, as it was last written."""
+        kept = select(SourceRow.id, SourceRow.content).where(
+            SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None)
+        )
+        return {source: content for source, content in await self._rows_of({org_id}, kept)}  # noqa: C416 - rows
 
     async def deleting(self, org_id: UUID, index: str) -> list[UUID]:
         """Sources whose deletion was begun and not finished: their chunks may stand in any generation."""
@@ -388,8 +408,9 @@ _FINISH = text(
     " WHERE b.generation_id = :generation AND b.source_id = written.source_id AND b.version = written.version"
 )
 _MOVE = text(
-    "UPDATE sources s SET origin = moved.origin"
-    " FROM unnest(CAST(:ids AS uuid[]), CAST(:origins AS text[])) AS moved (id, origin)"
+    "UPDATE sources s SET origin = moved.origin, file_name = moved.name, row_number = moved.number, sheet = moved.sheet"
+    " FROM unnest(CAST(:ids AS uuid[]), CAST(:origins AS text[]), CAST(:names AS text[]), CAST(:rows AS integer[]),"
+    " CAST(:sheets AS text[])) AS moved (id, origin, name, number, sheet)"
     " WHERE s.org_id = :org AND s.id = moved.id"
 )
 _HIDE = text(

@@ -78,6 +78,8 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         file_name=checked_text("file name", PurePath(path).name)[:_LONGEST_NAME] if path else None,
         untyped=_untyped({**document.metadata, **target.metadata}, spec),
         audience_id=target.audience_id,
+        row=document.row,
+        sheet=document.sheet,
         version="",
     )
     return versioned(source, [asdict(passage) for passage in document.passages])
@@ -136,10 +138,11 @@ def _value(name: str, kind: FieldType, value: object) -> MetadataValue:
 
 
 def versioned(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
-    """With its version: the hash of everything that a reader of the source could see; where the file lies is no part of
-    it. `content` are its passages, as the ledger keeps them."""
+    """With its version: the hash of everything that a reader of the source could see; where the file lies, and where in
+    it the source stands, is no part of it. `content` are its passages, as the ledger keeps them."""
     values = asdict(source) | {"origin": "", "version": ""}
-    del values["file_name"]
+    for place in ("file_name", "row", "sheet"):
+        del values[place]
     values["untyped"].pop("date", None)  # the moment counts, not its notation
     if not values["untyped"]:
         del values["untyped"]

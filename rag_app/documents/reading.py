@@ -27,7 +27,7 @@ from typing import NamedTuple
 from rag_app.documents import limits
 from rag_app.documents.documents import SIDECAR, Document
 from rag_app.documents.limits import Limits
-from rag_app.domain import UnreadableDocument
+from rag_app.domain import RowMapping, UnreadableDocument
 
 Documents = Iterator[Document | UnreadableDocument]
 
@@ -43,12 +43,16 @@ _ACCEPTED = {
 
 
 class File(NamedTuple):
-    """`shown` is what errors call it; its sidecar may not be a link that leads out of `root`."""
+    """`shown` is what errors call it; its sidecar may not be a link that leads out of `root`.
+
+    With `rows`, each row of a table in it is a document.
+    """
 
     path: Path
     shown: str
     origin: str
     root: Path
+    rows: RowMapping | None = None
 
 
 def documents_below(path: Path) -> Iterator[Path]:
@@ -143,7 +147,7 @@ class _Child:
 
     def _request(self, file: File) -> None:
         with suppress(OSError):  # it is dead: who asks for the file finds that out, and sends it to the next
-            self._requests.sendall(pickle.dumps((str(file.path), file.shown, str(file.root))))
+            self._requests.sendall(pickle.dumps((str(file.path), file.shown, str(file.root), file.rows)))
 
     def lives(self) -> bool:
         return self._process.poll() is None
@@ -213,10 +217,10 @@ def serve() -> None:
     requests, answers = connection.makefile("rb"), connection.makefile("wb")
     with suppress(EOFError, OSError):
         while True:
-            path, shown, root = pickle.load(requests)  # noqa: S301 - of the parent
+            path, shown, root, rows = pickle.load(requests)  # noqa: S301 - of the parent
             known = format_of(path)
             streamed = known is not None and known.streamed
-            for found in _timed(read(Path(path), shown, Path(root)), allowed.seconds, renewed=streamed):
+            for found in _timed(read(Path(path), shown, Path(root), rows), allowed.seconds, renewed=streamed):
                 pickle.dump(found if isinstance(found, Document) else (found.path, found.reason), answers)
                 answers.flush()
             pickle.dump(None, answers)

@@ -88,6 +88,8 @@ class SourceRow(Base):
     origin: Mapped[str]
     site_id: Mapped[UUID | None]
     owner_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id))
+    row: Mapped[int | None] = mapped_column("row_number")
+    sheet: Mapped[str | None]
     visibility: Mapped[str]
     file_name: Mapped[str | None]
     untyped: Mapped[Json]

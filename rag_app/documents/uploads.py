@@ -25,7 +25,17 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, to_source, undeclared
 from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Documents, File, Readers
-from rag_app.domain import InvalidInput, RagError, Scope, Source, UnreadableDocument, frozen
+from rag_app.domain import (
+    InvalidInput,
+    RagError,
+    RowsRule,
+    Scope,
+    Source,
+    UnknownField,
+    UnreadableDocument,
+    frozen,
+    row_mapping,
+)
 from rag_app.retrieval.index import IndexSpec
 
 _LONGEST_TITLE = 80  # characters of a text's first line
@@ -42,7 +52,8 @@ class Upload:
 
     `external_id` is the name to replace it by; by default what the document says of itself, the file's name, or, of a
     text, the hash of its content. `derived` are metadata that nobody has written (`Document.derived`). With `problem`
-    there is nothing to read: it could not be had. `url` is where it is to be read from, before it has been.
+    there is nothing to read: it could not be had. `url` is where it is to be read from, before it has been. With `rows`,
+    each row of a table is a source by that rule; without, as the index's own rules say.
     """
 
     external_id: str | None = None
@@ -55,6 +66,7 @@ class Upload:
     derived: Mapping[str, object] = field(default_factory=dict)
     problem: str | None = None
     url: str | None = None
+    rows: RowsRule | None = None
 
     @property
     def name(self) -> str:
@@ -90,6 +102,8 @@ class _Made:
     upload: Upload
     found: list[tuple[Source, Document]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    """What of rows that are among `found` could not be taken."""
 
 
 class Uploads:
@@ -115,8 +129,11 @@ class Uploads:
     async def ingest(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload], sender: Scope) -> list[Received]:
         """Make sources of all of them; what became of each, in order. `sender` is whose sources may be written over.
 
-        Raises OrganizationFull, EmbeddingFailed, StoreFailed: repeated, the same call ends where an undisturbed one does.
+        Raises UnknownField, OrganizationFull, EmbeddingFailed, StoreFailed: repeated, the same call ends where an undisturbed one does.
         """
+        for upload in uploads:
+            if upload.rows is not None and (unknown := upload.rows.undeclared(spec.fields)):
+                raise UnknownField(unknown[0], spec.fields)
         made = await asyncio.to_thread(self._make, spec, target, uploads)
         ids = {source.id for each in made for source, _ in each.found}
         taken = (
@@ -146,7 +163,7 @@ class Uploads:
             known = [
                 reason for path, reason in failed.items() if path == each.upload.name and reason not in each.problems
             ]
-            received.append(Received(sources, status, (*each.problems, *known), tuple(names)))
+            received.append(Received(sources, status, (*each.problems, *each.remarks, *known), tuple(names)))
         return received
 
     async def change(
@@ -165,6 +182,7 @@ class Uploads:
             metadata={key: value for key, value in said.items() if value is not None},
             external_id=source.external_id,
         )
+        document = replace(document, row=source.row, sheet=source.sheet)
         target = Target(
             source.org_id, source.site_id, source.owner_id, source.visibility, audience_id=source.audience_id
         )
@@ -207,7 +225,7 @@ class Uploads:
     def _make(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload]) -> list[_Made]:
         """In a thread: reading and telling languages take their time."""
         made, seen = [_Made(each) for each in uploads], set[UUID]()
-        for each, documents in self._read(made):
+        for each, documents in self._read(spec, made):
             for document in documents:
                 if isinstance(document, UnreadableDocument):
                     each.problems.append(document.reason)
@@ -223,15 +241,16 @@ class Uploads:
                     continue
                 seen.add(source.id)
                 each.found.append((source, named))
+                each.remarks += document.problems
         return made
 
-    def _read(self, made: Sequence[_Made]) -> Iterator[tuple[_Made, Documents]]:
+    def _read(self, spec: IndexSpec, made: Sequence[_Made]) -> Iterator[tuple[_Made, Documents]]:
         files: list[tuple[_Made, File]] = []
         for each in made:
             if each.upload.problem is not None:
                 each.problems.append(each.upload.problem)
             elif each.upload.file is not None:
-                files.append((each, _file(each.upload, each.upload.file)))
+                files.append((each, _file(each.upload, each.upload.file, spec)))
             else:
                 yield each, iter(_as_document(each.upload))
         if not files:
@@ -257,13 +276,14 @@ def _as_document(upload: Upload) -> list[Document | UnreadableDocument]:
     return [Document("", (Passage(text),), upload.title or upload.file_name or first_line)]
 
 
-def _file(upload: Upload, received: Path) -> File:
+def _file(upload: Upload, received: Path, spec: IndexSpec) -> File:
     """A name of ours for a file that has none but the client's: its suffix is what the content is."""
     suffix = tell_suffix(received, upload.file_name or "", upload.media_type)
     named = received.with_name(f"{received.name}{suffix}")
     if not named.exists():
         named.hardlink_to(received)
-    return File(named, upload.name, _origin(upload), named.parent)
+    rows = row_mapping(spec.rows, spec.fields, upload.file_name or upload.name, upload.rows)
+    return File(named, upload.name, _origin(upload), named.parent, rows)
 
 
 def _origin(upload: Upload) -> str:
@@ -277,12 +297,15 @@ def _named(document: Document, upload: Upload) -> Document:
     else:
         name = own or (f"{upload.name}#{document.name}" if document.name else upload.name)
     title = document.title if document.name else upload.title or document.title
+    said = upload.metadata
     return replace(
         document,
         external_id=name,
         title=title,
-        metadata={**document.metadata, **upload.metadata},
+        # a row says of itself what is said of its file as a whole
+        metadata={**document.metadata, **said} if document.row is None else {**said, **document.metadata},
         derived={**upload.derived, **document.derived},
+        problems=(),
     )
 
 

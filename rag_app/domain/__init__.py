@@ -42,9 +42,22 @@ from rag_app.domain.errors import (
     UnknownField,
     UnreadableDocument,
 )
-from rag_app.domain.filters import Condition, FieldType, Filters, Operator, Value
+from rag_app.domain.filters import FieldType, Filters, Value
 from rag_app.domain.frozen import frozen
+from rag_app.domain.period import (
+    FRENCH_MONTHS,
+    GERMAN_MONTHS,
+    MONTHS,
+    WEEKDAYS,
+    Grain,
+    Period,
+    day_of,
+    day_text,
+    days_around,
+    days_text,
+)
 from rag_app.domain.resources import resource_folder
+from rag_app.domain.rows import RowMapping, RowsRule, column_name, row_mapping
 from rag_app.domain.scope import MOST_REQUESTS, PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.domain.source import (
     JsonObject,
@@ -59,12 +72,15 @@ from rag_app.domain.source import (
 from rag_app.domain.text import storable
 
 __all__ = [
+    "FRENCH_MONTHS",
+    "GERMAN_MONTHS",
+    "MONTHS",
     "MOST_REQUESTS",
     "PUBLIC_ORGANIZATION",
+    "WEEKDAYS",
     "Answer",
     "BudgetSpent",
     "Citation",
-    "Condition",
     "Confidence",
     "CostCapReached",
     "Delta",
@@ -75,6 +91,7 @@ __all__ = [
     "Filters",
     "Forbidden",
     "Found",
+    "Grain",
     "Hit",
     "Instructions",
     "InvalidInput",
@@ -89,13 +106,15 @@ __all__ = [
     "ModelSilent",
     "ModelTimeout",
     "NotFound",
-    "Operator",
+    "Period",
     "Principal",
     "Question",
     "QuotaExceeded",
     "RagError",
     "RateLimited",
     "Refusal",
+    "RowMapping",
+    "RowsRule",
     "Scope",
     "Shown",
     "Source",
@@ -109,9 +128,15 @@ __all__ = [
     "Visibility",
     "audience_id",
     "chunk_id",
+    "column_name",
+    "day_of",
+    "day_text",
+    "days_around",
+    "days_text",
     "frozen",
     "passage_link",
     "resource_folder",
+    "row_mapping",
     "source_id",
     "storable",
 ]

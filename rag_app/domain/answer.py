@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from uuid import UUID
 
 from rag_app.domain.errors import RagError
 from rag_app.domain.filters import Filters
 from rag_app.domain.frozen import frozen
+from rag_app.domain.period import Period
 from rag_app.domain.source import JsonObject, MetadataValue, passage_link
 
 
@@ -37,15 +38,20 @@ class Instructions:
 class Question:
     """What is asked, and how many hits are wanted (`top_k`).
 
-    `threshold` cuts hits below that cosine similarity (-1..1); None cuts nothing. `fetch` chunks are retrieved before
+    `threshold` cuts hits below that cosine similarity (-1..1); None cuts nothing. Records that are found by their fields
+    are cut only where the request itself sends it (`threshold_sent`), not by a surface's default. `fetch` chunks are retrieved before
     the cut, as many as `top_k` where it is None.
 
     In a conversation: `searched` is what is looked for, where `text` alone would not find it; `also` are other wordings
     that are searched beside it, and `earlier` are sources of the answer before, which are searched by themselves, too.
+    `leans`: its words refer to what was said before, so that they alone are no question about records.
     `sources` are named by the asker, and come before what was found; `preferred` filters hold as well, unless they leave
     fewer than `enough` chunks. `wide` are the filters of a second look, where the first one finds no good evidence.
     `terms` are words the asker named, for an order that puts exact matches first; `at_most` so many sources of a type
     are kept.
+
+    `today` is the asker's day, where it is None the pipeline says it. `period` are the days that its words mean: None
+    where they mean none, and where `filters` have dates of their own.
     """
 
     text: str
@@ -53,10 +59,12 @@ class Question:
     top_k: int = 8
     mode: Mode = Mode.HYBRID
     threshold: float | None = None
+    threshold_sent: bool = True
     fetch: int | None = None
     searched: str | None = None
     also: tuple[str, ...] = ()
     earlier: tuple[UUID, ...] = ()
+    leans: bool = False
     sources: tuple[UUID, ...] = ()
     preferred: Filters = ()
     enough: int = 5
@@ -64,6 +72,8 @@ class Question:
     terms: tuple[str, ...] = ()
     at_most: tuple[tuple[str, int], ...] = ()
     instructions: Instructions = Instructions()
+    today: date | None = None
+    period: Period | None = None
 
 
 @frozen
@@ -71,8 +81,9 @@ class Hit:
     """A chunk that a query found.
 
     `score` is the cosine similarity of question and chunk (-1..1), whatever found it. Hits come best first;
-    in hybrid and text mode that is not the order of their scores. `external_id`, `file_name` and `untyped` are those of
-    its source; chunks that an earlier release wrote have none.
+    in hybrid and text mode that is not the order of their scores. `external_id`, `file_name`, `row`, `sheet` and
+    `untyped` are those of its source; chunks that an earlier release wrote have none. `foreign`: another retriever than
+    ours found it, and what it did not say of it is filled in.
     """
 
     chunk_id: UUID
@@ -93,6 +104,9 @@ class Hit:
     external_id: str | None = None
     file_name: str | None = None
     untyped: JsonObject = field(default_factory=dict)
+    foreign: bool = False
+    row: int | None = None
+    sheet: str | None = None
 
     @property
     def link(self) -> str:
@@ -188,9 +202,12 @@ class Answer:
     long each stage took: "retrieval", "generation". `asked` is the model that wrote, also where that was refused. `shown`
     is what the answer was written from, in the order of the prompt; empty when refused. `look` says where `hits` come
     from, `searched` the text that found them: with the spelling put right, perhaps. `removed` sentences of what was
-    written are left out: no source supports them.
+    written are left out: no source supports them. `understood` says what was asked of records, where that is what was
+    answered: "4 of your listings, by sales". `elsewhen` is the period that an answer is about where nothing is recorded
+    for the one that was asked for; the text begins with saying so.
 
     `probability` (0..1) is the judge's that the hits hold an answer, None where a fixed rule compared a cosine.
+    `warnings` say what did not go as configured and changed nothing else: reranking that failed, say.
     `calibration` is what it was fitted to: "organization", "index", "uncalibrated" (neither), or "fixed".
     """
 
@@ -215,13 +232,16 @@ class Answer:
     probability: float | None = None
     calibration: str = "fixed"
     removed: int = 0
+    understood: str = ""
+    warnings: tuple[str, ...] = ()
+    elsewhen: Period | None = None
 
     @property
     def caveats(self) -> list[str]:
-        """What of the judgment people should know: that nothing was fitted to this index."""
+        """What people should know of how it came about: `warnings`, and that nothing was fitted to this index."""
         if self.calibration != "uncalibrated":
-            return []
-        return ["The confidence is uncalibrated: nothing was fitted to this index and embedding model"]
+            return [*self.warnings]
+        return [*self.warnings, "The confidence is uncalibrated: nothing was fitted to this index and embedding model"]
 
     @property
     def refused(self) -> bool:

@@ -1,8 +1,15 @@
-"""The closed set of conditions that a query may put on chunks. docs/filters.md is its specification."""
+"""What a query may ask of chunks. docs/filters.md is the specification."""
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from rag_app.domain.frozen import frozen
+if TYPE_CHECKING:
+    from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+
+    Filters = tuple[MetadataFilter | MetadataFilters, ...]
+else:  # nothing in here needs LlamaIndex at runtime
+    Filters = tuple
+"""LlamaIndex' conditions and groups of conditions; all of them hold. Without any, nothing is asked."""
 
 Value = str | int | float | bool
 
@@ -17,33 +24,3 @@ class FieldType(StrEnum):
     TIME = "time"
     TAGS = "tags"
     UUID = "uuid"
-
-
-class Operator(StrEnum):
-    EQ = "=="
-    IN = "in"
-    GT = ">"
-    GTE = ">="
-    LT = "<"
-    LTE = "<="
-    HAS = "has"
-
-
-@frozen
-class Condition:
-    """`field operator value`; `value` is a tuple for IN only.
-
-    A chunk without the field does not match, unless `or_missing`: then it does.
-
-    >>> Condition("lang", Operator.EQ, "fr")
-    Condition(field='lang', operator=<Operator.EQ: '=='>, value='fr', or_missing=False)
-    """
-
-    field: str
-    operator: Operator
-    value: Value | tuple[Value, ...]
-    or_missing: bool = False
-
-
-Filters = tuple[Condition, ...]
-"""All of them hold."""

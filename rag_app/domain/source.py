@@ -70,7 +70,8 @@ class Source:
     `origin` names the file it was read from; a file may hold many sources. `date` is in epoch seconds.
     `file_name` is that file's, for people. `untyped` is metadata as it was sent: keys that the index does not declare,
     which no filter can name, and declared times in the notation of whoever wrote them.
-    `audience_id` is the set of groups that see a source of visibility GROUP, and None for any other.
+    `audience_id` is the set of groups that see a source of visibility GROUP, and None for any other. `row` and `sheet`
+    say where in its file a source stands that is a row of a table; they are no part of its version.
     """
 
     org_id: UUID
@@ -90,6 +91,8 @@ class Source:
     file_name: str | None = None
     untyped: JsonObject = field(default_factory=dict)
     audience_id: UUID | None = None
+    row: int | None = None
+    sheet: str | None = None
 
     @property
     def id(self) -> UUID:

@@ -105,8 +105,10 @@ def _rounded(threshold: float) -> float:
 _PRIOR_STRENGTH = 5.0
 _SMALLEST_SPREAD = 0.05
 _FOLDS = 5
-_ASK_REFUSES, _ANSWER_REFUSES, _HIGH_ACCEPTS = 0.01, 0.08, 0.05
-_ASK_MARGIN = 0.7
+_ASK_REFUSES, _ANSWER_REFUSES, _HIGH_ACCEPTS = 0.01, 0.06, 0.05
+_ASK_MARGIN = 0.2
+_DRAWN = 100
+"""Questions with which thresholds are half a fit's own and half its prior's: those of few questions say little."""
 LEAST_QUESTIONS, LEAST_OF_A_KIND = 30, 8
 """Questions that a fit of their own needs: in all, and with and without an answer."""
 
@@ -121,12 +123,12 @@ class Asked:
 
 
 def fit_gate(asked: Sequence[Asked], embedding_model: str, prior: Fit | None = None) -> Fit:
-    """The logistic regression that fits these questions, drawn towards `prior` (towards 0 without one).
+    """The logistic regression that fits these questions; it and its thresholds are drawn towards `prior`.
 
     Questions with and without an answer count the same in all, so a probability is that of a corpus that answers half
     of what it is asked. The thresholds are taken from questions that were left out of the fit (five folds): a model is
     asked so readily that 1 % of the answerable questions would be refused, with some margin; the extractive answerer
-    answers from the threshold with the best balanced accuracy among those that refuse at most 8 % of them; high is
+    answers from the threshold with the best balanced accuracy among those that refuse at most 6 % of them; high is
     what at most 5 % of the questions without an answer reach. Raises InvalidInput unless there are enough of both.
     """
     answerable = np.array([each.answerable for each in asked], bool)
@@ -140,7 +142,12 @@ def fit_gate(asked: Sequence[Asked], embedding_model: str, prior: Fit | None = N
         rest = folds != fold
         weights = _regress(signals[rest], answerable[rest], shares[rest], start)
         held_out[~rest] = probabilities(signals[~rest], weights)
-    ask_from, answer_from, high = _thresholds(held_out, answerable, shares)
+    thresholds = _thresholds(held_out, answerable, shares)
+    if prior is not None:
+        trust = len(asked) / (len(asked) + _DRAWN)
+        drawn = zip(thresholds, (prior.ask_from, prior.answer_from, prior.high), strict=True)
+        thresholds = [trust * own + (1 - trust) * before for own, before in drawn]
+    ask_from, answer_from, high = (round(each, 4) for each in thresholds)
     weights = _regress(signals, answerable, shares, start)
     return Fit(
         embedding_model=embedding_model,
@@ -200,8 +207,8 @@ def _regress(signals: np.ndarray, answerable: np.ndarray, shares: np.ndarray, st
     return np.asarray(weights / spread)
 
 
-def _thresholds(likely: np.ndarray, answerable: np.ndarray, shares: np.ndarray) -> tuple[float, float, float]:
-    """From where a model is asked, where sentences are picked, and what is high: probabilities, in four digits."""
+def _thresholds(likely: np.ndarray, answerable: np.ndarray, shares: np.ndarray) -> list[float]:
+    """From where a model is asked, where sentences are picked, and what is high: probabilities."""
     with_answer, without = likely[answerable], likely[~answerable]
     weights, others = shares[answerable], shares[~answerable]
     lowest = _ASK_MARGIN * _quantile(with_answer, weights, _ASK_REFUSES)
@@ -211,8 +218,7 @@ def _thresholds(likely: np.ndarray, answerable: np.ndarray, shares: np.ndarray) 
     accepted = np.array([others[without >= cut].sum() for cut in cuts]) / others.sum()
     answer_from = max(lowest, float(cuts[np.argmin(refused + accepted)]))
     high = max(answer_from, _quantile(without, others, 1 - _HIGH_ACCEPTS))
-    ask, answer, top = (round(each, 4) for each in (lowest, answer_from, high))
-    return ask, answer, top
+    return [lowest, answer_from, high]
 
 
 def _quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:

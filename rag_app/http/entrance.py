@@ -105,7 +105,8 @@ class Entrance:
             return await access.people.principal(claims.subject, claims.groups)
         session = pages_cookie(connection)
         if access.sessions and session and Credential.SESSION in accepted and is_same_origin(connection):
-            return await access.people.principal(str((await access.sessions.visitor(session)).user))
+            visitor = await access.sessions.visitor(session)
+            return await access.people.principal(str(visitor.user), visitor.groups)
         if self.cookie in connection.cookies and Credential.COOKIE in accepted:
             self._needs({Credential.COOKIE}, accepted)
             claims = await self._session(connection)

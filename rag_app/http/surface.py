@@ -8,15 +8,16 @@ from importlib.resources import files
 from typing import Annotated, Any, TypeVar
 
 from litestar import Request, delete, get, patch, post, put
+from litestar.connection import ASGIConnection
 from litestar.datastructures import ResponseHeader
 from litestar.di import Dependency
 from litestar.exceptions import HTTPException
-from litestar.handlers import HTTPRouteHandler
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.spec import Example, SecurityRequirement, Tag
-from litestar.params import SkipValidationMarker
+from litestar.params import QueryParameter, SkipValidationMarker
 from litestar.types import AnyCallable
 
-from rag_app.domain import MOST_REQUESTS, Misconfigured, Principal, RateLimited, frozen
+from rag_app.domain import MOST_REQUESTS, Misconfigured, Principal, RateLimited, UnknownField, frozen
 from rag_app.http.bodies import JsonBody
 from rag_app.http.problems import KINDS, Envelope, Kinds, documented, plain_envelope
 
@@ -31,6 +32,7 @@ Caller = Request[Principal, Any, Any]
 
 Route = Callable[[AnyCallable], HTTPRouteHandler]
 
+_LONGEST_NAME = 100
 _BODY_ERRORS = (HTTPException(status_code=413), HTTPException(status_code=415))
 _DECODING = {"dto": JsonBody, "return_dto": None}
 
@@ -69,6 +71,22 @@ _SCHEMES: Mapping[Credential, Sequence[Sequence[str]]] = {
 def example(room: str, name: str) -> Example:
     """`examples/NAME.json` in a surface's package; the contract tests send the same."""
     return Example(value=json.loads((files(room) / "examples" / f"{name}.json").read_text("utf-8")))
+
+
+def declared_alone(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """A guard that refuses query parameters that the handler does not declare; Litestar would ignore them."""
+    declared = {
+        field.kwarg_definition.name or name
+        for name, field in handler.parsed_fn_signature.parameters.items()
+        if isinstance(field.kwarg_definition, QueryParameter)
+    }
+    for name in connection.query_params:
+        if name not in declared:
+            raise UnknownField(name[:_LONGEST_NAME], declared)
+
+
+STRICT: Mapping[str, Any] = {"guards": [declared_alone]}
+"""Options of a surface whose handlers refuse what they do not declare."""
 
 
 @frozen

@@ -64,7 +64,9 @@ class Signals:
     `best`: cosine of the best hit; `ahead`: how far it is above the mean of the next four. `sentence`: cosine of the
     best sentence; `stands_out`: how far it is above the mean of the ten best. `said`: share of the question's words in
     that sentence, its heading and title; `both`: the best sum of a sentence's cosine and 0.3 times that share.
-    `covered`: share in the best hit. `unknown`: share that no chunk has.
+    `covered`: share in the best hit. `unknown`: share that no chunk has. `unnamed`: share of the question's names and
+    figures that the sources of the three nearest sentences do not have. `lacking`: share of what is asked for - a price,
+    a date, somebody's name - that none of these sentences has.
     """
 
     best: float = 0.0
@@ -75,6 +77,8 @@ class Signals:
     both: float = 0.0
     covered: float = 0.0
     unknown: float = 0.0
+    unnamed: float = 0.0
+    lacking: float = 0.0
 
 
 NAMES = tuple(each.name for each in fields(Signals))

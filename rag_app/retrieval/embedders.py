@@ -1,4 +1,7 @@
-"""Embedding models: a registry, by the kind that settings name. A module of one's own adds an entry to `EMBEDDERS`."""
+"""Embedding models: a registry, by the kind that settings name. A module of one's own adds an entry to `EMBEDDERS`.
+
+Any other LlamaIndex embedder is given as an object, or by its class in the models file (docs/models.md).
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

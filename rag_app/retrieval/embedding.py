@@ -219,3 +219,15 @@ async def embed_texts(embedder: BaseEmbedding, texts: Sequence[str]) -> list[lis
         return await embedder.aget_text_embedding_batch(list(texts))
     except Exception as error:
         raise EmbeddingFailed(f"{embedder.model_name}: {error}") from error
+
+
+async def embed_together(embedder: BaseEmbedding, texts: Sequence[str]) -> list[float]:
+    """One vector for several texts, their mean: what LlamaIndex searches where a query was written anew (HyDE, say).
+
+    Raises EmbeddingFailed, whatever the model raises.
+    """
+    try:
+        vector: list[float] = await embedder.aget_agg_embedding_from_queries(list(texts))
+    except Exception as error:
+        raise EmbeddingFailed(f"{embedder.model_name}: {error}") from error
+    return vector

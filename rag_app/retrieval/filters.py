@@ -1,84 +1,203 @@
-"""Filters as people and LlamaIndex write them, checked against what an index declares.
+"""LlamaIndex' filters, checked against what an index declares.
 
 docs/filters.md is the specification; nothing that is not in it reaches a store.
 """
 
+import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
-from rag_app.domain import Condition, FieldType, Filters, InvalidInput, Operator, UnknownField, Value
+from rag_app.domain import FieldType, Filters, InvalidInput, UnknownField, Value
 from rag_app.retrieval.index import IndexSpec
 
-_ORDERED = frozenset({Operator.EQ, Operator.IN, Operator.GT, Operator.GTE, Operator.LT, Operator.LTE})
-_EQUALITY = frozenset({Operator.EQ, Operator.IN})
-OPERATORS = {
+DEEPEST, MOST_CONDITIONS, MOST_VALUES = 3, 50, 1000
+"""Of one filter: groups in each other, conditions in all of them, values of one condition."""
+
+EQ, NE, IN, NIN = FilterOperator.EQ, FilterOperator.NE, FilterOperator.IN, FilterOperator.NIN
+GT, GTE, LT, LTE = FilterOperator.GT, FilterOperator.GTE, FilterOperator.LT, FilterOperator.LTE
+ANY, ALL, CONTAINS, IS_EMPTY = FilterOperator.ANY, FilterOperator.ALL, FilterOperator.CONTAINS, FilterOperator.IS_EMPTY
+
+_EQUALITY = (EQ, NE, IN, NIN, IS_EMPTY)
+_ORDERED = (EQ, NE, LT, LTE, GT, GTE, IN, NIN, IS_EMPTY)
+OPERATORS: Mapping[FieldType, tuple[FilterOperator, ...]] = {
     FieldType.KEYWORD: _EQUALITY,
     FieldType.UUID: _EQUALITY,
     FieldType.INTEGER: _ORDERED,
     FieldType.NUMBER: _ORDERED,
-    FieldType.TIME: _ORDERED - {Operator.IN},
-    FieldType.BOOLEAN: frozenset({Operator.EQ}),
-    FieldType.TAGS: frozenset({Operator.HAS}),
+    FieldType.TIME: _ORDERED,
+    FieldType.BOOLEAN: (EQ, NE, IS_EMPTY),
+    FieldType.TAGS: (CONTAINS, ANY, ALL, IS_EMPTY),
 }
 """What may be asked of a field of each type."""
+LISTED = frozenset({IN, NIN, ANY, ALL})
+"""The operators that take a list of values."""
 
-_WRITTEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(==|>=|<=|=|>|<|\bin\b|\bhas\b)\s*(.*)", re.DOTALL)
-_LLAMA = {
-    FilterOperator.EQ: Operator.EQ,
-    FilterOperator.IN: Operator.IN,
-    FilterOperator.GT: Operator.GT,
-    FilterOperator.GTE: Operator.GTE,
-    FilterOperator.LT: Operator.LT,
-    FilterOperator.LTE: Operator.LTE,
-    FilterOperator.CONTAINS: Operator.HAS,
-}
+_SIGNS = "==|!=|>=|<=|=|>|<"
+_NAMES = "not in|nin|in|any|all|contains|has"
+_WRITTEN = re.compile(
+    rf"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:({_SIGNS}|\b(?:{_NAMES})\b)\s*(.*)|\s(is_empty|is empty)\s*)", re.DOTALL
+)
+_SPELLINGS = {"=": "==", "not in": "nin", "has": "contains"}
+
+
+def condition(field: str, operator: FilterOperator | str, value: object = None) -> MetadataFilter:
+    """`field operator value`, unchecked. Unlike MetadataFilter itself it takes booleans, UUIDs and tuples.
+
+    >>> condition("in_stock", "==", True).value, condition("lang", IN, ("en", "fr")).value
+    (True, ['en', 'fr'])
+    """
+    typed: Any = list(value) if isinstance(value, list | tuple | set | frozenset) else value
+    with suppress(ValueError):  # `check_filters` refuses it, saying what is accepted
+        operator = FilterOperator(operator)
+    return MetadataFilter.model_construct(key=field, operator=operator, value=typed)  # type: ignore[arg-type]
+
+
+def all_of(filters: Sequence[MetadataFilter | MetadataFilters]) -> MetadataFilters:
+    """A group of filters that all hold."""
+    return MetadataFilters.model_construct(filters=[*filters], condition=FilterCondition.AND)
+
+
+def any_of(filters: Sequence[MetadataFilter | MetadataFilters]) -> MetadataFilters:
+    """A group of filters of which one holds."""
+    return MetadataFilters.model_construct(filters=[*filters], condition=FilterCondition.OR)
+
+
+def none_of(filters: Sequence[MetadataFilter | MetadataFilters]) -> MetadataFilters:
+    """A group of filters of which none holds."""
+    return MetadataFilters.model_construct(filters=[*filters], condition=FilterCondition.NOT)
+
+
+def or_missing(given: MetadataFilter) -> MetadataFilters:
+    """The condition holds, or its field is missing.
+
+    >>> [each.operator.value for each in or_missing(condition("market", "==", "etsy")).filters]
+    ['==', 'is_empty']
+    """
+    return any_of([given, condition(given.key, IS_EMPTY)])
+
+
+def fields_of(filters: Filters) -> set[str]:
+    """The fields that filters name, in whatever group.
+
+    >>> sorted(fields_of((condition("lang", "==", "en"), or_missing(condition("date", ">", 0)))))
+    ['date', 'lang']
+    """
+    groups = [each for each in filters if isinstance(each, MetadataFilters)]
+    named = {each.key for each in filters if isinstance(each, MetadataFilter)}
+    return named.union(*(fields_of(tuple(each.filters)) for each in groups))
+
+
+def conditions(*given: tuple[str, FilterOperator, object]) -> tuple[MetadataFilter, ...]:
+    """Those that have a value."""
+    return tuple(condition(*each) for each in given if each[2] not in (None, ()))
 
 
 def check_filters(filters: Filters, spec: IndexSpec) -> Filters:
-    """The same conditions with every value in its field's type; times as epoch seconds.
+    """The same filters with every value in its field's type; times as epoch seconds.
 
-    A date without a time means the whole day, UTC. Raises UnknownField with the fields there are, and
-    InvalidInput for an operator the field's type does not have or a value that is not of that type.
+    A date without a time means the whole day, UTC. Raises UnknownField with the fields there are, and InvalidInput for
+    an operator that the field's type does not have, a value that is not of that type, a group or a list without
+    anything in it, and for what is nested too deep or too long.
 
     >>> notes = IndexSpec(name="notes", source_types=("note",), default_source_type="note")
-    >>> check_filters((Condition("date", Operator.LT, "1970-01-02"),), notes)
-    (Condition(field='date', operator=<Operator.LT: '<'>, value=86400.0, or_missing=False),)
+    >>> check_filters((condition("date", "<", "1970-01-02"),), notes)
+    (MetadataFilter(key='date', value=86400.0, operator=<FilterOperator.LT: '<'>),)
     """
-    return tuple(checked for condition in filters for checked in _check(condition, spec))
+    for each in filters:
+        if (found := _count(each)) > MOST_CONDITIONS:
+            raise InvalidInput("filters", found, f"{found} conditions are too many: at most {MOST_CONDITIONS}")
+    return tuple(_check(each, spec) for each in filters)
 
 
-def _check(condition: Condition, spec: IndexSpec) -> tuple[Condition, ...]:
-    name, operator, value = condition.field, condition.operator, condition.value
+def _count(given: object, depth: int = 0) -> int:
+    """Its conditions."""
+    if isinstance(given, MetadataFilter):
+        return 1
+    if not isinstance(given, MetadataFilters):
+        raise InvalidInput("filters", None, f"takes MetadataFilter and MetadataFilters, not {type(given).__name__}")
+    if depth == DEEPEST:
+        raise InvalidInput("filters", None, f"groups are nested too deep: at most {DEEPEST}")
+    if not given.filters:
+        raise InvalidInput("filters", None, "a group needs at least one condition; leave it out to search everything")
+    return sum(_count(each, depth + 1) for each in given.filters)
+
+
+def _check(given: MetadataFilter | MetadataFilters, spec: IndexSpec) -> MetadataFilter | MetadataFilters:
+    if isinstance(given, MetadataFilter):
+        return _check_condition(given, spec)
+    try:
+        joined = FilterCondition(given.condition or "and")
+    except ValueError:
+        raise InvalidInput(
+            "condition", given.condition, f"must be and, or or not, not {given.condition!r}"[:200]
+        ) from None
+    return MetadataFilters.model_construct(filters=[_check(each, spec) for each in given.filters], condition=joined)
+
+
+def _check_condition(given: MetadataFilter, spec: IndexSpec) -> MetadataFilter | MetadataFilters:
+    name, value = given.key, given.value
     kind = spec.all_fields.get(name)
     if kind is None:
         raise UnknownField(name, spec.all_fields)
+    operator = _check_operator(given, kind)
+    if operator is IS_EMPTY:
+        if value is not None:
+            raise InvalidInput(name, value, "is_empty takes no value")
+        return condition(name, operator)
+    if (operator in LISTED) != isinstance(value, list):
+        raise InvalidInput(name, value, f"a list of values goes with {', '.join(sorted(LISTED))}, and only with them")
+    if not isinstance(value, list):
+        return _moment(name, operator, value) if kind is FieldType.TIME else _typed(name, kind, operator, value)
+    if not 0 < len(value) <= MOST_VALUES:
+        raise InvalidInput(name, len(value), f"{operator.value} needs from 1 to {MOST_VALUES} values")
+    if kind is not FieldType.TIME:
+        return condition(name, operator, [coerce(name, kind, each) for each in value])
+    if operator is IN:
+        return any_of([_moment(name, EQ, each) for each in value])
+    return all_of([_moment(name, NE, each) for each in value])
+
+
+def _check_operator(given: MetadataFilter, kind: FieldType) -> FilterOperator:
+    accepted = ", ".join(OPERATORS[kind])
     try:
-        operator = Operator(operator)
+        operator = FilterOperator(given.operator)
     except ValueError:
         raise InvalidInput(
-            name, operator, f"there is no operator {operator!r}; accepted: {', '.join(sorted(OPERATORS[kind]))}"[:200]
+            given.key, given.operator, f"there is no operator {given.operator!r}; accepted: {accepted}"[:200]
         ) from None
-    condition = replace(condition, operator=operator)
     if operator not in OPERATORS[kind]:
         raise InvalidInput(
-            name,
-            value,
-            f"{operator} is not possible on a {kind} field; accepted: {', '.join(sorted(OPERATORS[kind]))}",
+            given.key, given.value, f"{operator.value} is not possible on a {kind} field; accepted: {accepted}"
         )
-    if (operator is Operator.IN) != isinstance(value, tuple):
-        raise InvalidInput(name, value, "a list of values goes with `in`, and only with it")
-    if kind is FieldType.TIME and _is_day(value):
-        return _whole_day(condition)
-    if isinstance(value, tuple):
-        return (replace(condition, value=tuple(coerce(name, kind, each) for each in value)),)
-    return (replace(condition, value=coerce(name, kind, value)),)
+    return operator
+
+
+def _typed(name: str, kind: FieldType, operator: FilterOperator, value: object) -> MetadataFilter:
+    return condition(name, operator, coerce(name, kind, value))
+
+
+def _moment(name: str, operator: FilterOperator, value: object) -> MetadataFilter | MetadataFilters:
+    start = epoch_seconds(name, value)
+    if not _is_day(value):
+        return condition(name, operator, start)
+    end = start + timedelta(days=1).total_seconds()
+    match operator:
+        case FilterOperator.EQ:
+            return all_of([condition(name, GTE, start), condition(name, LT, end)])
+        case FilterOperator.NE:
+            return any_of([condition(name, LT, start), condition(name, GTE, end)])
+        case FilterOperator.GT:
+            return condition(name, GTE, end)
+        case FilterOperator.LTE:
+            return condition(name, LT, end)
+    return condition(name, operator, start)
 
 
 def _is_day(value: object) -> bool:
@@ -86,19 +205,6 @@ def _is_day(value: object) -> bool:
         return isinstance(value, str) and bool(date.fromisoformat(value.strip()))
     except ValueError:
         return False
-
-
-def _whole_day(condition: Condition) -> tuple[Condition, ...]:
-    start = epoch_seconds(condition.field, condition.value)
-    end = start + timedelta(days=1).total_seconds()
-    bounds = {
-        Operator.GTE: [(Operator.GTE, start)],
-        Operator.LT: [(Operator.LT, start)],
-        Operator.GT: [(Operator.GTE, end)],
-        Operator.LTE: [(Operator.LT, end)],
-        Operator.EQ: [(Operator.GTE, start), (Operator.LT, end)],
-    }
-    return tuple(replace(condition, operator=operator, value=at) for operator, at in bounds[condition.operator])
 
 
 def coerce(name: str, kind: FieldType, value: object) -> Value:
@@ -194,51 +300,77 @@ def instants(name: str, written: str) -> tuple[float, float]:
     raise InvalidInput(name, written, "must be an ISO 8601 date or timestamp")
 
 
-def conditions(*given: tuple[str, Operator, Value | tuple[Value, ...] | None], or_missing: bool = False) -> Filters:
-    """Those that have a value."""
-    return tuple(Condition(*each, or_missing=or_missing) for each in given if each[2] not in (None, ()))  # type: ignore[arg-type]
-
-
-def parse_condition(written: str) -> Condition:
-    """A condition as typed on a command line.
+def parse_condition(written: str) -> MetadataFilter | MetadataFilters:
+    """A filter as typed on a command line: a condition, or MetadataFilters as JSON.
 
     >>> parse_condition("price<=20").operator.value, parse_condition("lang in en, fr").value
-    ('<=', ('en', 'fr'))
+    ('<=', ['en', 'fr'])
+    >>> parse_condition('{"filters": [{"key": "lang", "value": "en"}], "condition": "not"}').condition.value
+    'not'
     """
+    if written.lstrip().startswith("{"):
+        return _parse_json(written)
     found = _WRITTEN.fullmatch(written)
     if found is None:
-        raise InvalidInput("filter", written, f"{written!r} is not `field=value`, `field>=value`, `field in a,b` ...")
-    field, sign, value = found.groups()
-    operator = Operator.EQ if sign == "=" else Operator(sign)
-    listed = tuple(part.strip() for part in value.split(","))
-    return Condition(field, operator, listed if operator is Operator.IN else value.strip())
+        raise InvalidInput(
+            "filter", written, f"{written!r} is not `field=value`, `field>=value`, `field in a,b` ..."[:200]
+        )
+    field, sign, value, empty = found.groups()
+    if empty:
+        return condition(field, IS_EMPTY)
+    operator = FilterOperator(_SPELLINGS.get(sign, sign))
+    return condition(
+        field, operator, [part.strip() for part in value.split(",")] if operator in LISTED else value.strip()
+    )
 
 
-def from_llama(filters: MetadataFilters | None) -> Filters:
-    """Our conditions from LlamaIndex's. Raises InvalidInput for what the closed set does not have."""
-    if filters is None:
-        return ()
-    if filters.condition not in (None, FilterCondition.AND):
-        raise InvalidInput("filters", str(filters.condition), "only `and` joins conditions")
-    return tuple(_from_llama(each) for each in filters.filters)
+def _parse_json(written: str) -> MetadataFilters:
+    try:
+        said = json.loads(written)
+    except (ValueError, RecursionError):
+        raise InvalidInput("filter", written, "is not JSON, though it begins with a brace") from None
+    return parse_where(said, "filter")
 
 
-def _from_llama(condition: MetadataFilter | MetadataFilters) -> Condition:
-    """The one group that there is: a condition, or its field is missing."""
-    match condition:
-        case MetadataFilter(key=key, operator=operator):
-            known = _LLAMA.get(FilterOperator(operator)) if operator in set(FilterOperator) else None
-            if known is None:
-                said = str(getattr(operator, "value", operator))
-                raise InvalidInput(key, said, f"operator {said} is not supported"[:200])
-            value: Any = condition.value
-            return Condition(key, known, tuple(value) if isinstance(value, list) else value)
-        case MetadataFilters(
-            condition=FilterCondition.OR,
-            filters=[
-                MetadataFilter() as plain,
-                MetadataFilter(operator=FilterOperator.IS_EMPTY, value=None) as missing,
-            ],
-        ) if plain.key == missing.key:
-            return replace(_from_llama(plain), or_missing=True)
-    raise InvalidInput("filters", None, "conditions cannot be nested, but for `one, or its field is empty`")
+def parse_where(said: object, name: str = "where") -> MetadataFilters:
+    """LlamaIndex' MetadataFilters as they come from JSON; `name` is what the caller calls them.
+
+    Their fields are not known here: `check_filters` is for that. Raises InvalidInput with the place in `said`.
+
+    >>> parse_where({"filters": [{"key": "stylist", "operator": ">=", "value": 5}]}).filters
+    [MetadataFilter(key='stylist', value=5, operator=<FilterOperator.GTE: '>='>)]
+    """
+    if not isinstance(said, Mapping) or "filters" not in said:
+        raise InvalidInput(name, None, 'must be an object with "filters" and "condition"')
+    return _group(said, name, 0)
+
+
+def _group(said: Mapping[str, Any], name: str, depth: int) -> MetadataFilters:
+    _only(said, ("filters", "condition"), name)
+    listed, joined = said["filters"], said.get("condition", "and")
+    if not isinstance(listed, list) or not listed:
+        raise InvalidInput(f"{name}.filters", None, "must be a list of at least one condition or group")
+    if joined not in [each.value for each in FilterCondition]:
+        raise InvalidInput(f"{name}.condition", None, "must be one of and, or, not")
+    if depth == DEEPEST:
+        raise InvalidInput(name, None, f"groups are nested too deep: at most {DEEPEST}")
+    members = [_member(each, f"{name}.filters[{at}]", depth) for at, each in enumerate(listed)]
+    return MetadataFilters.model_construct(filters=members, condition=FilterCondition(joined))
+
+
+def _member(said: object, name: str, depth: int) -> MetadataFilter | MetadataFilters:
+    if not isinstance(said, Mapping):
+        raise InvalidInput(name, None, "must be an object: a condition with key, operator and value, or a group")
+    if "filters" in said:
+        return _group(said, name, depth + 1)
+    _only(said, ("key", "operator", "value"), name)
+    key, operator = said.get("key"), said.get("operator", "==")
+    if not isinstance(key, str) or not isinstance(operator, str):
+        raise InvalidInput(name, None, "needs a key, and has a text as key and as operator")
+    return condition(key, operator, said.get("value"))
+
+
+def _only(said: Mapping[str, Any], accepted: Sequence[str], name: str) -> None:
+    for each in said:
+        if each not in accepted:
+            raise InvalidInput(f"{name}.{each}"[:200], None, f"is not known; accepted: {', '.join(accepted)}")

@@ -1,13 +1,15 @@
 """What an index declares: its folder's index.toml, read and checked."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from string import Formatter
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator, with_config
 
-from rag_app.domain import FieldType, Misconfigured, NotFound
+from rag_app.domain import FieldType, Misconfigured, NotFound, RowsRule
+from rag_app.domain.rows import rules_as_written
 
 BASE_FIELDS: Mapping[str, FieldType] = {
     "org_id": FieldType.UUID,
@@ -19,6 +21,10 @@ BASE_FIELDS: Mapping[str, FieldType] = {
 """The fields that every index has; index.toml declares the others."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+
+
+with_config(ConfigDict(extra="forbid"))(RowsRule)
+Rows = Annotated[tuple[RowsRule, ...], BeforeValidator(rules_as_written)]
 
 
 class _Strict(BaseModel):
@@ -71,8 +77,56 @@ class ConfidenceRule(_Strict):
         return "mean5" if self.signal == "mean5" else "best"
 
 
+Phrases = tuple[Annotated[str, Field(min_length=1, max_length=80)], ...]
+Sentences = tuple[Annotated[str, Field(min_length=1, max_length=400)], ...]
+
+
+class Vocabulary(_Strict):
+    """How people speak of a field, so that a question about records can be read without a model.
+
+    `words` name the field ("price"), `unit` is what its figures count, as it is written behind them ("dollars"). `high`
+    and `low` ask for its largest and smallest values ("dearest", "cheapest"); `best` says which of them is the best.
+    `adds_up`: its figures make a total, so that "how much" asks for their sum. `values` are other words for a value
+    ("out of stock" for false), or for a condition on a number ("rising" for ">0"). `kind` is the kind of record
+    (`Kind`) that is meant where a question names the field and no kind. `own` marks the boolean field that is false for
+    records of others: "mine" and "ours" leave those out.
+    """
+
+    words: Phrases = ()
+    unit: str = ""
+    best: Literal["high", "low"] | None = None
+    high: Phrases = ()
+    low: Phrases = ()
+    adds_up: bool = False
+    values: Mapping[str, Phrases] = {}
+    kind: Name | None = None
+    own: bool = False
+
+
+class Kind(_Strict):
+    """A kind of record, as people speak of it: sources of these types that have the fields `having`.
+
+    `words` name it, `holds` are words of other kinds that it consists of ("the terms on my watchlist"). `by` is the field
+    that "the best" and "the strongest" of them are found by. `sentence` tells one of them: the first whose {fields} the
+    record has; title and date may stand in it, too.
+    """
+
+    words: Phrases
+    source_types: tuple[Name, ...] = Field(min_length=1)
+    having: tuple[Name, ...] = ()
+    holds: Phrases = ()
+    by: Name | None = None
+    sentence: Annotated[Sentences, BeforeValidator(lambda said: [said] if isinstance(said, str) else said)] = ()
+
+
 class IndexSpec(_Strict):
     """One index: what may be in it, how it is cut, searched and judged.
+
+    `dated_types` are the source types whose date is that of what they tell of: words of time choose among them. The date
+    of another, a policy, is that of its last change. None: all types.
+
+    An entry of `[fields]` is a type, or a table of a type and its `Vocabulary`. `[records]` are the kinds of records that
+    questions may be asked about, `said` words that say nothing in such a question here.
 
     >>> spec = IndexSpec(name="notes", source_types=("note",), default_source_type="note")
     >>> spec.all_fields["date"].value
@@ -87,24 +141,63 @@ class IndexSpec(_Strict):
     shown_types: Mapping[Name, Name] = {}
     languages: tuple[str, ...] = ("en",)
     fields: Mapping[Name, FieldType] = {}
+    vocabulary: Mapping[Name, Vocabulary] = {}
+    records: Mapping[Name, Kind] = {}
+    said: Phrases = ()
     chunking: Chunking = Chunking()
     fusion: Fusion = Fusion()
     bm25: Bm25 = Bm25()
     confidence: ConfidenceRule = ConfidenceRule()
     vector_store: str | None = None
+    rows: Rows = ()
+    dated_types: tuple[Name, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _told_apart(cls, said: Any) -> Any:
+        """A table among the fields is a type and a vocabulary."""
+        if not isinstance(said, dict) or not isinstance(said.get("fields", {}), dict):
+            return said
+        fields, vocabulary = {**said.get("fields", {})}, {**said.get("vocabulary", {})}
+        for name, declared in fields.items():
+            if isinstance(declared, dict):
+                vocabulary[name] = {key: value for key, value in declared.items() if key != "type"}
+                fields[name] = declared.get("type")
+        return said | {"fields": fields, "vocabulary": vocabulary}
 
     @model_validator(mode="after")
     def _consistent(self) -> "IndexSpec":
+        if unknown := sorted({*(self.dated_types or ())} - set(self.source_types)):
+            raise ValueError(f"dated_types: {', '.join(unknown)}: not among source_types")
         if self.default_source_type not in self.source_types:
             raise ValueError(f"default_source_type {self.default_source_type!r} is not one of source_types")
         if taken := sorted(set(self.fields) & RESERVED_FIELDS):
             raise ValueError(f"fields: {', '.join(taken)} cannot be declared: every chunk has them already")
+        for rule in self.rows:
+            if unknown := rule.undeclared(self.fields):
+                raise ValueError(f"rows: {', '.join(unknown)}: not declared in fields")
+            if rule.source_type not in (None, *self.source_types):
+                raise ValueError(f"rows: source_type {rule.source_type!r} is not one of source_types")
         shown = set(self.shown_types.values())
         if unknown := sorted((shown | set(self.shown_types)) - set(self.source_types)):
             raise ValueError(f"shown_types: {', '.join(unknown)}: not among source_types")
         if again := sorted(shown & set(self.shown_types)):
             raise ValueError(f"shown_types: {', '.join(again)}: shown as another type itself")
+        self._check_words()
         return self
+
+    def _check_words(self) -> None:
+        """Raises ValueError where words are of a field, a type or a kind that is not declared."""
+        for name, words in self.vocabulary.items():
+            _declared(f"fields.{name}", {name}, self.all_fields)
+            _declared(f"fields.{name}: kind", {words.kind} - {None}, self.records)
+            if words.own and self.all_fields[name] is not FieldType.BOOLEAN:
+                raise ValueError(f"fields.{name}: own is for a boolean field")
+        for name, kind in self.records.items():
+            _declared(f"records.{name}: source_types", kind.source_types, self.source_types)
+            _declared(f"records.{name}", {*kind.having, kind.by} - {None}, self.all_fields)
+            told = set().union(*map(template_fields, kind.sentence))
+            _declared(f"records.{name}: sentence", told, {"title", *self.all_fields})
 
     @property
     def all_fields(self) -> dict[str, FieldType]:
@@ -122,6 +215,20 @@ class IndexSpec(_Strict):
         ('doc', 'doc')
         """
         return self.shown_types.get(source_type, source_type)
+
+
+def _declared(where: str, names: Iterable[str | None], known: Container[str | None]) -> None:
+    if unknown := sorted(str(name) for name in names if name not in known):
+        raise ValueError(f"{where}: {', '.join(unknown)}: not declared")
+
+
+def template_fields(template: str) -> set[str]:
+    """The fields that a sentence names.
+
+    >>> sorted(template_fields("“{title}” costs {price} dollars."))
+    ['price', 'title']
+    """
+    return {name for _, name, *_ in Formatter().parse(template) if name is not None}
 
 
 RESERVED_FIELDS = frozenset(BASE_FIELDS) | {
@@ -145,6 +252,9 @@ RESERVED_FIELDS = frozenset(BASE_FIELDS) | {
     "external_id",
     "file_name",
     "untyped",
+    "foreign",
+    "row",
+    "sheet",
 }
 
 
@@ -160,9 +270,10 @@ def load_index(folder: Path) -> IndexSpec:
         raise Misconfigured(f"{file}: {error}") from error
 
 
-def load_indexes(folder: Path) -> dict[str, IndexSpec]:
-    """Every index below `folder`, by name."""
-    return {path.parent.name: load_index(path.parent) for path in sorted(folder.glob("*/index.toml"))}
+def load_indexes(*folders: Path) -> dict[str, IndexSpec]:
+    """Every index below these folders, by name; of two of a name, that in the later folder."""
+    declared = {path.parent.name: path.parent for folder in folders for path in sorted(folder.glob("*/index.toml"))}
+    return {name: load_index(folder) for name, folder in declared.items()}
 
 
 def find_index(indexes: Mapping[str, IndexSpec], name: str) -> IndexSpec:

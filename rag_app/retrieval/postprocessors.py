@@ -5,7 +5,7 @@ Each is a function that chooses among nodes, which come best first; `step` makes
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -180,14 +180,17 @@ def postprocessors_for(
     prefers_owner: bool = False,
     strategy: str | None = None,
     chunks_per_source: int | None = None,
-) -> list[Step]:
-    """What a question wants done with what was found, in order: the cut at its threshold, by whose it is, a strategy.
+    own: Sequence[BaseNodePostprocessor] = (),
+) -> list[BaseNodePostprocessor]:
+    """What a question wants done with what was found, in order: the cut at its threshold, `own` postprocessors, by whose
+    it is, a strategy.
 
     Then what was named comes first, so that limits cut the others. With `chunks_per_source`, `top_k` counts sources.
     """
-    wanted: list[Step] = []
+    wanted: list[BaseNodePostprocessor] = []
     if question.threshold is not None:
         wanted.append(step(cut_below, threshold=question.threshold))
+    wanted += own
     if prefers_owner:
         wanted.append(step(lift, rank=partial(rank_by_owner, user=scope.user)))
     if strategy is not None:

@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
+from math import isfinite
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.domain import Condition, Hit, Mode, Operator, Question
+from rag_app.domain import Filters, Hit, InvalidInput, Mode, Question, day_of
 from rag_app.retrieval.confidence import Words, words_of
-from rag_app.retrieval.embedding import asking, embed_query
-from rag_app.retrieval.filters import checked_text
+from rag_app.retrieval.embedding import asking, embed_query, embed_together
+from rag_app.retrieval.filters import IN, checked_text, condition, fields_of
+from rag_app.retrieval.periods import conditions_of, names_period
 from rag_app.retrieval.spelling import corrected, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.telemetry.observing import Stage
@@ -42,10 +44,15 @@ class ChunkRetriever(BaseRetriever):
 
     Nodes come best first; a node's score is its cosine similarity with the query, in every mode.
 
+    A bundle's `embedding`, or that of its `custom_embedding_strs`, is searched instead of the text's own.
+
     What is retrieved is up to `question`, whose text is not read: `filters`, `top_k` chunks and `mode`. `preferred`
     filters hold as well, unless they leave fewer than `enough` nodes. Of each of the `sources` that the scope may see,
     whatever the filters, at least the best chunk is there, and comes first. What is searched `also`, and `earlier`
     sources, have every other place, or every third. Each text is embedded once.
+
+    Of a question with a `period`, sources of the `dated_types` (None: all) that have a date are left out unless it lies
+    in the period, or the chunk names a day of it. `preferred` dates do not count then.
     """
 
     def __init__(
@@ -54,8 +61,10 @@ class ChunkRetriever(BaseRetriever):
         embedder: BaseEmbedding,
         question: Question,
         dimension: int | None = None,
+        dated_types: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
+        self._dated_types = dated_types
         self._open_store, self._embedder, self._question = open_store, embedder, question
         self._dimension = dimension
         self._embedded: tuple[str, list[float]] | None = None
@@ -66,16 +75,50 @@ class ChunkRetriever(BaseRetriever):
         self._store = store
         asking.set(store.scope.organizations)
         text = checked_text("query", query_bundle.query_str)
-        vector = query_bundle.embedding or await self._embed(text)
+        if query_bundle.embedding is not None:
+            self._embedded = text, self._checked(query_bundle.embedding)
+        elif query_bundle.custom_embedding_strs:
+            self._embedded = text, self._checked(await embed_together(self._embedder, query_bundle.embedding_strs))
+        vector = await self._embed(text)
         with Stage("search", {"rag.mode": asked.mode.value, "rag.top_k": asked.top_k}):
             first = await self._named(store, text, vector)
             search = Search(vector, text, asked.filters, asked.mode, asked.top_k)
             beside = await self._beside(search)
-            found = await store.search(replace(search, filters=(*asked.filters, *asked.preferred)))
-            if asked.preferred and len(found) < asked.enough:
+            preferred = self._preferred()
+            found = await store.search(replace(search, filters=(*asked.filters, *preferred)))
+            if preferred and len(found) < asked.enough:
                 found = await store.search(search)
+            within = await self._within(store, search)
             others = await asyncio.gather(*(store.search(each) for each in beside))
-        return join([first, interleave([found, *others])])
+        return join([first, interleave([*within, *map(self._of_period, (found, *others))])])
+
+    def _preferred(self) -> Filters:
+        """A period that is said is meant, whatever dates are preferred."""
+        preferred = self._question.preferred
+        return (
+            tuple(each for each in preferred if "date" not in fields_of((each,)))
+            if self._question.period
+            else preferred
+        )
+
+    async def _within(self, store: ScopedStore, search: Search) -> list[Nodes]:
+        """What is dated in the question's period."""
+        if self._question.period is None:
+            return []
+        filters = (*self._question.filters, *conditions_of(self._question.period))
+        return [await store.search(replace(search, filters=filters))]
+
+    def _of_period(self, found: Nodes) -> Nodes:
+        return [node for node in found if self._may_be_of_period(node)]
+
+    def _may_be_of_period(self, node: NodeWithScore) -> bool:
+        period, meta = self._question.period, node.node.metadata
+        if period is None or meta.get("date") is None:
+            return True
+        if self._dated_types is not None and meta["source_type"] not in self._dated_types:
+            return True
+        day = day_of(meta["date"])
+        return period.holds(day) or names_period(f"{meta['title']}\n{node.node.get_content()}", period, day)
 
     async def _beside(self, search: Search) -> list[Search]:
         """The same for what is searched `also`; and in `earlier` sources, by the shortest wording."""
@@ -83,7 +126,7 @@ class ChunkRetriever(BaseRetriever):
         vectors = [await embed_query(self._embedder, text, self._dimension) for text in texts]
         searches = [replace(search, vector=vector, text=text) for vector, text in zip(vectors, texts, strict=True)]
         if self._question.earlier:
-            only = Condition("source_id", Operator.IN, tuple(map(str, self._question.earlier)))
+            only = condition("source_id", IN, [str(each) for each in self._question.earlier])
             alone = min([search, *searches], key=lambda each: len(each.text))
             searches.append(replace(alone, filters=(only,), top_k=_EARLIER, depth=0))
         return searches
@@ -105,7 +148,7 @@ class ChunkRetriever(BaseRetriever):
         places: set[tuple[str, int]] = {
             (meta["source_id"], meta["position"]) for meta in (node.node.metadata for node in found)
         }
-        only = Condition("source_id", Operator.IN, tuple(sorted({source for source, _ in places})))
+        only = condition("source_id", IN, sorted({source for source, _ in places}))
         filters = (*self._question.filters, only)
         store, vector = self._store or await self._open_store(), await self._embed(text)
         nearest = await store.search(Search(vector, text, filters, Mode.DENSE, len(places) + at_most))
@@ -116,6 +159,14 @@ class ChunkRetriever(BaseRetriever):
 
         return sorted((node for node in nearest if distance(node)), key=lambda node: distance(node) > 1)
 
+    def _checked(self, embedding: list[float]) -> list[float]:
+        if self._dimension is not None and len(embedding) != self._dimension:
+            problem = f"has {len(embedding)} dimensions, the index has {self._dimension}"
+            raise InvalidInput("embedding", None, problem)
+        if not any(embedding) or not all(map(isfinite, embedding)):
+            raise InvalidInput("embedding", None, "must be numbers, not all of them zero")
+        return embedding
+
     async def _embed(self, text: str) -> list[float]:
         """Its vector, which is asked for once."""
         if self._embedded is None or self._embedded[0] != text:
@@ -123,11 +174,14 @@ class ChunkRetriever(BaseRetriever):
         return self._embedded[1]
 
     def word_use(self, text: str, among: Sequence[Hit]) -> Awaitable[Words]:
-        """How rare the words of a question are in the scope, and which of these hits have them; after something was
-        retrieved."""
+        """How rare the words of a question are in the scope, and which of these hits have them."""
         if self._store is None:
-            raise RuntimeError("retrieve first: words are counted in the store that was opened for it")
+            return self._open_and_count(text, among)
         return self._store.word_use(words_of(text), [hit.chunk_id for hit in among])
+
+    async def _open_and_count(self, text: str, among: Sequence[Hit]) -> Words:
+        self._store = await self._open_store()
+        return await self._store.word_use(words_of(text), [hit.chunk_id for hit in among])
 
     async def _named(self, store: ScopedStore, text: str, vector: list[float]) -> list[NodeWithScore]:
         """Chunks of the named sources, best first. A long source may crowd out others: those are asked for again."""
@@ -135,7 +189,7 @@ class ChunkRetriever(BaseRetriever):
         wanted = {str(source) for source in self._question.sources}
         while wanted:
             most = max(self._question.top_k, len(wanted))
-            only = Condition("source_id", Operator.IN, tuple(sorted(wanted)))
+            only = condition("source_id", IN, sorted(wanted))
             nearest = await store.search(Search(vector, text, (only,), Mode.DENSE, most))
             found += nearest
             wanted -= {node.node.metadata["source_id"] for node in nearest}

@@ -27,11 +27,12 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope
+from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope, Source
 from rag_app.retrieval.confidence import Words
-from rag_app.retrieval.filters import check_filters, checked_text, from_llama
+from rag_app.retrieval.filters import check_filters, checked_text
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.records import Named, RecordQuery, Records
 
 _LARGEST = 65_504
 """What half precision can say, which PostgreSQL's graph is made of; the same on every store."""
@@ -97,6 +98,10 @@ class Backend(ABC):
         """Whether there is something of that name, as far as the store can tell."""
         return True
 
+    async def limits(self, generation: str) -> str:
+        """For the operator: what the generation's store is and cannot do; empty where there is nothing to say."""
+        return ""
+
     async def dump(self, generation: str) -> AsyncIterator[bytes]:
         """Every point of all organizations, as a line of JSON with `id`, `payload` and what else `load` needs."""
         raise Misconfigured(f"{generation} is in a vector store that knows no backup")
@@ -132,6 +137,8 @@ class ScopedStore(BasePydanticVectorStore):
     scope: Scope
     backend: Any = Field(exclude=True, repr=False)
     """That in `stores/` which made it."""
+    writer: Any = Field(default=None, exclude=True, repr=False)
+    """What makes chunks of ordinary nodes (documents/nodes.py), where this store was opened to write."""
 
     @property
     def client(self) -> Any:
@@ -157,6 +164,20 @@ class ScopedStore(BasePydanticVectorStore):
         store does not know."""
         return Words()
 
+    async def find_records(self, query: RecordQuery) -> Records:
+        """What the scope may see of what a query asks of the records. Raises UnknownField and InvalidInput.
+
+        A store that does not know its fields raises Misconfigured.
+        """
+        raise Misconfigured(f"{self.generation} is in a vector store that knows no records")
+
+    async def named_values(self, words: Sequence[str]) -> list[Named]:
+        """Values of keyword and tags fields, among what the scope may see, that have one of these words (lower case).
+
+        At most 500; empty where the store does not know its fields.
+        """
+        return []
+
     @abstractmethod
     async def count(self) -> int:
         """How many chunks the scope may see."""
@@ -167,6 +188,10 @@ class ScopedStore(BasePydanticVectorStore):
 
         Raises InvalidInput where a chunk belongs to an organization outside the scope.
         """
+
+    @abstractmethod
+    async def move(self, sources: Sequence[Source]) -> None:
+        """Let the chunks of these sources say the file, row and sheet that they are in now; for the operator."""
 
     async def forget(self, source_ids: Sequence[UUID]) -> None:
         """Take out what PostgreSQL has of these sources, where the store itself cannot be reached; as `write`."""
@@ -194,6 +219,8 @@ class ScopedStore(BasePydanticVectorStore):
     def check(self, nodes: Sequence[BaseNode]) -> None:
         """Raises InvalidInput for a chunk of another organization, or one that has no direction to be found in."""
         for node in nodes:
+            if "org_id" not in node.metadata:
+                raise InvalidInput("org_id", None, "an ordinary node goes into a store that `rag.store(...)` gives")
             if UUID(node.metadata["org_id"]) not in self.scope.organizations:
                 raise InvalidInput("org_id", node.metadata["org_id"], "is not an organization of this scope")
             if node.embedding is None:
@@ -227,7 +254,7 @@ class ScopedStore(BasePydanticVectorStore):
             Search(
                 query.query_embedding,
                 query.query_str or "",
-                from_llama(query.filters),
+                (query.filters,) if query.filters else (),
                 MODES[query.mode],
                 query.similarity_top_k,
             )
@@ -239,10 +266,18 @@ class ScopedStore(BasePydanticVectorStore):
         )
 
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """Put nodes in, or in the place of those of the same ids; their ids as they are stored."""
+        if self.writer is not None:
+            stored: list[str] = await self.writer.add(nodes)
+            return stored
         await self.write(nodes)
         return [node.node_id for node in nodes]
 
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """Take a document out: by the id that its nodes name, or its source's."""
+        if self.writer is not None:
+            await self.writer.delete(ref_doc_id)
+            return
         await self.write([], replacing=[UUID(ref_doc_id)])
 
     async def aget_nodes(
@@ -250,7 +285,9 @@ class ScopedStore(BasePydanticVectorStore):
     ) -> list[BaseNode]:
         if node_ids is None:
             raise InvalidInput("node_ids", None, "name the nodes to get")
-        found = await self.fetch([UUID(each) for each in node_ids], check_filters(from_llama(filters), self.spec))
+        found = await self.fetch(
+            [UUID(each) for each in node_ids], check_filters((filters,) if filters else (), self.spec)
+        )
         return [found[key] for each in node_ids if (key := UUID(each)) in found]
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:

@@ -18,14 +18,16 @@ import msgspec
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 
 from rag_app.database.session import Database
-from rag_app.domain import FieldType, Filters, Scope
+from rag_app.domain import FieldType, Filters, Scope, Source
 from rag_app.retrieval.confidence import Words, WordUse
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.records import Named, RecordQuery, Records, check_query
 from rag_app.retrieval.spelling import likelihood, spellings
 from rag_app.retrieval.store import Backend, ScopedStore, Search, chunk_node, heading
 from rag_app.stores import words
 from rag_app.stores.postgres_tables import Query, column, create_statements, drop_statements
+from rag_app.stores.record_statements import RecordStatement, to_records
 
 # Chunks that a walk through the graph looks at before it asks whether it has found enough (docs/adr/0003 has the
 # recall), and after how many it gives up: some 60 ms.
@@ -47,6 +49,8 @@ class PostgresBackend(Backend):
     """The application's PostgreSQL; a generation is the common prefix of its tables. Searches have a pool of their own."""
 
     def __init__(self, database: Database) -> None:
+        self.usual = database
+        """For questions about records, whose plans depend on how many there are: the application's own pool."""
         self.database = database.prepared(self.prepare)
 
     @staticmethod
@@ -136,6 +140,26 @@ class ChunkStore(ScopedStore):
         used = (WordUse(row["word"], row["chunks"], frozenset(row["hits"])) for row in rows)
         return Words(tuple(used), rows[0]["of"] if rows else 0.0)
 
+    @property
+    def records(self) -> str:
+        """The table that questions about records read: what filters name, and nothing larger."""
+        return self.fields
+
+    async def find_records(self, query: RecordQuery) -> Records:
+        wanted = check_query(query, self.spec)
+        asked = RecordStatement(self.spec, self.scope, self.prefix, self.records, self.languages)
+        sql = asked.records(wanted)
+        rows = await self.backend.usual.fetch_scoped(self.scope, sql, *asked.values)
+        return to_records(rows, wanted)
+
+    async def named_values(self, words: Sequence[str]) -> list[Named]:
+        asked = RecordStatement(self.spec, self.scope, self.prefix, self.records, self.languages)
+        sql = asked.named_values(words)
+        if not sql:
+            return []
+        rows = await self.backend.usual.fetch_scoped(self.scope, sql, *asked.values)
+        return [Named(row["field"], row["value"]) for row in rows]
+
     async def count(self) -> int:
         query = self.begin()
         ((count,),) = await self.ask(query.count(), query)
@@ -150,6 +174,13 @@ class ChunkStore(ScopedStore):
             if nodes:
                 await self._put_in(connection, nodes)
             await self._finish(connection, gone, len(nodes))
+
+    async def move(self, sources: Sequence[Source]) -> None:
+        named = ({"file_name": each.file_name, "row": each.row, "sheet": each.sheet} for each in sources)
+        places = [{name: value for name, value in place.items() if value is not None} for place in named]
+        async with self.backend.transaction(self.scope) as connection:
+            ids, organizations = [source.id for source in sources], list(self.scope.organizations)
+            await connection.execute(_MOVE.format(t=self.prefix), ids, places, organizations)
 
     async def _take_out(
         self, connection: asyncpg.Connection, ids: Sequence[UUID], sources: Sequence[UUID]
@@ -214,6 +245,10 @@ class PostgresStore(ChunkStore):
     def fields(self) -> str:
         return f"{self.prefix}_vectors"
 
+    @property
+    def records(self) -> str:
+        return f"{self.prefix}_signs"
+
     async def candidates(self, asked: Search) -> list[Candidate]:
         query = self.begin()
         return [_candidate(row) for row in await self.ask(query.candidates(asked), query)]
@@ -243,6 +278,11 @@ class PostgresStore(ChunkStore):
 
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1 || org, 0)) FROM unnest($2::uuid[]) org"
+
+_MOVE = """
+    UPDATE {t}_chunks c SET metadata = c.metadata - ARRAY['file_name', 'row', 'sheet'] || moved.place
+    FROM unnest($1::uuid[], $2::jsonb[]) AS moved (source_id, place)
+    WHERE c.source_id = moved.source_id AND c.org_id = ANY($3)"""
 
 _INSERT_SIGNS = """
     INSERT INTO {t}_signs (org_id, no, signs, {filters})

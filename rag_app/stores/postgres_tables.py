@@ -6,11 +6,12 @@ them costs.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from rag_app.domain import Condition, FieldType, Filters, Mode, Operator, Scope
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+
+from rag_app.domain import FieldType, Filters, Mode, Scope
 from rag_app.retrieval.index import BASE_FIELDS, IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores import words
@@ -23,6 +24,19 @@ _SQL_TYPES = {
     FieldType.BOOLEAN: "boolean",
     FieldType.TIME: "double precision",
     FieldType.TAGS: "text[]",
+}
+_COMPARED = {
+    FilterOperator.EQ: "{name} = {value}",
+    FilterOperator.NE: "{name} <> {value}",
+    FilterOperator.LT: "{name} < {value}",
+    FilterOperator.LTE: "{name} <= {value}",
+    FilterOperator.GT: "{name} > {value}",
+    FilterOperator.GTE: "{name} >= {value}",
+    FilterOperator.IN: "{name} = ANY({value})",
+    FilterOperator.NIN: "{name} <> ALL({value})",
+    FilterOperator.CONTAINS: "{value} = ANY({name})",
+    FilterOperator.ANY: "{name} && {value}",
+    FilterOperator.ALL: "{name} @> {value}",
 }
 _LARGEST_PLAIN_VECTOR = 1900  # dimensions that fit a page together with the row
 _LARGEST_GRAPH = 4000  # dimensions up to which there is a graph: half-precise vectors of that many fit a page
@@ -74,6 +88,14 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
 def create_fields(spec: IndexSpec, generation: str) -> str:
     """The DDL of the tables of a generation whose vectors are elsewhere."""
     return _forced(f"{words.TABLES}{_FIELDS}", generation, (*words.NAMES, "fields"), filtered=_columns(spec))
+
+
+def create_vector_fields(spec: IndexSpec, generation: str, dimension: int) -> str:
+    """The same with the vectors beside the fields: of a store that proposes chunks, and PostgreSQL compares them."""
+    storage = "PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL"
+    return f"""{create_fields(spec, generation)}
+        ALTER TABLE {generation}_fields ADD COLUMN embedding vector({int(dimension)}) NOT NULL;
+        ALTER TABLE {generation}_fields ALTER embedding SET STORAGE {storage};"""
 
 
 def drop_statements(generation: str) -> str:
@@ -193,25 +215,37 @@ class Query:
         conditions = [
             f"v.org_id = ANY({self.organizations})",
             f"(v.private_to IS NULL OR v.private_to = ANY({self.readers}))",
-            *(self._condition(each) for each in filters),
+            *(self.holds(each) for each in filters),
         ]
         if scope.site is not None:
             conditions.append(f"v.site_id = {self.bind(scope.site, 'uuid')}")
         return " AND ".join(conditions)
 
-    def _condition(self, condition: Condition) -> str:
-        kind = self.spec.all_fields[condition.field]
-        name, sql_type = f"v.{column(condition.field)}", _SQL_TYPES[kind]
-        if condition.or_missing:
-            missing = f"coalesce(cardinality({name}), 0) = 0" if kind is FieldType.TAGS else f"{name} IS NULL"
-            return f"({missing} OR {self._condition(replace(condition, or_missing=False))})"
-        if condition.operator is Operator.HAS:
-            return f"{self.bind(condition.value, 'text')} = ANY({name})"
-        if condition.operator is Operator.IN:
-            values = list(condition.value)  # type: ignore[arg-type]  # check_filters: with IN it is a tuple
-            return f"{_indexed(name, kind, values)}{name} = ANY({self.bind(values, f'{sql_type}[]')})"
-        sign = "=" if condition.operator is Operator.EQ else condition.operator.value
-        return f"{_indexed(name, kind, [condition.value])}{name} {sign} {self.bind(condition.value, sql_type)}"
+    def holds(self, given: MetadataFilter | MetadataFilters) -> str:
+        """A checked filter on `v`: TRUE where it holds, FALSE or NULL where it does not.
+
+        NOT is `IS NOT TRUE`, so that it turns the NULL of a missing field into TRUE.
+        """
+        if isinstance(given, MetadataFilter):
+            return self._condition(given)
+        each = [self.holds(one) for one in given.filters]
+        if given.condition is FilterCondition.NOT:
+            return f"(({' OR '.join(each)}) IS NOT TRUE)"
+        return f"({(' OR ' if given.condition is FilterCondition.OR else ' AND ').join(each)})"
+
+    def _condition(self, condition: MetadataFilter) -> str:
+        kind, operator, value = self.spec.all_fields[condition.key], condition.operator, condition.value
+        name, sql_type = f"v.{column(condition.key)}", _SQL_TYPES[kind]
+        if operator is FilterOperator.IS_EMPTY:
+            return f"coalesce(cardinality({name}), 0) = 0" if kind is FieldType.TAGS else f"{name} IS NULL"
+        if operator is FilterOperator.CONTAINS:
+            sql_type = "text"
+        elif operator in (FilterOperator.IN, FilterOperator.NIN):
+            sql_type = f"{sql_type}[]"
+        indexed = ""
+        if operator in (FilterOperator.EQ, FilterOperator.IN):
+            indexed = _indexed(name, kind, value if isinstance(value, list) else [value])
+        return indexed + _COMPARED[operator].format(name=name, value=self.bind(value, sql_type))
 
     def best(self, asked: Search) -> str:
         """`candidates` in the order of `rag_app.retrieval.fusion.ranked`, the `top_k` first, each with its text."""
@@ -329,6 +363,25 @@ class Query:
             SELECT FROM {self.fields} v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
             WHERE c.id = ANY({self.bind(list(ids), "uuid[]")})"""
 
+    def cosines(self, vector: Sequence[float], ids: Sequence[UUID], filters: Filters) -> str:
+        """Of the chunks of these ids, as far as they are visible, where `fields` has the vectors."""
+        embedding = self.bind(vector, "vector")
+        return f"""SELECT c.id, 1 - (v.embedding <=> {embedding}) AS cosine FROM {self.t}_chunks c CROSS JOIN LATERAL (
+            SELECT * FROM {self.fields} v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
+            WHERE c.id = ANY({self.bind(list(ids), "uuid[]")})"""
+
+    def nearest(self, asked: Search) -> str:
+        """The `depth` nearest of all visible chunks, each of them compared."""
+        embedding = self.bind(asked.vector, "vector")
+        return f"""SELECT id, 1 - distance AS cosine FROM (
+            SELECT v.id, v.embedding <=> {embedding} AS distance FROM {self.fields} v
+            WHERE {self.where(asked.filters)} ORDER BY distance, id LIMIT {self.bind(asked.depth, "bigint")}) v"""
+
+    def matching(self, filters: Filters, most: int) -> str:
+        """How many chunks are visible, counted up to `most`."""
+        visible = self.where(filters)
+        return f"SELECT count(*) FROM (SELECT FROM {self.fields} v WHERE {visible} LIMIT {self.bind(most, 'bigint')}) v"
+
     def count(self) -> str:
         """How many chunks are visible."""
         return f"SELECT count(*) FROM {self.fields} v WHERE {self.where(())}"
@@ -387,7 +440,7 @@ class Query:
         return f"{lexical}, best AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC, no LIMIT {limit})"
 
 
-def _indexed(name: str, kind: FieldType, values: Sequence[Any]) -> str:
+def _indexed(name: str, kind: FieldType, values: Any) -> str:
     """What a query must say besides, so that PostgreSQL sees that the index of such keywords holds all it looks for."""
     short = kind is FieldType.KEYWORD and all(len(each.encode()) <= _LONGEST_INDEXED for each in values)
     return f"octet_length({name}) <= {_LONGEST_INDEXED} AND " if short else ""

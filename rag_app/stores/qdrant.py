@@ -7,18 +7,18 @@ under row-level security, before it is used.
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
 from rag_app.database.session import Database
-from rag_app.domain import Condition, FieldType, Filters, Misconfigured, Operator, Scope, StoreFailed
+from rag_app.domain import FieldType, Filters, Misconfigured, Scope, StoreFailed
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores.outside import OutsideBackend, OutsideStore
@@ -35,6 +35,8 @@ _INDEXES = {
     FieldType.TIME: models.PayloadSchemaType.FLOAT,
     FieldType.TAGS: models.PayloadSchemaType.KEYWORD,
 }
+
+_RANGES = frozenset({FilterOperator.LT, FilterOperator.LTE, FilterOperator.GT, FilterOperator.GTE})
 
 
 class QdrantBackend(OutsideBackend):
@@ -199,25 +201,40 @@ class QdrantStore(OutsideStore):
                 self._owned(),
                 _any_of("readers", [_EVERYBODY, *self.scope.readers]),
                 *(_any_of("site_id", [site]) for site in ([self.scope.site] if self.scope.site else [])),
-                *(_condition(each, self.spec.all_fields[each.field]) for each in filters),
+                *(_holds(each, self.spec) for each in filters),
             ]
         )
 
 
-def _condition(condition: Condition, kind: FieldType) -> models.FieldCondition | models.Filter:
-    key, value = _key(condition.field), condition.value
-    if condition.or_missing:
-        return models.Filter(
-            should=[
-                models.IsEmptyCondition(is_empty=models.PayloadField(key=key)),
-                _condition(replace(condition, or_missing=False), kind),
-            ]
-        )
-    if isinstance(value, tuple):
-        each = [_condition(Condition(condition.field, Operator.EQ, one), kind) for one in value]
-        return models.Filter(should=each) if each else models.Filter(must=[models.HasIdCondition(has_id=[])])
-    if condition.operator in (Operator.GT, Operator.GTE, Operator.LT, Operator.LTE):
-        return models.FieldCondition(key=key, range=models.Range(**{condition.operator.name.lower(): value}))
+def _holds(given: MetadataFilter | MetadataFilters, spec: IndexSpec) -> models.Condition:
+    """A checked filter. Qdrant's `must_not` also finds points without the field, which only NOT is to do."""
+    if isinstance(given, MetadataFilter):
+        return _condition(given, spec.all_fields[given.key])
+    each = [_holds(one, spec) for one in given.filters]
+    match given.condition:
+        case FilterCondition.NOT:
+            return models.Filter(must_not=each)
+        case FilterCondition.OR:
+            return models.Filter(should=each)
+    return models.Filter(must=each)
+
+
+def _condition(condition: MetadataFilter, kind: FieldType) -> models.Condition:
+    key, operator, value = _key(condition.key), condition.operator, condition.value
+    missing = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+    if operator is FilterOperator.IS_EMPTY:
+        return missing
+    if operator in _RANGES:
+        return models.FieldCondition(key=key, range=models.Range(**{operator.name.lower(): value}))
+    each: list[models.Condition] = [_equals(key, kind, one) for one in (value if isinstance(value, list) else [value])]
+    if operator in (FilterOperator.NE, FilterOperator.NIN):
+        return models.Filter(must_not=[missing, *each])
+    if operator is FilterOperator.ALL:
+        return models.Filter(must=each)
+    return models.Filter(should=each) if isinstance(value, list) else each[0]
+
+
+def _equals(key: str, kind: FieldType, value: Any) -> models.FieldCondition:
     if kind in (FieldType.NUMBER, FieldType.TIME):  # Qdrant matches no floats
         return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
     return models.FieldCondition(key=key, match=models.MatchValue(value=value))

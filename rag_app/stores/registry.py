@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rag_app.domain import Misconfigured, Scope, frozen, resource_folder
+from rag_app.domain import Misconfigured, Scope, frozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ class Store:
     `open` makes its backend, over the application's database where it needs one; it imports its vendor itself. A store
     that cannot force tenancy asks `Visible` before it returns anything. `place` says where it is, for people.
     `unshared` is why several processes cannot use it at once, or empty. `configured` says whether these settings lead
-    to it, be it that no index answers from it. A store that is `always_there` goes wherever the database goes.
+    to it, be it that no index answers from it. A store that is `always_there` goes wherever the database goes: PostgreSQL has its vectors.
     """
 
     open: "Callable[[Settings, Database, Visible], Backend]"
@@ -45,7 +45,7 @@ def unshared_store(settings: "Settings") -> str:
     """Why several processes cannot use the stores of the declared indexes at once, or empty."""
     from rag_app.retrieval.index import load_indexes
 
-    specs = load_indexes(resource_folder("indexes")).values()
+    specs = load_indexes(*settings.indexes.folders).values()
     kinds = sorted({spec.vector_store or settings.store.kind for spec in specs})
     return next((why for kind in kinds if (why := store_named(kind).unshared(settings))), "")
 
@@ -69,6 +69,30 @@ def _open_qdrant(settings: "Settings", database: "Database", visible: Visible) -
     )
 
 
+def _open_llamaindex(settings: "Settings", database: "Database", visible: Visible) -> "Backend":
+    from rag_app.stores.class_file import read_class_file
+    from rag_app.stores.llamaindex import LlamaIndexBackend
+
+    return LlamaIndexBackend(database, visible, read_class_file(settings.store.class_file))
+
+
+def _llamaindex_place(settings: "Settings") -> str:
+    from rag_app.stores.class_file import read_class_file
+
+    return f"{read_class_file(settings.store.class_file).release} (as {settings.store.class_file} says)"
+
+
+def _llamaindex_unshared(settings: "Settings") -> str:
+    from rag_app.stores.class_file import read_class_file
+
+    alone = "the vector store is declared for one process: use --workers 1, or set several_processes in its file"
+    return "" if read_class_file(settings.store.class_file).several_processes else alone
+
+
+def _llamaindex_configured(settings: "Settings") -> bool:
+    return settings.store.class_file is not None
+
+
 def _qdrant_folder(settings: "Settings") -> "Path":
     return settings.store.qdrant_path or settings.database.home / "qdrant"
 
@@ -89,4 +113,7 @@ def _qdrant_configured(settings: "Settings") -> bool:
 STORES: dict[str, Store] = {
     "postgres": Store(_open_postgres, lambda settings: "PostgreSQL", always_there=True),
     "qdrant": Store(_open_qdrant, _qdrant_place, _qdrant_unshared, _qdrant_configured),
+    "llamaindex": Store(
+        _open_llamaindex, _llamaindex_place, _llamaindex_unshared, _llamaindex_configured, always_there=True
+    ),
 }

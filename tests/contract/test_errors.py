@@ -91,7 +91,7 @@ def test_a_value_that_is_not_accepted_is_named_with_what_is(
         (
             {**ASK, "filters": {"tenant": "x"}},
             "filters.tenant",
-            ["date_from", "date_to", "lang", "org_id", "source_type"],
+            ["date_from", "date_to", "lang", "org_id", "source_type", "where"],
         ),
     ],
 )

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope
+from rag_app.http.surface import declared_alone
 from rag_app.surfaces.registry import SURFACES
 from rag_app.telemetry.setup import RequestIds
 from tests.contract.conftest import Backstage
@@ -209,3 +210,17 @@ def test_the_documents_example_request_works(client: httpx.Client, document: dic
     [example] = schema["examples"]
     Draft202012Validator({**schema, "components": document["components"]}).validate(example)
     assert client.post("/api/rag/search", json=example).status_code == 200
+
+
+def test_a_parameter_that_is_not_declared_is_refused_under_api_v1(client: httpx.Client) -> None:
+    lax = [
+        path
+        for surface in SURFACES
+        for handler in surface.handlers
+        for path in handler.paths
+        if path.startswith("/api/v1/") and declared_alone not in (handler.guards or ())
+    ]
+    assert lax == []
+    for path in ("/api/v1/jobs?colour=red", "/api/v1/sources?index=book&colour=red"):
+        refused = client.get(path)
+        assert refused.status_code == 400 and "colour" in refused.text

@@ -234,7 +234,7 @@ def test_where_nobody_counted_usage_is_null(client: httpx.Client, backstage: Bac
 
 @pytest.mark.parametrize("name", ["used_rag", "fallback_to_generic", "insufficient_context", "interrupted"])
 def test_a_plain_answer_has_the_contracts_three_flags(name: str, client: httpx.Client, backstage: Backstage) -> None:
-    backstage.conversations.given = replied(flags=Flags(**{name: True}))
+    backstage.conversations.given = replied(flags=Flags(**{name: True}))  # type: ignore[arg-type]
     told = client.post(RAG, json=ASK).json()["flags"]
     shown = {"used_rag": "usedRag", "fallback_to_generic": "fallbackToGeneric"}
     shown |= {"insufficient_context": "insufficientContext"}

@@ -25,11 +25,11 @@ from rag_app.domain.errors import (
     RagError,
     StoreFailed,
 )
-from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.http.entrance import Entrance
 from rag_app.http.server import api
 from rag_app.http.surface import example
+from rag_app.retrieval.filters import condition
 from rag_app.surfaces.registry import SURFACES
 from tests.contract.conftest import AUDIENCE, ISSUER, SECRET, Backstage, serve
 from tests.contract.test_errors import problem
@@ -117,7 +117,13 @@ EARLY = Citation(
 
 def opened(chunk: str, source: str) -> dict[str, str | None]:
     """What is ours beside the contract's fields: the source's names, and what opens the passage."""
-    return {"external_id": None, "file_name": None, "link": f"/api/v1/sources/{source}?chunk={chunk}"}
+    return {
+        "external_id": None,
+        "file_name": None,
+        "row": None,
+        "sheet": None,
+        "link": f"/api/v1/sources/{source}?chunk={chunk}",
+    }
 
 
 SOURCES = [
@@ -196,10 +202,10 @@ def test_search_takes_and_gives_the_contracts_example(
     assert (question.text, question.top_k, question.threshold) == (SEARCH_EXAMPLE["query"], 10, 0.35)
     assert question.mode is Mode.HYBRID
     assert question.filters == (
-        Condition("source_type", Operator.IN, ("call_transcript", "call_summary")),
-        Condition("date", Operator.GTE, "2026-01-01"),  # days stay days: the index knows how long they are
-        Condition("date", Operator.LTE, "2026-01-15"),
-        Condition("stylist_id", Operator.EQ, 5),
+        condition("source_type", "in", ("call_transcript", "call_summary")),
+        condition("date", ">=", "2026-01-01"),  # days stay days: the index knows how long they are
+        condition("date", "<=", "2026-01-15"),
+        condition("stylist_id", "==", 5),
     )
     assert scope.user == user and scope.organizations == {organization, PUBLIC_ORGANIZATION}
 
@@ -225,8 +231,8 @@ def test_ask_takes_and_gives_the_contracts_example(
     assert capability == "owner_ask"
     assert (question.text, question.top_k, question.threshold) == (ASK_EXAMPLE["question"], 5, 0.35)
     assert question.filters == (
-        Condition("date", Operator.GTE, "2026-01-08"),
-        Condition("date", Operator.LTE, "2026-01-15"),
+        condition("date", ">=", "2026-01-08"),
+        condition("date", "<=", "2026-01-15"),
     )
 
 
@@ -270,10 +276,10 @@ def test_every_filter_becomes_a_condition(path: str, client: httpx.Client, backs
     }
     assert client.post(path, json=body).status_code == 200
     assert backstage.pipeline.asked[0][1].filters == (
-        Condition("source_type", Operator.IN, ("booking_note",)),
-        Condition("date", Operator.LTE, "2026-01-15"),
-        Condition("stylist_id", Operator.EQ, 0),
-        Condition("customer_id", Operator.EQ, 42),
+        condition("source_type", "in", ("booking_note",)),
+        condition("date", "<=", "2026-01-15"),
+        condition("stylist_id", "==", 0),
+        condition("customer_id", "==", 42),
     )
 
 
@@ -568,9 +574,9 @@ def test_the_contracts_curl_commands(anybody: tuple[httpx.Client, Backstage, UUI
     assert (first.text, first.top_k, first.threshold) == ("What services did customers book this week?", 5, 0.35)
     assert (second.text, second.top_k, second.threshold) == ("haircut booking", 10, 0.4)
     assert second.filters == (
-        Condition("source_type", Operator.IN, ("call_transcript",)),
-        Condition("date", Operator.GTE, "2026-01-10"),
-        Condition("date", Operator.LTE, "2026-01-15"),
+        condition("source_type", "in", ("call_transcript",)),
+        condition("date", ">=", "2026-01-10"),
+        condition("date", "<=", "2026-01-15"),
     )
-    assert third.top_k == 10 and third.filters == (Condition("customer_id", Operator.EQ, 42),)
+    assert third.top_k == 10 and third.filters == (condition("customer_id", "==", 42),)
     assert (fourth.text, fourth.top_k, fourth.threshold) == ("What is the weather like?", 5, 0.9)

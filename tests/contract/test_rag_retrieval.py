@@ -11,9 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
-from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
+from rag_app.domain.source import JsonObject
 from rag_app.http.surface import example
+from rag_app.retrieval.filters import any_of, condition, none_of
 from tests.contract.conftest import Backstage
 
 SEARCH = ["/api/rag/search", "/functions/v1/rag-search"]
@@ -144,8 +145,8 @@ def test_search_passes_on_what_was_asked_and_who_asks(client: httpx.Client, back
     assert index == "org_knowledge"
     assert (question.text, question.top_k) == ("What did the customer say about pricing?", 5)
     assert question.filters == (
-        Condition("source_type", Operator.EQ, "transcript"),
-        Condition("date", Operator.GTE, datetime(2025, 1, 1, tzinfo=UTC).timestamp()),
+        condition("source_type", "==", "transcript"),
+        condition("date", ">=", datetime(2025, 1, 1, tzinfo=UTC).timestamp()),
     )
     assert scope.user == user and scope.organizations == {organization, PUBLIC_ORGANIZATION} and scope.site is None
 
@@ -168,12 +169,57 @@ def test_all_filters_become_conditions(client: httpx.Client, backstage: Backstag
     }
     assert client.post("/api/rag/search", json={**ASK, "filters": filters}).status_code == 200
     assert backstage.pipeline.asked[0][1].filters == (
-        Condition("source_type", Operator.EQ, "email"),
-        Condition("lang", Operator.EQ, "fr"),
-        Condition("org_id", Operator.EQ, str(organization)),
-        Condition("date", Operator.GTE, datetime(2025, 1, 1, tzinfo=UTC).timestamp()),
-        Condition("date", Operator.LTE, datetime.combine(date(2025, 1, 31), time.max, UTC).timestamp()),
+        condition("source_type", "==", "email"),
+        condition("lang", "==", "fr"),
+        condition("org_id", "==", str(organization)),
+        condition("date", ">=", datetime(2025, 1, 1, tzinfo=UTC).timestamp()),
+        condition("date", "<=", datetime.combine(date(2025, 1, 31), time.max, UTC).timestamp()),
     )
+
+
+WHERE = {
+    "filters": [
+        {"key": "lang", "operator": "!=", "value": "en"},
+        {"filters": [{"key": "thread_id", "operator": "is_empty"}], "condition": "not"},
+    ],
+    "condition": "or",
+}
+
+
+def test_where_is_one_group_beside_the_other_filters(client: httpx.Client, backstage: Backstage) -> None:
+    filters = {"source_type": "email", "where": WHERE}
+    assert client.post("/api/rag/search", json={**ASK, "filters": filters}).status_code == 200
+    assert backstage.pipeline.asked[0][1].filters == (
+        condition("source_type", "==", "email"),
+        any_of([condition("lang", "!=", "en"), none_of([condition("thread_id", "is_empty")])]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ({}, "where"),
+        ([], "where"),
+        ({"filters": []}, "where.filters: must be a list of at least one"),
+        ({"filters": [{"key": "lang", "op": "=="}]}, "where.filters[0].op: is not known"),
+        ({"filters": [WHERE], "condition": "xor"}, "where.condition: must be one of and, or, not"),
+        ({"filters": [{"filters": [WHERE]}]}, "nested too deep: at most 3"),
+    ],
+)
+def test_where_is_refused_with_its_place(client: httpx.Client, where: object, problem: str) -> None:
+    response = client.post("/api/rag/search", json={**ASK, "filters": {"where": where}})
+    assert response.status_code == 400 and problem in response.text
+
+
+def test_the_document_describes_where(anonymous: httpx.Client) -> None:
+    schemas = anonymous.get("/openapi.json").json()["components"]["schemas"]
+    for name in ("RetrievalFilters", "OwnerSearchRequest", "OwnerAskRequest"):
+        where = schemas[name]["properties"]["where"]
+        (group,) = [each for each in where.get("oneOf", where.get("anyOf", [where])) if each.get("type") == "object"]
+        Draft202012Validator(group).validate(WHERE)
+        unknown, deep = {"key": "lang", "operator": "like"}, {"filters": [{"filters": [WHERE]}]}
+        wrong: list[JsonObject] = [{}, {"filters": []}, {"filters": [unknown]}, deep]
+        assert not any(Draft202012Validator(group).is_valid(each) for each in wrong)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +238,7 @@ def test_moments_may_be_written_as_rfc_3339_has_them(
 ) -> None:
     assert client.post("/api/rag/search", json={**ASK, "filters": {"date_from": written}}).status_code == 200
     assert backstage.pipeline.asked[0][1].filters == (
-        Condition("date", Operator.GTE, datetime.fromisoformat(moment).timestamp()),
+        condition("date", ">=", datetime.fromisoformat(moment).timestamp()),
     )
 
 
@@ -373,4 +419,4 @@ def test_answer_takes_the_contracts_example(client: httpx.Client, backstage: Bac
     assert client.post("/functions/v1/rag-answer", json=example).status_code == 200
     [(capability, question, _)] = backstage.pipeline.asked
     assert capability == "knowledge_answer"
-    assert question.top_k == 10 and question.filters == (Condition("source_type", Operator.EQ, "email"),)
+    assert question.top_k == 10 and question.filters == (condition("source_type", "==", "email"),)

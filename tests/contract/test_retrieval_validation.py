@@ -122,7 +122,7 @@ def moment(text: str) -> datetime:
 
 def opened(hit: Hit) -> dict[str, Any]:
     """What is ours beside the contract's fields: the source's names, and what opens the passage."""
-    source = {"source_id": str(hit.source_id), "external_id": None, "file_name": None}
+    source = {"source_id": str(hit.source_id), "external_id": None, "file_name": None, "row": None, "sheet": None}
     return {**source, "link": hit.link, "metadata": dict(hit.metadata)}
 
 

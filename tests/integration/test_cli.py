@@ -151,9 +151,9 @@ def test_help_does_not_wait_for_libraries() -> None:
 
 COMMANDS = [
     "demo", "serve", "backup", "restore", "retention", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
-    "sources delete", "worker", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
+    "sources delete", "import", "import llamaindex", "worker", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
     "indexes move",
-    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs set-budget", "orgs set-limits",
+    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs set-budget", "orgs set-limits", "orgs set-time-zone",
     "groups", "groups create", "groups list", "groups add", "groups remove", "groups delete",
     "users", "users create", "users list", "users set-plan", "users set-role", "users export", "users erase", "training", "training export", "plans", "plans list", "plans set",
     "keys", "keys create", "keys list", "keys revoke", "keys set-limits", "token", "evaluate", "doctor",
@@ -328,6 +328,7 @@ def test_every_failure_is_one_clear_line(
         (("orgs", "set-limits", slug, "--requests", 0), {}, "requests_per_minute: must be a number between 1 and 10000"),
         (("orgs", "set-limits", slug), {}, "--requests: give it, or --at-once, or both"),
         (("keys", "set-limits", "rag_nothing", "--at-once", 5), {}, "no key named 'rag_nothing'"),
+        (("orgs", "set-time-zone", slug, "Mars/Olympus"), {}, "time_zone: must be a name of the IANA time zone database"),
         (("orgs", "set-budget", "public", 5), {}, "organization: the public one has no budget"),
         (("users", "create", slug, "--plan", "gold"), {}, "no plan named 'gold'; there are: admin, basic, free, growth"),
         (("users", "create", slug, "--role", "root"), {}, "role: accepted: admin, user"),
@@ -413,6 +414,8 @@ def test_users_and_plans_from_the_command_line(environment: str, main: Run, rag:
     assert main("orgs", "set-budget", slug, 0).out == f"{slug}\t0 tokens a month\n"
     assert main("orgs", "set-budget", slug, "none").out == f"{slug}\tno budget of its own\n"
 
+    assert main("orgs", "set-time-zone", slug, "Asia/Tokyo").out == f"{slug}\tAsia/Tokyo\n"
+    assert main("orgs", "set-time-zone", slug, "none").out == f"{slug}\tUTC\n"
     said = main("orgs", "set-limits", slug, "--requests", 600, "--at-once", 20).out
     assert said == f"{slug}\t600 requests a minute\t20 at once\n"
     kept = main("orgs", "set-limits", slug, "--at-once", "none").out
@@ -670,3 +673,20 @@ def test_several_processes_share_a_qdrant_server(
         replies = ask_at_once(f"{url}/api/rag/search", main("token", "--user", f"ada@{slug}").out.strip(), 20)
     assert {reply.status_code for reply in replies} == {200}
     assert {reply.json()["results"][0]["title"] for reply in replies} == {"Opening hours"}
+
+
+def test_a_reading_command_begins_no_database(tmp_path: Path) -> None:
+    home, folder = tmp_path / "project" / ".rag", tmp_path / "project" / "notebooks"
+    home.mkdir(parents=True)
+    folder.mkdir()
+    unset = dict.fromkeys(("RAG_DATABASE_URL", "RAG_DATABASE_OWNER_URL", "RAG_HOME", "RAG_VECTOR_STORE"), "")
+    for command in (["orgs", "list"], ["search", "owls", "-i", "book", "-o", "public"], ["db", "url"]):
+        done = run(*command, folder=folder, **unset)
+        assert done.status == 1 and f"there is no data in {home}: " in done.err and f"data: {home}\n" in done.err
+    assert not list(home.iterdir()) and not list(folder.iterdir())
+
+
+@ON_DEFAULT
+def test_the_address_of_the_database_is_for_psql(rag: Run, environment: str) -> None:
+    assert rag("db", "url").out.startswith("postgresql://rag_app")
+    assert rag("db", "url", "--owner").out.startswith("postgresql://rag_owner")

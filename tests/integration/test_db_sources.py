@@ -215,7 +215,8 @@ async def test_of_origin_names_the_sources_of_a_file(ledger: SourceLedger, org: 
     assert await ledger.of_origins(org, INDEX, ["book.zip"]) == {first.id: "book.zip", second.id: "book.zip"}
     assert await ledger.of_origins(org, INDEX, ["x.md", "none"]) == {other.id: "x.md"}
     assert await ledger.of_origins(org, "another", ["x.md"]) == {}
-    await ledger.move(org, {second.id: "folder/ch_2.md", other.id: "folder/sub/x.md"})
+    await ledger.move(org, [replace(second, origin="folder/ch_2.md"), replace(other, origin="folder/sub/x.md", row=3)])
+    assert (await ledger.get(of(org), other.id)).row == 3
     assert await ledger.of_origins(org, INDEX, ["book.zip"]) == {first.id: "book.zip"}
     assert await ledger.origins_below(org, INDEX, "folder") == ["folder/ch_2.md", "folder/sub/x.md"]
     assert await ledger.origins_below(org, INDEX, "folder/sub/") == ["folder/sub/x.md"]

@@ -32,7 +32,7 @@ def folder(tmp_path: Path, default_store: str, monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.delenv(name)
     monkeypatch.setenv("RAG_VECTOR_STORE", default_store)
     made = tmp_path / "a new folder"
-    made.mkdir()
+    (made / ".rag").mkdir(parents=True)
     yield made
     with private_postgres(made / ".rag" / "postgres"):
         pass  # the last one out stops it, also where those before were killed

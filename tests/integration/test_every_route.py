@@ -31,6 +31,7 @@ OPEN = {
 }  # fmt: skip
 """They show nothing that belongs to an organization."""
 SOURCES = "/api/v1/sources"
+FIELDS = "/api/v1/indexes/{index}/fields"
 SOURCE = f"{SOURCES}/{{source_id}}"
 KEYS_ALONE = "/api/v1/retrieval/"
 ASKED = "What is the door code of the house?"
@@ -243,6 +244,11 @@ def deleted_source(world: World, path: str) -> list[httpx.Response]:
     assert {each.status_code for each in foreign} == {404}
     still_there(world)
     return [text, world.as_us("DELETE", path.replace("{source_id}", listed_one)), *foreign]
+
+
+def fields(world: World, path: str) -> list[httpx.Response]:
+    """Examples of values are of what one sees."""
+    return [world.as_us("GET", path.format(index=index)) for index in world.ours.sources]
 
 
 def deleted_sources(world: World, path: str) -> list[httpx.Response]:
@@ -505,6 +511,7 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("GET", f"{SOURCE}/chunks"): one_source,
     ("GET", f"{SOURCE}/text"): one_source,
     ("GET", f"{SOURCE}/original"): original,
+    ("GET", FIELDS): fields,
     ("POST", SOURCES): put_in,
     ("PUT", SOURCES): put_in,
     ("PUT", SOURCE): put_in,
@@ -539,7 +546,9 @@ WALKS: dict[tuple[str, str], Walk] = {
     ("PATCH", f"{ADMINISTRATION}/configs/{{name}}"): administration,
 }
 SHOWS_NO_TEXT = {
-    path for _, path in WALKS if "valid" in path or "collections" in path or "admin" in path or "playground" in path
+    path
+    for _, path in WALKS
+    if "valid" in path or "indexes" in path or "collections" in path or "admin" in path or "playground" in path
 } | {CONSENT, "/api/lexybrain/usage", JOBS, JOB, f"{JOB}/events", f"{JOB}/cancel", f"{JOB}/retry"}
 
 
@@ -672,7 +681,7 @@ def test_nobody_gets_in_without_a_credential_or_with_one_of_another_kind(world: 
     at = re.sub(r"\{[^}]*_id\}", world.theirs.chunks["book"], path) if path.startswith(_ADMIN) else path
     at = re.sub(r"\{[^}]*\}", world.their_validation, at)
     person, key = world.ours.credentials
-    wrong = {KEYS_ALONE: [person], SOURCES: [], JOBS: [], "/api/lexybrain/": [], "/api/admin/": []}
+    wrong = {KEYS_ALONE: [person], SOURCES: [], FIELDS: [], JOBS: [], "/api/lexybrain/": [], "/api/admin/": []}
     others = next((each for start, each in wrong.items() if path.startswith(start)), [key])
     for headers in (
         {},

@@ -179,6 +179,7 @@ async def test_two_ingests_at_once_do_not_duplicate(
     assert await contents(application, org) == await contents(application, alone)
 
 
+@pytest.mark.parametrize("environment", ["postgres", pytest.param("qdrant", marks=pytest.mark.thorough)], indirect=True)
 async def test_killed_anywhere_the_same_command_ends_the_same(
     environment: str, database_urls: tuple[str, str], database: Database, organization: NewOrganization,
     forking: Forking, tmp_path: Path,

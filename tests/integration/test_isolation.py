@@ -31,10 +31,14 @@ from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target
 from rag_app.domain.filters import Filters
+from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.retrieval.filters import check_filters, epoch_seconds, parse_where
+from rag_app.retrieval.index import find_index, load_indexes
 from rag_app.stores import qdrant
 from rag_app.stores.postgres_tables import Query
 from tests.conftest import NewOrganization
+from tests.filters import holds
 from tests.fuzzing import examples
 from tests.integration.conftest import INDEX
 from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served, without_limits
@@ -264,6 +268,7 @@ def bodies(world: World) -> st.SearchStrategy[Any]:
         "lang": st.sampled_from(["en", "fr"]) | texts.map(lambda text: "".join(accepted(text).split()) or "?"),
         "date_from": st.sampled_from(moments),
         "date_to": st.sampled_from(moments),
+        "where": wheres(world, texts.map(accepted)),
     }
     wrong = anything(texts) | disguised(world.tenants)
     good = st.fixed_dictionaries(
@@ -287,6 +292,84 @@ def bodies(world: World) -> st.SearchStrategy[Any]:
         optional={"top_k": wrong, "org_id": values["org_id"], "scope": wrong, "user": wrong},
     )
     return st.one_of(good, almost, bad, wrong)
+
+
+def wheres(world: World, texts: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    """Groups of conditions, at most three deep, that know all organizations."""
+    ids = organizations(world.tenants)
+    lists = {"in", "nin"}
+    values = {
+        "org_id": ids,
+        "source_id": st.sampled_from([str(each.id) for each in world.texts]) | ids,
+        "source_type": st.sampled_from(SOURCE_TYPES) | texts,
+        "lang": st.sampled_from(["en", "fr", "de"]) | texts,
+        "date": st.sampled_from(["2026-01-15", "2026-01-15T12:00:00Z", "2026-01-16", "9999-12-31", "0001-01-01"]),
+    }
+
+    def conditions(key: str) -> st.SearchStrategy[Any]:
+        ordered = ["<", "<=", ">", ">="] if key == "date" else []
+        return st.sampled_from(["==", "!=", "in", "nin", "is_empty", *ordered]).flatmap(
+            lambda sign: st.fixed_dictionaries(
+                {"key": st.just(key), "operator": st.just(sign)}
+                | ({} if sign == "is_empty" else {"value": several(values[key]) if sign in lists else values[key]})
+            )
+        )
+
+    def several(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        return st.lists(inner, min_size=1, max_size=3)
+
+    def group(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        joined = st.sampled_from(["and", "or", "not"])
+        return st.fixed_dictionaries({"filters": several(inner), "condition": joined})
+
+    leaf = st.sampled_from(sorted(values)).flatmap(conditions)
+    return group(leaf | group(leaf | group(leaf)))
+
+
+EVERY = {"filters": [{"key": "source_type", "operator": "is_empty"}], "condition": "not"}
+"""It holds for all there is."""
+
+
+def test_what_is_true_of_everything_finds_ones_own_and_no_more(world: World) -> None:
+    """Whatever is joined by `or` to it, or turned round by `not`, stays in its own brackets."""
+    everybodys = [str(each) for each in (*world.tenants, PUBLIC_ORGANIZATION)]
+    some = {"key": "org_id", "operator": "==", "value": everybodys[1]}
+    none = {"key": "org_id", "operator": "in", "value": [str(UUID(int=0))]}
+    for person in world.people:
+        expected = {each.id for each in world.visible(person)}
+        for where in (
+            EVERY,
+            {"filters": [some, EVERY], "condition": "or"},
+            {"filters": [none], "condition": "not"},
+            {"filters": [{"filters": [none, EVERY], "condition": "or"}], "condition": "and"},
+            {"filters": [{"filters": [{**some, "operator": "!="}, some], "condition": "and"}], "condition": "not"},
+            {"filters": [{"filters": [EVERY], "condition": "not"}], "condition": "not"},
+            {"filters": [{"key": "org_id", "operator": "in", "value": everybodys}]},
+            {"filters": [{"key": "org_id", "operator": "!=", "value": str(UUID(int=0))}]},
+        ):
+            assert world.found(person, {**EVERYTHING, "filters": {"where": where}}) == expected, where
+
+
+@pytest.mark.fuzz
+def test_a_where_finds_all_it_names_of_what_the_user_may_see(world: World) -> None:
+    """As a plain evaluation of it says, for every operator and group."""
+    spec = find_index(load_indexes(resource_folder("indexes")), INDEX)
+    fields = {
+        each.id: {
+            **each.fields, "org_id": str(each.org), "source_id": str(each.id),
+            "date": epoch_seconds("date", each.fields["date"]) if each.fields["date"] else None,
+        }
+        for each in world.texts
+    }  # fmt: skip
+
+    @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(world.people[:6]), wheres(world, st.just("nothing")))
+    def ask(person: Person, where: Any) -> None:
+        checked = check_filters((parse_where(where),), spec)
+        expected = {each.id for each in world.visible(person) if all(holds(one, fields[each.id]) for one in checked)}
+        assert world.found(person, {**EVERYTHING, "filters": {"where": where}}) == expected
+
+    ask()
 
 
 @pytest.mark.fuzz
@@ -356,6 +439,23 @@ def test_a_filter_finds_all_it_names_of_what_the_user_may_see(world: World) -> N
     ask()
 
 
+@pytest.mark.parametrize(("kind", "noun"), [("doc", "documents"), ("email", "e-mails"), ("faq", "FAQ entries")])
+def test_a_count_is_of_what_one_sees(world: World, kind: str, noun: str) -> None:
+    """Of nobody else's records, not of those of a group one is not in, nor of a private one; where there is none, no
+    number is told."""
+    for person in world.people:
+        theirs = [
+            each
+            for each in world.visible(person)
+            if each.org != PUBLIC_ORGANIZATION and each.fields.get("source_type", "doc") == kind
+        ]
+        body = {"query_text": f"How many of our {noun} are there?"}
+        response = world.post(ANSWER[0], person, body)
+        world.check(person, response)
+        told = re.search(r"You have (\d+)", response.json()["answer"]["text"])
+        assert (int(told[1]) if told else 0) == len(theirs), (person, response.json())
+
+
 def test_everybody_sees_what_is_theirs(world: World) -> None:
     for person in world.people:
         assert world.found(person, EVERYTHING) == {each.id for each in world.visible(person)}
@@ -421,11 +521,11 @@ def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monke
 
 def _where_without_scope(query: Query, filters: Filters) -> str:
     query.organizations, query.readers = "ARRAY[p.org_id]", "ARRAY[p.private_to]"
-    return " AND ".join(["true", *(query._condition(each) for each in filters)])
+    return " AND ".join(["true", *(query.holds(each) for each in filters)])
 
 
 def _qdrant_filter_without_scope(store: qdrant.QdrantStore, filters: Filters) -> models.Filter:
-    return models.Filter(must=[qdrant._condition(each, store.spec.all_fields[each.field]) for each in filters])
+    return models.Filter(must=[qdrant._holds(each, store.spec) for each in filters])
 
 
 async def _all_visible(

@@ -407,6 +407,7 @@ async def test_it_opens_a_database_of_its_own_inside_a_running_loop(
             monkeypatch.delenv(name)
     monkeypatch.setenv("RAG_VECTOR_STORE", default_store)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / ".rag").mkdir()
     turns = 0
 
     async def others() -> None:

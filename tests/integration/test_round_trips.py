@@ -157,7 +157,7 @@ async def test_a_message_of_a_conversation_takes_few_statements(
         return asked
 
     most = (
-        23 if default_store == "postgres" else 24
+        23 if default_store == "postgres" else 26
     )  # beside other stores, words and texts are asked for one after the other
     for name, statements in (await asyncio.to_thread(converse)).items():
         assert len(statements) <= most, f"{name}: {len(statements)}\n" + "\n".join(statements)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID, uuid4
 
 import httpx
@@ -173,6 +174,16 @@ def test_a_list_is_filtered_searched_sorted_and_paged(writer: Writer) -> None:
     assert names("filter=date>=2026-01-03&filter=date<=2026-01-05") == ["d3", "d4", "d5"], "both days are whole"
     assert names("filter=tags has t0") == ["d3", "d6"]
     assert names("filter=author in Ada,nobody&filter=tags has t1") == ["d1", "d7"]
+    other = ["d2", "d4", "d6"]
+    for written, expected in (
+        ("author!=Ada", other), ("author not in Ada,nobody", other), ("author is empty", []),
+        ("tags any t1,t2", ["d1", "d2", "d4", "d5", "d7"]), ("tags all t1,t2", []), ("date!=2026-01-03", None),
+        ('{"filters": [{"key": "author", "value": "Ada"}], "condition": "not"}', other),
+        ('{"filters": [{"key": "author", "operator": "!=", "value": "Ada"}, {"key": "tags", "operator": "contains", '
+         '"value": "t1"}], "condition": "or"}', ["d1", *other, "d7"]),
+    ):  # fmt: skip
+        wanted = expected if expected is not None else [f"d{n}" for n in range(1, 8) if n != 3]
+        assert names(urlencode({"filter": written})) == sorted(wanted), written
     assert names("search=TITLE 2") == ["d2"] and names("search=_itle 2") == [] and len(names("search=100%25")) == 7
     for sort in ("title", "-title", "date", "-date", "created_at", "-updated_at", "size", "external_id"):
         seen, cursor = [], ""
@@ -195,6 +206,53 @@ def test_a_list_is_filtered_searched_sorted_and_paged(writer: Writer) -> None:
         refused = writer.call("GET", f"?index={INDEX}&{bad}" if "index" not in bad else f"?{bad}", None)
         assert refused.status_code in (400, 404), bad
     assert writer.call("GET", "?filter=author=Ada", 400)["error"]["details"]["field"] == "index"
+
+
+def test_the_fields_of_an_index_come_with_examples_of_what_one_sees(writer: Writer) -> None:
+    secret = {"external_id": "b", "text": "Not yours.", "metadata": {"author": "Eve"}}
+    writer.put_in(
+        {"external_id": "a", "text": "Text.", "metadata": {"author": "Ada", "tags": ["x"], "date": "2026-01-03"}}
+    )
+    writer.call(
+        "POST", json={"index": INDEX, "documents": [secret], "visibility": "user"}, headers=bearer(writer.admin)
+    )
+
+    def fields(**options: Any) -> dict[str, Any]:
+        answer = writer.client.get(f"/api/v1/indexes/{INDEX}/fields", **options)
+        assert answer.status_code == 200 and answer.json()["index"] == INDEX, answer.text
+        return {each["name"]: each for each in answer.json()["fields"]}
+
+    seen = fields(headers=bearer(writer.reader))
+    assert seen["author"] == {
+        "name": "author", "type": "keyword", "operators": ["==", "!=", "in", "nin", "is_empty"], "examples": ["Ada"],
+    }  # fmt: skip
+    assert seen["tags"]["examples"] == ["x"] and "contains" in seen["tags"]["operators"]
+    assert seen["date"]["examples"][0] == "2026-01-03T00:00:00+00:00"
+    assert fields(headers=bearer(writer.admin))["author"]["examples"] == ["Eve", "Ada"]
+    assert "Ada" not in fields(headers=bearer(uuid4()))["author"]["examples"]
+    for path, status in (("none/fields", 404), (f"{INDEX}/fields?colour=red", 400)):
+        assert writer.client.get(f"/api/v1/indexes/{path}", headers=bearer(writer.reader)).status_code == status
+
+
+def test_a_filter_finds_whatever_of_its_operators(writer: Writer) -> None:
+    writer.put_in(
+        {"external_id": "a", "text": "The door code.", "metadata": {"author": "Ada"}},
+        {"external_id": "b", "text": "The door code.", "metadata": {"author": "Bob", "date": "2026-01-03"}},
+        {"external_id": "c", "text": "The door code."},
+    )
+
+    def found(*filters: dict[str, Any], condition: str = "and") -> int:
+        own = {"key": "org_id", "operator": "==", "value": str(writer.org)}
+        return len(writer.search("door code", where={"filters": [own, {"filters": filters, "condition": condition}]}))
+
+    ada, empty = {"key": "author", "value": "Ada"}, {"key": "author", "operator": "is_empty"}
+    assert [found(ada), found(empty), found(ada, empty, condition="or"), found(ada, condition="not")] == [1, 1, 2, 2]
+    assert found({"key": "date", "operator": "in", "value": ["2026-01-03"]}) == 1
+    refused = writer.client.post(
+        "/api/rag/search", headers=bearer(writer.reader),
+        json={"query_text": "door", "filters": {"where": {"filters": [{"key": "colour", "value": "red"}]}}},
+    )  # fmt: skip
+    assert refused.status_code == 400 and "colour: unknown field" in refused.text
 
 
 def test_sources_are_deleted_by_id_by_filter_and_all(writer: Writer) -> None:
@@ -506,3 +564,33 @@ def test_what_takes_longer_is_a_job(writer: Writer) -> None:
     reader = writer.client.get(link, headers=bearer(writer.reader))
     assert reader.status_code == 404, "a member's view is of their own jobs"
     assert writer.client.get(link, headers=bearer(writer.admin)).status_code == 200
+
+
+def test_rows_of_a_table_are_sources_where_the_request_says_so(writer: Writer) -> None:
+    rule = (
+        '{"key": ["no"], "date": ["born"], "columns": {"who": "author"}, "text": "{who} was born on {born:%-d %B %Y}."}'
+    )
+    table = "no,who,born\n1,Ada,1815-12-10\n2,Bo,long ago\n,Cy,1950-05-05\n"
+
+    def send(content: str, status: int | None = 200, said: str = rule) -> Any:
+        files = [("file", ("people.csv", content.encode(), "text/csv"))]
+        return writer.call("POST", "", status, files=files, data={"index": INDEX, "rows": said})
+
+    (sent,) = send(table)["documents"]
+    assert (sent["external_id"], sent["status"], len(sent["further"])) == ("people.csv#1", "added", 1)
+    assert sent["problems"] == [
+        "row 4: no is empty, and it is the key of its rows: not taken in",
+        "row 3: column born: must be a date in ISO 8601, not 'long ago': left out",
+    ]
+    ada = writer.call("GET", f"/{sent['id']}")
+    assert (ada["row"], ada["sheet"], ada["file_name"], ada["date"]) == (2, None, "people.csv", "1815-12-10T00:00:00")
+    assert ada["metadata"] == {"author": "Ada", "no": "1", "born": "1815-12-10"}
+    hits = {hit["meta"]["author"]: hit["meta"]["row"] for hit in writer.search("When was Ada born?")}
+    assert hits == {"Ada": 2, "Bo": 3}
+    (again,) = send("no,who,born\n2,Bo,1900-01-01\n")["documents"]
+    assert (again["status"], again["further"], again["problems"]) == ("updated", [], [])
+    assert [each["external_id"] for each in writer.call("GET")["sources"]] == ["people.csv#2"]
+    for wrong in ('{"columns": {"who": "nobody"}}', '{"keys": ["no"]}', '"no"', '{"decimal": ";"}'):
+        assert send(table, None, wrong).status_code == 400, wrong
+    text = {"index": INDEX, "documents": [{"text": table, "rows": {"key": ["no"]}}]}
+    assert writer.call("POST", "", 400, json=text)["error"]["message"]

@@ -23,10 +23,10 @@ from rag_app.console import database
 from rag_app.database.private import PrivatePostgres
 from rag_app.documents.metadata import Target
 from rag_app.domain.answer import Hit, Mode, Question
-from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval.embedding import embed_query
+from rag_app.retrieval.filters import condition
 from rag_app.surfaces.knowledge.routes import RetrievalFilters, _meta
 from tests.conftest import NewPostgres
 from tests.integration.service import configured, prepare
@@ -322,6 +322,10 @@ def same_row(row: asyncpg.Record, hit: Hit) -> None:
     assert mine == theirs
 
 
+NO_TYPE = condition("source_type", "is_empty")
+"""Holds of no chunk; an empty list of types does, in SQL."""
+
+
 def test_match_embeddings_finds_what_the_pipeline_finds_in_one_site(world: World) -> None:
     async def compare(application: Application) -> int:
         found = 0
@@ -330,7 +334,8 @@ def test_match_embeddings_finds_what_the_pipeline_finds_in_one_site(world: World
             for site, site_id in world.sites.items():
                 tenant = world.a if site.startswith("a") else world.b
                 for types in (None, ["product", "policy"], []):
-                    filters = () if types is None else (Condition("source_type", Operator.IN, tuple(types)),)
+                    one_of = condition("source_type", "in", tuple(types)) if types else NO_TYPE
+                    filters = () if types is None else (one_of,)
                     question = Question(QUESTION, filters, 1000, Mode.DENSE)
                     hits = await application.pipeline.search("store_catalogue", question, principal.scope(site_id))
                     for threshold in (3.0, 0.9):
@@ -376,12 +381,12 @@ def test_search_rag_context_gives_the_best_chunk_of_each_source(world: World, ca
         for person in world.people.values():
             principal = await application.people.principal(person.subject)
             for market, since, until in ((None, None, None), ("etsy", "2026-01-11", "2026-01-15"), ("x'", None, None)):
-                conditions = [Condition("source_type", Operator.IN, tuple(SOURCE_TYPES[capability]))]
+                conditions = [condition("source_type", "in", tuple(SOURCE_TYPES[capability]))]
                 if market:
-                    conditions.append(Condition("market", Operator.EQ, market))
+                    conditions.append(condition("market", "==", market))
                 if since and until:
-                    conditions.append(Condition("date", Operator.GTE, f"{since}T00:00:00Z"))
-                    conditions.append(Condition("date", Operator.LTE, f"{until}T00:00:00Z"))
+                    conditions.append(condition("date", ">=", f"{since}T00:00:00Z"))
+                    conditions.append(condition("date", "<=", f"{until}T00:00:00Z"))
                 question = Question(QUESTION, tuple(conditions), 1000, Mode.DENSE)
                 hits = await application.pipeline.search("marketplace", question, principal.scope())
                 best: dict[UUID, Hit] = {}

@@ -56,7 +56,7 @@ async def test_a_third_store_is_searched_and_moved_to(urls: DatabaseUrls, tmp_pa
 
         moved = await Indexing(application).move(INDEX, "postgres", begin=lambda generation, count: lambda built: None)
         assert (moved.generation.store, moved.origin.store, moved.differing) == ("postgres", "memory", 0)
-        with pytest.raises(InvalidInput, match="accepted: postgres, qdrant, memory"):
+        with pytest.raises(InvalidInput, match="accepted: postgres, qdrant, llamaindex, memory"):
             await Indexing(application).move(INDEX, "weaviate", begin=lambda generation, count: lambda built: None)
 
 
@@ -66,5 +66,5 @@ async def test_the_kinds_there_are_are_those_of_the_registry(
     with pytest.raises(Misconfigured, match="a dictionary serves one process"):
         await _prepare(Settings(), urls, workers=2)
     monkeypatch.setenv("RAG_VECTOR_STORE", "weaviate")
-    with pytest.raises(Misconfigured, match="Input should be 'postgres', 'qdrant' or 'memory'"):
+    with pytest.raises(Misconfigured, match="Input should be 'postgres', 'qdrant', 'llamaindex' or 'memory'"):
         Settings()

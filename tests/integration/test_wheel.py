@@ -65,7 +65,7 @@ def test_the_wheel_carries_its_data(wheel: Path) -> None:
 
 def test_it_ingests_and_answers_elsewhere(installed: Path, default_store: str, tmp_path: Path) -> None:
     work, home = tmp_path / "somewhere else", tmp_path / "home"
-    work.mkdir()
+    (work / ".rag").mkdir(parents=True)
     home.mkdir()
     imported = run(installed / "python", "-c", "import rag_app; print(rag_app.__file__)", folder=work).strip()
     assert Path(imported).is_relative_to(installed.parent) and not Path(imported).is_relative_to(ROOT)

@@ -10,9 +10,10 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-from rag_app.domain.filters import Condition, FieldType, Filters, Operator
-from rag_app.retrieval.filters import epoch_seconds
+from rag_app.domain.filters import FieldType, Filters
+from rag_app.retrieval.filters import all_of, any_of, condition, epoch_seconds, none_of, or_missing
 from rag_app.retrieval.index import IndexSpec
 from tests.stores.conftest import chunk, vector
 
@@ -22,7 +23,7 @@ ORGANIZATION, FOREIGN = UUID(int=0xA), UUID(int=0xB)
 OWNER = UUID(int=0xC)
 """Of what is private in the example."""
 
-_CONDITION = re.compile(r"(\w+) (==|in|>=|<=|>|<|has) ")
+_CONDITION = re.compile(r"(\w+) (==|!=|nin|in|any|all|>=|<=|>|<|contains) ")
 _REFUSED = "refused: "
 
 
@@ -49,18 +50,43 @@ def conditions(written: str) -> Filters:
     """
     >>> conditions('price in [1, 2] or missing and author == "Ann and Bob"')[1].value
     'Ann and Bob'
+    >>> conditions('not (author == "Ann" or not (price < 1))')[0].condition.value
+    'not'
     """
-    found, position = [], 0
-    while matched := _CONDITION.match(written, position):
-        value, position = json.JSONDecoder().raw_decode(written, matched.end())
-        lenient = written.startswith(" or missing", position)
-        position += len(" or missing") * lenient
-        found.append(
-            Condition(matched[1], Operator(matched[2]), tuple(value) if isinstance(value, list) else value, lenient)
-        )
-        position += len(" and ") * written.startswith(" and ", position)
-    assert position == len(written), f"not a condition: {written[position:]}"
+    found, rest = _joined(written, " and ")
+    assert not rest, f"not a condition: {rest}"
     return tuple(found)
+
+
+def _joined(written: str, sign: str) -> tuple[list[MetadataFilter | MetadataFilters], str]:
+    """Those that this joins, and what follows them."""
+    one, rest = _one(written)
+    found = [one]
+    while rest.startswith(sign):
+        one, rest = _one(rest.removeprefix(sign))
+        found.append(one)
+    return found, rest
+
+
+def _one(written: str) -> tuple[MetadataFilter | MetadataFilters, str]:
+    if matched := re.match(r"(not )?\(", written):
+        inner = written[matched.end() :]
+        for sign, group in ((" or ", none_of if matched[1] else any_of), (" and ", all_of)):
+            found, rest = _joined(inner, sign)
+            if rest.startswith(")"):
+                joined = group(found)
+                return (none_of([joined]) if matched[1] and group is all_of else joined), rest[1:]
+        raise AssertionError(f"no group: {written}")
+    if matched := re.match(r"(\w+) is_empty", written):
+        return condition(matched[1], "is_empty"), written[matched.end() :]
+    matched = _CONDITION.match(written)
+    assert matched, f"not a condition: {written}"
+    value, position = json.JSONDecoder().raw_decode(written, matched.end())
+    found_ = condition(matched[1], matched[2], value)
+    rest = written[position:]
+    if rest.startswith(" or missing"):
+        return or_missing(found_), rest.removeprefix(" or missing")
+    return found_, rest
 
 
 def cases() -> Iterator[Case]:

@@ -15,6 +15,8 @@ from rag_app.domain.scope import Scope
 from rag_app.domain.source import chunk_id
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
+from rag_app.stores.class_file import read_class_file
+from rag_app.stores.llamaindex import LlamaIndexBackend
 from rag_app.stores.postgres import PostgresBackend
 from rag_app.stores.qdrant import QdrantBackend
 from tests.remembered import remember
@@ -32,7 +34,15 @@ SPEC = IndexSpec(
     },
 )  # fmt: skip
 
-STORES = ["postgres", "qdrant-local", "qdrant-server"]
+FOREIGN = pytest.mark.foreign_stores
+"""Of stores behind the adapter beyond one: `make test` leaves these out, `.ci/run` runs them."""
+ADAPTED = [
+    "llamaindex-chroma",
+    pytest.param("llamaindex-postgres", marks=FOREIGN),
+    pytest.param("llamaindex-qdrant", marks=FOREIGN),
+]
+OWN = ["postgres", "qdrant-local", "qdrant-server"]
+STORES = [*OWN, *ADAPTED]
 
 
 def vector(*leading: float) -> list[float]:
@@ -62,22 +72,26 @@ Stores = Callable[[Scope], ScopedStore]
 
 @asynccontextmanager
 async def opened(
-    kind: str, spec: IndexSpec, dimension: int, database_urls: tuple[str, str], folder: Path
+    kind: str | Path, spec: IndexSpec, dimension: int, database_urls: tuple[str, str], folder: Path
 ) -> AsyncIterator[Stores]:
-    """One of STORES, with a generation of its own."""
+    """One of STORES, or what a file declares, with a generation of its own."""
     owner_url, app_url = database_urls
     generation = f"g_{spec.name}_{uuid4().hex[:12]}"
     database = Database(app_url)
+    backend: PostgresBackend | QdrantBackend | LlamaIndexBackend
+
+    async def visible(scope: Scope, generation: str, sources: Sequence[UUID]) -> set[UUID]:
+        return set(sources)  # what PostgreSQL adds is tested with the whole pipeline; here the store stands alone
+
     if kind == "postgres":
-        backend: PostgresBackend | QdrantBackend = PostgresBackend(database)
+        backend = PostgresBackend(database)
+    elif isinstance(kind, Path) or kind.startswith("llamaindex"):
+        file = kind if isinstance(kind, Path) else declare(kind.removeprefix("llamaindex-"), folder, owner_url)
+        backend = LlamaIndexBackend(database, visible, read_class_file(file))
     else:
         url = os.environ.get("QDRANT_URL")
         if kind == "qdrant-server" and not url:
             pytest.skip("needs a Qdrant server: set QDRANT_URL")
-
-        async def visible(scope: Scope, generation: str, sources: Sequence[UUID]) -> set[UUID]:
-            return set(sources)  # what PostgreSQL adds is tested with the whole pipeline; here the store stands alone
-
         where = {"path": folder / "qdrant"} if kind == "qdrant-local" else {"url": url}
         backend = QdrantBackend(database=database, visible=visible, **where)
     await backend.create(owner_url, spec, generation, dimension)
@@ -86,6 +100,48 @@ async def opened(
     finally:
         await backend.close()
         await database.close()
+
+
+def declare(store: str, folder: Path, owner_url: str, compared: int = 0) -> Path:
+    """The file of an operator. PostgreSQL compares nothing by itself: what a test finds, the store has found."""
+    file = folder / f"{store}.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for name, driver in (("url", "psycopg2"), ("async-url", "asyncpg")):
+        (folder / name).write_text(owner_url.replace("+asyncpg", "").replace("://", f"+{driver}://"), "utf-8")
+    file.write_text(f"compared = {compared}\n{DECLARED[store].format(folder=folder)}", "utf-8")
+    return file
+
+
+DECLARED = {
+    "chroma": """
+        class = "llama_index.vector_stores.chroma.ChromaVectorStore"
+        constructor = "from_params"
+        [arguments]
+        collection_name = "{{generation}}"
+        persist_dir = "{folder}/chroma"
+    """,
+    "postgres": """
+        class = "llama_index.vector_stores.postgres.PGVectorStore"
+        several_processes = true
+        threads = 4
+        [arguments]
+        table_name = "{{generation}}"
+        embed_dim = "{{dimension}}"
+        connection_string = {{ file = "{folder}/url" }}
+        async_connection_string = {{ file = "{folder}/async-url" }}
+        initialization_fail_on_error = true
+    """,
+    "qdrant": """
+        class = "llama_index.vector_stores.qdrant.QdrantVectorStore"
+        [arguments]
+        collection_name = "{{generation}}"
+        [arguments.client]
+        class = "qdrant_client.QdrantClient"
+        [arguments.client.arguments]
+        path = "{folder}/qdrant-llamaindex"
+        force_disable_check_same_thread = true
+    """,
+}
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -7,12 +7,14 @@ from uuid import UUID
 
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
 
-from rag_app.domain.filters import Filters, Operator
+from rag_app.domain.filters import Filters
 from rag_app.domain.scope import Scope
+from rag_app.domain.source import Source
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Backend, ScopedStore, Search
 from rag_app.stores.registry import Store
+from tests.filters import holds
 
 
 class MemoryBackend(Backend):
@@ -62,6 +64,12 @@ class MemoryStore(ScopedStore):
                 relationships={NodeRelationship.SOURCE: source},
             )
 
+    async def move(self, sources: Sequence[Source]) -> None:
+        places = {each.id: {"file_name": each.file_name, "row": each.row, "sheet": each.sheet} for each in sources}
+        for node in self._owned().values():
+            if place := places.get(UUID(node.metadata["source_id"])):
+                node.metadata = {key: value for key, value in (node.metadata | place).items() if value is not None}
+
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         return [node for node in self._owned().values() if UUID(node.metadata["source_id"]) in source_ids]
 
@@ -74,13 +82,12 @@ class MemoryStore(ScopedStore):
 
     def _seen(self, filters: Filters) -> dict[UUID, TextNode]:
         readers = {None, str(self.scope.user)}
-        assert all(each.operator is Operator.EQ for each in filters)
         return {
             id_: node
             for id_, node in self._owned().items()
             if node.metadata.get("private_to") in readers
             and (self.scope.site is None or node.metadata.get("site_id") == str(self.scope.site))
-            and all(node.metadata.get(each.field) == each.value for each in filters)
+            and all(holds(each, node.metadata) for each in filters)
         }
 
 

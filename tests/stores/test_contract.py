@@ -11,8 +11,6 @@ from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import (
-    FilterCondition,
-    FilterOperator,
     MetadataFilter,
     MetadataFilters,
     VectorStoreQuery,
@@ -21,12 +19,12 @@ from llama_index.core.vector_stores.types import (
 
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import InvalidInput, UnknownField
-from rag_app.domain.filters import Condition, Filters, Operator, Value
+from rag_app.domain.filters import Filters
 from rag_app.domain.scope import Scope
-from rag_app.retrieval.filters import check_filters
+from rag_app.domain.source import Source
+from rag_app.retrieval.filters import all_of, check_filters, condition, none_of, or_missing
 from rag_app.retrieval.fusion import ranked
 from rag_app.retrieval.store import ScopedStore, Search
-from tests.llama_filters import to_llama
 from tests.stores.conftest import DIMENSION, SPEC, Stores, chunk, vector
 
 QUERY = vector(1.0)
@@ -39,7 +37,7 @@ async def texts(
     found = await store.aquery(
         VectorStoreQuery(
             query_embedding=embedding or QUERY, query_str=query, similarity_top_k=k,
-            mode=VectorStoreQueryMode(mode), filters=to_llama(filters) if filters else None,
+            mode=VectorStoreQueryMode(mode), filters=all_of(filters) if filters else None,
         )
     )  # fmt: skip
     return [node.get_content() for node in found.nodes or []]
@@ -220,34 +218,36 @@ async def test_get_returns_what_was_added(stores: Stores, org: UUID, scope: Scop
 
 
 FILTER_CASES: list[tuple[Filters, set[str]]] = [
-    ((Condition("author", Operator.EQ, "Ann"),), {"a"}),
-    ((Condition("author", Operator.IN, ("Ann", "Bob")),), {"a", "b"}),
-    ((Condition("author", Operator.IN, ()),), set()),
-    ((Condition("author", Operator.EQ, "ann"),), set()),
-    ((Condition("source_type", Operator.EQ, "email"),), {"b"}),
-    ((Condition("lang", Operator.EQ, "fr"),), {"c"}),
-    ((Condition("stylist", Operator.EQ, 5),), {"a"}),
-    ((Condition("stylist", Operator.EQ, "5"),), {"a"}),
-    ((Condition("stylist", Operator.IN, (5, 7)),), {"a", "b"}),
-    ((Condition("stylist", Operator.GT, 5),), {"b"}),
-    ((Condition("stylist", Operator.GTE, 5), Condition("stylist", Operator.LTE, 7)), {"a", "b"}),
-    ((Condition("stylist", Operator.LT, 7),), {"a"}),
-    ((Condition("price", Operator.EQ, 9.99),), {"a"}),
-    ((Condition("price", Operator.IN, (9.99, 20)),), {"a", "b"}),
-    ((Condition("price", Operator.GT, 9.99),), {"b"}),
-    ((Condition("price", Operator.LTE, 20),), {"a", "b"}),
-    ((Condition("in_stock", Operator.EQ, True),), {"a"}),
-    ((Condition("in_stock", Operator.EQ, "false"),), {"b"}),
-    ((Condition("tags", Operator.HAS, "red"),), {"a", "b"}),
-    ((Condition("tags", Operator.HAS, "red"), Condition("tags", Operator.HAS, "blue")), {"b"}),
-    ((Condition("ticket", Operator.EQ, "AAAAAAAA-0000-0000-0000-000000000001"),), {"a"}),
-    ((Condition("date", Operator.GTE, "2026-01-15"),), {"a", "b"}),
-    ((Condition("date", Operator.LTE, "2026-01-15"),), {"a", "c"}),
-    ((Condition("date", Operator.EQ, "2026-01-15"),), {"a"}),
-    ((Condition("date", Operator.GT, "2026-01-15"),), {"b"}),
-    ((Condition("date", Operator.LT, "2026-01-15T23:59:59.5Z"),), {"c"}),
-    ((Condition("due", Operator.GTE, "2026-03-01"),), {"b"}),
-    ((Condition("author", Operator.EQ, "Ann"), Condition("stylist", Operator.EQ, 7)), set()),
+    ((condition("author", "==", "Ann"),), {"a"}),
+    ((condition("author", "in", ("Ann", "Bob")),), {"a", "b"}),
+    ((condition("stylist", "!=", 5),), {"b"}),
+    ((condition("stylist", "nin", (5, 6)),), {"b"}),
+    ((condition("tags", "all", ("red", "blue")),), {"b"}),
+    ((condition("author", "==", "ann"),), set()),
+    ((condition("source_type", "==", "email"),), {"b"}),
+    ((condition("lang", "==", "fr"),), {"c"}),
+    ((condition("stylist", "==", 5),), {"a"}),
+    ((condition("stylist", "==", "5"),), {"a"}),
+    ((condition("stylist", "in", (5, 7)),), {"a", "b"}),
+    ((condition("stylist", ">", 5),), {"b"}),
+    ((condition("stylist", ">=", 5), condition("stylist", "<=", 7)), {"a", "b"}),
+    ((condition("stylist", "<", 7),), {"a"}),
+    ((condition("price", "==", 9.99),), {"a"}),
+    ((condition("price", "in", (9.99, 20)),), {"a", "b"}),
+    ((condition("price", ">", 9.99),), {"b"}),
+    ((condition("price", "<=", 20),), {"a", "b"}),
+    ((condition("in_stock", "==", True),), {"a"}),
+    ((condition("in_stock", "==", "false"),), {"b"}),
+    ((condition("tags", "contains", "red"),), {"a", "b"}),
+    ((condition("tags", "contains", "red"), condition("tags", "contains", "blue")), {"b"}),
+    ((condition("ticket", "==", "AAAAAAAA-0000-0000-0000-000000000001"),), {"a"}),
+    ((condition("date", ">=", "2026-01-15"),), {"a", "b"}),
+    ((condition("date", "<=", "2026-01-15"),), {"a", "c"}),
+    ((condition("date", "==", "2026-01-15"),), {"a"}),
+    ((condition("date", ">", "2026-01-15"),), {"b"}),
+    ((condition("date", "<", "2026-01-15T23:59:59.5Z"),), {"c"}),
+    ((condition("due", ">=", "2026-03-01"),), {"b"}),
+    ((condition("author", "==", "Ann"), condition("stylist", "==", 7)), set()),
 ]
 
 
@@ -284,9 +284,10 @@ async def test_or_the_field_is_missing(stores: Stores, org: UUID, scope: Scope, 
     """What has the field is judged as ever, what has not passes; of two conditions each by itself."""
     store, undated = stores(scope), chunk(org, "d", vector(0.2), title="word", date=None, tags=[], author="")
     await store.async_add([*things(org), undated])
-    for filters, expected in FILTER_CASES:
-        lenient = tuple(replace(each, or_missing=True) for each in filters)
-        fields = {each.field for each in filters}
+    for given, expected in FILTER_CASES:
+        filters = [each for each in given if isinstance(each, MetadataFilter)]
+        lenient = tuple(map(or_missing, filters))
+        fields = {each.key for each in filters}
         without = {
             name
             for name, lacks in {
@@ -297,7 +298,7 @@ async def test_or_the_field_is_missing(stores: Stores, org: UUID, scope: Scope, 
         }
         for name in "ab":
             missing = {field for field, missing in MISSING.items() if name in missing}
-            others = [each for each in filters if each.field not in missing]
+            others = [each for each in filters if each.key not in missing]
             if len(others) < len(filters) and not others:
                 without.add(name)
         assert set(await texts(store, "word", mode=mode, filters=lenient)) == expected | without, lenient
@@ -306,17 +307,17 @@ async def test_or_the_field_is_missing(stores: Stores, org: UUID, scope: Scope, 
 async def test_some_conditions_may_be_missing_and_others_not(stores: Stores, org: UUID, scope: Scope) -> None:
     store, nodes = stores(scope), things(org)
     await store.async_add(nodes)
-    ann = Condition("author", Operator.EQ, "Ann", or_missing=True)
+    ann = or_missing(condition("author", "==", "Ann"))
     assert await texts(store, filters=(ann,)) == ["a", "c"]
-    assert await texts(store, filters=(ann, Condition("lang", Operator.EQ, "fr"))) == ["c"]
-    assert await texts(store, filters=(ann, Condition("stylist", Operator.GT, 4))) == ["a"]
-    assert await texts(store, filters=(Condition("author", Operator.IN, (), or_missing=True),)) == ["c"]
-    found = await store.aget_nodes([each.node_id for each in nodes], to_llama(check_filters((ann,), SPEC)))
+    assert await texts(store, filters=(ann, condition("lang", "==", "fr"))) == ["c"]
+    assert await texts(store, filters=(ann, condition("stylist", ">", 4))) == ["a"]
+    assert await texts(store, filters=(condition("author", "is_empty"),)) == ["c"]
+    found = await store.aget_nodes([each.node_id for each in nodes], all_of(check_filters((ann,), SPEC)))
     assert [each.get_content() for each in found] == ["a", "c"]
     with pytest.raises(UnknownField):
-        await texts(store, filters=(Condition("colour", Operator.EQ, "red", or_missing=True),))
+        await texts(store, filters=(or_missing(condition("colour", "==", "red")),))
     with pytest.raises(InvalidInput):
-        await texts(store, filters=(Condition("author", Operator.GT, "A", or_missing=True),))
+        await texts(store, filters=(or_missing(condition("author", ">", "A")),))
 
 
 @pytest.mark.parametrize("mode", ["default", "text_search", "hybrid"])
@@ -331,32 +332,38 @@ async def test_a_missing_field_opens_no_door(stores: Stores, org: UUID, mode: st
     ]
     await stores(Scope(frozenset({org}))).async_add(mine)
     store = stores(Scope(frozenset({org}), uuid4(), north))
-    lenient: list[tuple[str, Operator, Value | tuple[Value, ...]]] = [
-        ("author", Operator.EQ, "x' OR '1'='1"), ("author", Operator.IN, ()), ("tags", Operator.HAS, "red"),
-        ("stylist", Operator.LT, 1), ("due", Operator.GTE, "2026-01-01"), ("in_stock", Operator.EQ, True),
-    ]  # fmt: skip
-    for field, operator, value in lenient:
-        condition = Condition(field, operator, value, or_missing=True)
-        assert await texts(store, "word", mode=mode, filters=(condition,)) == ["word mine"], condition
-    foreign = Condition("org_id", Operator.EQ, str(other), or_missing=True)
+    for given in (
+        condition("author", "==", "x' OR '1'='1"), condition("tags", "contains", "red"), condition("stylist", "<", 1),
+        condition("due", ">=", "2026-01-01"), condition("in_stock", "==", True),
+    ):  # fmt: skip
+        lenient = or_missing(given)
+        assert await texts(store, "word", mode=mode, filters=(lenient,)) == ["word mine"], given
+    foreign = or_missing(condition("org_id", "==", str(other)))
     assert await texts(store, "word", mode=mode, filters=(foreign,)) == []
 
 
 async def test_what_is_not_in_the_closed_set_is_refused(stores: Stores, scope: Scope) -> None:
     store = stores(scope)
     with pytest.raises(UnknownField, match=r"colour.*accepted: author, date, due"):
-        await texts(store, filters=(Condition("colour", Operator.EQ, "red"),))
+        await texts(store, filters=(condition("colour", "==", "red"),))
     for field, operator, value in [
-        ("author", Operator.GT, "A"), ("tags", Operator.EQ, "red"), ("stylist", Operator.EQ, "five"),
-        ("stylist", Operator.EQ, 2**63), ("price", Operator.EQ, "nan"), ("price", Operator.LT, "inf"),
-        ("in_stock", Operator.EQ, "maybe"), ("ticket", Operator.EQ, "x"), ("date", Operator.GT, "soon"),
-        ("author", Operator.EQ, "a\0b"), ("author", Operator.EQ, "\ud800"), ("author", Operator.IN, "Ann"),
+        ("author", ">", "A"), ("tags", "==", "red"), ("stylist", "==", "five"),
+        ("stylist", "==", 2**63), ("price", "==", "nan"), ("price", "<", "inf"),
+        ("in_stock", "==", "maybe"), ("ticket", "==", "x"), ("date", ">", "soon"),
+        ("author", "==", "a\0b"), ("author", "==", "\ud800"), ("author", "in", "Ann"),
     ]:  # fmt: skip
         with pytest.raises(InvalidInput):
-            await texts(store, filters=(Condition(field, operator, cast("str | int", value)),))
-    either = MetadataFilters(filters=[MetadataFilter(key="lang", value="en")], condition=FilterCondition.OR)
-    unlike = MetadataFilters(filters=[MetadataFilter(key="lang", value="en", operator=FilterOperator.NE)])
-    for filters in (either, unlike, MetadataFilters(filters=[unlike])):
+            await texts(store, filters=(condition(field, operator, cast("str | int", value)),))
+    words = MetadataFilters(filters=[MetadataFilter(key="lang", value="en", operator="text_match")])
+    empty = MetadataFilters(filters=[])
+    deep = none_of([none_of([none_of([none_of([condition("lang", "==", "en")])])])])
+    for filters in (
+        words,
+        empty,
+        MetadataFilters(filters=[words, empty]),
+        deep,
+        all_of([condition("lang", "==", "en")] * 51),
+    ):
         with pytest.raises(InvalidInput):
             await store.aquery(VectorStoreQuery(query_embedding=QUERY, filters=filters))
     for mode in (VectorStoreQueryMode.MMR, VectorStoreQueryMode.SVM):
@@ -380,11 +387,11 @@ async def test_hostile_values_are_just_values(stores: Stores, org: UUID, scope: 
     await store.async_add([chunk(org, value, vector(0.1), author=value) for value in HOSTILE])
     for value in HOSTILE:
         for mode in ("default", "hybrid", "text_search"):
-            found = await texts(store, value, mode=mode, filters=(Condition("author", Operator.EQ, value),))
+            found = await texts(store, value, mode=mode, filters=(condition("author", "==", value),))
             assert set(found) <= {value}
-        assert await texts(store, filters=(Condition("author", Operator.EQ, value),)) == [value]
+        assert await texts(store, filters=(condition("author", "==", value),)) == [value]
         with pytest.raises(UnknownField):
-            await texts(store, filters=(Condition(value, Operator.EQ, "x"),))
+            await texts(store, filters=(condition(value, "==", "x"),))
         assert "secret" not in await texts(store, value, mode="hybrid", k=100)
 
 
@@ -396,8 +403,8 @@ async def test_a_scope_sees_its_organizations_only(stores: Stores) -> None:
     assert sorted(await texts(stores(Scope(frozenset({a, c}))))) == ["of a", "of c"]
     both = stores(Scope(frozenset({a, c})))
     for mode in ("default", "hybrid", "text_search"):
-        assert await texts(both, "of", mode=mode, filters=(Condition("org_id", Operator.EQ, str(b)),)) == []
-    assert sorted(await texts(both, filters=(Condition("org_id", Operator.EQ, str(c)),))) == ["of c"]
+        assert await texts(both, "of", mode=mode, filters=(condition("org_id", "==", str(b)),)) == []
+    assert sorted(await texts(both, filters=(condition("org_id", "==", str(c)),))) == ["of c"]
 
 
 async def test_a_foreign_chunk_can_be_neither_got_nor_replaced_nor_deleted(stores: Stores, org: UUID) -> None:
@@ -531,3 +538,23 @@ def test_checked_filters_are_idempotent() -> None:
     for filters, _ in FILTER_CASES:
         checked = check_filters(filters, SPEC)
         assert check_filters(checked, SPEC) == checked
+
+
+async def test_a_chunk_is_told_where_its_source_stands_now(stores: Stores, org: UUID) -> None:
+    other = uuid4()
+    mine, theirs = (Source(each, "things", "a.csv#1", "", "doc", "1") for each in (org, other))
+    old: dict[str, Any] = {"file_name": "a.csv", "row": 2, "sheet": "One", "untyped": {"note": None}}
+    for source in (mine, theirs):
+        node = chunk(source.org_id, "a row", vector(1.0), source=source.id, **old)
+        await stores(Scope(frozenset({source.org_id}))).write([node])
+    store = stores(Scope(frozenset({org})))
+    await store.move([replace(each, file_name="b.csv", row=7) for each in (mine, theirs)])
+    (moved,) = await store.export([mine.id, theirs.id])
+    assert {key: moved.metadata.get(key) for key in old} == {
+        "file_name": "b.csv",
+        "row": 7,
+        "sheet": None,
+        "untyped": {"note": None},
+    }
+    (kept,) = await stores(Scope(frozenset({other}))).export([theirs.id])
+    assert kept.metadata["row"] == 2

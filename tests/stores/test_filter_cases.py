@@ -1,21 +1,21 @@
 """docs/filters.md, case by case, on both stores: each finds the rows that stand there, and no others."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from pydantic import ValidationError
 
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import InvalidInput
 from rag_app.domain.filters import Filters
 from rag_app.domain.scope import Scope
-from rag_app.retrieval.filters import check_filters, parse_condition
+from rag_app.retrieval.filters import all_of, check_filters, parse_condition
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
-from tests.llama_filters import to_llama
 from tests.stores.cases import FOREIGN, ORGANIZATION, OWNER, PAGE, Case, cases, chunks, conditions, rows, spec, unseen
 from tests.stores.conftest import DIMENSION, STORES, Stores, opened
 from tests.unit.retrieval.shelf import opening
@@ -37,13 +37,14 @@ async def stores(
 
 
 async def found(store: ScopedStore, filters: Filters, mode: Mode) -> set[str]:
-    """As the pipeline asks, which checks filters before."""
-    return await unchecked(store, check_filters(filters, SPEC), mode)
-
-
-async def unchecked(store: ScopedStore, filters: Filters, mode: Mode) -> set[str]:
+    """As the pipeline asks."""
     retriever = ChunkRetriever(opening(store), MockEmbedding(DIMENSION), Question("", filters, mode=mode, top_k=100))
     return {each.node.get_content() for each in await retriever.aretrieve("word")}
+
+
+def leaves(filters: Iterable[MetadataFilter | MetadataFilters]) -> Iterator[MetadataFilter]:
+    for each in filters:
+        yield from leaves(each.filters) if isinstance(each, MetadataFilters) else [each]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -63,7 +64,7 @@ async def test_a_chunk_that_is_fetched_by_its_id_passes_the_same_filters(stores:
     )
     for case in CASES:
         if case.refused is None:
-            nodes = await store.aget_nodes(ids, to_llama(check_filters(case.filters, SPEC)))
+            nodes = await store.aget_nodes(ids, all_of(case.filters))
             if (names := {node.get_content() for node in nodes}) != case.finds:
                 wrong[case.written] = sorted(names)
     assert wrong == {}
@@ -75,7 +76,7 @@ async def test_a_store_refuses_by_itself_what_is_refused(stores: Stores) -> None
     for case in CASES:
         if case.refused is not None:
             try:
-                await unchecked(store, case.filters, Mode.HYBRID)
+                await found(store, case.filters, Mode.HYBRID)
             except (InvalidInput, ValidationError):
                 continue
             accepted.append(case.written)
@@ -102,7 +103,10 @@ def test_a_command_line_means_what_the_page_says(written: str, means: str) -> No
 
 def test_the_page_has_a_case_for_every_operator_of_every_type() -> None:
     pairs = {
-        (SPEC.all_fields.get(each.field), each.operator) for case in CASES if not case.refused for each in case.filters
+        (SPEC.all_fields.get(each.key), each.operator.value)
+        for case in CASES
+        if not case.refused
+        for each in leaves(case.filters)
     }
     listed = dict(re.findall(r"^\| (\w+) \| ((?:`\S+` ?)+) \| .+ \|$", PAGE, re.MULTILINE))
     assert {(kind, sign) for kind, signs in listed.items() for sign in re.findall(r"`(\S+)`", signs)} == pairs

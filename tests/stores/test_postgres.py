@@ -15,8 +15,8 @@ from rag_app.database.migrate import downgrade, upgrade
 from rag_app.database.session import Database
 from rag_app.domain.answer import Mode
 from rag_app.domain.errors import StoreFailed
-from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import Scope
+from rag_app.retrieval.filters import condition
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.stores import postgres, postgres_tables
@@ -144,7 +144,7 @@ async def test_what_is_not_exact_is_nearly_so(
         right += len(best & {each.node.node_id for each in found})
         assert found[0].score == pytest.approx(max(cosines), abs=1e-3)
     assert right >= 0.95 * 200
-    ann = (Condition("author", Operator.EQ, "Ann"),)
+    ann = (condition("author", "==", "Ann"),)
     assert len(await store.search(Search([1.0] * WIDE, "", ann, Mode.DENSE, 1500))) == 150
     assert len(await store.search(Search([1.0] * WIDE, "", (), Mode.DENSE, 1500))) == 1500
     assert len(await store.search(Search([1.0] * WIDE, "chunk", (), Mode.HYBRID, 100))) == 100
@@ -190,7 +190,7 @@ async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_whe
     async def found(scope: Scope, top_k: int = 5) -> int:
         return len(await opened.of(scope).search(Search(question, "", (), Mode.DENSE, top_k)))
 
-    ann = (Condition("author", Operator.EQ, "Ann"),)
+    ann = (condition("author", "==", "Ann"),)
     # the second has 50 of 250, so a walk is tried: it sees ten of the first, stops, and the scan finds all there are
     assert (await found(most), await found(few), await found(few, 50)) == (5, 5, 50)
     monkeypatch.setattr(postgres_tables, "_LARGE", 11)  # 50 * 50 is not above 11 * 250
@@ -209,10 +209,10 @@ async def test_keywords_of_any_length_are_kept_and_found(opened: Opened, monkeyp
     for exact in (10**9, 0):
         monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", exact)
         for filters, found in (
-            *((Condition("author", Operator.EQ, each), {each}) for each in names),
-            (Condition("author", Operator.IN, tuple(names)), set(names)),
-            (Condition("author", Operator.IN, tuple(names[:1])), set(names[:1])),
-            (Condition("author", Operator.EQ, names[2][:400]), set[str]()),
+            *((condition("author", "==", each), {each}) for each in names),
+            (condition("author", "in", tuple(names)), set(names)),
+            (condition("author", "in", tuple(names[:1])), set(names[:1])),
+            (condition("author", "==", names[2][:400]), set[str]()),
         ):
             nodes = await opened.of(Scope(frozenset({org}))).search(Search([1.0] * WIDE, "", (filters,), Mode.DENSE, 9))
             assert {each.node.get_content() for each in nodes} == found

@@ -14,6 +14,7 @@ from rag_app.domain.answer import Answer, Delta, Found, Mode, Question, Refusal
 from rag_app.domain.errors import ModelFailed, NotFound
 from rag_app.domain.filters import Filters
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
+from rag_app.domain.source import Source
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec
@@ -39,6 +40,9 @@ class Shelf(ScopedStore):
         return len(self.backend["nodes"])
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
+        raise AssertionError("nothing is written here")
+
+    async def move(self, sources: Sequence[Source]) -> None:
         raise AssertionError("nothing is written here")
 
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:

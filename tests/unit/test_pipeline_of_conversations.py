@@ -9,10 +9,10 @@ import pytest
 from rag_app.answering.capabilities import capability_named
 from rag_app.domain.answer import Answer, Delta, Found, Hit, Mode, Question, Refusal
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, ModelFailed, StoreFailed
-from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.pipeline import Pipeline
+from rag_app.retrieval.filters import condition
 from rag_app.retrieval.index import ConfidenceRule, IndexSpec, load_indexes
 from rag_app.retrieval.store import ScopedStore
 from tests.unit.answering.hits import hit
@@ -66,7 +66,7 @@ def thing(title: str, score: float, source_type: str = "keyword", *, org: UUID =
 async def test_what_is_looked_for_is_embedded_once_and_what_was_said_is_answered() -> None:
     market = Market(thing("a", 0.9), thing("b", 0.8))
     named = (market.backend["hits"][1].source_id,)
-    only_shops = (Condition("source_type", Operator.EQ, "shop"),)
+    only_shops = (condition("source_type", "==", "shop"),)
     await market.answer("general_chat", "And it?", searched="Rings? And it?", sources=named, preferred=only_shops)
     assert market.embedder.embedded == ["Rings? And it?"] and len(market.backend["asked"]) == 3
     assert isinstance(market.says, Asked) and [each.text for each in market.says.questions] == ["And it?"]
@@ -128,7 +128,7 @@ async def test_limits_of_a_type_cut_what_was_not_named_first() -> None:
 
 async def test_what_is_named_is_found_whatever_is_filtered() -> None:
     market = Market(thing("alert", 0.9, "alert"), thing("keyword", 0.8))
-    only = (Condition("source_type", Operator.IN, ("keyword",)),)
+    only = (condition("source_type", "in", ("keyword",)),)
     assert await market.found("market_brief", filters=only) == ["keyword"]
     alert = market.backend["hits"][0].source_id
     assert await market.found("market_brief", filters=only, sources=(alert,)) == ["alert", "keyword"]
@@ -136,7 +136,7 @@ async def test_what_is_named_is_found_whatever_is_filtered() -> None:
 
 async def test_a_filter_that_is_none_is_refused_also_where_it_is_preferred() -> None:
     with pytest.raises(InvalidInput, match="colour"):
-        await Market(down=True).answer("market_brief", preferred=(Condition("colour", Operator.EQ, "red"),))
+        await Market(down=True).answer("market_brief", preferred=(condition("colour", "==", "red"),))
 
 
 @pytest.mark.parametrize("capability", FIVE)

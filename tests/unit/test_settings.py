@@ -9,12 +9,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from platformdirs import user_data_path
 from pydantic.fields import FieldInfo
 
 from rag_app.application import _indexes
 from rag_app.domain.errors import Misconfigured
 from rag_app.retrieval.index import ConfidenceRule
-from rag_app.settings import GROUPS, Settings, example_env, fields, settings_table, variable
+from rag_app.settings import GROUPS, Settings, data_home, example_env, fields, settings_table, variable
 
 ROOT = Path(__file__).parents[2]
 UNITS = (
@@ -104,7 +105,11 @@ def test_unknown_variables_are_refused_with_a_hint(
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("RAG_VECTOR_STORE", "weaviate", "RAG_VECTOR_STORE='weaviate': Input should be 'postgres' or 'qdrant'"),
+        (
+            "RAG_VECTOR_STORE",
+            "weaviate",
+            "RAG_VECTOR_STORE='weaviate': Input should be 'postgres', 'qdrant' or 'llamaindex'",
+        ),
         ("RAG_PORT", "http", "RAG_PORT='http': Input should be a valid integer"),
         ("RAG_PORT", "70000", "RAG_PORT='70000': Input should be less than or equal to 65535"),
         ("RAG_LLM_TIMEOUT", "0", "RAG_LLM_TIMEOUT='0': Input should be greater than 0"),
@@ -192,7 +197,33 @@ def test_fixed_thresholds_are_those_of_one_contract(monkeypatch: pytest.MonkeyPa
         _indexes(Settings())
 
 
+@pytest.mark.parametrize("mark", [".rag", "pyproject.toml", ".git"])
+def test_data_is_in_the_project_that_the_folder_is_in(mark: str, tmp_path: Path) -> None:
+    below = tmp_path / "project" / "notebooks" / "deep"
+    below.mkdir(parents=True)
+    (tmp_path / "project" / mark).mkdir()
+    assert data_home(below) == data_home(tmp_path / "project") == tmp_path / "project" / ".rag"
+
+
+def test_data_is_the_users_outside_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".git").mkdir()  # of somebody's dotfiles
+    (tmp_path / "elsewhere").mkdir()
+    assert data_home(tmp_path / "elsewhere") == tmp_path / "data" / "rag_app"
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_project_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / ".rag").mkdir()
+    (tmp_path / "mine").mkdir()
+    os.chown(tmp_path, 65534, 65534)
+    assert data_home(tmp_path / "mine") == user_data_path("rag_app")
+
+
 def test_a_secret_that_is_given_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_HOME", str(tmp_path / ".rag"))
     monkeypatch.setenv("RAG_JWT_SECRET", "given by an operator, with care")
     assert Settings().jwt_secret() == "given by an operator, with care"
     assert not (tmp_path / ".rag").exists()
@@ -217,6 +248,7 @@ def test_tokens_have_one_kind_of_signer(one: str, other: str, monkeypatch: pytes
 def test_no_secret_is_made_where_tokens_are_signed_elsewhere(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("RAG_HOME", str(tmp_path / ".rag"))
     monkeypatch.setenv(name, "https://id.example/jwks.json")
     with pytest.raises(Misconfigured, match="whoever holds the private keys"):
         Settings().jwt_secret()
@@ -238,3 +270,19 @@ def test_the_secret_is_made_once_for_all_processes(tmp_path: Path) -> None:
     assert kept.read_text() == secret
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert [file.name for file in kept.parent.iterdir()] == ["jwt-secret"]
+
+
+def test_indexes_of_ones_own_stand_beside_those_that_came(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, types in (("weather", '["day"]'), ("book", '["page"]')):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        declared = f"source_types = {types}\ndefault_source_type = {types[1:-1]}\n"
+        (tmp_path / "own" / name / "index.toml").write_text(declared)
+    monkeypatch.setenv("RAG_INDEXES", "own")
+    settings = Settings()
+    specs = _indexes(settings)
+    assert {"weather", "marketplace"} < specs.keys() and specs["book"].source_types == ("page",)
+    assert settings.indexes.file("weather", "judgments.jsonl") == Path("own/weather/judgments.jsonl")
+    assert settings.indexes.file("marketplace", "judgments.jsonl").is_file()
+    monkeypatch.setenv("RAG_INDEXES", "nowhere")
+    with pytest.raises(Misconfigured, match="RAG_INDEXES"):
+        Settings()

@@ -21,15 +21,16 @@ from typing import BinaryIO
 from rag_app.documents.documents import SIDECAR, Document
 from rag_app.documents.limits import OverLimit
 from rag_app.documents.readers.formats import READERS, Documents, clean_mapping, format_of, read_stream, written
-from rag_app.domain import UnreadableDocument
+from rag_app.documents.readers.rows import row_reader
+from rag_app.domain import RowMapping, UnreadableDocument
 
 __all__ = ["READERS", "SUFFIXES", "format_of", "read", "read_stream"]
 
 SIDECAR_BYTES = 1024 * 1024  # what people write is shorter
 
 
-def read(path: Path, shown: str | None = None, root: Path | None = None) -> Documents:
-    """The documents of one file, lazily; `shown` is what errors call it.
+def read(path: Path, shown: str | None = None, root: Path | None = None, rows: RowMapping | None = None) -> Documents:
+    """The documents of one file, lazily; `shown` is what errors call it. With `rows`, each row of a table is one.
 
     Raises `UnreadableDocument`, while it is iterated, when the file is missing, may not be read, is of an unsupported
     type, empty, encrypted, truncated, or holds no text; and when its sidecar is broken, or leads out of `root`, by
@@ -42,7 +43,8 @@ def read(path: Path, shown: str | None = None, root: Path | None = None) -> Docu
             raise OSError("not a regular file")
         with _opened(path) as stream:
             beside = _sidecar(path, shown, root or path.parent)
-            for found in read_stream(stream, path.name, shown):
+            reader = row_reader(path.name, rows, shown) if rows else None
+            for found in read_stream(stream, path.name, shown, reader):
                 yield _with_sidecar(found, beside, shown) if beside and isinstance(found, Document) else found
     except (OSError, ValueError, OverLimit) as error:  # ValueError: a NUL in the path
         raise UnreadableDocument(shown, getattr(error, "strerror", None) or str(error)) from error
@@ -80,7 +82,9 @@ def _sidecar(path: Path, shown: str, root: Path) -> dict[str, object]:
 def _with_sidecar(document: Document, beside: Mapping[str, object], shown: str) -> Document:
     told = written(beside, (), shown + SIDECAR)
     beside = clean_mapping(told.metadata)
-    document = replace(document, metadata={**document.metadata, **beside}, strict=tuple(beside))
+    # a row says of itself what is said of its file as a whole
+    metadata = {**document.metadata, **beside} if document.row is None else {**beside, **document.metadata}
+    document = replace(document, metadata=metadata, strict=tuple(beside))
     if document.name:
         return document
     return replace(document, title=told.title or document.title, external_id=told.external_id or document.external_id)

@@ -84,20 +84,23 @@ def read_plain(stream: BinaryIO, shown: str) -> Iterator[Document]:
     yield written(metadata, (Passage(text),), shown)
 
 
-def read_stream(stream: BinaryIO, name: str, shown: str) -> Documents:
-    """The documents of a stream with a file's name: `read` without the file system."""
+def read_stream(stream: BinaryIO, name: str, shown: str, reader: Reader | None = None) -> Documents:
+    """The documents of a stream with a file's name: `read` without the file system.
+
+    `reader` reads it in place of the format's own.
+    """
     if name.lower().endswith(SIDECAR):
         raise UnreadableDocument(shown, "a sidecar: it describes the file beside it")
-    if (reader := format_of(name)) is None:
-        suffix = _suffix(name)
+    if (known := format_of(name)) is None:
+        suffix = suffix_of(name)
         kind = f"unsupported type {suffix}" if suffix else "unsupported type: no suffix"
         raise UnreadableDocument(shown, f"{kind}; supported: {' '.join(READERS)}, each also with .gz")
     try:
         if name.lower().endswith(".gz"):
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=stream))
-        if not reader.streamed:
+        if not known.streamed:
             stream = _whole(stream, shown)
-        for document in reader.read(stream, shown):
+        for document in (reader or known.read)(stream, shown):
             yield document if isinstance(document, UnreadableDocument) else _checked(document, shown)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UnreadableDocument(shown, f"truncated or corrupt: {error}") from error
@@ -114,10 +117,10 @@ def read_stream(stream: BinaryIO, name: str, shown: str) -> Documents:
 
 
 def format_of(name: str) -> Format | None:
-    return READERS.get(_suffix(name))
+    return READERS.get(suffix_of(name))
 
 
-def _suffix(name: str) -> str:
+def suffix_of(name: str) -> str:
     return PurePath(name[:-3] if name.lower().endswith(".gz") else name).suffix.lower()
 
 

@@ -27,6 +27,7 @@ from pptx.enum.shapes import PP_PLACEHOLDER
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.limits import Tally
 from rag_app.documents.readers.formats import attempt, check_output, check_unpacked, reads
+from rag_app.documents.readers.rows import Records, holds_rows, table_records
 from rag_app.documents.readers.shaping import (
     ROWS_BECOME,
     Sections,
@@ -37,7 +38,7 @@ from rag_app.documents.readers.shaping import (
     sensible,
     table_lines,
 )
-from rag_app.domain import UnreadableDocument
+from rag_app.domain import RowsRule, UnreadableDocument
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
@@ -247,16 +248,36 @@ def read_xlsx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
     sheets = openpyxl.load_workbook(stream, read_only=True, data_only=True).worksheets
     shown_sheets = (sheet for sheet in sheets if sheet.sheet_state == "visible")
-    passages = (passage for sheet in shown_sheets for passage in grouped(table_lines(_sheet_rows(sheet)), sheet.title))
+    passages = (passage for sheet in shown_sheets for passage in grouped(_sheet_lines(sheet), sheet.title))
     yield Document("", tuple(check_output(passages)), named, derived=derived)
 
 
-def _sheet_rows(sheet: Any) -> Iterator[dict[int, str]]:
+def _sheet_lines(sheet: Any) -> list[str]:
+    return table_lines(cells for _, cells in _sheet_rows(sheet))
+
+
+@holds_rows(".xlsx")
+def read_xlsx_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
+    """Sheets that no rule is for are a document together."""
+    named, derived = _properties(stream, shown)
+    sheets = openpyxl.load_workbook(stream, read_only=True, data_only=True).worksheets
+    others: list[Passage] = []
+    for sheet in (sheet for sheet in sheets if sheet.sheet_state == "visible"):
+        rule = next((rule for rule in rules if rule.reads_sheet(sheet.title)), None)
+        if rule is None:
+            others += grouped(_sheet_lines(sheet), sheet.title)
+        else:
+            yield from table_records(_sheet_rows(sheet), rule, f"{shown}, sheet {sheet.title!r}", sheet.title)
+    if others:
+        yield Document("", tuple(check_output(others)), named, derived=derived)
+
+
+def _sheet_rows(sheet: Any) -> Iterator[tuple[int, dict[int, str]]]:
     """The rows there are, with the cells there are: openpyxl's own adds all that lie between them.
 
     It also parses what is no cell, in times that grow with the square of its length.
     """
-    book, hidden = sheet.parent, 0  # a bit for each column
+    book, hidden, number = sheet.parent, 0, 0  # hidden: a bit for each column
     with sheet._get_source() as source:
         formats = (book.data_only, book.epoch, book._date_formats, book._timedelta_formats)
         parser = WorkSheetParser(source, sheet._shared_strings, *formats)
@@ -267,9 +288,11 @@ def _sheet_rows(sheet: Any) -> Iterator[dict[int, str]]:
                 if element.get("hidden") in _YES and first <= last:
                     hidden |= (1 << last + 1) - (1 << first)
             elif element.get("hidden") not in _YES:
+                number = int(element.get("r") or number + 1)
                 cells = [ReadOnlyCell(sheet, **cell) for cell in parser.parse_row(element)[1]]
                 cells.sort(key=lambda cell: cell.column)
-                yield {c.column: cell_text(c.value, c.number_format) for c in cells if not hidden >> c.column & 1}
+                shown_cells = (cell for cell in cells if not hidden >> cell.column & 1)
+                yield number, {cell.column: cell_text(cell.value, cell.number_format) for cell in shown_cells}
             element.clear()
             while element.getprevious() is not None:
                 del element.getparent()[0]

@@ -12,7 +12,8 @@ from typing import BinaryIO
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.limits import Tally
 from rag_app.documents.readers.formats import Documents, clean, decode, reads, written
-from rag_app.domain import UnreadableDocument
+from rag_app.documents.readers.rows import Record, Records, holds_rows
+from rag_app.domain import RowsRule, UnreadableDocument
 
 _BECOME = "each record a source: `id`, `title`, `text`, and everything else metadata"
 _PIECE_BYTES = 1024 * 1024
@@ -35,6 +36,38 @@ def read_json_lines(stream: BinaryIO, shown: str) -> Documents:
             yield error
     if blank:
         raise UnreadableDocument(shown, "empty, or nothing but white space")
+
+
+@holds_rows(".jsonl", ".ndjson")
+def read_json_line_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
+    for number, line in _lines(stream, shown):
+        try:
+            yield _row(json.loads(line.decode("utf-8-sig")), number, rules[0])
+        except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+            yield UnreadableDocument(shown, f"line {number}: {error}")
+
+
+@holds_rows(".json")
+def read_json_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
+    """A list of objects, or one object."""
+    try:
+        value = json.loads(decode(stream.read(), shown))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableDocument(shown, f"not JSON: {error}") from error
+    for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
+        try:
+            yield _row(item, number, rules[0])
+        except ValueError as error:
+            yield UnreadableDocument(shown, f"item {number}: {error}")
+
+
+def _row(value: object, number: int, rule: RowsRule) -> Record:
+    """Raises ValueError for what is no object."""
+    if not isinstance(value, dict):
+        raise ValueError("not an object: it has no columns")
+    own = value.get("id")
+    named = isinstance(own, str | int) and not isinstance(own, bool)
+    return Record(number, None, value, rule, id=clean(str(own)) or None if named else None)
 
 
 def _lines(stream: BinaryIO, shown: str) -> Iterator[tuple[int, bytes]]:

@@ -19,7 +19,8 @@ from typing import BinaryIO
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.limits import Tally
 from rag_app.documents.readers.formats import attempt, decode, reads
-from rag_app.domain import UnreadableDocument
+from rag_app.documents.readers.rows import Records, holds_rows, table_records
+from rag_app.domain import RowsRule, UnreadableDocument
 
 ROWS_BECOME = "groups of rows, each with the header kept: `Name: Ada; Age: 36`"
 GROUP_WORDS = 150  # words: a group of rows that fits in one chunk
@@ -200,6 +201,16 @@ class Sections:
 
 @reads(".csv", ".tsv", becomes=ROWS_BECOME)
 def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:
+    yield Document("", tuple(grouped(table_lines(_delimited(stream, shown)))))
+
+
+@holds_rows(".csv", ".tsv")
+def read_delimited_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
+    rows = ((number, dict(enumerate(row))) for number, row in enumerate(_delimited(stream, shown), start=1))
+    return table_records(rows, rules[0], shown)
+
+
+def _delimited(stream: BinaryIO, shown: str) -> Iterator[list[str]]:
     text = decode(stream.read(), shown)
     first, _, rest = text.partition("\n")
     if first.lower().startswith("sep=") and len(first) == 5:
@@ -207,10 +218,9 @@ def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:
     else:
         delimiter = max(",;\t|", key=lambda candidate: _evenness(text[:_SAMPLE_CHARS], candidate))
     try:
-        lines = table_lines(_rows(text, delimiter))
+        yield from _rows(text, delimiter)
     except csv.Error as error:
         raise UnreadableDocument(shown, f"not a table: {error}; is a quote left open?") from error
-    yield Document("", tuple(grouped(lines)))
 
 
 def _rows(text: str, delimiter: str) -> Iterator[list[str]]:

@@ -185,7 +185,8 @@ class Indexing:
 
     async def _origin(self, spec: IndexSpec, to: str) -> Generation:
         """What answers in another store than `to`: in the one that servers ask, if that is another."""
-        others = sorted(STORES.keys() - {to}, key=lambda store: store != self._app.backends.kind(spec))
+        asked = self._app.backends.kind(spec)
+        others = sorted((store for store in STORES if store != to), key=lambda store: store != asked)
         for store in others:
             if (origin := await self._generations.active(spec.name, store)) is not None:
                 return origin

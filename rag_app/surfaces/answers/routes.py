@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, convert
 from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.evaluation.kept_answers import KeptAnswers, Verdict
 from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.surface import Caller, Credential, Injected, Surface, example
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 
 REQUEST = "5b1f0c9e3f0d4f0f8f3e2d1c0b9a8f7e"
 FEEDBACK = "/api/v1/answers/{request_id:str}/feedback"
@@ -68,6 +68,7 @@ SURFACE = Surface(
     limit=60,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
     errors=(Unauthenticated("The token has expired"), UnknownField("colour", []), StoreFailed(), RuntimeError()),
+    options=STRICT,
 )
 
 

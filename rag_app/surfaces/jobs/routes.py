@@ -11,7 +11,7 @@ from msgspec import Struct
 from rag_app.documents.jobs import Job
 from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.http.streaming import progress_stream
-from rag_app.http.surface import Caller, Credential, Injected, Surface
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 from rag_app.surfaces.jobs.service import JobService
 from rag_app.surfaces.jobs.types import JOB, JobFilesResponse, JobInfo, JobsResponse, file_info, job_info
 
@@ -25,6 +25,7 @@ SURFACE = Surface(
     limit=600,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY}),
     errors=(Unauthenticated("The token has expired"), UnknownField("colour", []), StoreFailed(), RuntimeError()),
+    options=STRICT,
 )
 NO_JOB = NotFound("job", JOB)
 

@@ -26,7 +26,6 @@ from rag_app.domain import (
     ModelFailed,
     ModelLimited,
     ModelTimeout,
-    Operator,
     Question,
     StoreFailed,
     Unauthenticated,
@@ -37,8 +36,9 @@ from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
+from rag_app.http.where import Where
 from rag_app.pipeline import Pipeline
-from rag_app.retrieval.filters import conditions, instants
+from rag_app.retrieval.filters import EQ, GTE, LTE, conditions, instants, parse_where
 
 INDEX = "org_knowledge"
 CAPABILITY = "knowledge_answer"
@@ -91,17 +91,19 @@ class RetrievalFilters(Struct, frozen=True, forbid_unknown_fields=True):
     org_id: Annotated[UUID, Meta(description="the UUID of an organization")] | None = None
     date_from: Moment | None = None
     date_to: Moment | None = None
+    where: Where | None = None
 
     def conditions(self) -> Filters:
         since = instants("filters.date_from", self.date_from)[0] if self.date_from is not None else None
         until = instants("filters.date_to", self.date_to)[1] if self.date_to is not None else None
-        return conditions(
-            ("source_type", Operator.EQ, self.source_type),
-            ("lang", Operator.EQ, self.lang),
-            ("org_id", Operator.EQ, str(self.org_id) if self.org_id else None),
-            ("date", Operator.GTE, since),
-            ("date", Operator.LTE, until),
+        own = conditions(
+            ("source_type", EQ, self.source_type),
+            ("lang", EQ, self.lang),
+            ("org_id", EQ, str(self.org_id) if self.org_id else None),
+            ("date", GTE, since),
+            ("date", LTE, until),
         )
+        return own if self.where is None else (*own, parse_where(self.where, "filters.where"))
 
 
 class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -141,6 +143,13 @@ class SearchResult(Struct, frozen=True):
 
 
 Warnings = Annotated[list[str], Meta(description="what of the question was not searched; absent where all of it was")]
+Understood = Annotated[
+    str,
+    Meta(
+        description="what was asked of records, where they were found by their fields; absent where they were not",
+        examples=["4 of your listings, by sales"],
+    ),
+]
 Removed = Annotated[
     int, Meta(description="sentences of the model that are left out, as no source supports them; absent where none is")
 ]
@@ -196,6 +205,7 @@ class AnswerResponse(Struct, frozen=True, omit_defaults=True):
     processing_time_ms: Annotated[int, Meta(examples=[1847])]
     warnings: Warnings = []
     removed_sentences: Removed = 0
+    understood: Understood = ""
 
 
 Body = Annotated[RetrievalRequest, BodyKwarg(examples=[example(__package__, "request")])]
@@ -276,6 +286,7 @@ async def answer(
             processing_time_ms=exchange(request.scope).elapsed_ms,
             warnings=[*pipeline.warnings(question), *given.caveats],
             removed_sentences=given.removed,
+            understood=given.understood,
         )
 
     question = data.question()
@@ -337,6 +348,7 @@ def _meta(hit: Hit) -> dict[str, MetadataValue]:
     date = hit.untyped.get("date") or (_iso(hit.moment) if hit.moment else None)
     ours = {"org_id": str(hit.org_id), "date": date, "section": hit.section, "page": hit.page}
     ours |= {"external_id": hit.external_id, "file_name": hit.file_name, "link": hit.link}
+    ours |= {"row": hit.row, "sheet": hit.sheet}
     return {**hit.sent, **{name: value for name, value in ours.items() if value is not None}}
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from operator import attrgetter
 from typing import Any
@@ -176,7 +176,7 @@ class Turn:
         self._asked, self._freed = uuid4(), False
         self._over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.capability, self.question = said.capability or GENERAL, Question(said.text)
-        self._leaning = Leaning.ALONE
+        self._leaning, self._today = Leaning.ALONE, date.min
         self._seconds, self._paid, self._prompts = dict[str, float](), Paid(), dict[str, str]()
 
     # -- the beginning
@@ -237,6 +237,7 @@ class Turn:
             if thread.message_count > 1:
                 history = await self._with.threads.history(self._scope, thread.id, before=self._begun.message)
         self._told_of = (*(each.id for each in history), self._begun.message)
+        self._today = await self._with.pipeline.today(self._scope)
         with Stage("detection"):
             if history:
                 self._leaning = leaning_of(said.text)
@@ -258,6 +259,8 @@ class Turn:
             earlier=() if self._leaning is Leaning.ALONE else cited_before(history),
             named=tuple(named),
         )
+        asked = replace(self.question, today=self._today, leans=self._leaning is Leaning.LEANS)
+        self.question = await self._with.pipeline.dated(self.capability, asked, self._scope)
 
     async def _detect(self, history: Sequence[PastMessage]) -> str:
         text, models = self._said.text, self._with.models
@@ -266,7 +269,7 @@ class Turn:
         if model is None:
             return by_words
         prompt, whole = models.prompt("ask_lexybrain_intent"), searched_text(text, history)
-        return await classify(model, prompt, whole, self._paid) or by_words
+        return await classify(model, prompt, whole, self._paid, self._today) or by_words
 
     async def _choose_prompts(self) -> list[PromptConfig | None]:
         """The versions of what all capabilities are told, and of what this one is; written down with the capability."""
@@ -285,7 +288,7 @@ class Turn:
         query = None
         if model is not None:
             prompt = models.prompt("ask_lexybrain_rewrite")
-            query = await rewritten(model, prompt, text, history, self._with.history_tokens, self._paid)
+            query = await rewritten(model, prompt, text, history, self._with.history_tokens, self._paid, self._today)
         return (query,) if query else wordings(text, history, self._leaning)
 
     # -- the answer

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from types import MappingProxyType
 from unicodedata import category
 from uuid import UUID
@@ -12,24 +12,23 @@ from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, Capabilit
 from rag_app.answering.context import count_tokens, neutralise
 from rag_app.answering.models import AnsweringModel, Draft, estimated
 from rag_app.answering.prompts import Prompt, PromptConfig, kept_constraints
-from rag_app.answering.synthesizers import first
+from rag_app.answering.synthesizers import first, with_today
 from rag_app.domain import (
     Answer,
     Citation,
-    Condition,
     Confidence,
     EmbeddingFailed,
+    Filters,
     Hit,
     Instructions,
     ModelFailed,
-    Operator,
     Question,
     RagError,
     Refusal,
     StoreFailed,
     Usage,
 )
-from rag_app.retrieval.filters import conditions
+from rag_app.retrieval.filters import GTE, IN, IS_EMPTY, LTE, condition, conditions, or_missing
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of, points_back
 from rag_app.surfaces.lexybrain.types import (
@@ -95,17 +94,21 @@ def contracted(text: str) -> str:
     return next(found, "general_chat")
 
 
-async def classify(model: AnsweringModel, prompt: Prompt, text: str, paid: Paid) -> str | None:
+async def classify(
+    model: AnsweringModel, prompt: Prompt, text: str, paid: Paid, today: date | None = None
+) -> str | None:
     """By a model: `prompt` takes `question` and `capabilities`. None where what it says is none of the five."""
     known = "\n".join(f"- {name}: {description}" for name, description in DESCRIPTIONS.items())
-    draft = await _ask(model, prompt, _NAME_TOKENS, paid, question=text, capabilities=known)
+    draft = await _ask(model, prompt, _NAME_TOKENS, paid, today, question=text, capabilities=known)
     said = _PLAIN.sub("_", draft.text.strip(" \t\r\n\"'`*.“”‘’").lower()) if draft else ""
     return said if said in DESCRIPTIONS else None
 
 
-async def _ask(model: AnsweringModel, prompt: Prompt, max_tokens: int, paid: Paid, **values: str) -> Draft | None:
+async def _ask(
+    model: AnsweringModel, prompt: Prompt, max_tokens: int, paid: Paid, today: date | None, **values: str
+) -> Draft | None:
     """What a model says to a prompt, and writes down what it took; None where it fails."""
-    messages = prompt.messages(**values)
+    messages = with_today(prompt.messages(**values), Question("", today=today))
     try:
         draft = await model.chat(messages, max_tokens=max_tokens, temperature=0.0)
     except ModelFailed:
@@ -203,7 +206,13 @@ def cited_before(history: Sequence[PastMessage]) -> tuple[UUID, ...]:
 
 
 async def rewritten(
-    model: AnsweringModel, prompt: Prompt, text: str, history: Sequence[PastMessage], max_tokens: int, paid: Paid
+    model: AnsweringModel,
+    prompt: Prompt,
+    text: str,
+    history: Sequence[PastMessage],
+    max_tokens: int,
+    paid: Paid,
+    today: date | None = None,
 ) -> str | None:
     """The message as a query that stands on its own, by a model: `prompt` takes `history` and `question`.
 
@@ -211,7 +220,7 @@ async def rewritten(
     then `searched_text` will do.
     """
     shown = history_text(history, max_tokens)
-    draft = await _ask(model, prompt, _QUERY_TOKENS, paid, history=shown, question=text) if shown else None
+    draft = await _ask(model, prompt, _QUERY_TOKENS, paid, today, history=shown, question=text) if shown else None
     if draft is None or draft.cut_off:
         return None
     query = " ".join(neutralise(draft.text).split()).strip(" \"'`“”")
@@ -272,31 +281,32 @@ def question_for(
     context, types = said.context or RagContext(), capability.source_types
     if retrieval_scope is not None:
         types = tuple(each for each in types or retrieval_scope if each in retrieval_scope)
-    of_types = (Condition("source_type", Operator.IN, types),) if types or retrieval_scope is not None else ()
+    of_types: Filters = (condition("source_type", IN, types),) if types else ()
+    if not types and retrieval_scope is not None:
+        of_types = (condition("source_type", IS_EMPTY),)  # every source has a type: nothing is found
     markets = tuple(dict.fromkeys(name for each in context.marketplaces or () for name in (each, each.lower())))
     since, until = context.time_range.moments() if context.time_range else (None, None)
     recent = None
     if capability.recent_days is not None and since is None:
         recent = (now - timedelta(capability.recent_days)).timestamp()
     severities = tuple(each for each in capability.severities if _is_about(each, said.text))
-    demanded = conditions(
-        ("market", Operator.IN, markets), ("date", Operator.GTE, since), ("date", Operator.LTE, until), or_missing=True
+    demanded = conditions(("market", IN, markets), ("date", GTE, since), ("date", LTE, until))
+    given: Filters = tuple(map(or_missing, demanded))
+    preferred = conditions(
+        ("status", IN, capability.preferred_status), ("date", GTE, recent), ("severity", IN, severities)
     )
     first, *others = searched or (said.text,)
     return Question(
         said.text,
-        (*of_types, *demanded),
+        (*of_types, *given),
         capability.top_k,
         fetch=capability.fetch,
         searched=first if first != said.text else None,
         also=tuple(others),
         earlier=earlier,
         sources=named,
-        wide=demanded if of_types and set(types) == set(capability.source_types) else None,
-        preferred=(
-            *capability.preferred,
-            *conditions(("date", Operator.GTE, recent), ("severity", Operator.IN, severities), or_missing=True),
-        ),
+        wide=given if of_types and set(types) == set(capability.source_types) else None,
+        preferred=tuple(map(or_missing, preferred)),
         terms=quoted(said.text),
         at_most=tuple(at_most.items()),
         instructions=instructions,
@@ -397,6 +407,7 @@ def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:
         refused=answer.refused and answer.refusal is not Refusal.FAILED,
         grounded=None if answer.refused or not answer.shown else bool(answer.citations),
         removed_sentences=answer.removed,
+        understood=answer.understood,
     )
 
 

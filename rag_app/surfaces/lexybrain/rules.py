@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from litestar.handlers import BaseRouteHandler
 from litestar.openapi.spec import Operation, Tag
 from litestar.params import QueryParameter
 from msgspec import Meta, Struct
@@ -21,13 +20,11 @@ from rag_app.domain import (
     StoreFailed,
     TooManyAtOnce,
     Unauthenticated,
-    UnknownField,
 )
 from rag_app.http.bodies import WORD
-from rag_app.http.entrance import AnyConnection
 from rag_app.http.problems import KINDS as KINDS_OF_ALL
 from rag_app.http.problems import Kind, Kinds, Problem
-from rag_app.http.surface import Credential, Surface
+from rag_app.http.surface import STRICT, Credential, Surface
 
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]
 Cursor = Annotated[
@@ -35,7 +32,6 @@ Cursor = Annotated[
     QueryParameter(min_length=1, max_length=500, pattern=WORD, description="`nextCursor` of the page before"),
 ]
 
-_LONGEST_NAME = 100
 READING = "lexybrain_threads"
 """The window of requests that read threads: who scrolls through them may still ask."""
 
@@ -86,18 +82,6 @@ def envelope(problem: Problem) -> LexyBrainError:
     return LexyBrainError(LexyBrainErrorInfo(problem.code, problem.message, problem.code in RETRYABLE))
 
 
-def declared_alone(connection: AnyConnection, handler: BaseRouteHandler) -> None:
-    """A guard that refuses query parameters that the handler does not declare; Litestar would ignore them."""
-    declared = {
-        field.kwarg_definition.name or name
-        for name, field in handler.parsed_fn_signature.parameters.items()
-        if isinstance(field.kwarg_definition, QueryParameter)
-    }
-    for name in connection.query_params:
-        if name not in declared:
-            raise UnknownField(name[:_LONGEST_NAME], declared)
-
-
 @dataclass
 class LexyBrainOperation(Operation):
     """An OpenAPI operation without the response that Litestar adds: an invalid request is a 422 here."""
@@ -118,5 +102,5 @@ SURFACE = Surface(
     envelope=envelope,
     kinds=KINDS,
     errors=(Unauthenticated("The token has expired"), StoreFailed(), RuntimeError()),
-    options={"guards": [declared_alone], "operation_class": LexyBrainOperation},
+    options={**STRICT, "operation_class": LexyBrainOperation},
 )

@@ -274,6 +274,13 @@ Grounded = Annotated[
     bool | None,
     Meta(description="every claim of the answer was found in a source that it cites; absent where none was checked"),
 ]
+Understood = Annotated[
+    str,
+    Meta(
+        description="what was asked of records, where they were found by their fields; absent where they were not",
+        examples=["4 of your listings, by sales"],
+    ),
+]
 Removed = Annotated[
     int, Meta(description="sentences of the model that are left out, as no source supports them; absent where none is")
 ]
@@ -338,6 +345,7 @@ class ThreadFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
     refused: Annotated[bool, Meta(description="no answer: the text says so, the sources are what came nearest")]
     grounded: Grounded = None
     removed_sentences: Removed = 0
+    understood: Understood = ""
 
 
 class MessageFeedback(Struct, frozen=True, rename="camel"):
@@ -398,6 +406,7 @@ class RagFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
     insufficient_context: Annotated[bool, Meta(description="fewer than five sources, or none that was good enough")]
     grounded: Grounded = None
     removed_sentences: Removed = 0
+    understood: Understood = ""
 
 
 class RagResponse(Struct, frozen=True, rename="camel"):
@@ -437,7 +446,8 @@ class Flags(Struct, frozen=True, rename="camel"):
     `insufficient_context`: fewer than five sources, or none that was good enough. `interrupted`: the text ends where
     the model or the client left. `refused`: the text says that there is no answer; of older messages it is not known.
     `grounded`: every claim has a source that supports it; None where there was none to
-    compare with. `removed_sentences` of a model are left out, as no source supports them.
+    compare with. `removed_sentences` of a model are left out, as no source supports them. `understood` says what was
+    asked of records, where they were found by their fields.
     """
 
     used_rag: bool = False
@@ -447,6 +457,7 @@ class Flags(Struct, frozen=True, rename="camel"):
     refused: bool = False
     grounded: bool | None = None
     removed_sentences: int = 0
+    understood: str = ""
 
 
 class PastMessage(Struct, frozen=True):

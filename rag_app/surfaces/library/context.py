@@ -65,6 +65,8 @@ def chunk_of(hit: Hit) -> Chunk:
             **({} if hit.page is None else {"page": hit.page}),
             **({} if hit.external_id is None else {"external_id": hit.external_id}),
             **({} if hit.file_name is None else {"file_name": hit.file_name}),
+            **({} if hit.row is None else {"row": hit.row}),
+            **({} if hit.sheet is None else {"sheet": hit.sheet}),
             "link": hit.link,
         },
     )

@@ -10,8 +10,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.llms import LLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.vector_stores.types import MetadataFilters
+
 from rag_app.answering.capabilities import LEXYBRAIN, Capability, capability_for, capability_named
 from rag_app.answering.engine import CapabilityEngine
+from rag_app.answering.parts import MakeRetriever, Parts
 from rag_app.answering.prompts import GLOBAL
 from rag_app.application import Application, open_application
 from rag_app.database.urls import database_urls
@@ -28,19 +36,37 @@ from rag_app.domain import (
     Scope,
     Visibility,
 )
+from rag_app.retrieval.embedding import embed_query
 from rag_app.retrieval.filters import checked_text, parse_condition
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.retriever import ChunkRetriever
+from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain.messages import instructed
 from rag_app.surfaces.lexybrain.types import RagRequest
 
+Written = Sequence[str] | MetadataFilters
+"""Filters as on a command line, or LlamaIndex'."""
+
 
 @asynccontextmanager
-async def open(settings: Settings | None = None) -> AsyncIterator["Rag"]:  # noqa: A001
+async def open(  # noqa: A001
+    settings: Settings | None = None,
+    *,
+    embedder: BaseEmbedding | None = None,
+    llm: LLM | None = None,
+    retriever: BaseRetriever | MakeRetriever | None = None,
+    postprocessors: Sequence[BaseNodePostprocessor] = (),
+    synthesizer: BaseSynthesizer | None = None,
+) -> AsyncIterator["Rag"]:
     """Open what the settings configure (by default the environment's); with no database, the private one under `.rag/`.
 
-    Raises Misconfigured where settings and data do not fit, with what to do.
+    LlamaIndex parts of your own take the place of those that settings choose (docs/library.md): `embedder` for all indexes;
+    for answers `llm`, `retriever` (one, or a function of ours and the scope that makes one), `postprocessors` and
+    `synthesizer`. A retriever of your own has to keep to the scope itself; answers mark what it finds as `foreign`.
+
+    Raises Misconfigured where settings and data do not fit, with what to do; EmbeddingFailed where an embedder of your
+    own does not say how long its vectors are.
 
     Example:
 
@@ -48,11 +74,19 @@ async def open(settings: Settings | None = None) -> AsyncIterator["Rag"]:  # noq
             hits = await rag.search("Do you have wireless headphones?", index="store_catalogue", organization="aurora")
     """
     settings = settings or Settings()
+    parts = Parts(
+        embedder,
+        None if embedder is None else await _measured(embedder),
+        llm,
+        retriever,
+        tuple(postprocessors),
+        synthesizer,
+    )
     database = ExitStack()
     # a private PostgreSQL takes seconds to start: not on the caller's event loop
     urls = await asyncio.to_thread(database.enter_context, database_urls(settings))
     try:
-        async with open_application(settings, urls) as application:
+        async with open_application(settings, urls, parts=parts) as application:
             rag = Rag(application)
             try:
                 yield rag
@@ -66,8 +100,8 @@ class Rag:
     """Search and ask, as a member of one organization: its content and what is public.
 
     Everywhere: `organization`, `user` and `site` are names or ids; with a user, that user's private sources are seen
-    too; with a site, nothing but that site's. `filters` are written as on the command line ("lang=fr",
-    "date>=2026-01-01"); docs/filters.md has them all. Raises NotFound and InvalidInput for what there is not.
+    too; with a site, nothing but that site's. `filters` are LlamaIndex' MetadataFilters, or written as on the
+    command line ("lang=fr", "date>=2026-01-01"); docs/filters.md has them all. Raises NotFound and InvalidInput for what there is not.
 
     Example:
 
@@ -112,7 +146,7 @@ class Rag:
         organization: str,
         user: str | None = None,
         site: str | None = None,
-        filters: Sequence[str] = (),
+        filters: Written = (),
         top_k: int = 8,
         mode: str = "hybrid",
     ) -> tuple[Hit, ...]:
@@ -135,7 +169,7 @@ class Rag:
         organization: str,
         user: str | None = None,
         site: str | None = None,
-        filters: Sequence[str] = (),
+        filters: Written = (),
         top_k: int | None = None,
         mode: str = "hybrid",
         capability: str | None = None,
@@ -161,18 +195,66 @@ class Rag:
             chosen.name, await opening_of(self.application, chosen, asked), scope
         )
 
-    async def engine(
+    @property
+    def embedder(self) -> BaseEmbedding:
+        """The embedding model of the indexes, for `VectorStoreIndex`, an `IngestionPipeline` and your own retrievers.
+
+        Example:
+
+            async with rag_app.open() as rag:
+                assert len(await rag.embedder.aget_query_embedding("When do you open?")) == rag.application.dimension
+        """
+        return self.application.embedder
+
+    async def store(
         self,
         *,
         index: str,
         organization: str,
         user: str | None = None,
         site: str | None = None,
-        filters: Sequence[str] = (),
+        visibility: str | None = None,
+        groups: Sequence[str] = (),
+    ) -> ScopedStore:
+        """The index as a LlamaIndex vector store: what the organization's member sees is read, ordinary nodes are put in.
+
+        Nodes become chunks of the organization's sources: of the document that they name (`ref_doc_id`), else of a source
+        each. Their metadata are read as a document's are; with a `user` the sources are that user's where `visibility` is
+        "user". Its calls are async. Raises Misconfigured where these settings do not fit the index.
+
+        Example:
+
+            from llama_index.core import VectorStoreIndex
+            from llama_index.core.schema import TextNode
+
+            async with rag_app.open() as rag:
+                await rag.create_organization("meadow")
+                store = await rag.store(index="store_catalogue", organization="meadow")
+                shelf = VectorStoreIndex.from_vector_store(store, embed_model=rag.embedder)
+                await shelf.ainsert_nodes([TextNode(text="Seeds can be returned for 30 days.")])
+                (found,) = await shelf.as_retriever().aretrieve("Can I return seeds?")
+                assert found.node.metadata["source_type"] == "page"
+        """
+        spec = find_index(self.application.indexes, index)
+        scope = await scope_of(self.application, organization, user, site)
+        target = await target_of(self.application, organization, site, user, visibility, {}, groups)
+        return await self.application.node_store(spec, target, scope)
+
+    async def engine(
+        self,
+        *,
+        organization: str,
+        index: str | None = None,
+        capability: str | None = None,
+        user: str | None = None,
+        site: str | None = None,
+        filters: Written = (),
         top_k: int | None = None,
         mode: str = "hybrid",
     ) -> CapabilityEngine:
-        """The index's LlamaIndex query engine.
+        """The LlamaIndex query engine of a capability, or of the one that answers from `index`.
+
+        Raises NotFound for a capability there is not, InvalidInput where neither is named.
 
         Example:
 
@@ -181,10 +263,13 @@ class Rag:
                 response = await engine.aquery("How long is the warranty?")
                 print(response, len(response.source_nodes))
         """
+        if index is None and capability is None:
+            raise InvalidInput("index", None, "name an index, or a capability")
+        chosen = capability_of(self.application, index or capability_named(capability or "").index, capability)
         scope = await scope_of(self.application, organization, user, site)
-        capability = capability_of(self.application, index, None)
-        asked = question_of("?", top_k or capability.top_k, mode, filters)
-        return self.application.pipeline.engine(capability.name, asked, scope)
+        asked = question_of("?", top_k or chosen.top_k, mode, filters)
+        opening = await opening_of(self.application, chosen, asked)
+        return self.application.pipeline.engine(chosen.name, opening, scope)
 
     async def retriever(
         self,
@@ -193,7 +278,7 @@ class Rag:
         organization: str,
         user: str | None = None,
         site: str | None = None,
-        filters: Sequence[str] = (),
+        filters: Written = (),
         top_k: int = 8,
         mode: str = "hybrid",
     ) -> ChunkRetriever:
@@ -262,6 +347,12 @@ class Rag:
         return str((await self.application.people.create_site(owner.id, name)).id)
 
 
+async def _measured(embedder: BaseEmbedding) -> int:
+    """How long its vectors are: as it says, or as one is."""
+    said: int | None = getattr(embedder, "dimension", None)
+    return said or len(await embed_query(embedder, "dimension"))
+
+
 async def scope_of(application: Application, org: str, user: str | None = None, site: str | None = None) -> Scope:
     """What an organization's member sees: its content and what is public; a user's private sources if named."""
     organization = await application.people.organization(org)
@@ -275,7 +366,7 @@ async def scope_of(application: Application, org: str, user: str | None = None, 
 
 
 def question_of(
-    text: str, top_k: int, mode: str, filters: Sequence[str], names: tuple[str, str] = ("question", "--mode")
+    text: str, top_k: int, mode: str, filters: Written, names: tuple[str, str] = ("question", "--mode")
 ) -> Question:
     """Raises InvalidInput for what is not a question; `names` are what the caller calls text and mode."""
     text_name, mode_name = names
@@ -283,7 +374,8 @@ def question_of(
         raise InvalidInput(text_name, text, "is empty")
     if mode not in list(Mode):
         raise InvalidInput(mode_name, mode, f"accepted: {', '.join(Mode)}")
-    return Question(checked_text(text_name, text), tuple(map(parse_condition, filters)), top_k, Mode(mode))
+    given = (filters,) if isinstance(filters, MetadataFilters) else tuple(map(parse_condition, filters))
+    return Question(checked_text(text_name, text), given, top_k, Mode(mode))
 
 
 def capability_of(application: Application, index: str, name: str | None) -> Capability:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from rag_app.application import Application
-from rag_app.domain import Condition, Forbidden, InvalidInput, Mode, NotFound, Operator, Question, Scope, frozen
-from rag_app.retrieval.filters import checked_text
+from rag_app.domain import Forbidden, InvalidInput, Mode, NotFound, Question, Scope, frozen
+from rag_app.retrieval.filters import IN, checked_text, condition
 from rag_app.retrieval.index import find_index
 from rag_app.surfaces.library.context import Chunk, chunk_of
 from rag_app.surfaces.library.rag import Rag, question_of, scope_of
@@ -167,7 +167,7 @@ async def retrieve_chunks(
         scope = await _scope(application, str(tenant_id), str(site_id))
         # in other modes the order is not the similarities': what the threshold cuts has others behind it
         fetch = None if question.mode is Mode.DENSE else max(top_k, spec.fusion.depth)
-        filters = (Condition("source_type", Operator.IN, source_types),) if source_types else ()
+        filters = (condition("source_type", IN, source_types),) if source_types else ()
         hits = await application.pipeline.search(spec.name, replace(question, filters=filters, fetch=fetch), scope)
     return [chunk_of(hit) for hit in hits]
 

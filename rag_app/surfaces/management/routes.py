@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from rag_app.domain import Forbidden, InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
 from rag_app.http.bodies import WORD
-from rag_app.http.surface import Caller, Credential, Injected, Surface, example
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue, QueueFilter
 from rag_app.surfaces.management.types import (
@@ -54,6 +54,7 @@ SURFACE = Surface(
         StoreFailed(),
         RuntimeError(),
     ),
+    options=STRICT,
 )
 MONTH = r"^20[0-9]{2}-(0[1-9]|1[0-2])$"
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]

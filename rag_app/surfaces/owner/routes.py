@@ -24,7 +24,6 @@ from rag_app.domain import (
     ModelFailed,
     ModelLimited,
     ModelTimeout,
-    Operator,
     Question,
     Refusal,
     StoreFailed,
@@ -37,8 +36,9 @@ from rag_app.http.exchange import exchange
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
+from rag_app.http.where import Where
 from rag_app.pipeline import Pipeline
-from rag_app.retrieval.filters import conditions
+from rag_app.retrieval.filters import EQ, GTE, IN, LTE, conditions, parse_where
 
 INDEX = "salon_calls"
 CAPABILITY = "owner_ask"
@@ -94,15 +94,17 @@ class Narrowed(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     date_to: Day | None = None
     stylist_id: Number | None = None
     customer_id: Number | None = None
+    where: Where | None = None
 
     def conditions(self) -> Filters:
-        return conditions(
-            ("source_type", Operator.IN, tuple(self.source_types or ())),
-            ("date", Operator.GTE, self.date_from.isoformat() if self.date_from else None),
-            ("date", Operator.LTE, self.date_to.isoformat() if self.date_to else None),
-            ("stylist_id", Operator.EQ, self.stylist_id),
-            ("customer_id", Operator.EQ, self.customer_id),
+        own = conditions(
+            ("source_type", IN, tuple(self.source_types or ())),
+            ("date", GTE, self.date_from.isoformat() if self.date_from else None),
+            ("date", LTE, self.date_to.isoformat() if self.date_to else None),
+            ("stylist_id", EQ, self.stylist_id),
+            ("customer_id", EQ, self.customer_id),
         )
+        return own if self.where is None else (*own, parse_where(self.where))
 
 
 class OwnerSearchRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -132,11 +134,15 @@ class OwnerAskRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only
             self.conditions(),
             limit,
             threshold=ASK_SIMILARITY if self.min_similarity is None else self.min_similarity,
+            # the default itself, and not a number like it: msgspec gives a field that was not sent this very object
+            threshold_sent=self.min_similarity is not None and self.min_similarity is not ASK_SIMILARITY,
             fetch=max(LEAST_FETCHED, 2 * limit),
         )
 
 
 ExternalId = Annotated[str | None, Meta(description="what the source is called in its index")]
+Row = Annotated[int | None, Meta(description="of a table: the one in `file_name` that the source is", examples=[7])]
+Sheet = Annotated[str | None, Meta(description="of a workbook: the one that `row` is in")]
 Link = Annotated[str, Meta(description="path that opens the passage")]
 
 
@@ -154,10 +160,19 @@ class OwnerSearchResult(Struct, frozen=True):
     similarity: Similarity
     external_id: ExternalId
     file_name: str | None
+    row: Row
+    sheet: Sheet
     link: Link
 
 
 Warnings = Annotated[list[str], Meta(description="what of the question was not searched; absent where all of it was")]
+Understood = Annotated[
+    str,
+    Meta(
+        description="what was asked of records, where they were found by their fields; absent where they were not",
+        examples=["4 of your listings, by sales"],
+    ),
+]
 Removed = Annotated[
     int, Meta(description="sentences of the model that are left out, as no source supports them; absent where none is")
 ]
@@ -186,6 +201,8 @@ class OwnerSource(Struct, frozen=True):
     created_at: Moment
     external_id: ExternalId
     file_name: str | None
+    row: Row
+    sheet: Sheet
     link: Link
 
 
@@ -212,6 +229,7 @@ class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
     chunks_above_threshold: Annotated[int, Meta(description="those that reach `min_similarity`", examples=[5])]
     warnings: Warnings = []
     removed_sentences: Removed = 0
+    understood: Understood = ""
 
 
 SearchBody = Annotated[OwnerSearchRequest, BodyKwarg(examples=[example(__package__, "search")])]
@@ -255,6 +273,8 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
             similarity=hit.relevance,
             external_id=hit.external_id,
             file_name=hit.file_name,
+            row=hit.row,
+            sheet=hit.sheet,
             link=hit.link,
         )
         for hit in _most_similar_first(hits)
@@ -301,6 +321,7 @@ def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResp
         chunks_above_threshold=given.above_threshold,
         warnings=[*warnings, *given.caveats],
         removed_sentences=given.removed,
+        understood=given.understood,
     )
 
 
@@ -322,6 +343,8 @@ def _source(hit: Hit, excerpt: str) -> OwnerSource:
         created_at=hit.moment,
         external_id=hit.external_id,
         file_name=hit.file_name,
+        row=hit.row,
+        sheet=hit.sheet,
         link=hit.link,
     )
 

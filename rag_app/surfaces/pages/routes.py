@@ -3,6 +3,7 @@
 from litestar import Router
 from litestar.di import Provide
 
+from rag_app.access.openid import Provider
 from rag_app.access.people import People
 from rag_app.access.sessions import Sessions
 from rag_app.http.problems import KINDS, Kind
@@ -24,10 +25,17 @@ _KINDS = {
 }
 
 
-def build_site(people: People, sessions: Sessions, *, demo: bool = False) -> Site:
-    """`demo`: whoever opens a page on this machine is signed in as a sample user."""
+def build_site(
+    people: People,
+    sessions: Sessions,
+    *,
+    demo: bool = False,
+    provider: Provider | None = None,
+    public_url: str | None = None,
+) -> Site:
+    """`demo`: whoever opens a page on this machine is signed in as a sample user. `public_url`: where browsers come."""
     errors = Errors("/sign-in/demo" if demo else "/sign-in", _KINDS)
-    ways = SigningIn(sessions, people, demo)
+    ways = SigningIn(sessions, people, demo, provider, public_url)
     pages = Router(
         "/",
         route_handlers=HANDLERS,

@@ -1,7 +1,9 @@
-"""Signing in and out: by a link that the operator hands out, or as a sample user of the demo."""
+"""Signing in and out: at an identity provider, by a link that the operator hands out, or as a sample user of the demo."""
 
+import hmac
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -9,14 +11,16 @@ from uuid import UUID
 from litestar.datastructures import Cookie
 from litestar.exceptions import HTTPException, NotFoundException
 from litestar.handlers import BaseRouteHandler
+from litestar.response import Redirect
 
+from rag_app.access.openid import Attempt, Provider
 from rag_app.access.people import People
-from rag_app.access.sessions import Sessions
-from rag_app.domain import NotFound, Unauthenticated, frozen
+from rag_app.access.sessions import ATTEMPT_LIFETIME, Sessions
+from rag_app.domain import NotFound, RagError, Unauthenticated, frozen
 from rag_app.http.entrance import PAGES_COOKIES, AnyConnection, is_same_origin, pages_cookie
 from rag_app.http.problems import AnyRequest
 from rag_app.http.surface import Injected
-from rag_app.surfaces.pages.site import Html, action, local_path, page, redirect, render, visit_of
+from rag_app.surfaces.pages.site import SECURITY, Html, action, local_path, page, redirect, render, visit_of
 
 DEMO_MEMBER, DEMO_OTHER, DEMO_ADMINISTRATOR = "mila@aurora.example", "jonas@birch.example", "ada@aurora.example"
 DEMO_USERS = {
@@ -26,18 +30,41 @@ DEMO_USERS = {
 }
 """Who one can be in the demo; the first is who one is to begin with."""
 
+ATTEMPT_COOKIES = ("__Host-rag_signing_in", "rag_signing_in")
+"""Of a browser that is at the identity provider, over https and over http."""
+
+CALLBACK = "/sign-in/callback"
+"""Where it comes back to."""
+
 MISDIRECTED = 421
 _FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 _LOOPBACK_HOST = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?")
+_NO_REFERRER = {"Referrer-Policy": "no-referrer"}
+_NOT_THIS_BROWSER = "This sign-in was not begun in this browser, or it is over. Begin again."
+
+logger = logging.getLogger("rag_app.http")
 
 
 @frozen
 class SigningIn:
-    """How this server signs people in. `demo`: without anything to show, on this machine."""
+    """How this server signs people in. `demo`: without anything to show, on this machine.
+
+    `public_url`: where browsers reach it. Without one, who comes by a loopback address reaches it there.
+    """
 
     sessions: Sessions
     people: People
     demo: bool = False
+    provider: Provider | None = None
+    public_url: str | None = None
+
+    def url(self, request: AnyRequest) -> str | None:
+        """Where this browser reaches the server; None where no setting says so and the browser cannot be believed."""
+        hosts = request.headers.getall("host", [])
+        if self.public_url is not None:
+            return self.public_url
+        near = len(hosts) == 1 and _LOOPBACK_HOST.fullmatch(hosts[0].lower())
+        return f"{request.base_url.scheme}://{hosts[0]}" if near else None
 
 
 def stay_near(connection: AnyConnection, _: BaseRouteHandler) -> None:
@@ -66,24 +93,95 @@ async def sign_in(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
     return show_ways(request, signing_in)
 
 
-def show_ways(request: AnyRequest, signing_in: SigningIn, status: int = 200, problem: str | None = None) -> Html:
+def show_ways(
+    request: AnyRequest,
+    signing_in: SigningIn,
+    status: int = 200,
+    problem: str | None = None,
+    after: str | None = None,
+) -> Html:
     """The page on which people sign in. A code is in it for a moment: no other page is told where it is."""
-    after = local_path(request.query_params.get("next", "/"))
+    after = local_path(after or str(request.query_params.get("next", "/")))
     users = DEMO_USERS if signing_in.demo else {}
     return render(
         request,
         "sign-in.html",
         status=status,
-        headers={"Referrer-Policy": "no-referrer"},
+        headers=_NO_REFERRER,
         after=after,
         users=users,
         problem=problem,
-        ways=WAYS,
+        provider=signing_in.provider,
     )
 
 
-WAYS: list[Callable[[str], tuple[str, str] | None]] = []
-"""Further ways to sign in, and then to go to a path: each gives its own path and what its link says, or None."""
+@page("/sign-in/provider", open_to_all=True)
+async def leave_for_provider(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
+    """To the identity provider. Whoever comes back goes to `next`."""
+    provider, url = _provider(signing_in), signing_in.url(request)
+    if url is None:
+        problem = f"To sign in at {provider.host}, this server's RAG_PUBLIC_URL must be set"
+        return show_ways(request, signing_in, status=MISDIRECTED, problem=problem)
+    attempt = Attempt()
+    try:
+        address = await provider.address(attempt, url + CALLBACK)
+    except RagError:
+        return show_ways(request, signing_in, status=503, problem=_away(provider))
+    await signing_in.sessions.begin(attempt.secret, local_path(request.query_params.get("next", "/")))
+    cookie = _cookie(_name(ATTEMPT_COOKIES, url), attempt.secret, max_age=int(ATTEMPT_LIFETIME.total_seconds()))
+    return Redirect(address, status_code=303, headers={**SECURITY, **_NO_REFERRER}, cookies=[cookie])
+
+
+@page(CALLBACK, open_to_all=True)
+async def come_back(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
+    """From the identity provider, with a code, in the browser that left for it. An attempt counts once."""
+    url = signing_in.url(request) or ""
+    name = _name(ATTEMPT_COOKIES, url)
+    attempt, said = Attempt(request.cookies.get(name, "")), dict(request.query_params)
+    if not hmac.compare_digest(said.get("state", "").encode("utf-8", "replace"), attempt.state.encode()):
+        return show_ways(request, signing_in, status=403, problem=_NOT_THIS_BROWSER)
+    try:
+        after = await signing_in.sessions.finish(attempt.secret)
+    except Unauthenticated:
+        return show_ways(request, signing_in, status=403, problem=_NOT_THIS_BROWSER)
+    response = await _believe(request, signing_in, said, attempt, url, after)
+    response.headers |= _NO_REFERRER
+    response.cookies = [*response.cookies, _cookie(name, "", max_age=0)]
+    return response
+
+
+async def _believe(
+    request: AnyRequest, signing_in: SigningIn, said: dict[str, str], attempt: Attempt, url: str, after: str
+) -> Html:
+    """A session for whom the provider has signed in, if that is somebody we know."""
+    provider = _provider(signing_in)
+    try:
+        claims = await provider.claims(said, attempt, url + CALLBACK)
+    except Unauthenticated as error:
+        logger.warning("nobody was signed in by %s: %s", provider.issuer, error)
+        problem = f"What {provider.host} sent signs nobody in: {error}. Begin again."
+        return show_ways(request, signing_in, status=401, problem=problem, after=after)
+    except RagError as error:
+        logger.warning("nobody was signed in by %s: %s", provider.issuer, error)
+        return show_ways(request, signing_in, status=503, problem=_away(provider), after=after)
+    principal = await signing_in.people.principal(claims.subject, claims.groups)
+    if principal.user is None:
+        problem = (
+            f"{provider.host} knows you as “{claims.subject}”, and nobody has invited that user here yet. "
+            "Give that name to whoever runs this server."
+        )
+        return show_ways(request, signing_in, status=403, problem=problem, after=after)
+    return await welcome(request, signing_in.sessions, principal.user, after, url=url, groups=claims.groups)
+
+
+def _provider(signing_in: SigningIn) -> Provider:
+    if signing_in.provider is None:
+        raise NotFoundException
+    return signing_in.provider
+
+
+def _away(provider: Provider) -> str:
+    return f"{provider.host} does not answer as it should. Try again in a moment, or sign in with a code."
 
 
 @action("/sign-in/code", open_to_all=True)
@@ -130,25 +228,59 @@ async def enter_as(request: AnyRequest, signing_in: SigningIn, name: str, after:
 
 @action("/sign-out", open_to_all=True)
 async def sign_out(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
+    """Here, and at the identity provider if it has signed the user in and has a place for that."""
     cookie = pages_cookie(request)
-    if cookie is not None:
-        await signing_in.sessions.close(cookie)
-    response = redirect(request, "/sign-in", said="You have signed out.")
+    by_provider = cookie is not None and await signing_in.sessions.close(cookie)
+    away = await _sign_out_address(request, signing_in) if by_provider else None
+    if away is None:
+        response = redirect(request, "/sign-in", said="You have signed out.")
+    else:
+        # not a redirect: `form-action` holds browsers back that a form sends elsewhere
+        request.scope["state"]["visit"] = None
+        response = render(request, "signed-out.html", headers={**_NO_REFERRER, "Refresh": f"0; url={away}"}, away=away)
     response.headers["Clear-Site-Data"] = '"cache", "storage"'
     response.cookies = [*response.cookies, *(_cookie(name, "", max_age=0) for name in PAGES_COOKIES)]
     return response
 
 
-async def welcome(request: AnyRequest, sessions: Sessions, user: UUID, after: str) -> Html:
-    """A new session, in place of the one there is; then `after`."""
-    cookie = await sessions.open(user, instead_of=pages_cookie(request))
-    secure = urlsplit(request.headers.get("origin") or str(request.base_url)).scheme == "https"
+async def _sign_out_address(request: AnyRequest, signing_in: SigningIn) -> str | None:
+    url = signing_in.url(request)
+    if signing_in.provider is None or url is None:
+        return None
+    try:
+        return await signing_in.provider.sign_out_address(f"{url}/sign-in")
+    except RagError:  # the log has it; the session here is closed
+        return None
+
+
+async def welcome(
+    request: AnyRequest,
+    sessions: Sessions,
+    user: UUID,
+    after: str,
+    *,
+    url: str | None = None,
+    groups: Sequence[str] | None = None,
+) -> Html:
+    """A new session, in place of the one there is; then `after`.
+
+    `url`: where the browser reaches us, if its request does not say so. `groups`: as an identity provider names them.
+    """
+    cookie = await sessions.open(
+        user, instead_of=pages_cookie(request), groups=groups or (), by_provider=groups is not None
+    )
     response = redirect(request, local_path(after))
-    kept, dropped = PAGES_COOKIES if secure else PAGES_COOKIES[::-1]
+    kept = _name(PAGES_COOKIES, url or request.headers.get("origin") or str(request.base_url))
+    [dropped] = set(PAGES_COOKIES) - {kept}
     response.cookies = [*response.cookies, _cookie(kept, cookie)]
     if dropped in request.cookies:
         response.cookies = [*response.cookies, _cookie(dropped, "", max_age=0)]
     return response
+
+
+def _name(names: tuple[str, str], url: str) -> str:
+    """Of a cookie's names, the one for this address."""
+    return names[0] if urlsplit(url).scheme == "https" else names[1]
 
 
 def _cookie(name: str, value: str, max_age: int | None = None) -> Cookie:

@@ -43,6 +43,7 @@ SECURITY: Mapping[str, str] = {
 CSRF_FIELD, CSRF_HEADER = "csrf", "x-csrf-token"
 _SAID_COOKIE = "rag_said"
 _LONGEST_SAID = 500  # characters
+_LONGEST_PATH = 2000  # characters
 _UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 logger = logging.getLogger("rag_app.http")
@@ -125,7 +126,7 @@ def admit(people: People, sessions: Sessions) -> Callable[[AnyConnection, BaseRo
         try:
             if cookie is not None:
                 visit = Visit(await sessions.visitor(cookie), csrf_token(cookie))
-                connection.scope["user"] = await people.principal(str(visit.visitor.user))
+                connection.scope["user"] = await people.principal(str(visit.visitor.user), visit.visitor.groups)
                 identify(user=visit.visitor.user)
         except Unauthenticated:
             pass
@@ -234,6 +235,8 @@ def local_path(path: str) -> str:
     ('/threads/1?q=2', '/', '/', '/')
     """
     if not path.startswith("/") or path.startswith("//") or not path.isprintable() or "\\" in path:
+        return "/"
+    if len(path) > _LONGEST_PATH:  # it is kept while a browser is at an identity provider
         return "/"
     return path
 

@@ -16,7 +16,7 @@ from rag_app.domain import (
     Unauthenticated,
     UnknownField,
 )
-from rag_app.http.surface import Caller, Credential, Injected, Surface, example
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.playground.service import Playground
 from rag_app.surfaces.playground.types import (
     Configuration,
@@ -37,9 +37,11 @@ SURFACE = Surface(
     errors=(
         Unauthenticated("The token has expired"),
         Forbidden("only an administrator may do this, signed in as a person"),
+        UnknownField("colour", []),
         StoreFailed(),
         RuntimeError(),
     ),
+    options=STRICT,
 )
 AskBody = Annotated[PlaygroundRequest, BodyKwarg(examples=[example(__package__, "ask")])]
 JudgmentBody = Annotated[NewJudgment, BodyKwarg(examples=[example(__package__, "judgment")])]

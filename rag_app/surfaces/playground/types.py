@@ -37,9 +37,10 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     organization: OrganizationName | None = None
     mode: Annotated[ModeName, Meta(description="one of hybrid, dense, text")] = "hybrid"
     filters: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=300)]],
+        list[Annotated[str, Meta(min_length=1, max_length=3000)]],
         Meta(
-            max_length=20, description="a list of at most 20 conditions: `field=value`, `field>=value`, `field in a,b`"
+            max_length=20,
+            description="a list of at most 20 conditions: `field=value`, `field!=value`, `field in a,b`, or MetadataFilters as JSON",
         ),
     ] = []
     top_k: Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")] = 8

@@ -27,7 +27,7 @@ from rag_app.domain import (
 from rag_app.http.bodies import decode
 from rag_app.http.problems import KINDS, Kind, Kinds
 from rag_app.http.receiving import BodyTooLarge, Form, file_name, receive_body, receive_form
-from rag_app.http.surface import Caller, Credential, Injected, Surface
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 from rag_app.retrieval.filters import parse_condition
 from rag_app.surfaces.sources.operations import PutOperation, UploadOperation
 from rag_app.surfaces.sources.repeats import KeyInUse
@@ -38,8 +38,10 @@ from rag_app.surfaces.sources.types import (
     ChunksResponse,
     DeletedResponse,
     DocumentBody,
+    FieldsResponse,
     PutBody,
     QueuedResponse,
+    RowsBody,
     SourceDetail,
     SourceInfo,
     SourcesResponse,
@@ -49,6 +51,7 @@ from rag_app.surfaces.sources.types import (
 )
 
 PATH = "/api/v1/sources"
+INDEXES = "/api/v1/indexes"
 CREDENTIALS = frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY})
 
 ALL_KINDS: Kinds = {
@@ -65,7 +68,7 @@ ALL_KINDS: Kinds = {
 SURFACE = Surface(
     name="sources",
     tag=Tag("Sources", "documents of an organization: uploaded, listed, read, changed, deleted"),
-    paths=(PATH,),
+    paths=(PATH, INDEXES),
     limit=300,
     credentials=CREDENTIALS,
     kinds=ALL_KINDS,
@@ -75,8 +78,11 @@ SURFACE = Surface(
         StoreFailed(),
         RuntimeError(),
     ),
+    options=STRICT,
 )
-FORM_FIELDS = frozenset({"index", "organization", "site", "visibility", "groups", "external_id", "title", "metadata"})
+FORM_FIELDS = frozenset(
+    {"index", "organization", "site", "visibility", "groups", "external_id", "title", "metadata", "rows"}
+)
 LONGEST_ID = 500  # characters
 _KEY = re.compile(r"[ -~]{1,200}")
 NO_ROLE = Forbidden("This needs the role write in book, you have read: an operator gives it with `rag-app grant`")
@@ -102,7 +108,7 @@ async def list_sources(
         QueryParameter(
             name="filter",
             max_items=20,
-            description="`field=value`, `field>=value`, `field in a,b`, `field has tag`: all must hold; with `index`",
+            description="`field=value`, `field!=value`, `field in a,b`, `tags contains a`, or MetadataFilters as JSON: all must hold; with `index`",
         ),
     ] = None,
     search: Annotated[
@@ -122,7 +128,6 @@ async def list_sources(
     ] = None,
 ) -> SourcesResponse:
     """What the caller's organizations have put in, and the caller may see."""
-    _only(request)
     return await sources.page(
         request.user,
         Listing(
@@ -146,7 +151,6 @@ async def get_source(
     chunk: Annotated[UUID | None, QueryParameter(description="the id of a chunk: its passage comes along")] = None,
 ) -> SourceDetail:
     """What is known about it. Links of hits and citations lead here."""
-    _only(request)
     return await sources.get(request.user, source_id, chunk)
 
 
@@ -159,15 +163,19 @@ async def get_chunks(
     limit: Annotated[int, QueryParameter(ge=1, le=200, description="of this page")] = 50,
 ) -> ChunksResponse:
     """The pieces that a search finds, with where each stands in the text."""
-    _only(request)
     return await sources.chunks(request.user, source_id, after, limit)
 
 
 @SURFACE.get(f"{PATH}/{{source_id:str}}/text", NO_SOURCE, summary="The text of a source")
 async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> TextResponse:
     """What was read of it, with the places of its sections and pages. Viewers show this, never the file."""
-    _only(request)
     return await sources.text(request.user, source_id)
+
+
+@SURFACE.get(f"{INDEXES}/{{index:str}}/fields", NO_INDEX, summary="What filters may name")
+async def list_fields(request: Caller, index: FromPath[str], sources: Injected[Sources]) -> FieldsResponse:
+    """The fields of an index with their types, operators and examples, which come from what the caller sees."""
+    return await sources.fields(request.user, index)
 
 
 @SURFACE.post(
@@ -188,7 +196,6 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
 
     With an `Idempotency-Key` the same request is done once, however often it is sent.
     """
-    _only(request)
     with sources.receiving() as folder:
         sent = await _sending(request, sources, folder, None, several=True)
         if _wants_job(request, sources, sent):
@@ -210,7 +217,6 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
 )
 async def put_document(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
     """The source with this `external_id` is replaced by this document, or made."""
-    _only(request)
     with sources.receiving() as folder:
         return await _upload(request, sources, await _sending(request, sources, folder, None))
 
@@ -230,7 +236,6 @@ async def put_document(request: Caller, sources: Injected[Sources]) -> Response[
 async def put_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> Response[UploadResponse]:
     """The last part of the path is the external id, percent-encoded. One with a slash goes into the body, to the path
     without it."""
-    _only(request)
     with sources.receiving() as folder:
         return await _upload(request, sources, await _sending(request, sources, folder, source_id))
 
@@ -247,14 +252,12 @@ async def change_source(
     request: Caller, source_id: FromPath[str], data: ChangeBody, sources: Injected[Sources]
 ) -> SourceInfo:
     """Fields that are not named keep their value; a null takes one away."""
-    _only(request)
     return await sources.change(request.user, source_id, data)
 
 
 @SURFACE.delete(f"{PATH}/{{source_id:str}}", NO_SOURCE, NO_ROLE, status_code=200, summary="Delete a source")
 async def delete_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> DeletedResponse:
     """It never answers again. Returns 404 if it has already been deleted."""
-    _only(request)
     return await sources.delete(request.user, source_id)
 
 
@@ -284,7 +287,6 @@ async def delete_sources(
     ] = None,
 ) -> DeletedResponse:
     """Those of one organization. Everything in an index needs the role `admin` and its name as `confirm`."""
-    _only(request)
     if confirm is None:
         conditions = tuple(parse_condition(each) for each in filters or ())
         return await sources.delete_matching(request.user, index, conditions, _text("organization", organization))
@@ -301,7 +303,6 @@ async def delete_sources(
 )
 async def get_original(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> File:
     """Where it is kept; always as a download."""
-    _only(request)
     path, name = await sources.original(request.user, source_id)
     return File(
         path,
@@ -380,6 +381,8 @@ def _at_most(documents: int, sources: Sources) -> None:
 
 def _of_document(document: DocumentBody, place: str) -> Upload:
     at = f"{place}.text" if place else "text"
+    if document.rows is not None and document.url is None:
+        raise InvalidInput(f"{at}.rows".lstrip("."), None, "is for a `url`, or a file: a text is one source")
     if (document.text is None) == (document.url is None):
         raise InvalidInput(at, None, "must be there, or a `url`, and not both")
     return Upload(
@@ -389,6 +392,7 @@ def _of_document(document: DocumentBody, place: str) -> Upload:
         file_name=file_name(document.file_name) if document.file_name else None,
         title=document.title,
         metadata=document.metadata or {},
+        rows=document.rows.rule() if document.rows else None,
     )
 
 
@@ -406,6 +410,7 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
     metadata: dict[str, Any] = {}
     if "metadata" in fields:
         metadata = decode(_Metadata, f'{{"metadata": {fields["metadata"]}}}'.encode()).metadata
+    rows = decode(_Rows, f'{{"rows": {fields["rows"]}}}'.encode()).rows.rule() if "rows" in fields else None
     # the same rules as in JSON
     body: dict[str, Any] = {
         **about,
@@ -423,6 +428,7 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
             media_type=each.media_type,
             title=one.title,
             metadata=metadata,
+            rows=rows,
         )
         for each in form.files
     )
@@ -445,17 +451,8 @@ class _Metadata(Struct, frozen=True, forbid_unknown_fields=True):
     metadata: Annotated[dict[str, Any], Meta(max_length=100, description="a JSON object of at most 100 fields")]
 
 
-def _only(request: Caller) -> None:
-    """Raises UnknownField for a parameter of the query that the route does not have: none is passed over."""
-    declared = request.route_handler.parsed_fn_signature.parameters
-    known = {_query_name(name, each) for name, each in declared.items()} - {None}
-    if unknown := sorted(set(request.query_params) - known):
-        raise UnknownField(unknown[0][:100], [str(name) for name in known])
-
-
-def _query_name(name: str, declared: Any) -> str | None:
-    asked = declared.kwarg_definition
-    return (asked.name or name) if isinstance(asked, QueryParameter) else None
+class _Rows(Struct, frozen=True, forbid_unknown_fields=True):
+    rows: RowsBody
 
 
 def _text(name: str, value: str | None) -> str | None:

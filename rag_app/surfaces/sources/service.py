@@ -29,6 +29,7 @@ from rag_app.documents.originals import Originals
 from rag_app.documents.uploads import Received, Upload, Uploads
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
+    FieldType,
     Filters,
     Forbidden,
     Hit,
@@ -46,7 +47,7 @@ from rag_app.domain import (
 from rag_app.evaluation.validation import locate
 from rag_app.http.receiving import Allowed
 from rag_app.pipeline import OpenStore
-from rag_app.retrieval.filters import check_filters
+from rag_app.retrieval.filters import OPERATORS, check_filters
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.surfaces.sources.addresses import Networks, fetch
@@ -56,6 +57,8 @@ from rag_app.surfaces.sources.types import (
     ChunkInfo,
     ChunksResponse,
     DeletedResponse,
+    FieldInfo,
+    FieldsResponse,
     PassageInfo,
     SourceDetail,
     SourceInfo,
@@ -65,6 +68,8 @@ from rag_app.surfaces.sources.types import (
     UploadResponse,
 )
 
+_EXAMPLES, _EXAMPLES_FROM = 5, 100
+"""Of each field, and the newest sources that they are looked for in."""
 BETWEEN = "\n\n"
 """Between the passages of a text, as `locate` counts them."""
 
@@ -127,6 +132,22 @@ class Sources:
     def indexes(self, principal: Principal) -> list[str]:
         """The names of those that the caller may search."""
         return [spec.name for spec in self._allowed(principal)]
+
+    async def fields(self, principal: Principal, index: str) -> FieldsResponse:
+        """What filters may name in an index; examples are of the newest sources that the caller sees.
+
+        Raises NotFound for an index that there is not.
+        """
+        spec = self._index(index, principal)
+        newest = Asked((spec.name,), limit=_EXAMPLES_FROM)
+        entries, _ = await self._catalogue.page(principal.scope(), newest, await self._generations([spec]))
+        return FieldsResponse(
+            spec.name,
+            [
+                FieldInfo(name, kind, [each.value for each in OPERATORS[kind]], _examples(name, kind, entries))
+                for name, kind in spec.all_fields.items()
+            ],
+        )
 
     async def page(self, principal: Principal, asked: Listing) -> SourcesResponse:
         """A page of the sources of the caller's organizations that the caller may see.
@@ -378,6 +399,8 @@ class Sources:
             uri=source.uri,
             date=_date(source.date, source.untyped),
             file_name=source.file_name,
+            row=source.row,
+            sheet=source.sheet,
             metadata=sent,
             undeclared=undeclared(source, spec),
             visibility=source.visibility.value,
@@ -391,6 +414,21 @@ class Sources:
             created_at=entry.created_at.replace(microsecond=0),
             updated_at=entry.updated_at.replace(microsecond=0),
         )
+
+
+def _examples(name: str, kind: FieldType, entries: Sequence[Entry]) -> list[str | int | float | bool]:
+    found: dict[str | int | float | bool, None] = {}
+    for source in (entry.source for entry in entries):
+        own = {
+            "org_id": str(source.org_id), "source_id": str(source.id), "source_type": source.source_type,
+            "lang": source.lang, "date": source.date,
+        }  # fmt: skip
+        value = {**source.metadata, **own}.get(name)
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
+            if kind is FieldType.TIME and isinstance(each, int | float):
+                each = datetime.fromtimestamp(each, UTC).isoformat()  # noqa: PLW2901
+            found[each] = None
+    return [*found][:_EXAMPLES]
 
 
 def _received(upload: Upload, what: Received) -> UploadedDocument:
@@ -416,6 +454,8 @@ def _fingerprint(sent: Sending) -> str:
             with each.file.open("rb") as stream:
                 file = hashlib.file_digest(stream, "sha256").hexdigest()
         said = [each.external_id, each.text, each.url, file, each.file_name, each.title, each.metadata]
+        if each.rows is not None:
+            said.append(to_builtins(each.rows))
         digest.update(json.dumps(said, sort_keys=True, default=str).encode())
     about = [sent.index, sent.organization, sent.site, sent.visibility, sent.groups]
     return digest.hexdigest() + hashlib.sha256(json.dumps(about).encode()).hexdigest()

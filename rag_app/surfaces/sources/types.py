@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert, to_builtins
 
-from rag_app.domain import JsonObject
+from rag_app.domain import JsonObject, RowsRule
 
 SOURCE = "6f2d0e5c-58f3-5c0e-9a53-3b1d8c6f7a10"
 MOMENT = "2026-01-15T10:30:00Z"
@@ -30,6 +30,8 @@ class SourceInfo(Struct, frozen=True, kw_only=True):
     uri: Annotated[str | None, Meta(description="where it is on the web, as far as somebody said so")]
     date: Annotated[str | None, Meta(description="ISO 8601, as it was sent", examples=["2026-01-15"])]
     file_name: str | None
+    row: Annotated[int | None, Meta(description="of a table: the one in `file_name` that the source is", examples=[7])]
+    sheet: Annotated[str | None, Meta(description="of a workbook: the one that `row` is in")]
     metadata: MetadataInfo
     undeclared: Annotated[list[str], Meta(description="metadata that the index does not declare: kept, not filterable")]
     visibility: Annotated[Literal["user", "group", "team", "global"], Meta(description="`user`: its owner alone")]
@@ -70,6 +72,25 @@ class SourcesResponse(Struct, frozen=True):
     next: Annotated[str | None, Meta(description="`cursor` for the next page; null where this is the last")]
 
 
+class FieldInfo(Struct, frozen=True):
+    name: Annotated[str, Meta(description="what a condition calls it: `key` in `where`", examples=["lang"])]
+    type: Annotated[
+        str, Meta(description="keyword, integer, number, boolean, time, tags or uuid", examples=["keyword"])
+    ]
+    operators: Annotated[list[str], Meta(description="what may be asked of it", examples=[["==", "!=", "in"]])]
+    examples: Annotated[
+        list[str | int | float | bool],
+        Meta(
+            description="up to five values of sources that the caller sees; times in ISO 8601, UTC", examples=[["en"]]
+        ),
+    ]
+
+
+class FieldsResponse(Struct, frozen=True):
+    index: Annotated[str, Meta(examples=["org_knowledge"])]
+    fields: Annotated[list[FieldInfo], Meta(description="those of every index, then those that this one declares")]
+
+
 class ChunksResponse(Struct, frozen=True):
     chunks: Annotated[list[ChunkInfo], Meta(description="by position")]
     total: Annotated[int, Meta(description="chunks that the source has")]
@@ -88,6 +109,26 @@ class TextResponse(Struct, frozen=True):
     title: str
     text: Annotated[str, Meta(description="what was read of the source: its passages, with blank lines between them")]
     passages: Annotated[list[PassageInfo], Meta(description="where sections and pages stand in it")]
+
+
+Columns = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=20)]
+Template = Annotated[str, Meta(max_length=4000)]
+
+
+class RowsBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Each row of a table is a source: as an entry of `[[rows]]` in the index's declaration, for this document alone."""
+
+    key: Columns = []
+    id: Template = ""
+    columns: Annotated[dict[str, str], Meta(max_length=200)] = {}
+    date: Columns = []
+    date_formats: Columns = []
+    decimal: Literal[".", ","] = "."
+    title: Template = ""
+    text: Template = ""
+
+    def rule(self) -> RowsRule:
+        return convert(to_builtins(self), RowsRule)
 
 
 class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -133,6 +174,7 @@ class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         ]
         | None
     ) = None
+    rows: RowsBody | None = None
 
 
 Visibility = Annotated[

@@ -23,7 +23,7 @@ from rag_app.domain import (
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import KINDS as PLAIN
 from rag_app.http.problems import Kind, Kinds, Problem
-from rag_app.http.surface import Caller, Credential, Injected, Surface, example
+from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface, example
 from rag_app.surfaces.validation.service import RetrievalValidation
 from rag_app.surfaces.validation.types import (
     DEFAULT_COLLECTION,
@@ -84,6 +84,7 @@ SURFACE = Surface(
         StoreFailed(),
         RuntimeError(),
     ),
+    options=STRICT,
 )
 NO_QUERY = InvalidQuery("query", "", "must be a text of 1 to 2000 characters, not all of them blank")
 NO_COLLECTION = NoCollection(
@@ -163,7 +164,7 @@ async def stored(
     return await validation.stored(request.user, validation_id, against)
 
 
-@SURFACE.get("/api/v1/retrieval/collections", summary="What can be searched")
+@SURFACE.get("/api/v1/retrieval/collections", UnknownField("colour", []), summary="What can be searched")
 async def collections(request: Caller, validation: Injected[RetrievalValidation]) -> CollectionsResponse:
     """A collection that has several names is listed under each of them."""
     return await validation.collections(request.user)

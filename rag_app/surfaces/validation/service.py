@@ -99,6 +99,8 @@ class RetrievalValidation:
                     source_id=hit.source_id,
                     external_id=hit.external_id,
                     file_name=hit.file_name,
+                    row=hit.row,
+                    sheet=hit.sheet,
                     link=hit.link,
                     metadata=hit.sent,
                 )

@@ -119,6 +119,8 @@ class RetrievalResult(Struct, frozen=True):
     source_id: UUID
     external_id: Annotated[str | None, Meta(description="what the source is called in its index")]
     file_name: str | None
+    row: Annotated[int | None, Meta(description="of a table: the one in `file_name` that the source is", examples=[7])]
+    sheet: Annotated[str | None, Meta(description="of a workbook: the one that `row` is in")]
     link: Annotated[str, Meta(description="path that opens the passage")]
     metadata: Annotated[JsonObject, Meta(description="of the source, as they were sent")]
 

@@ -23,8 +23,8 @@ from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.answering.synthesizers import ModelSynthesizer, Synthesizer
 from rag_app.domain.answer import Answer, Confidence, Hit, Instructions, Look, Question, Refusal, Usage
 from rag_app.domain.errors import Misconfigured, ModelLimited, StoreFailed
-from rag_app.domain.filters import Condition, Operator
 from rag_app.retrieval.embedding import MiniLM
+from rag_app.retrieval.filters import condition
 from rag_app.retrieval.index import ConfidenceRule
 from rag_app.retrieval.postprocessors import cut_below, step
 from tests.fuzzing import examples
@@ -81,7 +81,7 @@ def test_what_its_own_types_do_not_answer_is_looked_up_in_all() -> None:
         hit(text, score=score, source_type=kind)
         for text, score, kind in (("Strong.", 0.8, "a"), ("Weak.", 0.3, "a"), ("Other.", 0.6, "b"))
     )
-    own = (Condition("source_type", Operator.IN, ("a",)),)
+    own = (condition("source_type", "in", ("a",)),)
 
     def gathered(question: Question, *hits: Hit) -> tuple[Evidence, list[Question]]:
         looks: list[Question] = []
@@ -245,15 +245,6 @@ def test_without_a_loop_that_it_belongs_to_it_is_not_asked_synchronously() -> No
 async def test_inside_a_loop_the_synchronous_call_names_the_other_one() -> None:
     with pytest.raises(RuntimeError, match="aquery"):
         engine(Says("x"), WAITED).query("How long?")
-
-
-async def test_prompts_are_shown_but_not_changed_at_run_time() -> None:
-    prompts = load_prompts(ROOT / "prompts")
-    settings = ModelSettings("any", api_base="http://127.0.0.1:9/v1")
-    asked = engine(ModelSynthesizer(ChatModel(build_llm(settings), settings), prompts["owner_ask"]), WAITED)
-    assert list(asked.get_prompts()) == ["synthesizer:owner_ask"]
-    with pytest.raises(Misconfigured, match="manifest"):
-        asked.update_prompts({"synthesizer:owner_ask": prompts["book_tutor"].template})
 
 
 async def test_without_a_key_the_sources_own_sentences_answer() -> None:

@@ -6,13 +6,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from rag_app.answering.capabilities import CAPABILITIES, Capability, capability_named
 from rag_app.answering.prompts import PromptConfig
 from rag_app.domain.answer import Instructions, Question
-from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain.filters import Filters
 from rag_app.domain.resources import resource_folder
-from rag_app.retrieval.filters import check_filters
+from rag_app.retrieval.filters import check_filters, condition, or_missing
 from rag_app.retrieval.index import load_indexes
 from rag_app.surfaces.lexybrain.messages import MAX_TERMS, question_for, quoted
 from rag_app.surfaces.lexybrain.types import RagContext, RagRequest, RagTimeRange
@@ -23,27 +24,27 @@ JANUARY, MARCH = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=U
 PERIOD = RagTimeRange("2026-01-01", "2026-03-01T00:00:00")
 INSTRUCTIONS = Instructions({"role": "analyst"}, 512, 0.7)
 MARKETPLACE = load_indexes(resource_folder("indexes"))["marketplace"]
-SALE = Condition("status", Operator.IN, ("active", "open", "tracked"), or_missing=True)
+SALE = or_missing(condition("status", "in", ("active", "open", "tracked")))
 
 
 def asked(capability: str, text: str = "?", context: RagContext | None = None, **more: Any) -> Question:
     return question_for(capability_named(capability), RagRequest(text, context=context), INSTRUCTIONS, NOW, **more)
 
 
-def types(*names: str) -> Condition:
-    return Condition("source_type", Operator.IN, names)
+def types(*names: str) -> MetadataFilter:
+    return condition("source_type", "in", names) if names else condition("source_type", "is_empty")
 
 
-def since(moment: datetime) -> Condition:
-    return Condition("date", Operator.GTE, moment.timestamp(), or_missing=True)
+def since(moment: datetime) -> MetadataFilters:
+    return or_missing(condition("date", ">=", moment.timestamp()))
 
 
-def until(moment: datetime) -> Condition:
-    return Condition("date", Operator.LTE, moment.timestamp(), or_missing=True)
+def until(moment: datetime) -> MetadataFilters:
+    return or_missing(condition("date", "<=", moment.timestamp()))
 
 
-def market(*names: str) -> Condition:
-    return Condition("market", Operator.IN, names, or_missing=True)
+def market(*names: str) -> MetadataFilters:
+    return or_missing(condition("market", "in", names))
 
 
 RECENT = since(NOW - timedelta(days=90))
@@ -108,7 +109,7 @@ def test_a_capability_of_all_types_is_narrowed_too() -> None:
     ],
 )
 def test_alerts_of_the_severity_that_a_message_speaks_of(text: str, severities: tuple[str, ...]) -> None:
-    wanted = (Condition("severity", Operator.IN, severities, or_missing=True),) if severities else ()
+    wanted = (or_missing(condition("severity", "in", severities)),) if severities else ()
     assert asked("alert_explanation", text).preferred == wanted
     assert asked("keyword_explanation", text).preferred == ()
 

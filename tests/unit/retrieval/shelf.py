@@ -1,25 +1,20 @@
 """A vector store in memory, which knows the cosine of each chunk and judges filters as docs/filters.md says."""
 
-import operator
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 from uuid import UUID
 
 from llama_index.core import MockEmbedding
 from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import StoreFailed
-from rag_app.domain.filters import Condition, Filters, Operator
+from rag_app.domain.filters import Filters
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.store import ScopedStore, Search
+from tests.filters import holds
 from tests.unit.answering.hits import node
 from tests.unit.test_pipeline import Shelf as Given
-
-_COMPARE = {
-    Operator.EQ: operator.eq, Operator.GT: operator.gt, Operator.GTE: operator.ge, Operator.LT: operator.lt,
-    Operator.LTE: operator.le,
-}  # fmt: skip
 
 
 class Shelf(Given):
@@ -29,7 +24,7 @@ class Shelf(Given):
         self.backend["asked"].append((asked.filters, asked.mode, asked.depth))
         if self.backend.get("down"):
             raise StoreFailed("PostgreSQL: gone")
-        found = [each for each in self.backend["hits"] if all(_holds(each, condition) for condition in asked.filters)]
+        found = [each for each in self.backend["hits"] if all(_holds(each, given) for given in asked.filters)]
         nearest = sorted(found, key=lambda each: -each.score)[: asked.depth]
         return [Candidate(each.chunk_id, each.score, each.metadata.get("bm25", 0.0)) for each in nearest]
 
@@ -54,19 +49,12 @@ def _text_node(hit: Hit) -> TextNode:
     return found
 
 
-def _holds(hit: Hit, condition: Condition) -> bool:
+def _holds(hit: Hit, given: MetadataFilter | MetadataFilters) -> bool:
     standard = {
         "source_id": str(hit.source_id), "org_id": str(hit.org_id), "source_type": hit.source_type, "lang": hit.lang,
         "date": hit.date,
     }  # fmt: skip
-    value: Any = (standard | dict(hit.metadata)).get(condition.field)
-    if value is None:
-        return condition.or_missing
-    if isinstance(condition.value, tuple):
-        return value in condition.value
-    if condition.operator is Operator.HAS:
-        return condition.value in value
-    return bool(_COMPARE[condition.operator](value, condition.value))
+    return holds(given, standard | dict(hit.metadata))
 
 
 def opening(store: ScopedStore | Exception) -> Callable[[], Awaitable[ScopedStore]]:

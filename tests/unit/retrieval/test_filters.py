@@ -1,15 +1,15 @@
-from dataclasses import replace
+import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 from rag_app.domain.errors import InvalidInput, UnknownField
-from rag_app.domain.filters import Condition, Operator
-from rag_app.retrieval.filters import check_filters, from_llama, parse_condition
+from rag_app.retrieval.filters import all_of, any_of, check_filters, condition, none_of, parse_condition, parse_where
 from rag_app.retrieval.index import IndexSpec
-from tests.llama_filters import to_llama
+from tests.filters import holds
 
 SPEC = IndexSpec(
     name="things", source_types=("doc",), default_source_type="doc",
@@ -20,123 +20,164 @@ SPEC = IndexSpec(
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("lang=fr", Condition("lang", Operator.EQ, "fr")),
-        (" lang == fr ", Condition("lang", Operator.EQ, "fr")),
-        ("n>=5", Condition("n", Operator.GTE, "5")),
-        ("n < 5", Condition("n", Operator.LT, "5")),
-        ("lang in en, fr", Condition("lang", Operator.IN, ("en", "fr"))),
-        ("tags has urgent", Condition("tags", Operator.HAS, "urgent")),
-        ("word=a=b", Condition("word", Operator.EQ, "a=b")),
-        ("word=", Condition("word", Operator.EQ, "")),
-        ("word=Smith, John", Condition("word", Operator.EQ, "Smith, John")),
+        ("lang=fr", condition("lang", "==", "fr")),
+        (" lang == fr ", condition("lang", "==", "fr")),
+        ("n>=5", condition("n", ">=", "5")),
+        ("n < 5", condition("n", "<", "5")),
+        ("lang in en, fr", condition("lang", "in", ("en", "fr"))),
+        ("tags has urgent", condition("tags", "contains", "urgent")),
+        ("word=a=b", condition("word", "==", "a=b")),
+        ("word=", condition("word", "==", "")),
+        ("word=Smith, John", condition("word", "==", "Smith, John")),
+        ("word!=x", condition("word", "!=", "x")),
+        ("word not in a,b", condition("word", "nin", ["a", "b"])),
+        ("word nin a", condition("word", "nin", ["a"])),
+        ("tags all a, b", condition("tags", "all", ["a", "b"])),
+        ("tags any a", condition("tags", "any", ["a"])),
+        ("word is empty", condition("word", "is_empty")),
+        (" word  is_empty ", condition("word", "is_empty")),
     ],
 )
-def test_as_written_on_a_command_line(written: str, expected: Condition) -> None:
+def test_as_written_on_a_command_line(written: str, expected: MetadataFilter) -> None:
     assert parse_condition(written) == expected
 
 
 @pytest.mark.parametrize("written", ["", "lang", "=fr", "lang~fr", "1=2", "lang has", "a b=c"])
 def test_what_is_no_condition_is_refused(written: str) -> None:
     if written == "lang has":  # a field without a value is still a condition, on the empty text
-        assert parse_condition(written).value == ""
+        assert parse_condition(written) == condition("lang", "contains", "")
     else:
         with pytest.raises(InvalidInput, match="field=value"):
             parse_condition(written)
 
 
-@given(st.text(max_size=30), st.sampled_from(Operator), st.one_of(st.text(), st.integers(), st.floats(), st.booleans()))
-def test_checking_refuses_or_types_whatever_comes(field: str, operator: Operator, value: object) -> None:
+@given(
+    st.text(max_size=30),
+    st.sampled_from(FilterOperator),
+    st.one_of(st.text(), st.integers(), st.floats(), st.booleans()),
+)
+def test_checking_refuses_or_types_whatever_comes(field: str, operator: FilterOperator, value: object) -> None:
     try:
-        checked = check_filters((Condition(field, operator, value),), SPEC)  # type: ignore[arg-type]
+        checked = check_filters((condition(field, operator, value),), SPEC)
     except InvalidInput:
         return
     assert field in SPEC.all_fields
     assert check_filters(checked, SPEC) == checked
 
 
-@given(
-    st.sampled_from(["lang", "word", "n", "x", "ok", "tags", "date", "org_id"]),
-    st.sampled_from(Operator),
-    st.one_of(st.text(max_size=8), st.integers(), st.booleans(), st.tuples(st.text(max_size=4))),
-    st.booleans(),
-)
-def test_through_llamaindex_and_back(field: str, operator: Operator, value: object, or_missing: bool) -> None:
-    try:
-        checked = check_filters((Condition(field, operator, value, or_missing),), SPEC)  # type: ignore[arg-type]
-    except InvalidInput:
-        return
-    assert {each.or_missing for each in checked} == {or_missing}
-    assert check_filters(from_llama(to_llama(checked)), SPEC) == checked
+WORD, EMPTY = condition("word", "==", "x"), condition("word", "is_empty")
 
 
-@pytest.mark.parametrize("operator", [Operator.EQ, Operator.GT, Operator.GTE, Operator.LT, Operator.LTE])
-def test_a_whole_day_or_none_at_all(operator: Operator) -> None:
-    """Both ends of the day let a chunk without a date pass."""
-    plain, lenient = (check_filters((Condition("date", operator, "2026-01-15", each),), SPEC) for each in (False, True))
-    assert lenient == tuple(replace(each, or_missing=True) for each in plain)
+@pytest.mark.parametrize("operator", ["==", "!=", ">", ">=", "<", "<="])
+def test_a_whole_day_is_as_long_as_it_is(operator: str) -> None:
+    (checked,) = check_filters((condition("date", operator, "2026-01-15"),), SPEC)
+    start = 1768435200.0
+    held = [holds(checked, {"date": at}) for at in (start - 1, start, start + 86399.5, start + 86400)]
+    assert held == {
+        "==": [False, True, True, False], "!=": [True, False, False, True],
+        ">": [False, False, False, True], ">=": [False, True, True, True],
+        "<": [True, False, False, False], "<=": [True, True, True, False],
+    }[operator]  # fmt: skip
 
 
-EMPTY = MetadataFilter(key="word", operator=FilterOperator.IS_EMPTY, value=None)
-WORD = MetadataFilter(key="word", value="x")
+def nested(depth: int) -> MetadataFilters:
+    return none_of([nested(depth - 1) if depth > 1 else WORD])
+
+
+def test_a_filter_has_limits() -> None:
+    for fine in (nested(3), any_of([WORD] * 50), condition("word", "in", ["x"] * 1000)):
+        assert check_filters((fine,), SPEC)
+    for wrong, problem in (
+        (nested(4), "nested too deep: at most 3"),
+        (any_of([any_of([WORD] * 25), all_of([WORD] * 26)]), "51 conditions are too many: at most 50"),
+        (condition("word", "in", ["x"] * 1001), "from 1 to 1000 values"),
+    ):
+        with pytest.raises(InvalidInput, match=problem):
+            check_filters((wrong,), SPEC)
+    assert check_filters((nested(3), *[WORD] * 60), SPEC)  # each for itself: what is added inside breaks no limit
+
+
+@pytest.mark.parametrize("group", [all_of, any_of, none_of])
+def test_a_group_with_nothing_in_it_is_refused(group: Callable[..., MetadataFilters]) -> None:
+    for each in (group([]), all_of([WORD, group([])]), MetadataFilters(filters=[])):
+        with pytest.raises(InvalidInput, match="at least one condition"):
+            check_filters((each,), SPEC)
+
+
+def test_llamaindexs_own_are_checked_as_they_are() -> None:
+    said = MetadataFilters(
+        filters=[
+            MetadataFilter(key="lang", value="fr-CA"),
+            MetadataFilters(
+                filters=[
+                    MetadataFilter(key="n", operator="nin", value=[5, 7]),
+                    MetadataFilter(key="n", operator="is_empty", value=None),
+                ],
+                condition="or",
+            ),
+        ]
+    )
+    (checked,) = check_filters((said,), SPEC)
+    assert checked == all_of(
+        [condition("lang", "==", "fr"), any_of([condition("n", "nin", [5, 7]), condition("n", "is_empty")])]
+    )
+
+
+def test_what_comes_as_json_is_the_same() -> None:
+    said = {
+        "filters": [
+            {"key": "ok", "value": True},
+            {"filters": [{"key": "n", "operator": "any", "value": [5]}], "condition": "not"},
+        ]
+    }
+    assert parse_where(said) == all_of([condition("ok", "==", True), none_of([condition("n", "any", [5])])])
+    assert parse_condition(json.dumps(said)) == parse_where(said)
 
 
 @pytest.mark.parametrize(
-    "filters",
+    ("said", "problem"),
     [
-        [EMPTY],
-        [MetadataFilters(filters=[WORD, EMPTY])],
-        [MetadataFilters(filters=[WORD, EMPTY], condition=FilterCondition.NOT)],
-        [MetadataFilters(filters=[EMPTY, WORD], condition=FilterCondition.OR)],
-        [MetadataFilters(filters=[WORD], condition=FilterCondition.OR)],
-        [MetadataFilters(filters=[WORD, WORD], condition=FilterCondition.OR)],
-        [MetadataFilters(filters=[WORD, EMPTY, EMPTY], condition=FilterCondition.OR)],
-        [MetadataFilters(filters=[EMPTY, EMPTY], condition=FilterCondition.OR)],
-        [MetadataFilters(filters=[WORD, MetadataFilters(filters=[EMPTY])], condition=FilterCondition.OR)],
-        [MetadataFilters(filters=[MetadataFilter(key="lang", value="en"), EMPTY], condition=FilterCondition.OR)],
-        [MetadataFilters(
-            filters=[WORD, MetadataFilter(key="word", operator=FilterOperator.IS_EMPTY, value="x")],
-            condition=FilterCondition.OR,
-        )],
-        [MetadataFilters(filters=[MetadataFilter(key="word", operator=FilterOperator.NE, value="x"), EMPTY],
-                         condition=FilterCondition.OR)],
+        (None, "where: must be an object"),
+        ([], "where: must be an object"),
+        ({}, "where: must be an object"),
+        ({"key": "lang", "value": "en"}, "where: must be an object"),
+        ({"filters": []}, r"where.filters: must be a list of at least one"),
+        ({"filters": {}}, r"where.filters: must be a list"),
+        ({"filters": [[]]}, r"where.filters\[0\]: must be an object"),
+        ({"filters": [{"key": "lang", "value": "en"}, {"key": 5}]}, r"where.filters\[1\]: needs a key"),
+        ({"filters": [{"key": "lang", "operator": 5}]}, r"where.filters\[0\]: needs a key, and has a text"),
+        ({"filters": [{"key": "lang", "valeu": "en"}]}, r"where.filters\[0\].valeu: is not known; accepted: key, operator, value"),
+        ({"filters": [{"key": "lang", "value": "en"}], "condition": "xor"}, "where.condition: must be one of and, or, not"),
+        ({"filters": [{"filters": [], "condition": "or"}]}, r"where.filters\[0\].filters: must be a list of at least one"),
     ],
 )  # fmt: skip
-def test_there_is_one_group_and_no_other(filters: list[MetadataFilter | MetadataFilters]) -> None:
-    assert from_llama(MetadataFilters(filters=[MetadataFilters(filters=[WORD, EMPTY], condition=FilterCondition.OR)]))
+def test_what_is_no_filter_is_refused_with_its_place(said: object, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        parse_where(said)
+
+
+def test_a_filter_without_end_is_refused() -> None:
+    said: dict[str, object] = {"filters": [{"key": "lang", "value": "en"}]}
+    for _ in range(500):
+        said = {"filters": [said]}
+    with pytest.raises(InvalidInput, match="nested too deep"):
+        parse_where(said)
     with pytest.raises(InvalidInput):
-        from_llama(MetadataFilters(filters=filters))
-
-
-@given(st.text(max_size=20))
-def test_nobody_writes_it_on_a_command_line(written: str) -> None:
-    assert not parse_condition(f"word=1{written}").or_missing
+        parse_condition("{" * 100_000)
 
 
 def test_an_unknown_field_names_the_known_ones() -> None:
     with pytest.raises(UnknownField) as error:
-        check_filters((Condition("colour", Operator.EQ, "red"),), SPEC)
+        check_filters((condition("colour", "==", "red"),), SPEC)
     assert error.value.accepted == sorted(SPEC.all_fields)
 
 
 def test_an_operator_may_be_written_as_text() -> None:
-    [checked] = check_filters((Condition("lang", "in", ("en", "fr")),), SPEC)  # type: ignore[arg-type]
-    assert checked.operator is Operator.IN
-    for operator in ("~", "like' OR 1=1", "", None, 7):
-        with pytest.raises(InvalidInput, match="there is no operator"):
-            check_filters((Condition("lang", operator, "en"),), SPEC)  # type: ignore[arg-type]
-
-
-def test_an_operator_of_llamaindex_may_be_written_as_text() -> None:
     plain = MetadataFilter(key="lang", value="en")
-    for operator, problem in (
-        ("==", None),
-        ("text_match", "not supported"),
-        ("~", "not supported"),
-        (None, "not supported"),
-    ):
-        plain.operator = operator  # type: ignore[assignment]
-        if problem is None:
-            assert from_llama(MetadataFilters(filters=[plain])) == (Condition("lang", Operator.EQ, "en"),)
-        else:
-            with pytest.raises(InvalidInput, match=problem):
-                from_llama(MetadataFilters(filters=[plain]))
+    plain.operator = "!="  # type: ignore[assignment]
+    assert check_filters((plain,), SPEC) == (condition("lang", FilterOperator.NE, "en"),)
+    for operator in ("~", "like' OR 1=1", "", "None"):
+        with pytest.raises(InvalidInput, match="there is no operator"):
+            check_filters((condition("lang", operator, "en"),), SPEC)
+    with pytest.raises(InvalidInput, match="text_match is not possible on a keyword field"):
+        check_filters((condition("lang", "text_match", "en"),), SPEC)

@@ -6,7 +6,7 @@ from rag_app.domain.answer import Confidence
 from rag_app.domain.errors import Misconfigured, NotFound
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.hits import average_relevance, judge
-from rag_app.retrieval.index import ConfidenceRule, find_index, load_index, load_indexes
+from rag_app.retrieval.index import ConfidenceRule, IndexSpec, find_index, load_index, load_indexes
 from tests.unit.answering.hits import hit
 
 GOOD = 'source_types = ["doc"]\ndefault_source_type = "doc"\n'
@@ -61,3 +61,46 @@ def test_confidence_by_the_best_hit_and_by_the_mean_of_five() -> None:
     assert judge(hits, ConfidenceRule(signal="mean5", answer_from=0.45, high=0.65)) is Confidence.MEDIUM
     assert judge(hits, ConfidenceRule(answer_from=0.71, high=0.8)) is Confidence.LOW
     assert judge(hits, ConfidenceRule(answer_from=0.7, high=0.7)) is Confidence.HIGH
+
+
+WORDED = """
+source_types = ["listing"]
+default_source_type = "listing"
+[fields]
+market = "keyword"
+price = { type = "number", words = ["price", "costs"], unit = "dollars", low = ["cheapest"], best = "low" }
+[records.listing]
+source_types = ["listing"]
+words = ["listing", "product"]
+sentence = "“{title}” costs {price} dollars."
+"""
+
+
+def test_a_field_may_say_how_people_speak_of_it(tmp_path: Path) -> None:
+    (tmp_path / "index.toml").write_text(WORDED, "utf-8")
+    spec = load_index(tmp_path)
+    assert spec.fields == {"market": "keyword", "price": "number"}
+    assert (spec.vocabulary["price"].unit, spec.vocabulary["price"].low) == ("dollars", ("cheapest",))
+    assert spec.records["listing"].sentence == ("“{title}” costs {price} dollars.",)
+    assert IndexSpec.model_validate(spec.model_dump()) == spec
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ('x = { type = "number", wrods = ["x"] }', "wrods"),
+        ('x = { words = ["x"] }', "x"),
+        ('x = { type = "number", own = true }', "own is for a boolean field"),
+        ('x = { type = "number", kind = "shop" }', "shop: not declared"),
+        ('x = "number"\n[records.shop]\nwords = ["shop"]\nsource_types = ["shop"]', "shop: not declared"),
+        (
+            'x = "number"\n[records.doc]\nwords = ["doc"]\nsource_types = ["doc"]\nsentence = "{y} is there."',
+            "y: not declared",
+        ),
+    ],
+)
+def test_words_of_what_is_not_there_are_refused(tmp_path: Path, line: str, wrong: str) -> None:
+    text = f'source_types = ["doc"]\ndefault_source_type = "doc"\n[fields]\n{line}\n'
+    (tmp_path / "index.toml").write_text(text, "utf-8")
+    with pytest.raises(Misconfigured, match=wrong):
+        load_index(tmp_path)

@@ -9,10 +9,10 @@ from llama_index.core.schema import QueryBundle
 
 from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.errors import EmbeddingFailed, StoreFailed
-from rag_app.domain.filters import Condition, Operator
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.embedders import build_embedder
 from rag_app.retrieval.embedding import embed_query
+from rag_app.retrieval.filters import condition, or_missing
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.retriever import ChunkRetriever
 from tests.scripted_model import Reply, ScriptedModel
@@ -20,7 +20,7 @@ from tests.unit.answering.hits import hit
 from tests.unit.retrieval.shelf import Counted, Shelf, opening
 
 SPEC = IndexSpec(name="things", source_types=("faq", "call"), default_source_type="faq", fields={"market": "keyword"})
-ETSY, CALLS = Condition("market", Operator.EQ, "etsy", or_missing=True), Condition("source_type", Operator.EQ, "call")
+ETSY, CALLS = or_missing(condition("market", "==", "etsy")), condition("source_type", "==", "call")
 
 
 class Shop:
@@ -74,7 +74,7 @@ async def test_named_sources_come_first_whatever_filters_say_and_once() -> None:
     assert await shop.found() == ["a", "e2", "e1", "n"]
     assert shop.embedder.embedded == ["What now?"]
     named = shop.backend["asked"][0]
-    assert [each.field for each in named[0]] == ["source_id"] and named[1] is Mode.DENSE
+    assert [each.key for each in named[0]] == ["source_id"] and named[1] is Mode.DENSE
 
 
 async def test_a_long_source_does_not_crowd_out_the_others() -> None:

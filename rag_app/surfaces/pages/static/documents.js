@@ -43,6 +43,29 @@ function outcome(request) {
   return { good: false, text: reason || (request.status ? `refused (${request.status})` : "the server cannot be reached") };
 }
 
+/** @param {string} path @returns {Promise<any>} null where it cannot be read now */
+async function read(path) {
+  try {
+    const response = await fetch(path, { headers: { Accept: "application/json" } });
+    return response.ok ? await response.json() : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Asks for the job that a file has become until it has ended. @param {string} link */
+async function ended(link) {
+  for (;;) {
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    const job = await read(link);
+    if (job && job.state !== "waiting" && job.state !== "running") {
+      const file = (await read(`${link}/files`))?.files[0];
+      const good = job.state === "done" && job.failed === 0;
+      return { good, text: file?.reason || job.error || job.state };
+    }
+  }
+}
+
 /** @param {File} file @param {{progress: HTMLProgressElement, said: HTMLElement}} shown */
 function send(file, { progress, said }) {
   running += 1;
@@ -61,20 +84,28 @@ function send(file, { progress, said }) {
     if (event.loaded === event.total) said.textContent = "being read";
   });
   request.addEventListener("loadend", () => {
-    const { good, text } = outcome(request);
-    progress.value = 100;
-    if (!good) progress.replaceWith(document.createElement("span"));
-    said.textContent = text;
-    said.className = good ? "small" : "small worse";
+    const link = request.status === 202 ? request.getResponseHeader("Location") : null;
+    const show = (/** @type {{good: boolean, text: string}} */ how) => settle(how, { progress, said });
     running -= 1;
-    done += 1;
-    failed += good ? 0 : 1;
-    by("status").textContent = `${done} files done${failed ? `, ${failed} refused` : ""}`;
-    const next = waiting.shift();
-    if (next) next();
-    else if (!running) finish();
+    if (link) {
+      said.textContent = "waiting to be read; you may leave this page";
+      ended(link).then(show);
+    } else show(outcome(request));
+    waiting.shift()?.();
   });
   request.send(form);
+}
+
+/** @param {{good: boolean, text: string}} how @param {{progress: HTMLProgressElement, said: HTMLElement}} shown */
+function settle({ good, text }, { progress, said }) {
+  progress.value = 100;
+  if (!good) progress.replaceWith(document.createElement("span"));
+  said.textContent = text;
+  said.className = good ? "small" : "small worse";
+  done += 1;
+  failed += good ? 0 : 1;
+  by("status").textContent = `${done} files done${failed ? `, ${failed} refused` : ""}`;
+  if (!running && !waiting.length) finish();
 }
 
 function finish() {

@@ -84,7 +84,8 @@ function show(found, source) {
   const text = String(found.text ?? "");
   const place = locate(text, source);
   const into = by("viewer-text");
-  const facts = element("p", { class: "faint small" }, [found.source_type, found.file_name, found.date].filter(Boolean).join(" · "));
+  const row = found.row && (found.sheet ? `sheet ${found.sheet}, row ${found.row}` : `row ${found.row}`);
+  const facts = element("p", { class: "faint small" }, [found.source_type, found.file_name, row, found.date].filter(Boolean).join(" · "));
   const address = found.uri && safeAddress(found.uri);
   if (address) facts.append(" · ", element("a", { href: address, rel: "noopener noreferrer nofollow", target: "_blank" }, "where it comes from"));
   const body = element("div", { class: "source-text" });

@@ -1,0 +1,51 @@
+"""Which day it is where an organization is."""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from uuid import UUID
+from zoneinfo import ZoneInfo, available_timezones
+
+from sqlalchemy import select
+
+from rag_app.access.tables import OrganizationRow
+from rag_app.database.session import Database
+from rag_app.domain import InvalidInput, Scope
+
+_KEPT = 60.0
+"""Seconds that a process remembers time zones."""
+
+
+class Calendar:
+    """`now` is the clock, which tests replace; it gives a moment in any time zone."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._database, self.now = database, now
+        self._zones: Mapping[UUID, str] = {}
+        self._read_at = -_KEPT
+
+    async def today(self, scope: Scope) -> date:
+        """The day in the time zone of the scope's organization, UTC where it has none; of several, that of the lowest id.
+
+        A change of the time zone is seen within a minute. Raises StoreFailed.
+        """
+        if time.monotonic() - self._read_at >= _KEPT:
+            self._zones, self._read_at = await self._read(), time.monotonic()
+        zone = next((self._zones[each] for each in sorted(scope.organizations) if each in self._zones), "UTC")
+        return self.now().astimezone(ZoneInfo(zone)).date()
+
+    async def _read(self) -> Mapping[UUID, str]:
+        zoned = select(OrganizationRow.id, OrganizationRow.time_zone).where(OrganizationRow.time_zone.is_not(None))
+        async with self._database.session() as session:
+            return {org_id: zone for org_id, zone in await session.execute(zoned) if zone is not None}
+
+
+def checked_zone(name: str) -> str:
+    """Raises InvalidInput for what is no name of the IANA time zone database.
+
+    >>> checked_zone("Europe/Paris")
+    'Europe/Paris'
+    """
+    if name not in available_timezones():
+        raise InvalidInput("time_zone", name, "must be a name of the IANA time zone database, such as Europe/Paris")
+    return name

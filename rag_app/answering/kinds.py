@@ -1,0 +1,181 @@
+"""The kind of value that a question asks for, whether a sentence has one, and which of its names no source has.
+
+Rules for questions in English, German and French. What a sentence has must be news: a figure or a name that the question
+has is not its answer. Where no rule knows a question, any sentence may answer it.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+from rag_app.answering.verification.figures import NUMBER_WORDS
+
+
+class Kind(StrEnum):
+    """`NUMBER`: any figure; `TIME`: a date, a day or an hour; `SPAN`: how long; `OFTEN`: how often."""
+
+    MONEY = "money"
+    OFTEN = "often"
+    SPAN = "span"
+    LENGTH = "length"
+    WEIGHT = "weight"
+    AGE = "age"
+    WARMTH = "warmth"
+    NUMBER = "number"
+    TIME = "time"
+    PERSON = "person"
+    PLACE = "place"
+    REASON = "reason"
+
+
+def _pattern(words: str) -> re.Pattern[str]:
+    return re.compile(words, re.IGNORECASE)
+
+
+# The first that fits says the kind.
+_ASKED = {
+    Kind.MONEY: _pattern(
+        r"\b(?:what|how much)\b.{0,60}\b(?:costs?|prices?|charged?|fees?|salary|wages?|pay|paid|earns?)\b|\bwie teuer\b"
+        r"|\bwas (?:kostet|kosten|zahlt|zahlen)\b|\bcombien (?:coûte|coûtent)\b"
+    ),
+    Kind.OFTEN: _pattern(r"\bhow (?:often|frequently)\b|\bhow many times\b|\bwie oft\b"),
+    Kind.SPAN: _pattern(
+        r"\bhow (?:long|soon|quickly)\b|\bhow many (?:minutes|hours|days|weeks|months|years)\b"
+        r"|\bhow much (?:time|notice)\b|\bwie lange\b|\bcombien de temps\b"
+    ),
+    Kind.LENGTH: _pattern(r"\bhow (?:tall|deep|wide|thick|far (?:is|away|from))\b|\bwie (?:tief|breit|weit)\b"),
+    Kind.WEIGHT: _pattern(r"\bhow heavy\b|\b(?:what|how much) .{0,40}\bweighs?\b|\bwie schwer\b|\bhow many kilo"),
+    Kind.AGE: _pattern(r"\bhow old\b|\bwhat age\b|\bwie alt\b|\bquel âge\b"),
+    Kind.WARMTH: _pattern(r"\bhow (?:warm|hot|cold)\b|\bwhat temperature\b|\bwie (?:warm|heiß|kalt)\b"),
+    Kind.NUMBER: _pattern(
+        r"\bhow (?:many|much|high|big|large|fast)\b|\b(?:what|which) (?:percentage|proportion|share|number|size|speed)\b"
+        r"|\bwie (?:viele?|hoch|groß|schnell)\b|\bcombien\b"
+    ),
+    Kind.TIME: _pattern(
+        r"^(?:(?:and|so|but|until|till|since|by|from|ok),? )*when\b|\b(?:until|since|by|from|and) when\b|\bum wie viel uhr\b"
+        r"|\b(?:what|which) (?:time|date|day|year|month|week|century|decade)\b|\bwann\b|\ban welchem tag\b|\bquand\b"
+    ),
+    Kind.PERSON: _pattern(r"\b(?:who|whom|whose|wer|wem|wen)\b"),
+    Kind.PLACE: _pattern(r"^(?:(?:and|so|but|from) )*where\b|\b(?:what|which) (?:city|town|country|room|street|address)\b"
+                         r"|^wo(?:hin)?\b|^où\b"),
+    Kind.REASON: _pattern(r"\bwhy\b|\bhow come\b|\bwarum\b|\bweshalb\b|\bpourquoi\b"),
+}  # fmt: skip
+
+_COUNTED = "|".join(NUMBER_WORDS) + (
+    "|half|quarter|third|fifth|dozen|once|twice|none|single|both|hundred|thousand|million"
+    "|eine?|einen|zwei|drei|vier|fünf|sechs|sieben|acht|neun|elf|zwölf|zwanzig|dreißig|hundert|tausend|halbe"
+    "|deux|trois|quatre|cinq|sept|huit|neuf|dix|douze|vingt|trente|cent|mille"
+)
+_MONTHS = (
+    "jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli|aug(?:ust)?|sept?(?:ember)?"
+    "|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?|janvier|février|mars|avril|juin|juillet|août|octobre|décembre"
+)
+_DAYS = (
+    "(?:mon|tues|wednes|thurs|fri|satur|sun)days?|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|lundi|mardi|mercredi"
+    "|jeudi|vendredi|samedi|dimanche|weekdays?|weekends?|today|tomorrow|yesterday|tonight|noon|midnight|morning|afternoon"
+    "|evening|christmas|easter|spring|summer|autumn|winter"
+)
+_UNITS_OF_TIME = (
+    "seconds?|minutes?|mins?|hours?|days?|nights?|weeks?|fortnights?|months?|years?|decades?|centur(?:y|ies)|seasons?|overnight"
+    "|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monate?n?|jahre?n?|secondes?|heures?|jours?|semaines?|mois|ans?"
+)
+_FIGURE = _pattern(rf"\d[\d.,:'’]*\d|\d|\b(?:{_COUNTED})\b")
+_PLACE = _pattern(
+    r"\b(?:in|at|on|near|behind|beside|between|under|above|outside|inside|opposite|from|to|into|through|across|along|via|around"
+    r"|im|am|auf|hinter|neben|bei|unter|vor|dans|sur|chez)\s+(?:(?:the|an?|our|their|his|her|its|your|my|de[rnm]|die|das)\s+)?"
+    r"(?P<news>[\w’'-]+)"
+)
+_NAME = re.compile(
+    r"(?<!^)(?<![.!?:;]\s)\b[A-Z][\w’'-]+|^[A-Z][\w’'-]+(?=:|\s(?:[a-z]{1,3}\s)?[A-Z])|(?<=[:;]\s)[A-Z][\w’'-]+"
+)
+_NO_NAME = _pattern(
+    rf"{_MONTHS}|{_DAYS}|the|it|this|that|i|i['’]\w+|an?|in|at|on|for|we|they|he|she|our|your|hi|dear|what|who"
+)
+_VALUES = {
+    Kind.MONEY: _pattern(
+        r"[$€£¥%]|\b(?:dollars?|euros?|eur|usd|gbp|chf|pounds?|pence|cents?|francs?|yen|per ?cent|free|nothing|kostenlos)\b"
+        r"|(?<![\w.:])\d+[.,]\d\d(?![\d:])"
+    ),
+    Kind.OFTEN: _pattern(
+        r"\b(?:every|each|per|once|twice|times?|daily|weekly|monthly|yearly|annually|hourly|quarterly|regularly|always|never"
+        r"|an? (?:day|week|month|year)|jede[nrs]?|täglich|wöchentlich|monatlich|jährlich)\b"
+    ),
+    Kind.SPAN: _pattern(
+        rf"\b(?:\d[\d.,]*|{_COUNTED}|an?|few|several|many|per|all)[\s-]+(?:\w+[\s-]+)?(?:{_UNITS_OF_TIME})\b"
+        r"|\b\d+\s?(?:h|min|s|m|cm|km|metres?|meters?|miles?|feet)\b|\b(?:until|till|by|bis|forever)\b|\d\s?[-–]\s?\d"
+    ),
+    Kind.LENGTH: _pattern(
+        r"(?<![a-z])(?:m|cm|mm|km|met(?:re|er)s?|metern?|kilomet(?:re|er)s?|miles?|feet|foot|ft|inch(?:es)?|yards?|minutes?|hours?)\b"
+    ),
+    Kind.WEIGHT: _pattern(r"(?<![a-z])(?:kg|g|kilo(?:gram)?s?|grams?|tons?|tonnes?|pounds?|lbs?|ounces?)\b"),
+    Kind.AGE: _pattern(r"\b(?:years?|old|aged?|ages|born|months?|jahren?|jahre|alt|under|over|built|since)\b"),
+    Kind.WARMTH: _pattern(r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b"),
+    Kind.TIME: _pattern(
+        rf"\b(?:{_DAYS}|{_MONTHS})\b|\b\d{{1,2}}[:.]\d\d\b|\b1\d\d\d\b|\b20\d\d\b|\d\s?(?:[ap]\.?m\b|uhr)|o['’]clock"
+        rf"|\b(?:at|from|by|until|till|to|after|before|um|ab|bis)\s\d{{1,2}}\b|\b(?:\d+|{_COUNTED})\s(?:{_UNITS_OF_TIME})\b"
+        r"|\b(?:after|before|once|as soon as|when|while|during|within|every|next|last)\b"
+    ),
+    Kind.PLACE: _PLACE,
+    Kind.REASON: _pattern(
+        r"\b(?:because|since|as|so|therefore|thus|hence|due|reason|caused?|owing|thanks|otherwise|to|for|result(?:ed|s)?|lead|led"
+        r"|if|weil|denn|da|damit|grund|ursache|wegen|deshalb|car|parce)\b"
+    ),
+}  # fmt: skip
+_NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
+_NEEDS_NEWS = frozenset([Kind.TIME, Kind.PLACE])
+_LETTERS = 5
+"""Of a name that are looked for, so that "Frieda's" is found in "Frieda"."""
+
+
+def kind_of(question: str) -> Kind | None:
+    """What a question asks for; None where any sentence may answer it.
+
+    >>> kind_of("How many seats are there?").value, kind_of("who cuts Frieda's hair").value, kind_of("Is it open?")
+    ('number', 'person', None)
+    """
+    return next((kind for kind, pattern in _ASKED.items() if pattern.search(question)), None)
+
+
+def has_kind(kind: Kind, text: str, question: str) -> bool:
+    """Whether a text has a value of that kind which the question has not.
+
+    >>> has_kind(Kind.PERSON, "The pump failed twice.", "Who repaired the pump?")
+    False
+    >>> has_kind(Kind.NUMBER, "Week 7 was quiet.", "How many calls came in week 7?")
+    False
+    >>> has_kind(Kind.MONEY, "A cut costs 40 euros.", "What does a cut cost?")
+    True
+    """
+    asked = _words(question)
+    if kind is Kind.PERSON:
+        return bool(_names(text) - asked)
+    figures = any(not _words(found[0]) <= asked for found in _FIGURE.finditer(text))
+    if kind is Kind.NUMBER or (kind in _NEEDS_FIGURE and not figures):
+        return figures
+    found = _VALUES[kind].finditer(text)
+    if kind is Kind.MONEY:
+        return any(figures or each[0].isalpha() for each in found)
+    return any(
+        kind not in _NEEDS_NEWS or not _words(each.groupdict().get("news") or each[0]) <= asked for each in found
+    )
+
+
+def share_unnamed(question: str, sources: Iterable[str]) -> float:
+    """Which share of the names and figures of a question is in none of the sources; 0 where it has none.
+
+    >>> share_unnamed("What does Owen charge for 2 cuts?", ["2 cuts with Theo are $70."])
+    0.5
+    """
+    wanted = _names(question) | {found[0] for found in re.finditer(r"\d[\d.,]*\d|\d", question)}
+    text = " ".join(sources).casefold()
+    return sum(each[:_LETTERS] not in text for each in wanted) / max(1, len(wanted))
+
+
+def _names(text: str) -> set[str]:
+    """Words with a capital letter, but for the first of a sentence, days and months; in lower case."""
+    words = {word for found in _NAME.finditer(text) for word in re.findall(r"[^\W_]+", found[0]) if len(word) > 1}
+    return {word.casefold() for word in words if word[:1].isupper() and not _NO_NAME.fullmatch(word)}
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", text.casefold()))

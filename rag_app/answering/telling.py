@@ -1,0 +1,241 @@
+"""What a query about records found, in sentences that cite it: `[Source N]` is the Nth of its hits."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from uuid import UUID
+
+from rag_app.answering.context import neutralise
+from rag_app.answering.planning import Plan
+from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
+from rag_app.retrieval.index import IndexSpec, Vocabulary, template_fields
+from rag_app.retrieval.records import Aggregate, Record, Records
+
+_SENTENCES = 3  # told as sentences of their own; of more, one sentence with semicolons
+_FIELDS = 4  # of a record without a sentence of its own
+_CITED = 5
+
+
+class Telling:
+    """Tells what was found. `elsewhen`: nothing of the days that were asked about, but a record next to them."""
+
+    def __init__(self, spec: IndexSpec, plan: Plan, found: Records, hits: Sequence[Hit], elsewhen: bool) -> None:
+        self._spec, self._plan, self._found = spec, plan, found
+        self._hits = {hit.source_id: (number, hit) for number, hit in enumerate(hits, 1)}
+        self._elsewhen = elsewhen
+
+    @property
+    def understood(self) -> str:
+        """What was asked, in a line: "4 of your listings, by sales"."""
+        query = self._plan.query
+        parts = [self._counted(self._found.total)]
+        if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
+            parts = [f"the {self._aggregate} of {parts[0]}"]
+        if query.group is not None:
+            parts = [f"{self._noun(2)}{self._conditions}, by {self._grain or self._name(query.group)}"]
+        elif query.order == "date":
+            parts.append(f"the {'newest' if query.descending else 'oldest'} first")
+        elif query.order is not None:
+            parts.append(f"by {self._name(query.order)}" + ("" if query.descending else ", the lowest first"))
+        return ", ".join(parts)
+
+    @property
+    def text(self) -> str:
+        """What is said; empty where no hit is left to cite."""
+        if not self._hits:
+            return ""
+        if self._elsewhen:
+            return self._beside()
+        query = self._plan.query
+        if query.group is not None:
+            return self._groups()
+        if query.aggregate is not None:
+            return self._total(query.aggregate)
+        return self._list()
+
+    # -- a list
+    def _list(self) -> str:
+        lines = [self._line(row) for row in self._found.rows if row.sources[0] in self._hits]
+        lead = self.understood
+        if self._plan.single:
+            lead = f"Of {lead}" if self._found.total > 1 else ""
+        elif len(lines) < self._found.total:
+            lead += f", the first {len(lines)}"
+        said = "; ".join(lines) if len(lines) > _SENTENCES else ". ".join(lines)
+        return f"{lead}: {said}." if lead else f"{said}."
+
+    def _line(self, row: Record) -> str:
+        number, hit = self._hits[row.sources[0]]
+        return f"{self._sentence(hit)} [Source {number}]"
+
+    def _sentence(self, hit: Hit) -> str:
+        """By the first of the kind's templates whose fields the record has, the figures that are asked for among them.
+
+        Without one, its title and its fields.
+        """
+        values = {name: hit.metadata[name] for name in self._spec.fields if hit.metadata.get(name) is not None}
+        shown = {name: self._shown(name, value) for name, value in values.items()}
+        shown |= {"title": _one_line(hit.title).rstrip(".!?"), "source_type": hit.source_type, "lang": hit.lang}
+        if hit.date is not None:
+            shown["date"] = day_text(day_of(hit.date))
+        figures = values.keys() & set(self._plan.figures)
+        for template in self._templates(hit):
+            if figures <= template_fields(template) <= shown.keys():
+                return template.format_map(shown).rstrip(".").strip()
+        asked = [name for name in (*self._plan.figures, self._plan.query.order, self._plan.query.of) if name in values]
+        told = dict.fromkeys([*asked, *(name for name in values if self._spec.fields[name] is not FieldType.TAGS)])
+        fields = ", ".join(f"{self._name(name)} {shown[name]}" for name in [*told][:_FIELDS])
+        dated = f" ({shown['date']})" if "date" in shown else ""
+        return f"“{shown['title']}”{dated}" + (f": {fields}" if fields else "")
+
+    def _templates(self, hit: Hit) -> Sequence[str]:
+        kinds = self._spec.records
+        if self._plan.kind is not None:
+            return kinds[self._plan.kind].sentence
+        fitting = (kind for kind in kinds.values() if hit.source_type in kind.source_types)
+        return next(
+            (kind.sentence for kind in fitting if all(hit.metadata.get(name) is not None for name in kind.having)), ()
+        )
+
+    # -- a figure
+    def _total(self, aggregate: Aggregate) -> str:
+        number, value = self._found.total, self._found.value or 0.0
+        if aggregate is Aggregate.COUNT:
+            there = "is" if number == 1 else "are"
+            lead = f"You have {number}" if self._plan.query.own else f"There {there} {number}"
+            return f"{lead} {self._noun(number)}{self._conditions} {self._cite(self._sources)}."
+        figure = self._measured(self._plan.query.of or "", value)
+        said = "in total" if aggregate is Aggregate.SUM else "on average"
+        of = self._counted(number)
+        return f"The {self._name(self._plan.query.of or '')} of {of} is {figure} {said} {self._cite(self._sources)}."
+
+    def _groups(self) -> str:
+        query, rows = self._plan.query, self._found.rows
+        lines = [f"{self._group(row)}: {self._of_group(row)} {self._cite(row.sources)}".rstrip() for row in rows]
+        if self._plan.distinct:
+            name = self._name(query.group or "")
+            lead = f"{self._found.total} {_plural(name, self._found.total)}{self._conditions}"
+            return f"{lead}: {'; '.join(lines)}."
+        if query.limit == 1:
+            most = "the most" if query.descending else "the least"
+            lead = f"{most} of {self._counted(None)}, by {self._grain or self._name(query.group or '')}"
+        else:
+            lead = self.understood
+            if len(rows) < self._found.total:
+                lead += f", the first {len(rows)} of {self._found.total}"
+        return f"{lead[:1].upper()}{lead[1:]}: {'; '.join(lines)}."
+
+    def _group(self, row: Record) -> str:
+        if self._grain is None or not isinstance(row.group, str):
+            return _one_line(str(row.group))
+        return _PERIODS[self._grain](datetime.fromisoformat(row.group).date())
+
+    def _of_group(self, row: Record) -> str:
+        value = float(row.value or 0.0)
+        if self._plan.query.aggregate is Aggregate.COUNT:
+            return f"{value:,.0f} {self._noun(int(value))}"
+        of = self._measured(self._plan.query.of or "", value)
+        return f"{of} ({row.size} {self._noun(row.size)})"
+
+    def _beside(self) -> str:
+        """That nothing is recorded for the days, and what is next to them."""
+        (number, hit), *_ = self._hits.values()
+        days = self._plan.period.label if self._plan.period else "then"
+        what = f" of {self._noun(2)}" if self._plan.kind else ""
+        when = day_text(day_of(hit.date)) if hit.date is not None else "an unknown day"
+        return (
+            f"Nothing is recorded{what} for {days}; the nearest is of {when}: {self._sentence(hit)} [Source {number}]."
+        )
+
+    # -- words
+    def _counted(self, number: int | None) -> str:
+        """ "4 of your listings", "3 alerts with status open"."""
+        count = "" if number is None else f"{number:,} "
+        if self._plan.query.own:
+            return f"{count and f'{count}of '}your {self._noun(2)}{self._conditions}"
+        return f"{count}{self._noun(number or 2)}{self._conditions}"
+
+    @property
+    def _aggregate(self) -> str:
+        name = self._name(self._plan.query.of or "")
+        return f"sum of {name}" if self._plan.query.aggregate is Aggregate.SUM else f"average {name}"
+
+    @property
+    def _grain(self) -> str | None:
+        return self._plan.query.grain.value if self._plan.query.grain else None
+
+    @property
+    def _told(self) -> str:
+        return f" with {', '.join(self._plan.conditions)}" if self._plan.conditions else ""
+
+    @property
+    def _conditions(self) -> str:
+        days = [WEEKDAYS[day - 1] for day in self._plan.query.weekdays]
+        weekdays = f" on a {' or '.join(days)}" if days else ""
+        when = f" ({self._plan.period.label})" if self._plan.period else ""
+        return f"{self._told}{weekdays}{when}"
+
+    def _noun(self, number: int) -> str:
+        name = self._spec.records[self._plan.kind].words[0] if self._plan.kind else "record"
+        return _plural(name, number)
+
+    def _name(self, field: str) -> str:
+        words = self._words(field).words
+        return words[0] if words else field.replace("_", " ")
+
+    def _words(self, field: str) -> Vocabulary:
+        return self._spec.vocabulary.get(field) or Vocabulary()
+
+    def _measured(self, field: str, value: float) -> str:
+        unit = self._words(field).unit
+        return f"{_figure(value)} {unit}".strip()
+
+    def _shown(self, name: str, value: object) -> str:
+        kind = self._spec.fields[name]
+        if isinstance(value, list):
+            return ", ".join(f"“{_one_line(str(each))}”" for each in value)
+        if kind is FieldType.TIME and isinstance(value, int | float):
+            return day_text(day_of(float(value)))
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, int | float) and not name.endswith("_id"):
+            return _figure(float(value))
+        return _one_line(str(value))
+
+    @property
+    def _sources(self) -> Sequence[UUID]:
+        return [source for row in self._found.rows for source in row.sources]
+
+    def _cite(self, sources: Sequence[UUID]) -> str:
+        numbers = [self._hits[source][0] for source in dict.fromkeys(sources) if source in self._hits]
+        return " ".join(f"[Source {number}]" for number in numbers[:_CITED])
+
+
+_PERIODS: Mapping[str, Callable[[date], str]] = {
+    "day": day_text,
+    "week": lambda day: f"week of {day_text(day)}",
+    "month": lambda day: f"{MONTHS[day.month - 1]} {day.year}",
+    "year": lambda day: str(day.year),
+}
+
+
+def _figure(value: float) -> str:
+    """
+    >>> _figure(1234.0), _figure(119.333333), _figure(0.1 + 0.2), _figure(-14.0)
+    ('1,234', '119.33', '0.3', '-14')
+    """
+    written = f"{value:,.2f}"
+    return written.rstrip("0").rstrip(".") if "." in written else written
+
+
+def _plural(noun: str, number: int) -> str:
+    """
+    >>> _plural("category", 2), _plural("booking", 1), _plural("days", 2)
+    ('categories', 'booking', 'days')
+    """
+    if number == 1 or noun.endswith("s"):
+        return noun
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(neutralise(text).split())

@@ -1,0 +1,83 @@
+"""`rag-app import`: what other applications have stored becomes sources of an organization."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Exit, Option
+
+from rag_app.console.commands import Application, Index, Json, Org, group, on_new_application
+from rag_app.console.printing import print_result, stepping
+from rag_app.domain import InvalidInput, source_id
+
+if TYPE_CHECKING:
+    from llama_index.core.schema import BaseNode
+
+bring = group("Take over what another application has stored.")
+
+
+@bring.command("llamaindex")
+@on_new_application
+async def from_llamaindex(
+    application: Application,
+    index: Index,
+    org: Org,
+    folder: Annotated[Path | None, Option(metavar="DIR", help="a persisted storage context: docstore.json")] = None,
+    table: Annotated[str | None, Option(metavar="T", help="a table of PGVectorStore: data_name")] = None,
+    collection: Annotated[str | None, Option(metavar="C", help="a collection of QdrantVectorStore")] = None,
+    url_env: Annotated[
+        str | None, Option("--url-env", metavar="NAME", help="the environment variable that holds the store's URL")
+    ] = None,
+    path: Annotated[Path | None, Option(metavar="DIR", help="of local Qdrant, instead of a URL")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="write nothing: say what would be done")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take over the nodes of a LlamaIndex store.
+
+    Each document that they are of becomes a source. Vectors are taken over where the model is the same, which is tried on some; otherwise texts are embedded. Safe to
+    repeat: what is there costs nothing. Exit status 2 if some could not be taken.
+    """
+    from rag_app.retrieval.index import find_index
+    from rag_app.stores.bring import Bringing
+    from rag_app.surfaces.library.rag import target_of
+
+    spec = find_index(application.indexes, index)
+    read = _reader(folder, table, collection, url_env, path)
+    target = await target_of(application, org, None, None, None, {}, [])
+    within = source_id(target.org_id, spec.name, "")
+    bringing = Bringing(await application.node_writer(spec, target), application.embedder, within)
+    with stepping(f"{spec.name}/{org}", "nodes") as step:
+        await bringing.run(read, lambda brought: step(brought.nodes), dry_run=dry_run)
+    said = "are" if bringing.same_model else "are not"
+    text = f"{bringing.brought.told()}\nthe store's vectors {said} those of {application.embedder.model_name}"
+    told = {**asdict(bringing.brought), "same_model": bringing.same_model}
+    print_result(as_json, told, f"would be:\n{text}" if dry_run else text)
+    if bringing.brought.failed:
+        raise Exit(2)
+
+
+def _reader(
+    folder: Path | None, table: str | None, collection: str | None, url_env: str | None, path: Path | None
+) -> "Callable[[], Iterator[BaseNode]]":
+    """What reads the one store that is named."""
+    from rag_app.stores.bring import read_collection, read_folder, read_table
+
+    if sum(each is not None for each in (folder, table, collection)) != 1:
+        raise InvalidInput("import", None, "name one of --folder, --table and --collection")
+    if folder is not None:
+        return lambda: read_folder(folder)
+    url = os.environ.get(url_env or "") if path is None or table is not None else None
+    if url is None and (table is not None or path is None):
+        raise InvalidInput("--url-env", url_env, "name the environment variable that holds the URL of the store")
+    if table is not None:
+        return lambda: read_table(str(url), table)
+    client = _qdrant(url, path)
+    return lambda: read_collection(client, str(collection))
+
+
+def _qdrant(url: str | None, path: Path | None) -> Any:
+    from qdrant_client import QdrantClient
+
+    return QdrantClient(url=url) if url else QdrantClient(path=str(path), force_disable_check_same_thread=True)

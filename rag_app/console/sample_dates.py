@@ -1,0 +1,138 @@
+"""The dates of the sample files, as if they had been written this week.
+
+The samples tell of January 2026. A manifest that has `[dates] week = 2026-01-12` marks them: the dates in its files are
+placeholders, counted from that Monday, and move by whole weeks to the present one when they are loaded. So weekdays stay
+right, and within a week nothing changes. A month that stands alone becomes the one that its middle moves to.
+
+What stays as written: names of files, bare years, and months that come back ("every April", "Christmas").
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+from rag_app.documents.documents import Document
+from rag_app.domain import FRENCH_MONTHS, MONTHS
+
+_YEAR = r"20\d\d"
+_DAY = r"(?:0?[1-9]|[12]\d|3[01])"
+_ENGLISH_MONTH, _FRENCH_MONTH = "|".join(MONTHS), "|".join(FRENCH_MONTHS)
+_LEADS = r"in|since|of|from|to|until|by|for|during|and|early|mid|late|last|before|after|en|de|depuis|fin|début"
+_DATES = re.compile(
+    rf"(?<![\w.-])(?P<iso>{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))(?=T\d|(?![\w-]))"
+    rf"|(?<![\w.-])(?P<iso_month>{_YEAR}-(?:0[1-9]|1[0-2]))(?![\w-])"
+    rf"|(?<!\w)(?P<d1>{_DAY})(?P<th1>st|nd|rd|th|er)?(?P<of>\s+(?:of\s+)?)(?P<m1>{_ENGLISH_MONTH}|{_FRENCH_MONTH})\b(?:(?P<c1>,?\s+)(?P<y1>{_YEAR}))?"
+    rf"|\b(?P<m2>{_ENGLISH_MONTH})(?P<s2>\s+)(?P<d2>{_DAY})(?P<th2>st|nd|rd|th)?\b(?:(?P<c2>,?\s+)(?P<y2>{_YEAR}))?"
+    rf"|\b(?P<m3>{_ENGLISH_MONTH}|{_FRENCH_MONTH})(?P<c3>,?\s+)(?P<y3>{_YEAR})"
+    rf"|\b(?P<m4>{_ENGLISH_MONTH}|{_FRENCH_MONTH})\b"
+)
+_LED = re.compile(rf"\b(?:{_LEADS})\s+$", re.IGNORECASE)
+
+
+def weeks_since(week: date, today: date) -> timedelta:
+    """How far dates move that were written in the week of `week`, for a reader of `today`: whole weeks.
+
+    >>> weeks_since(date(2026, 1, 12), date(2026, 11, 22)).days
+    308
+    """
+    return timedelta(days=(today - timedelta(days=today.weekday()) - (week - timedelta(days=week.weekday()))).days)
+
+
+def moving(week: date, today: date) -> Callable[[Document], Document]:
+    """What makes of a document the one that would have been written this week."""
+    by = weeks_since(week, today)
+
+    def move(document: Document) -> Document:
+        def text(said: str) -> str:
+            return move_text(said, by, week)
+
+        return replace(
+            document,
+            title=document.title and text(document.title),
+            passages=tuple(
+                replace(each, text=text(each.text), section=each.section and text(each.section))
+                for each in document.passages
+            ),
+            metadata={key: move_value(value, by, week) for key, value in document.metadata.items()},
+            derived={key: move_value(value, by, week) for key, value in document.derived.items()},
+        )
+
+    return move
+
+
+def move_value(value: Any, by: timedelta, week: date) -> Any:
+    """A value of metadata: dates, texts with dates, and lists and objects of them."""
+    match value:
+        case str():
+            return move_text(value, by, week)
+        case date():  # a moment, too
+            return value + by
+        case list() | tuple():
+            return [move_value(each, by, week) for each in value]
+        case dict():
+            return {key: move_value(each, by, week) for key, each in value.items()}
+    return value
+
+
+def move_text(text: str, by: timedelta, week: date) -> str:
+    """A text with its dates moved, each in the notation it has. A day without a year is the one nearest to `week`.
+
+    >>> week = date(2026, 1, 12)
+    >>> move_text("On Friday 9 January 2026, or 2026-01-12: see January, as every January.", timedelta(weeks=44), week)
+    'On Friday 13 November 2026, or 2026-11-16: see January, as every January.'
+    >>> move_text("Fermé le 3 février, comme en janvier.", timedelta(weeks=44), week)
+    'Fermé le 8 décembre, comme en novembre.'
+    """
+    if not by:
+        return text
+    return _DATES.sub(lambda found: _moved(found, by, week), text)
+
+
+def _moved(found: re.Match[str], by: timedelta, week: date) -> str:
+    said = found.groupdict()
+    try:
+        if said["iso"]:
+            return (date.fromisoformat(said["iso"]) + by).isoformat()
+        if said["iso_month"]:
+            return f"{_middle(*map(int, said['iso_month'].split('-'))) + by:%Y-%m}"
+        name = said["m1"] or said["m2"] or said["m3"] or said["m4"]
+        names = MONTHS if name in MONTHS else FRENCH_MONTHS
+        month, year = names.index(name) + 1, said["y1"] or said["y2"] or said["y3"]
+        if said["d1"] or said["d2"]:
+            day = int(said["d1"] or said["d2"])
+            moved = (date(int(year), month, day) if year else _nearest(month, day, week)) + by
+        elif said["m3"] or _LED.search(found.string[: found.start()]):
+            moved = _middle(int(year or week.year), month) + by
+        else:
+            return found[0]
+    except ValueError:  # no such day
+        return found[0]
+    return _written(said, moved, names)
+
+
+def _written(said: dict[str, str | None], day: date, names: list[str]) -> str:
+    month = names[day.month - 1]
+    if said["d1"]:
+        ordinal = _ordinal(day.day, said["th1"])
+        return f"{day.day}{ordinal}{said['of']}{month}" + (f"{said['c1']}{day.year}" if said["y1"] else "")
+    if said["d2"]:
+        ordinal = _ordinal(day.day, said["th2"])
+        return f"{month}{said['s2']}{day.day}{ordinal}" + (f"{said['c2']}{day.year}" if said["y2"] else "")
+    return f"{month}{said['c3']}{day.year}" if said["y3"] else month
+
+
+def _ordinal(day: int, was: str | None) -> str:
+    if was is None or was == "er":
+        return "er" if was and day == 1 else ""
+    return "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+
+
+def _nearest(month: int, day: int, week: date) -> date:
+    years = (week.year - 1, week.year, week.year + 1)
+    return min((date(year, month, day) for year in years), key=lambda each: abs((each - week).days))
+
+
+def _middle(year: int, month: int) -> date:
+    return date(year, month, 15)

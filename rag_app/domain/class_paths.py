@@ -1,0 +1,151 @@
+"""Classes by their path, as an operator's file names them. Paths never come from a database or a request."""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from rag_app.domain.errors import Misconfigured
+
+T = TypeVar("T")
+_SECRET = re.compile(r"(?i)password|passwd|secret|token(?!i)|api_?key|credential")
+
+
+def load_class(path: str, kind: type[T], folder: Path) -> type[T]:
+    """The class at "package.module.Class", or at "file.py:Class" where the file is relative to `folder`.
+
+    Raises Misconfigured where there is none, or it is no `kind`.
+
+    >>> load_class("collections.OrderedDict", dict, Path()).__name__
+    'OrderedDict'
+    >>> load_class("collections.Ordered", dict, Path())
+    Traceback (most recent call last):
+    rag_app.domain.errors.Misconfigured: class collections.Ordered: module collections has no Ordered
+    """
+    file, colon, name = path.rpartition(":")
+    if not colon:
+        file, _, name = path.rpartition(".")
+    if not file or not name.isidentifier():
+        raise Misconfigured(f"class {path}: accepted are package.module.Class and file.py:Class")
+    module = _from_file(path, folder / file) if colon else _imported(path, file)
+    found = getattr(module, name, None)
+    if found is None:
+        raise Misconfigured(f"class {path}: module {module.__name__} has no {name}")
+    if not isinstance(found, type) or not issubclass(found, kind):
+        raise Misconfigured(f"class {path}: is no {kind.__module__}.{kind.__name__}")
+    return found
+
+
+class Arguments:
+    """What a file gives a class: values as they are, `{ env = "NAME" }` or `{ file = "/path" }` for a secret, and
+    `{ class = "...", arguments = {...} }` for an object. `secrets` are the values of those that were read.
+
+    >>> Arguments(Path(), lambda where, name: "s3cret").fill({"key": {"env": "KEY"}, "size": 3})
+    {'key': 's3cret', 'size': 3}
+    """
+
+    def __init__(self, folder: Path, read: Callable[[str, str], str]) -> None:
+        self._folder, self._read = folder, read
+        self.secrets: set[str] = set()
+
+    def fill(self, value: Any) -> Any:
+        """Raises Misconfigured for a secret that is not there, and a class that cannot be made."""
+        if isinstance(value, list):
+            return [self.fill(each) for each in value]
+        if not isinstance(value, Mapping):
+            return value
+        if is_reference(value):
+            ((where, name),) = value.items()
+            secret = self._read(where, name)
+            self.secrets |= {each for each in (secret, password_in(secret)) if each}
+            return secret
+        if "class" in value:
+            if unknown := value.keys() - {"class", "arguments"}:
+                raise Misconfigured(f"{', '.join(sorted(unknown))}: accepted are class and arguments")
+            return self.build(value["class"], object, value.get("arguments", {}))
+        return {key: self.fill(each) for key, each in value.items()}
+
+    def build(self, path: str, kind: type[T], arguments: Mapping[str, Any]) -> T:
+        """The object that a class makes of the arguments.
+
+        Raises Misconfigured as `load_class` does, and where the class refuses the arguments: with the kind of its error, and
+        its words where no secret was read.
+        """
+        found, given = load_class(path, kind, self._folder), self.fill(arguments)
+        try:
+            return found(**given)
+        except Exception as error:
+            told = type(error).__name__ if self.secrets else f"{type(error).__name__}: {error}"
+            names = ", ".join(given) or "nothing"
+            raise Misconfigured(f"class {path}: cannot be made of {names}: {told}") from None
+
+
+def bare_secrets(value: Any, name: str = "arguments") -> str:
+    """The name of an argument that holds a secret as it is, or empty.
+
+    >>> bare_secrets({"client": {"api_key": "abc"}}), bare_secrets({"api_key": {"env": "KEY"}})
+    ('arguments.client.api_key', '')
+    >>> bare_secrets({"connection_string": "postgresql://ann:secret@db/rag"})
+    'arguments.connection_string'
+    """
+    if isinstance(value, Mapping):
+        inner = () if is_reference(value) else value.items()
+        return next(filter(None, (bare_secrets(each, f"{name}.{key}") for key, each in inner)), "")
+    if isinstance(value, list):
+        return next(filter(None, (bare_secrets(each, name) for each in value)), "")
+    if isinstance(value, str) and value and (_SECRET.search(name.rpartition(".")[2]) or password_in(value)):
+        return name
+    return ""
+
+
+def is_reference(value: Mapping[str, Any]) -> bool:
+    return value.keys() in ({"env"}, {"file"})
+
+
+def password_in(text: str) -> str:
+    """That of a URL; empty where the text is none, or has none.
+
+    >>> password_in("postgresql://ann:secret@db/rag"), password_in("ann")
+    ('secret', '')
+    """
+    try:
+        return urlsplit(text).password or ""
+    except ValueError:
+        return ""
+
+
+def _imported(path: str, module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        hint = f"pip install {_package(module)}" if module.startswith("llama_index.") else "is it on PYTHONPATH?"
+        raise Misconfigured(f"class {path}: {error}; {hint}") from error
+
+
+def _package(module: str) -> str:
+    """
+    >>> _package("llama_index.llms.ollama.base")
+    'llama-index-llms-ollama'
+    """
+    return "-".join(module.replace("_", "-").split(".")[:3])
+
+
+def _from_file(path: str, file: Path) -> Any:
+    name = f"rag_app_own_{file.stem}_{abs(hash(file.resolve())):x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise Misconfigured(f"class {path}: there is no Python file {file}")
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # pydantic looks types up in it
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise Misconfigured(f"class {path}: {file} cannot be imported: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,519 @@
+"""Words of time in a question, as the days that they mean.
+
+The words are data: periods.toml has those of each language. `dateparser` reads dates as they are written; the rules here
+say what is a period at all, and which days a week, a month or "since Monday" has.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import Any
+
+from rag_app.domain import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS, Filters, Grain, Period, days_around, days_text
+from rag_app.retrieval.filters import GTE, LT, condition
+from rag_app.retrieval.filters import or_missing as or_none
+
+__all__ = ["LANGUAGES", "Period", "conditions_of", "days_text", "find_period", "names_day", "names_period"]
+
+LANGUAGES = ("en", "fr", "de")
+"""Those that periods.toml has words of."""
+
+Days = tuple[date, date]
+
+_SOON, _SOON_IN_A_RANGE = 60, 31
+"""Days: a day and a month without a year that are so near are meant, if they are nearer than those of the past."""
+_QUESTION = 2000
+"""Characters of a text that are read."""
+_YEAR = r"(?:19|20)\d\d"
+_DAY = r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th|er|\.)?"
+_NUMERIC = rf"{_YEAR}-\d\d-\d\d|\d{{1,2}}[./]\d{{1,2}}[./](?:{_YEAR}|\d\d)"
+
+
+def conditions_of(period: Period, field: str = "date", *, or_missing: bool = False) -> Filters:
+    """That a time lies in a period. A day is that of UTC, as in a request's dates; see docs/answering.md.
+
+    >>> week = Period(date(2026, 1, 12), date(2026, 1, 18), "this week", (0, 9), "week")
+    >>> [(each.operator.value, each.value) for each in conditions_of(week)]
+    [('>=', 1768176000.0), ('<', 1768780800.0)]
+    """
+    bounds = []
+    if period.start is not None:
+        bounds.append(condition(field, GTE, _seconds(period.start)))
+    if period.end is not None:
+        bounds.append(condition(field, LT, _seconds(period.end + timedelta(days=1))))
+    return tuple(map(or_none, bounds)) if or_missing else tuple(bounds)
+
+
+def _seconds(day: date) -> float:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
+
+
+_MONTHS = {name: number for names in (MONTHS, FRENCH_MONTHS, GERMAN_MONTHS) for number, name in enumerate(names, 1)}
+_NAMED = re.compile(
+    rf"(?<!\d)(?:(?P<y1>{_YEAR})-(?P<m1>0[1-9]|1[0-2])(?:-(?P<d1>\d\d))?"
+    rf"|(?:(?P<d2>\d{{1,2}})(?:st|nd|rd|th|er|\.)?\s+)?\b(?P<m2>{'|'.join(_MONTHS)})\b(?:,?\s+(?P<y2>{_YEAR}))?(?!\s+\d{{1,2}}\b)"
+    rf"|\b(?P<m3>{'|'.join(_MONTHS)})\s+(?P<d3>\d{{1,2}})\b(?:,?\s+(?P<y3>{_YEAR}))?|(?P<y4>{_YEAR}))(?!\d)"
+)
+
+
+def find_period(text: str, today: date, languages: Sequence[str] = LANGUAGES) -> Period | None:
+    """The period that a question is about, None where it says none, or two that do not go together.
+
+    `languages` are codes of two letters; those that are not LANGUAGES are left out. `today` is the asker's.
+    What has no year is the nearest past one, or one of the next 60 days where that is nearer. A name ("the January newsletter"), a habit
+    ("open on Sundays") and what somebody tells ("I ordered it three weeks ago, ...") are no periods.
+
+    >>> find_period("Which bookings do we have this week?", date(2026, 11, 22)).label
+    '16 to 22 November 2026'
+    >>> find_period("What did the January newsletter say?", date(2026, 11, 22)) is None
+    True
+    >>> find_period("Combien d'appels depuis lundi ?", date(2026, 1, 15), ["fr"]).label
+    '12 to 15 January 2026'
+    """
+    text = text[:_QUESTION]
+    found = [_period_in(text, today, grammar) for grammar in _grammars(tuple(languages))]
+    return max(filter(None, found), key=lambda period: period.span[1] - period.span[0], default=None)
+
+
+def names_period(text: str, period: Period, dated: date | None = None) -> bool:
+    """Whether a text speaks of a day of the period, or of the month that a longer one has.
+
+    A day without a year is of the year in which the text is `dated`.
+
+    >>> november = find_period("in November 2025", date(2026, 11, 22))
+    >>> assert november
+    >>> names_period("Sales: 31 (2025-11)", november), names_period("On 3 December 2025 she called.", november)
+    (True, False)
+    """
+    return any(period.meets(*days) for days in _days_named(text, dated, period.grain))
+
+
+def names_day(text: str, day: date) -> bool:
+    """
+    >>> names_day("She called on 8 January.", date(2026, 1, 8))
+    True
+    """
+    return names_period(text, Period(day, day, "", (0, 0), "day"), day)
+
+
+def _days_named(text: str, dated: date | None, grain: str) -> Iterator[Days]:
+    long = grain not in ("day", "week")
+    for found in _NAMED.finditer(text):
+        year = int(found["y1"] or found["y2"] or found["y3"] or found["y4"] or (dated.year if dated else 0))
+        name = found["m2"] or found["m3"]
+        month = _MONTHS[name] if name else int(found["m1"] or 1)
+        day = int(found["d1"] or found["d2"] or found["d3"] or 0)
+        if found["y4"]:
+            if grain == "year":
+                yield days_around(date(year, 1, 1), "year")
+        elif (exact := _valid(year, month, day or 1)) is not None and (day or long):
+            yield days_around(exact, "day" if day else "month")
+
+
+@lru_cache
+def _grammars(languages: tuple[str, ...]) -> tuple["_Grammar", ...]:
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    return tuple(_Grammar(name, tables[name]) for name in dict.fromkeys(languages) if name in tables)
+
+
+class _Grammar:
+    """The patterns of a language. `point` matches what has days of its own; its groups say what kind it is."""
+
+    def __init__(self, language: str, words: Mapping[str, Any]) -> None:
+        self.language, self.words = language, words
+        self.months = [re.compile(each, re.I) for each in words["months"].split()]
+        self.weekdays = [re.compile(each, re.I) for each in words["weekdays"].split()]
+        self.numbers = [re.compile(each, re.I) for each in words["numbers"].split()]
+        self.ordinals = [re.compile(each, re.I) for each in words["ordinals"].split()]
+        self.units = {name: re.compile(each, re.I) for name, each in words["units"].items()}
+        self.point = re.compile(rf"(?<!\w)(?:{'|'.join(self._kinds())})(?!\w)", re.I)
+        self.bare_day = re.compile(rf"(?:(?:{words['the']})\s+)?(?P<day>{_DAY})", re.I)
+        self.between = self._joint("between", "and")
+        self.from_to = self._joint("from", "to")
+        self.dash = re.compile(rf"\s*(?:[-–]|\b(?:{words['to']})\b)\s*", re.I)
+
+    def _kinds(self) -> Iterator[str]:
+        words = self.words
+        month, weekday = (f"(?:{'|'.join(words[name].split())})" for name in ("months", "weekdays"))
+        unit = f"(?:{'|'.join(words['units'].values())})"
+        number = rf"(?:\d{{1,3}}|{'|'.join(words['numbers'].split())})"
+        ordinal = f"(?:{'|'.join(words['ordinals'].split())})"
+        step = f"(?:{words['last']}|{words['this']}|{words['next']})"
+        move = f"(?:{words['last']}|{words['next']})"
+        of, the = rf"(?:(?:{words['of']})\s+)?", rf"(?:(?:{words['the']})\s+)?"
+        dated = rf"{the}{_DAY}\s+{of}{month}(?:,?\s+{of}{_YEAR})?|{month}\s+{the}{_DAY}(?![\d.-]*\d)(?:,?\s+{_YEAR})?"
+        yield rf"(?P<week_of>(?:{words['week_of']})\s+{the}(?:{_NUMERIC}|{dated}))"
+        yield rf"(?P<written>{_NUMERIC})"
+        yield rf"(?P<dated>{dated})"
+        over = rf"|(?:{words['over']})\s+(?:{words['last']})\s+{unit}" if "over" in words else ""
+        yield rf"(?P<rolling>{move}\s+{number}\s+{unit}|{number}\s+{move}\s+{unit}{over})"
+        for name, noun in ("stepped", unit), ("stepped_weekday", weekday), ("stepped_month", month):
+            after = rf"|{noun}\s+{step}" if words["noun_first"] else ""
+            yield rf"(?P<{name}>{the}(?:{step}\s+{noun}{after}))"
+        yield rf"(?P<month>{month}(?:,?\s+{of}{_YEAR})?)"
+        yield rf"(?P<weekday>{weekday})"
+        quarter = words["quarter"].format(ordinal=ordinal)
+        yield rf"(?P<quarter>(?:[qt][1-4]|{quarter})(?:\s+{_YEAR})?|{_YEAR}\s+[qt][1-4])"
+        yield rf"(?P<ago>{words['ago'].format(number=number, unit=unit)})"
+        yield rf"(?P<near>{words['near']})"
+        yield rf"(?P<feast>{'|'.join(words['feasts'].values())})"
+        yield rf"(?P<year>{_YEAR})"
+
+    def _joint(self, first: str, second: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        lead = re.compile(rf"(?<!\w)(?:{self.words[first]})(?:\s+(?:{self.words['the']}))?\s+", re.I)
+        link = re.compile(rf"\s+(?:{self.words[second]})(?:\s+(?:{self.words['the']}))?\s+", re.I)
+        return lead, link
+
+    def after(self, name: str, text: str, start: int) -> bool:
+        """Whether what stands right before `start` are words of this name."""
+        return re.search(rf"(?<!\w)(?:{self.words[name]})\s+$", text[:start], re.I) is not None
+
+    def has(self, name: str, text: str) -> bool:
+        return re.search(rf"(?<!\w)(?:{self.words[name]})(?!\w)", text, re.I) is not None
+
+
+def _period_in(text: str, today: date, grammar: _Grammar) -> Period | None:
+    reading = _Reading(text, today, grammar)
+    if ranges := [*reading.ranges()] or [*reading.short_ranges()]:
+        return ranges[0] if len(ranges) == 1 else None
+    return _together([period for period in reading.singles() if reading.is_asked(period)])
+
+
+def _together(periods: Sequence[Period]) -> Period | None:
+    """The only one, or the narrowest where each lies within the next wider one ("in January 2026, this year")."""
+    narrow = sorted(periods, key=lambda each: (each.end or date.max) - (each.start or date.min))
+    for inner, outer in pairwise(narrow):
+        if not (_within(inner.start, outer) and _within(inner.end, outer)):
+            return None
+    return narrow[0] if narrow else None
+
+
+def _within(day: date | None, period: Period) -> bool:
+    return day is not None and (period.start or date.min) <= day <= (period.end or date.max)
+
+
+class _Reading:
+    """What one language makes of a text."""
+
+    def __init__(self, text: str, today: date, grammar: _Grammar) -> None:
+        self.text, self.today, self.grammar = text, today, grammar
+        self.future, self.past = grammar.has("future", text), grammar.has("past", text)
+
+    def ranges(self) -> Iterator[Period]:
+        """Between two days, or from one to another."""
+        for lead, link in (self.grammar.between, self.grammar.from_to):
+            for begun in lead.finditer(self.text):
+                yield from self._range(begun.start(), begun.end(), link)
+
+    def short_ranges(self) -> Iterator[Period]:
+        """3 to 9 January, 3-9 January."""
+        for begun in self.grammar.bare_day.finditer(self.text):
+            if not self.text[: begun.start()].endswith(tuple("0123456789-./")):
+                yield from self._range(begun.start(), begun.start(), self.grammar.dash, leads=False)
+
+    def _range(self, start: int, at: int, link: re.Pattern[str], leads: bool = True) -> Iterator[Period]:
+        first = (self.grammar.point.match(self.text, at) if leads else None) or self.grammar.bare_day.match(
+            self.text, at
+        )
+        joint = link.match(self.text, first.end()) if first else None
+        second = self.grammar.point.match(self.text, joint.end()) if joint else None
+        if first is None or second is None or (_kind(second) != "dated" and _kind(first) == "day"):
+            return
+        until = self._days(second, _SOON_IN_A_RANGE)
+        since = self._begin(first, until) if until else None
+        if until and since and since <= until[1]:
+            yield self._period((since, until[1]), start, second.end(), "days")
+
+    def _begin(self, first: re.Match[str], until: Days) -> date | None:
+        """The first day of a range: of the same month as the last, or the nearest before it."""
+        if _kind(first) == "day":
+            day = int(re.sub(r"\D", "", first["day"]))
+            return until[0].replace(day=day) if day <= days_around(until[0], "month")[1].day else None
+        begun = _Reading(self.text, until[1], self.grammar)
+        begun.future = False
+        days = (
+            begun._days(first, soon=0) if _kind(first) in ("dated", "month", "weekday", "feast") else self._days(first)
+        )
+        return days[0] if days else None
+
+    def singles(self) -> Iterator[Period]:
+        """What is named alone, or with "since", "until", "before" and "after"."""
+        matches = [*self.grammar.point.finditer(self.text)]
+        for match, following in zip_longest(matches, matches[1:]):
+            if following and self._is_same_day(match, following):
+                continue
+            container = following and _kind(following) == "stepped" and self._adjoin(match, following)
+            days = self._days_in(match, following) if container and following else self._days(match)
+            if days is not None and (period := self._opened(match, days)) is not None:
+                yield period
+
+    def _is_same_day(self, weekday: re.Match[str], following: re.Match[str]) -> bool:
+        """Wednesday, 14 January."""
+        joined = re.fullmatch(
+            rf",?\s*(?:(?:{self.grammar.words['the']})\s+)?", self.text[weekday.end() : following.start()]
+        )
+        return joined is not None and _kind(weekday) == "weekday" and _kind(following) in ("dated", "written")
+
+    def _adjoin(self, first: re.Match[str], second: re.Match[str]) -> bool:
+        between = self.text[first.end() : second.start()].strip()
+        return not between or re.fullmatch(self.grammar.words["of"], between, re.I) is not None
+
+    def _days_in(self, match: re.Match[str], container: re.Match[str]) -> Days | None:
+        """A weekday of a week that is named beside it, a month of a year."""
+        days, around = self._days(match), self._days(container)
+        if days is None or around is None:
+            return days
+        if _kind(match) == "weekday" and (around[1] - around[0]).days == 6:
+            day = around[0] + timedelta(days=days[0].weekday())
+            return day, day
+        if _kind(match) == "month" and not re.search(_YEAR, match[0]) and (around[1] - around[0]).days > 360:
+            return days_around(days[0].replace(day=1, year=around[0].year), "month")
+        return days
+
+    def _opened(self, match: re.Match[str], days: Days) -> Period | None:
+        grammar, (first, last) = self.grammar, days
+        start = match.start()
+        if grammar.after("since", self.text, start):
+            return self._period((first, max(self.today, first)), start, match.end(), "days", "since")
+        if grammar.after("until", self.text, start):
+            begun = self.today if last >= self.today and self.future else None
+            return self._period((begun, last), start, match.end(), "days", "until")
+        if _kind(match) == "feast":
+            return None  # "gifts for Christmas"
+        if grammar.after("before", self.text, start) and _kind(match) in ("written", "dated"):
+            return self._period((None, first - timedelta(days=1)), start, match.end(), "days", "before")
+        if grammar.after("after", self.text, start) and _kind(match) in ("written", "dated"):
+            end = None if last >= self.today else self.today
+            return self._period((last + timedelta(days=1), end), start, match.end(), "days", "after")
+        return self._period(days, start, match.end(), _grain(days, match)) if self._is_named(match) else None
+
+    def _period(
+        self, days: tuple[date | None, date | None], start: int, end: int, grain: Grain, lead: str = ""
+    ) -> Period:
+        if lead:
+            said = re.search(rf"(?<!\w)(?:{self.grammar.words[lead]})\s+$", self.text[:start], re.I)
+            start = said.start() if said else start
+        return Period(days[0], days[1], self.text[start:end], (start, end), grain)
+
+    def _is_named(self, match: re.Match[str]) -> bool:
+        """Whether a month, a quarter, a year or a weekday is meant as a time: said with "in" or "on", not as a name."""
+        kind, start, grammar = _kind(match), match.start(), self.grammar
+        rest = self.text[match.end() :]
+        if kind == "weekday":
+            return grammar.after("on", self.text, start) and not grammar.has("habit", self.text)
+        if kind == "year":
+            return grammar.after("in_years", self.text, start) and not re.match(r"\s*[-–/]\s*\d", rest)
+        if kind in ("month", "quarter"):
+            leads = grammar.after("in_months", self.text, start)
+            own = re.match(rf"(?:['’]s)?\s+(?:{grammar.words['records']})(?!\w)", rest, re.I) is not None
+            return own or (leads and not re.match(r"\s*[-–]\s*\w", rest))
+        return True
+
+    def is_asked(self, period: Period) -> bool:
+        """Whether the clause with the words asks, rather than tells what has happened before something else is asked."""
+        start, end = period.span
+        begun = max(self.text.rfind(mark, 0, start) for mark in ".?!;,\n") + 1
+        clause, rest = self.text[begun:start].strip(), self.text[end:]
+        told = re.match(rf"(?:{self.grammar.words['states']})(?!\w)", clause, re.I) is not None
+        goes_on = re.search(r"[.;,!\n]\s*\w|\b(?:and|et|und|but|mais|aber)\b", rest) is not None
+        return not (told and goes_on and not self.grammar.has("asks", clause))
+
+    def _days(self, match: re.Match[str], soon: int = _SOON) -> Days | None:
+        """The days of a match, None where it has none ("31 February")."""
+        kind, said = _kind(match), match[0]
+        readers: Mapping[str, Callable[[], Days | None]] = {
+            "week_of": lambda: self._week_of(said),
+            "dated": lambda: self._dated(said, soon),
+            "month": lambda: self._month(said),
+            "weekday": lambda: self._nearest(self._weekday(said), soon),
+            "quarter": lambda: self._quarter(said),
+            "feast": lambda: self._feast(said),
+            "year": lambda: days_around(date(int(said), 1, 1), "year"),
+        }
+        if kind.startswith(("rolling", "stepped")):
+            return self._moved(kind, said)
+        return readers.get(kind, lambda: self._read(said))()
+
+    def _read(self, said: str, base: date | None = None) -> Days | None:
+        """A date as it is written, by the library."""
+        day = _parse(" ".join(said.split()), self.grammar.language, base or self.today)
+        return (day[0], day[0]) if day and day[1] == "day" else days_around(*day) if day else None
+
+    def _dated(self, said: str, soon: int) -> Days | None:
+        """A day and a month, of a year that is said or else the nearest."""
+        if re.search(_YEAR, said):
+            return self._read(_plain(said, self.grammar))
+        day = re.search(r"\d+", said)
+        month = _place(said, self.grammar.months)
+        if day is None or month is None:
+            return None
+        candidates = [_valid(self.today.year + offset, month + 1, int(day[0])) for offset in range(-4, 5)]
+        return self._choose([each for each in candidates if each], soon)
+
+    def _week_of(self, said: str) -> Days | None:
+        written = re.sub(self.grammar.words["week_of"], "", said, flags=re.I).strip()
+        day = self._read(written) if re.search(_NUMERIC, written) else self._dated(written, soon=_SOON)
+        return days_around(day[0], "week") if day else None
+
+    def _choose(self, days: Iterable[date], soon: int = _SOON) -> Days | None:
+        known = sorted(days)
+        ahead = next((day for day in known if day > self.today), None)
+        past = next((day for day in reversed(known) if day <= self.today), None)
+        wanted = self.future or (
+            soon and not self.past and ahead and (ahead - self.today).days <= soon and self._nearer(ahead, past)
+        )
+        day = ahead if ahead and (wanted or past is None) else past
+        return (day, day) if day else None
+
+    def _nearer(self, ahead: date, past: date | None) -> bool:
+        return past is None or ahead - self.today < self.today - past
+
+    def _weekday(self, said: str) -> int:
+        return _place(said, self.grammar.weekdays) or 0
+
+    def _nearest(self, weekday: int, soon: int) -> Days:
+        """The last such day, today among them; the next one where the question is about what comes."""
+        back = (self.today.weekday() - weekday) % 7
+        day = self.today - timedelta(days=back)
+        if self.future and soon and day < self.today:
+            day += timedelta(days=7)
+        return day, day
+
+    def _month(self, said: str) -> Days | None:
+        place, year = _place(said, self.grammar.months), re.search(_YEAR, said)
+        if place is None:
+            return None
+        if year:
+            return days_around(date(int(year[0]), place + 1, 1), "month")
+        if self.future:
+            own = self.today.year + (place + 1 < self.today.month)
+        else:
+            own = self.today.year - (place + 1 > self.today.month)
+        return days_around(date(own, place + 1, 1), "month")
+
+    def _quarter(self, said: str) -> Days:
+        year = re.search(_YEAR, said)
+        digit = re.search(r"[qt]([1-4])", said, re.I)
+        number = int(digit[1]) if digit else (_place(said, self.grammar.ordinals) or 0) + 1
+        own = int(year[0]) if year else self.today.year - (number > (self.today.month + 2) // 3 and not self.future)
+        return days_around(date(own, 3 * number - 2, 1), "quarter")
+
+    def _feast(self, said: str) -> Days | None:
+        names = self.grammar.words["feasts"]
+        name = next(name for name, pattern in names.items() if re.fullmatch(pattern, said, re.I))
+        days = [_feast_day(name, year) for year in range(self.today.year - 1, self.today.year + 2)]
+        return self._choose(days, soon=0)
+
+    def _moved(self, kind: str, said: str) -> Days | None:
+        """What is so many weeks or months from now, this one, or the last one of a name."""
+        words = self.grammar.words
+        offset = next(by for by, name in ((-1, "last"), (1, "next"), (0, "this")) if self._steps(name, said))
+        if kind == "stepped_weekday":
+            return self._stepped_weekday(offset, self._weekday(re.sub(words["last"], "", said, flags=re.I)))
+        if kind == "stepped_month":
+            return self._stepped_month(offset, said)
+        unit = next(
+            name
+            for name, each in self.grammar.units.items()
+            if re.search(rf"(?<!\w)(?:{each.pattern})(?!\w)", said, re.I)
+        )
+        if kind == "rolling":
+            return self._rolling(offset * self._number(said), unit)
+        if unit == "day":
+            return None  # "next day delivery", "the last day"
+        return days_around(_shift(self.today, offset, unit), unit)
+
+    def _steps(self, name: str, said: str) -> bool:
+        return self.grammar.has(name, said)
+
+    def _stepped_weekday(self, offset: int, weekday: int) -> Days:
+        ahead = (weekday - self.today.weekday()) % 7
+        days = {-1: (ahead or 7) - 7 if ahead else -7, 1: ahead or 7, 0: weekday - self.today.weekday()}[offset]
+        day = self.today + timedelta(days=days)
+        return day, day
+
+    def _stepped_month(self, offset: int, said: str) -> Days | None:
+        place = _place(said, self.grammar.months)
+        if place is None:
+            return None
+        month, now = place + 1, self.today
+        year = {-1: now.year - (month >= now.month), 0: now.year, 1: now.year + (month <= now.month)}[offset]
+        return days_around(date(year, month, 1), "month")
+
+    def _number(self, said: str) -> int:
+        digits = re.search(r"\d+", said)
+        if digits:
+            return int(digits[0])
+        return (_place(said, self.grammar.numbers) or 0) + 1
+
+    def _rolling(self, number: int, unit: str) -> Days | None:
+        """The last 30 days end today; the next ones begin tomorrow."""
+        if not number or abs(number) > 400:
+            return None
+        if number < 0:
+            return _shift(self.today, number, unit) + timedelta(days=1), self.today
+        return self.today + timedelta(days=1), _shift(self.today, number, unit)
+
+
+def _kind(match: re.Match[str]) -> str:
+    return match.lastgroup or ""
+
+
+def _plain(said: str, grammar: _Grammar) -> str:
+    """Without the words that the library does not read: "the 3rd of January"."""
+    return re.sub(rf"(?<!\w)(?:{grammar.words['the']}|{grammar.words['of']})(?!\w)", " ", said, flags=re.I)
+
+
+def _place(said: str, patterns: Sequence[re.Pattern[str]]) -> int | None:
+    return next(
+        (n for n, each in enumerate(patterns) if re.search(rf"(?<!\w)(?:{each.pattern})(?!\w)", said, re.I)), None
+    )
+
+
+@lru_cache(maxsize=512)
+def _parse(said: str, language: str, base: date) -> tuple[date, Grain] | None:
+    from dateparser.date import DateDataParser  # 0.4 s: imported where a date is said
+
+    settings = {"RELATIVE_BASE": datetime.combine(base, time(12)), "PREFER_DATES_FROM": "past"}
+    if language != "en":
+        settings["DATE_ORDER"] = "DMY"
+    found = DateDataParser(languages=[language], settings=settings).get_date_data(said)
+    if found.date_obj is None:
+        return None
+    return found.date_obj.date(), found.period if found.period in ("day", "week", "month", "year") else "day"
+
+
+def _shift(day: date, number: int, unit: str) -> date:
+    from dateutil.relativedelta import relativedelta
+
+    months = {"month": 1, "quarter": 3, "year": 12}.get(unit)
+    moved: date = day + (
+        relativedelta(months=number * months) if months else timedelta(days=number * {"day": 1}.get(unit, 7))
+    )
+    return moved
+
+
+def _feast_day(name: str, year: int) -> date:
+    from dateutil.easter import easter
+
+    fixed = {"christmas": (12, 25), "new_year": (1, 1), "halloween": (10, 31), "valentine": (2, 14)}
+    day: date = easter(year) if name == "easter" else date(year, *fixed[name])
+    return day
+
+
+def _grain(days: Days, match: re.Match[str]) -> Grain:
+    if _kind(match) == "rolling":
+        return "days"
+    grains: tuple[Grain, ...] = ("day", "week", "month", "quarter", "year")
+    return next((grain for grain in grains if days_around(days[0], grain) == days), "days")
+
+
+def _valid(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None

@@ -1,0 +1,129 @@
+"""Questions about records: what is asked of the fields that an index declares, and what comes back.
+
+A query has one list of filters, one order, one limit, at most one aggregate and one group. It is made of declared fields
+alone and carries no SQL: the store (`ScopedStore.find_records`) writes it, under the scope that it was opened with.
+"""
+
+from dataclasses import replace
+from enum import StrEnum
+from uuid import UUID
+
+from rag_app.domain import FieldType, Filters, InvalidInput, UnknownField, Value, frozen
+from rag_app.retrieval.filters import check_filters
+from rag_app.retrieval.index import IndexSpec
+
+LARGEST_LIMIT = 50
+_NUMBERS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
+_ORDERED = _NUMBERS | {FieldType.TIME}
+_GROUPED = frozenset({FieldType.KEYWORD, FieldType.INTEGER, FieldType.BOOLEAN, FieldType.TIME})
+
+
+class Aggregate(StrEnum):
+    """What is computed over all records that the filters leave."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVERAGE = "average"
+
+
+class Grain(StrEnum):
+    """By what a time is grouped."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    YEAR = "year"
+
+
+@frozen
+class RecordQuery:
+    """What is asked of an index's records; a record is a source.
+
+    `own` leaves out what is public and what the index's `own` field says belongs to others. `having` are fields that must
+    be there, `weekdays` (1 is Monday) those that the date may fall on. `order` is a declared field; groups come in the
+    order of their aggregate, or of themselves where `order` is the group's field. `of` is the field that is summed or
+    averaged. Records without the ordered, summed or grouped field are left out. `limit` is 1 to 50 records or groups.
+    `grain` is by what a time is grouped. Days are those of UTC.
+
+    >>> RecordQuery(order="price", limit=1).descending
+    True
+    """
+
+    filters: Filters = ()
+    own: bool = False
+    order: str | None = None
+    descending: bool = True
+    limit: int = 5
+    aggregate: Aggregate | None = None
+    of: str | None = None
+    group: str | None = None
+    grain: Grain | None = None
+    having: tuple[str, ...] = ()
+    weekdays: tuple[int, ...] = ()
+
+
+@frozen
+class Record:
+    """A record that was found, or a group of them: `value` is what it is ordered by, in a group its aggregate.
+
+    `sources` are the record itself, or some of the group's; `size` is how many records a group has.
+    """
+
+    sources: tuple[UUID, ...]
+    value: Value | None = None
+    group: Value | None = None
+    size: int = 1
+
+
+@frozen
+class Records:
+    """What a query found: the first `limit` of `total` records or groups; `value` is the aggregate over all records.
+
+    `types` are the source types of all records.
+    """
+
+    rows: tuple[Record, ...] = ()
+    total: int = 0
+    value: float | None = None
+    types: tuple[str, ...] = ()
+
+
+@frozen
+class Named:
+    """A value of a keyword or tags field that the scope has, and that a text may speak of."""
+
+    field: str
+    value: str
+
+
+def check_query(query: RecordQuery, spec: IndexSpec) -> RecordQuery:
+    """The same query, its filters checked and in their fields' types.
+
+    Raises UnknownField with the fields there are, and InvalidInput for a field of the wrong type or a limit out of range.
+
+    >>> notes = IndexSpec(name="notes", source_types=("note",), default_source_type="note", fields={"price": "number"})
+    >>> check_query(RecordQuery(order="price"), notes).order
+    'price'
+    """
+    for role, name, accepted in (
+        ("order", query.order, _ORDERED),
+        ("of", query.of, _NUMBERS),
+        ("group", query.group, _GROUPED),
+    ):
+        if name is None:
+            continue
+        if name not in spec.all_fields:
+            raise UnknownField(name, spec.all_fields)
+        if (kind := spec.all_fields[name]) not in accepted:
+            raise InvalidInput(role, name, f"{name} is a {kind} field; accepted: {', '.join(sorted(accepted))}")
+    if unknown := sorted({*query.having} - {*spec.all_fields}):
+        raise UnknownField(unknown[0], spec.all_fields)
+    if not 1 <= query.limit <= LARGEST_LIMIT:
+        raise InvalidInput("limit", query.limit, f"must be a whole number from 1 to {LARGEST_LIMIT}")
+    if (query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE)) != (query.of is not None):
+        raise InvalidInput("of", query.of, "a sum or an average needs a field, and nothing else has one")
+    if query.group is not None and query.aggregate is None:
+        raise InvalidInput("group", query.group, "a group needs an aggregate")
+    if (query.grain is not None) != (query.group is not None and spec.all_fields[query.group] is FieldType.TIME):
+        raise InvalidInput("grain", query.grain, "a time is grouped by day, week, month or year, and nothing else is")
+    return replace(query, filters=check_filters(query.filters, spec))

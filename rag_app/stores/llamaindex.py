@@ -1,0 +1,570 @@
+"""Any LlamaIndex vector store, declared in a file (`class_file`). Texts, words and filters are in PostgreSQL (`outside`).
+
+The store is foreign code and is not trusted: it says which chunks may be nearest, and nothing else. PostgreSQL keeps the
+vectors, too. It computes each cosine, and applies scope and filters again, under row-level security, so a store that
+ignores a filter, has a score of its own or returns ids of its own changes no result.
+
+What reaches the store in a filter is a UUID or a number (`_sent`): a text is replaced by the UUID of its hash. So a store
+that pastes values into its queries has nothing to paste.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
+
+import msgspec
+import numpy as np
+from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.vector_stores.types import (
+    BasePydanticVectorStore,
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+)
+
+from rag_app.database.session import Database
+from rag_app.domain import FieldType, Filters, Misconfigured, RagError, Scope, StoreFailed, frozen
+from rag_app.retrieval.fusion import Candidate
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.store import Search
+from rag_app.stores.class_file import Builder, ClassFile
+from rag_app.stores.outside import OutsideBackend, OutsideStore
+from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, to_node
+from rag_app.stores.postgres_tables import create_vector_fields, drop_statements
+from rag_app.stores.registry import Visible
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 4
+"""Times a store is asked for one question, each time for twice as many."""
+_MANY = 500  # nodes in one call
+_SLACK = 1e-6  # of a number: a store may keep numbers in single precision
+_LARGEST = 1e15  # numbers up to which bounds are sent
+_HOSTILE = "x' OR '1'='1"
+_OUTSIDER = UUID(int=2)
+"""An organization that nobody belongs to, of the one node that says that a generation is there."""
+
+_cut_short: ContextVar[bool] = ContextVar("_cut_short", default=False)
+"""Whether the search under way found fewer chunks than there are."""
+
+
+@frozen
+class Abilities:
+    """What a probe of an empty generation has found out about its store."""
+
+    release: str = ""
+    among: bool = False
+    """It filters by `in`. Otherwise it is asked once for each organization, and what is private comes along unasked."""
+    ranges: bool = False
+    """It filters by `>=` and `<=`. Otherwise PostgreSQL alone applies conditions on numbers and times."""
+    by_id: bool = False
+    """It deletes nodes by their ids, many at once. Otherwise each is deleted as a document of its own."""
+    pastes: bool = False
+    """A quote in a value breaks its queries. Values with quotes are never sent."""
+
+    def told(self) -> str:
+        """For people: what it cannot do and how that is made up for; empty where it can do all."""
+        found = {
+            "does not filter by `in`: asked once for each organization": not self.among,
+            "does not filter by ranges: PostgreSQL does": not self.ranges,
+            "deletes one node a call": not self.by_id,
+            "pastes values into its queries: is sent hashes and numbers alone": self.pastes,
+        }
+        return "; ".join(limit for limit, holds in found.items() if holds)
+
+
+class LlamaIndexBackend(OutsideBackend):
+    """Generations in the LlamaIndex store that a file declares: a generation is a collection, a table or what it has.
+
+    Its calls are the blocking ones, which every store has, and run in threads of their own.
+    """
+
+    kind = "llama"
+    prepare = staticmethod(PostgresBackend.prepare)
+
+    def __init__(self, database: Database, visible: Visible, declared: ClassFile) -> None:
+        super().__init__(database, visible)
+        self.declared = declared
+        self._builder = Builder(declared)
+        self._threads = ThreadPoolExecutor(declared.threads, thread_name_prefix="llamaindex-store")
+        self._stores = dict[str, BasePydanticVectorStore]()
+        self._abilities = dict[str, Abilities]()
+        self._opening = asyncio.Lock()
+
+    def scoped(self, spec: IndexSpec, generation: str, scope: Scope) -> "LlamaIndexStore":
+        return LlamaIndexStore(spec=spec, generation=generation, scope=scope, backend=self)
+
+    async def create(self, owner_url: str, spec: IndexSpec, generation: str, dimension: int) -> None:
+        """Raises Misconfigured where the store cannot keep organizations apart or cannot delete."""
+        prefix = self._prefix(generation)
+        await execute_as_owner(owner_url, drop_statements(prefix) + create_vector_fields(spec, prefix, dimension))
+        await self._open(generation, dimension)
+        await self._clear(generation)
+        found = await _Probe(self, generation, dimension).run()
+        self._abilities[generation] = found
+        said = msgspec.json.encode(found).decode().replace("'", "''")
+        await execute_as_owner(owner_url, f"COMMENT ON TABLE {prefix}_fields IS '{said}'")
+
+    async def drop(self, owner_url: str, generation: str) -> None:
+        if dimension := await self._dimension(generation):
+            await self._open(generation, dimension)
+            await self._clear(generation)
+        self._stores.pop(generation, None)
+        self._abilities.pop(generation, None)
+        await execute_as_owner(owner_url, drop_statements(self._prefix(generation)))
+
+    async def holds(self, generation: str) -> bool:
+        dimension = await self._dimension(generation)
+        return bool(dimension and await self.ask(generation, _unit(dimension, 0), [_belongs([_OUTSIDER])], 1))
+
+    async def limits(self, generation: str) -> str:
+        abilities = await self.abilities(generation)
+        changed = (
+            "" if abilities.release == self.declared.release else f"was probed as {abilities.release or 'nothing'}"
+        )
+        return "; ".join(filter(None, (self.declared.release, changed, abilities.told())))
+
+    async def abilities(self, generation: str) -> Abilities:
+        """What the probe found when the generation was made; of one without a probe nothing is expected."""
+        if generation not in self._abilities:
+            said = await self._value("SELECT obj_description(to_regclass($1::text), 'pg_class') AS value", generation)
+            self._abilities[generation] = msgspec.json.decode(said, type=Abilities) if said else Abilities()
+        return self._abilities[generation]
+
+    async def ask(
+        self, generation: str, vector: Sequence[float], conditions: Sequence[MetadataFilter], limit: int
+    ) -> list[UUID]:
+        """The ids of the `limit` nodes that the store calls nearest."""
+        filters = MetadataFilters(filters=[*map(_sent, conditions)]) if conditions else None
+        query = VectorStoreQuery(query_embedding=_direction(vector), similarity_top_k=limit, filters=filters)
+        found = await self.call(generation, "query", query)
+        return [*dict.fromkeys(_uuids(found.ids or [node.node_id for node in found.nodes or []]))]
+
+    async def put(self, generation: str, nodes: Sequence[BaseNode]) -> None:
+        """In the place of nodes of the same ids: what stores do with an id that they have differs."""
+        await self.take(generation, [UUID(node.node_id) for node in nodes])
+        for start in range(0, len(nodes), _MANY):
+            some = [*nodes[start : start + _MANY]]
+            await self.call(generation, "add", some)
+
+    async def take(self, generation: str, ids: Sequence[UUID]) -> None:
+        """Each node is a document of its own to the store, so both ways to delete take out that node alone."""
+        texts = [*map(str, ids)]
+        if (await self.abilities(generation)).by_id:
+            for start in range(0, len(texts), _MANY):
+                some = texts[start : start + _MANY]
+                await self.call(generation, "delete_nodes", node_ids=some)
+        else:
+            for each in texts:
+                await self.call(generation, "delete", each)
+
+    async def call(self, generation: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Raises StoreFailed for whatever the store raises; the message holds no secret of the file."""
+        if generation not in self._stores:
+            await self._open(generation, await self._dimension(generation))
+        store = self._stores[generation]
+        return await self._run(partial(getattr(store, method), *args, **kwargs))
+
+    async def close(self) -> None:
+        await super().close()
+        for each in [*self._stores.values(), *self._builder.made.values()]:
+            await self._close(each)
+        self._stores.clear()
+        self._builder.made.clear()
+        self._threads.shutdown(wait=False)
+
+    async def _close(self, opened: Any) -> None:
+        close = getattr(opened, "close", None)
+        try:
+            if iscoroutinefunction(close):
+                await close()
+            elif callable(close):
+                await self._run(close)
+        except Exception as error:  # of foreign code, while everything is closed
+            log.warning("%s was not closed: %s", type(opened).__name__, type(error).__name__)
+
+    async def _run(self, work: Callable[[], Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.declared.seconds):
+                return await loop.run_in_executor(self._threads, work)
+        except RagError:
+            raise
+        except TimeoutError:
+            raise StoreFailed(f"{self.declared.class_path} took longer than {self.declared.seconds} s") from None
+        except Exception as error:  # whatever foreign code raises
+            said = self._builder.scrubbed(f"{type(error).__name__}: {error}")
+            raise StoreFailed(f"{self.declared.class_path}: {said}"[:500]) from None
+
+    async def _open(self, generation: str, dimension: int) -> None:
+        async with self._opening:
+            if generation not in self._stores:
+                self._stores[generation] = await self._run(lambda: self._builder.build(generation, dimension))
+
+    async def _clear(self, generation: str) -> None:
+        """As far as the store can: what is left of a generation is in no ledger, so nobody is shown it."""
+        try:
+            await self.call(generation, "clear")
+        except StoreFailed as error:
+            log.info("%s was not emptied: %s", generation, error)
+
+    def _prefix(self, generation: str) -> str:
+        return f"{generation}_{self.kind}"
+
+    async def _dimension(self, generation: str) -> int:
+        """Of the generation's vectors; 0 where it has none."""
+        found = await self._value(
+            "SELECT atttypmod AS value FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attname = 'embedding'",
+            generation,
+        )
+        return int(found or 0)
+
+    async def _value(self, sql: str, generation: str) -> Any:
+        """Of PostgreSQL's catalogue, about the table of the generation's fields."""
+        name = f"{self._prefix(generation)}_fields"
+        rows = await self.database.fetch_scoped(Scope(frozenset({_OUTSIDER})), sql, name)
+        return rows[0]["value"] if rows else None
+
+
+class LlamaIndexStore(OutsideStore):
+    """One index in one generation of the store, as one scope sees it."""
+
+    vector_column = ("embedding",)
+
+    async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
+        """Chunks have `incomplete: true` in their metadata where fewer were found than there are."""
+        _cut_short.set(False)
+        found = await super().best(asked)
+        if _cut_short.get():
+            for _, node in found:
+                node.metadata["incomplete"] = True
+        return found
+
+    async def nearest(self, asked: Search) -> dict[UUID, float]:
+        found: dict[UUID, float] = {}
+        there, limit = -1, asked.depth
+        for _ in range(ROUNDS):
+            ids = await self.proposed(asked, limit)
+            found = await self._cosines(asked.vector, ids, asked.filters)
+            if len(found) < asked.depth and there < 0:
+                there = await self._left(asked)
+            if len(found) >= (asked.depth if there < 0 else min(asked.depth, there)):
+                return _first(found, asked.depth)
+            limit *= 2
+        if there <= self.backend.declared.compared:
+            return await self._compare_all(asked)
+        _cut_short.set(True)
+        wanted = min(asked.depth, there)
+        log.warning("%s: the vector store found %d of %d chunks", self.generation, len(found), wanted)
+        return found
+
+    async def proposed(self, asked: Search, limit: int) -> list[UUID]:
+        """What the store calls nearest among what it is told of the scope and the filters."""
+        abilities = await self.backend.abilities(self.generation)
+        questions = scope_conditions(self.scope, abilities)
+        narrower = filter_conditions(asked.filters, self.spec, abilities)
+        found = await asyncio.gather(
+            *(self.backend.ask(self.generation, asked.vector, [*each, *narrower], limit) for each in questions)
+        )
+        return [id_ for each in found for id_ in each]
+
+    async def cosines(self, vector: Sequence[float], ids: Sequence[UUID]) -> dict[UUID, float]:
+        return await self._cosines(vector, ids, ())
+
+    async def _cosines(self, vector: Sequence[float], ids: Sequence[UUID], filters: Filters) -> dict[UUID, float]:
+        query = self.begin()
+        rows = await self.ask(query.cosines(vector, ids, filters), query)
+        return {row["id"]: row["cosine"] for row in rows}
+
+    async def _compare_all(self, asked: Search) -> dict[UUID, float]:
+        query = self.begin()
+        rows = await self.ask(query.nearest(asked), query)
+        return {row["id"]: row["cosine"] for row in rows}
+
+    async def _left(self, asked: Search) -> int:
+        """How many chunks the filters leave, counted as far as it matters."""
+        query = self.begin()
+        ((count,),) = await self.ask(
+            query.matching(asked.filters, max(asked.depth, self.backend.declared.compared + 1)), query
+        )
+        return int(count)
+
+    async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
+        """The store first: PostgreSQL knows the ids of all that may be in it, whenever this is interrupted."""
+        self.check(nodes)
+        async with self.backend.writing:
+            if nodes:
+                await self.put_vectors(nodes)
+            if replacing:
+                await self.take_vectors_out(replacing, [UUID(node.node_id) for node in nodes])
+            await ChunkStore.write(self, nodes, replacing)
+
+    async def put_vectors(self, nodes: Sequence[BaseNode]) -> None:
+        await self.backend.put(self.generation, [self._stripped(node) for node in nodes])
+
+    async def take_vectors_out(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
+        gone = {row["id"] for row in await self.rows(sources)} - {*kept}
+        if gone:
+            await self.backend.take(self.generation, sorted(gone))
+
+    async def vectors(self, ids: Sequence[UUID]) -> Mapping[UUID, list[float]]:
+        raise NotImplementedError("`export` reads them from PostgreSQL, with the chunks")
+
+    async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
+        return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]
+
+    def _stripped(self, node: BaseNode) -> TextNode:
+        """What the store gets of a chunk: its id, its vector and what filters name, no text."""
+        return _node(UUID(node.node_id), node.get_embedding(), stored_fields(node.metadata, self.spec))
+
+
+def scope_conditions(scope: Scope, abilities: Abilities) -> list[list[MetadataFilter]]:
+    """The mandatory filter: the questions that together reach what the scope may see."""
+    site = [_equal("site_id", scope.site)] if scope.site else []
+    if abilities.among:
+        readers = MetadataFilter(
+            key="readers", operator=FilterOperator.IN, value=[*map(str, [_EVERYBODY, *scope.readers])]
+        )
+        return [[_belongs(scope.organizations), readers, *site]]
+    return [[_equal("org_id", each), *site] for each in sorted(scope.organizations)]
+
+
+def filter_conditions(filters: Filters, spec: IndexSpec, abilities: Abilities) -> list[MetadataFilter]:
+    """Those of the filters' conditions that the store can apply, none stricter than it is: PostgreSQL applies all of them.
+
+    This is the one place that translates filters for a foreign store.
+    """
+    return [sent for each in filters for sent in _translated(each, spec, abilities)]
+
+
+def _translated(
+    given: MetadataFilter | MetadataFilters, spec: IndexSpec, abilities: Abilities
+) -> Iterator[MetadataFilter]:
+    """One of several values, or none at all, of one field; bounds of numbers; and these where all of them hold."""
+    if tokens := _alternatives(given, spec):
+        field, token = tokens[0]
+        if len(tokens) == 1:
+            yield _equal(_key(field), token)
+        elif abilities.among and all(other == field for other, _ in tokens):
+            yield MetadataFilter(key=_key(field), operator=FilterOperator.IN, value=[str(token) for _, token in tokens])
+    elif isinstance(given, MetadataFilter):
+        if abilities.ranges and spec.all_fields[given.key] in _NUMBERS:
+            yield from _bounds(given)
+    elif given.condition is FilterCondition.AND:
+        for each in given.filters:
+            yield from _translated(each, spec, abilities)
+
+
+def _alternatives(given: MetadataFilter | MetadataFilters, spec: IndexSpec) -> list[tuple[str, UUID]]:
+    """Fields with tokens, of which a chunk that passes has one; empty where that is not all that it may have."""
+    if isinstance(given, MetadataFilters):
+        each = [_alternatives(one, spec) for one in given.filters] if given.condition is FilterCondition.OR else []
+        return [token for tokens in each for token in tokens] if all(each) else []
+    field, kind, operator, value = given.key, spec.all_fields[given.key], given.operator, given.value
+    if kind not in _TOKENS:
+        return []
+    if operator is FilterOperator.IS_EMPTY:
+        return [(field, _absent(field))]
+    if operator is FilterOperator.IN and isinstance(value, list):
+        return [(field, _token(field, kind, one)) for one in value]
+    return [(field, _token(field, kind, value))] if operator is FilterOperator.EQ else []
+
+
+def _bounds(condition: MetadataFilter) -> Iterator[MetadataFilter]:
+    operator, value, key = condition.operator, condition.value, f"{_key(condition.key)}_n"
+    if isinstance(value, int | float) and abs(value) <= _LARGEST:
+        slack = _SLACK * (1 + abs(value))
+        if operator in (FilterOperator.EQ, FilterOperator.GT, FilterOperator.GTE):
+            yield MetadataFilter(key=key, operator=FilterOperator.GTE, value=float(value) - slack)
+        if operator in (FilterOperator.EQ, FilterOperator.LT, FilterOperator.LTE):
+            yield MetadataFilter(key=key, operator=FilterOperator.LTE, value=float(value) + slack)
+
+
+_TOKENS = frozenset({FieldType.KEYWORD, FieldType.UUID, FieldType.BOOLEAN, FieldType.INTEGER})
+_NUMBERS = frozenset({FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME})
+
+
+def stored_fields(metadata: Mapping[str, Any], spec: IndexSpec) -> dict[str, str | float]:
+    """What a store has of a chunk's metadata: a UUID for each text, a number for each number."""
+    fields: dict[str, str | float] = {
+        "org_id": str(UUID(str(metadata["org_id"]))),
+        "readers": str(UUID(metadata["private_to"]) if metadata.get("private_to") else _EVERYBODY),
+        "site_id": str(UUID(metadata["site_id"]) if metadata.get("site_id") else _absent("site_id")),
+    }
+    for name, kind in spec.all_fields.items():
+        value = metadata.get(name)
+        if name != "org_id" and kind in _TOKENS:
+            fields[_key(name)] = str(_absent(name) if value is None else _token(name, kind, value))
+        if kind in _NUMBERS and value is not None:
+            fields[f"{_key(name)}_n"] = float(value)
+    return fields
+
+
+def _token(field: str, kind: FieldType, value: object) -> UUID:
+    """What stands for a value in a store."""
+    return UUID(str(value)) if kind is FieldType.UUID else uuid5(NAMESPACE_URL, f"rag_app:{field}={value!s}")
+
+
+def _absent(field: str) -> UUID:
+    """What stands for no value."""
+    return uuid5(NAMESPACE_URL, f"rag_app:{field}")
+
+
+_EVERYBODY = _absent("readers")
+
+
+def _key(field: str) -> str:
+    return "org_id" if field == "org_id" else f"x_{field}"
+
+
+def _belongs(organizations: Iterable[UUID]) -> MetadataFilter:
+    found = [*map(str, sorted(organizations))]
+    if len(found) == 1:
+        return MetadataFilter(key="org_id", value=found[0])
+    return MetadataFilter(key="org_id", operator=FilterOperator.IN, value=found)
+
+
+def _equal(key: str, value: UUID) -> MetadataFilter:
+    return MetadataFilter(key=key, value=str(value))
+
+
+def _sent(condition: MetadataFilter) -> MetadataFilter:
+    """The last look at what reaches foreign code. Raises ValueError for anything but UUIDs and finite numbers."""
+    if not condition.key.isidentifier():
+        raise ValueError(f"{condition.key!r} is no field")
+    for each in condition.value if isinstance(condition.value, list) else [condition.value]:
+        if isinstance(each, float):
+            if not math.isfinite(each):
+                raise ValueError(f"{each} is no number that a store is sent")
+        elif str(UUID(str(each))) != each:
+            raise ValueError("a store is sent no text but UUIDs")
+    return condition
+
+
+def _node(id_: UUID, vector: Sequence[float], fields: Mapping[str, str | float]) -> TextNode:
+    own = RelatedNodeInfo(node_id=str(id_))
+    return TextNode(
+        id_=str(id_),
+        text=str(id_),  # some stores refuse an empty one
+        embedding=_direction(vector),
+        metadata={**fields},
+        relationships={NodeRelationship.SOURCE: own},
+    )
+
+
+def _direction(vector: Sequence[float]) -> list[float]:
+    """Of length 1, where nearest by cosine, by distance and by inner product are the same."""
+    numbers = np.asarray(vector, dtype=np.float64)
+    scaled = numbers / np.abs(numbers).max()
+    found: list[float] = (scaled / np.linalg.norm(scaled)).tolist()
+    return found
+
+
+def _unit(dimension: int, axis: int) -> list[float]:
+    return [float(at == axis) for at in range(dimension)]
+
+
+def _uuids(said: Iterable[object]) -> Iterator[UUID]:
+    for each in said:
+        try:
+            yield UUID(str(each))
+        except ValueError:
+            continue  # no chunk of ours
+
+
+def _first(found: Mapping[UUID, float], depth: int) -> dict[UUID, float]:
+    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0]))[:depth])
+
+
+class _Probe:
+    """Asks an empty generation of a store what it can do, and leaves the node there that `holds` looks for."""
+
+    def __init__(self, backend: LlamaIndexBackend, generation: str, dimension: int) -> None:
+        self.backend, self.generation, self.dimension = backend, generation, dimension
+        self.owners = uuid4(), uuid4()
+        self.nodes = [self._chunk(owner, axis) for axis, owner in enumerate(self.owners)]
+
+    async def run(self) -> Abilities:
+        """Raises Misconfigured for a store that organizations cannot share."""
+        outsider = _node(_OUTSIDER, _unit(self.dimension, 0), self._fields(_OUTSIDER, 0))
+        await self._call("add", [*self.nodes, outsider])
+        first, second = (UUID(node.node_id) for node in self.nodes)
+        mine, theirs, both = _belongs(self.owners[:1]), _belongs(self.owners[1:]), _belongs(self.owners)
+        if await self._found([mine]) != {first}:
+            raise Misconfigured(self._refused("does not filter by equality, so it cannot keep organizations apart"))
+        if await self._found([mine, _equal("site_id", self.owners[1])]):
+            raise Misconfigured(self._refused("does not apply two conditions together"))
+        if await self.backend.ask(self.generation, _unit(self.dimension, 1), [], 1) != [second]:
+            raise Misconfigured(self._refused("does not return the nearest vector"))
+        from_half = _bound(FilterOperator.GTE, 0.5)
+        found = Abilities(
+            release=self.backend.declared.release,
+            among=await self._finds([both], {first, second}) and await self._finds([both, theirs], {second}),
+            ranges=await self._finds([mine, from_half], set())
+            and await self._finds([theirs, from_half, _bound(FilterOperator.LTE, 1.5)], {second}),
+            by_id=await self._goes(first, "delete_nodes", node_ids=[str(first)]),
+            pastes=await self._is_pasted(),
+        )
+        for id_ in (first, second):
+            if not found.by_id and not await self._goes(id_, "delete", str(id_)):
+                raise Misconfigured(self._refused("does not delete, so what is deleted would stay in it"))
+        if found.by_id:
+            await self._call("delete_nodes", node_ids=[str(second)])
+        return found
+
+    async def _goes(self, id_: UUID, method: str, *args: Any, **kwargs: Any) -> bool:
+        """Whether this deletes the node and nothing else."""
+        before = await self._everything()
+        try:
+            await self._call(method, *args, **kwargs)
+        except StoreFailed:
+            return False
+        return await self._everything() == before - {id_}
+
+    async def _everything(self) -> set[UUID]:
+        found = [await self._found([_belongs([each])]) for each in (*self.owners, _OUTSIDER)]
+        return set().union(*found)
+
+    async def _is_pasted(self) -> bool:
+        """Whether a quote breaks out of a value. The one text that is sent, to a generation without chunks."""
+        said = MetadataFilter(key="site_id", value=_HOSTILE)
+        query = VectorStoreQuery(_unit(self.dimension, 1), 3, filters=MetadataFilters(filters=[said]))
+        try:
+            found = await self._call("query", query)
+        except StoreFailed:
+            return True
+        return bool(found.ids or found.nodes)
+
+    async def _finds(self, conditions: Sequence[MetadataFilter], expected: set[UUID]) -> bool:
+        try:
+            return await self._found(conditions) == expected
+        except StoreFailed:
+            return False
+
+    async def _found(self, conditions: Sequence[MetadataFilter]) -> set[UUID]:
+        return {*await self.backend.ask(self.generation, _unit(self.dimension, 1), conditions, 3)}
+
+    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return await self.backend.call(self.generation, method, *args, **kwargs)
+
+    def _chunk(self, owner: UUID, axis: int) -> TextNode:
+        return _node(uuid4(), _unit(self.dimension, axis), self._fields(owner, axis))
+
+    def _fields(self, owner: UUID, rank: int) -> dict[str, str | float]:
+        return {"org_id": str(owner), "readers": str(owner), "site_id": str(owner), "x_rank_n": float(rank)}
+
+    def _refused(self, why: str) -> str:
+        return f"{self.backend.declared.class_path} {why}: it cannot be used"
+
+
+def _bound(operator: FilterOperator, value: float) -> MetadataFilter:
+    return MetadataFilter(key="x_rank_n", operator=operator, value=value)

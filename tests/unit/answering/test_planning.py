@@ -1,0 +1,127 @@
+"""Questions over records as queries: over an index that the rules know nothing of but its declared words."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+from llama_index.core.vector_stores.types import MetadataFilter
+
+from rag_app.answering.planning import read_question, respelled, words_left
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.periods import find_period
+from rag_app.retrieval.records import Aggregate, Grain, Named
+from rag_app.retrieval.spelling import spellings
+
+TODAY = date(2026, 1, 14)
+BOATS = IndexSpec.model_validate(
+    {
+        "name": "boats",
+        "source_types": ("trip", "note"),
+        "default_source_type": "trip",
+        "fields": {
+            "skipper": {"type": "keyword", "words": ["skipper"], "kind": "trip"},
+            "harbour": {"type": "keyword", "words": ["harbour"]},
+            "skipper_id": {"type": "integer", "words": ["skipper"], "kind": "trip"},
+            "catch": {
+                "type": "number", "words": ["catch", "fish"], "unit": "kilos", "adds_up": True, "kind": "trip",
+                "high": ["fullest"], "low": ["emptiest"], "best": "high", "values": {">0": ["lucky"]},
+            },
+            "ours": {"type": "boolean", "own": True, "values": {"false": ["foreign"]}},
+        },
+        "records": {
+            "trip": {"words": ["trip", "voyage"], "source_types": ["trip"], "by": "catch"},
+            "note": {"words": ["note"], "source_types": ["note"]},
+        },
+    }
+)  # fmt: skip
+VALUES = [
+    Named("skipper", "Ada Holm"), Named("skipper", "Bo Lind"), Named("harbour", "north pier"), Named("harbour", "south pier"),
+]  # fmt: skip
+
+
+def read(text: str, values: list[Named] = VALUES) -> Any:
+    return read_question(text, BOATS, values, find_period(text, TODAY)).plan
+
+
+def filters(text: str) -> list[tuple[str, str, object]]:
+    found = read(text).query.filters
+    return [
+        (each.key, each.operator.value, each.value)
+        for each in found
+        if isinstance(each, MetadataFilter) and each.key not in ("source_type", "date")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("How many trips did Ada Holm make?", {"aggregate": Aggregate.COUNT}),
+        ("total catch of our trips", {"aggregate": Aggregate.SUM, "of": "catch", "own": True}),
+        ("How much fish was that last week?", {"aggregate": Aggregate.SUM, "of": "catch"}),
+        ("What is the average catch?", {"aggregate": Aggregate.AVERAGE, "of": "catch"}),
+        ("Which trip was the fullest?", {"order": "catch", "descending": True, "limit": 1}),
+        ("What was our worst trip?", {"order": "catch", "descending": False, "limit": 1, "own": True}),
+        ("the 3 fullest trips", {"order": "catch", "limit": 3}),
+        ("the latest trip from the north pier", {"order": "date", "descending": True, "limit": 1}),
+        ("Which skipper made the most trips?", {"aggregate": Aggregate.COUNT, "group": "skipper", "limit": 1}),
+        ("Which skipper has the most fish?", {"aggregate": Aggregate.SUM, "of": "catch", "group": "skipper"}),
+        ("trips per month", {"aggregate": Aggregate.COUNT, "group": "date", "grain": Grain.MONTH, "order": "date"}),
+        ("average catch by harbour", {"aggregate": Aggregate.AVERAGE, "of": "catch", "group": "harbour"}),
+        ("How many trips were on a Sunday?", {"aggregate": Aggregate.COUNT, "weekdays": (7,)}),
+        ("lucky trips", {"order": "catch", "descending": True}),
+    ],
+)
+def test_a_question_becomes_a_query(text: str, wanted: dict[str, object]) -> None:
+    query = read(text).query
+    assert {name: getattr(query, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Ada's trips", [("skipper", "==", "Ada Holm")]),
+        ("trips with more than 20 kilos", [("catch", ">", 20.0)]),
+        ("trips of skipper 7", [("skipper_id", "==", 7)]),
+        ("How many pier trips are there?", [("harbour", "in", ["north pier", "south pier"])]),
+        ("foreign trips", [("ours", "==", False)]),
+    ],
+)
+def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[str, str, object]]) -> None:
+    assert filters(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How many trips did Cara make?",  # nobody the scope knows
+        "How many trips did not catch anything?",
+        "How many trips had more than 20?",  # of what
+        "Which trips and notes are there?",
+        "the average and the total catch",
+        "the fullest and the latest trip",
+        "What does the harbour master say about trips in fog?",
+        "trips",
+        "Why was the fullest trip so late?",
+        "How many trips are over 20 metres?",
+    ],
+)
+def test_what_is_not_wholly_understood_goes_the_words_way(text: str) -> None:
+    assert read(text) is None
+
+
+def test_a_name_that_two_fields_have_is_nobodys() -> None:
+    both = [Named("skipper", "Ada Holm"), Named("harbour", "Ada Holm")]
+    assert read("How many trips did Ada Holm make?", both) is None
+    assert read("How many trips did Ada make?", both) is None
+
+
+def test_words_of_the_index_and_of_values_are_put_right() -> None:
+    text = "wich skiper made the most tripps"
+    unknown = read_question(text, BOATS, [], None).unknown
+    spelled = respelled(text, {word: spellings(word) for word in unknown}, BOATS, [])
+    assert spelled == "which skipper made the most trips"
+
+
+def test_values_are_looked_up_for_few_words_of_a_question_about_records() -> None:
+    assert "ada" in words_left("How many trips did Ada make?", BOATS, None)
+    assert words_left("one two three four five six seven unknown words about quite other subjects", BOATS, None) == ()

@@ -1,0 +1,293 @@
+"""Rows of tables and records as sources of their own: keys, types, dates, templates, and what is no good table."""
+
+import gzip
+import io
+import json
+import tomllib
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from rag_app.documents.documents import Document
+from rag_app.documents.limits import Limits
+from rag_app.documents.proposals import propose
+from rag_app.documents.readers import read
+from rag_app.documents.reading import Readers
+from rag_app.domain import FieldType, Misconfigured, RowMapping, RowsRule, UnreadableDocument, row_mapping
+from rag_app.retrieval.index import IndexSpec, load_index
+
+FIELDS = {
+    "no": FieldType.INTEGER,
+    "price": FieldType.NUMBER,
+    "paid": FieldType.BOOLEAN,
+    "seen": FieldType.TIME,
+    "name": FieldType.KEYWORD,
+    "tags": FieldType.TAGS,
+    "ref": FieldType.UUID,
+}
+
+
+def rows_of(folder: Path, name: str, data: str | bytes, *rules: RowsRule) -> list[Document | UnreadableDocument]:
+    path = folder / name
+    path.write_bytes(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data)
+    return [*read(path, name, folder, RowMapping(rules or (RowsRule(),), FIELDS))]
+
+
+def documents(found: list[Document | UnreadableDocument]) -> list[Document]:
+    assert all(isinstance(each, Document) for each in found), found
+    return [each for each in found if isinstance(each, Document)]
+
+
+def workbook(sheets: Mapping[str, list[list[Any]]]) -> bytes:
+    book = openpyxl.Workbook()
+    del book["Sheet"]
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    stream = io.BytesIO()
+    book.save(stream)
+    return stream.getvalue()
+
+
+def test_a_row_has_its_key_its_fields_its_date_and_its_place(tmp_path: Path) -> None:
+    rule = RowsRule(
+        key=("no",),
+        date=("day", "time"),
+        columns={"Price (GBP)": "price"},
+        title="Visit of {name}",
+        text="{name} came on {day:%-d %B %Y}[ and paid {price_gbp}][: {note}].",
+    )
+    table = "No;Name;Day;Time;Price (GBP);Note\n7;Ada;2026-01-05;11:00;£1,250.50;was early\n\n8;Bo;2026-01-06;;;\n"
+    first, second = documents(rows_of(tmp_path, "visits.csv", table, rule))
+    assert (first.name, first.row, first.title) == ("7", 2, "Visit of Ada")
+    assert first.passages[0].text == "Ada came on 5 January 2026 and paid £1,250.50: was early."
+    assert first.metadata == {
+        "no": 7,
+        "name": "Ada",
+        "price": 1250.5,
+        "date": "2026-01-05T11:00:00",
+        "Day": "2026-01-05",
+        "Time": "11:00",
+        "Note": "was early",
+    }
+    assert (second.row, second.passages[0].text) == (4, "Bo came on 6 January 2026.")
+    assert second.metadata["date"] == "2026-01-06T00:00:00" and "price" not in second.metadata
+
+
+def test_without_anything_said_a_row_is_its_cells_under_its_number(tmp_path: Path) -> None:
+    (row,) = documents(rows_of(tmp_path, "a.tsv", "name\tcolour\nAda\tred\n"))
+    assert (row.name, row.title, row.passages[0].text) == ("row 2", "a", "name: Ada; colour: red")
+    packed = gzip.compress(b"name,colour\nAda,red\n")
+    assert documents(rows_of(tmp_path, "a.csv.gz", packed))[0].passages == row.passages
+
+
+@pytest.mark.parametrize(
+    ("cells", "fields"),
+    [
+        ({"no": "48.0", "price": "25%", "paid": "Yes"}, {"no": 48, "price": 25.0, "paid": True}),
+        ({"price": "−3.5 €", "paid": "0", "seen": "2025-02"}, {"price": -3.5, "paid": False, "seen": "2025-02-01T00:00:00"}),
+        ({"price": "1.5e-3", "tags": "a, b"}, {"price": 0.0015, "tags": "a, b"}),
+    ],
+)  # fmt: skip
+def test_cells_as_people_write_them(tmp_path: Path, cells: dict[str, str], fields: dict[str, object]) -> None:
+    table = ";".join(cells) + "\n" + ";".join(cells.values()) + "\n"
+    (row,) = documents(rows_of(tmp_path, "a.csv", table))
+    assert row.metadata == fields and row.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        *[("no", cell) for cell in ("4.5", "nan", "1_000", "9223372036854775808", "=1+1", "12 May")],
+        *[("price", cell) for cell in ("inf", "1,25", "1.2.3", "1e999", "abc")],
+        *[("paid", "maybe"), ("ref", "42"), ("seen", "05/01/2026"), ("seen", "yesterday"), ("name", "x" * 501)],
+        *[("date", "2026-13-01"), ("date", "5 January")],
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_and_left_out(tmp_path: Path, column: str, cell: str) -> None:
+    (row,) = documents(rows_of(tmp_path, "a.csv", f"{column};other\n{cell};kept\n"))
+    assert row.metadata == {"other": "kept"}
+    (problem,) = row.problems
+    assert problem.startswith(f"row 2: column {column}: must ") and problem.endswith(": left out")
+    assert cell[:100] in row.passages[0].text
+
+
+def test_dates_and_numbers_in_a_notation_that_the_rule_names(tmp_path: Path) -> None:
+    rule = RowsRule(date=("day",), date_formats=("%d.%m.%Y", "%d %b %Y"), decimal=",", text="{day:%B}")
+    table = "day;price\n5.1.2026;1.250,50\n7 Mar 2026;2\n"
+    first, second = documents(rows_of(tmp_path, "a.csv", table, rule))
+    assert first.metadata == {"date": "2026-01-05T00:00:00", "price": 1250.5, "day": "5.1.2026"}
+    assert [row.passages[0].text for row in (first, second)] == ["January", "March"]
+
+
+def test_a_row_without_its_key_is_refused_and_the_others_stand(tmp_path: Path) -> None:
+    found = rows_of(tmp_path, "a.csv", "no,name\n1,Ada\n,Bo\n3,Cy\n", RowsRule(key=("no",)))
+    assert [each.name for each in found if isinstance(each, Document)] == ["1", "3"]
+    assert [str(each) for each in found if isinstance(each, UnreadableDocument)] == [
+        "a.csv: row 3: no is empty, and it is the key of its rows: not taken in"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ("name,colour\nAda,red\n", "no header with no, the key of its rows: name, colour"),
+        ("no,no\n1,2\n", "column 'no' is there twice"),
+    ],
+)
+def test_a_table_without_the_columns_of_its_key_is_refused(tmp_path: Path, table: str, problem: str) -> None:
+    with pytest.raises(UnreadableDocument, match=problem):
+        rows_of(tmp_path, "a.csv", table, RowsRule(key=("no",)))
+
+
+def test_a_column_that_the_rule_names_and_is_not_there_is_told_once(tmp_path: Path) -> None:
+    rule = RowsRule(key=("no",), date=("day",), text="{name}[ ({colour})]")
+    rows = documents(rows_of(tmp_path, "a.csv", "no,name\n1,Ada\n2,Bo\n", rule))
+    assert [row.problems for row in rows] == [("row 2: no column colour, day, which [rows] names",), ()]
+
+
+def test_headers_below_a_title_repeated_doubled_and_missing(tmp_path: Path) -> None:
+    table = "Our visits,,\n,,\nno,note,note,\n1,a,b,c\nno,note,note,\n2,d,,\n"
+    first, second = documents(rows_of(tmp_path, "a.csv", table, RowsRule(key=("no",))))
+    assert (first.row, first.passages[0].text) == (4, "no: 1; note: a; note (2): b; column 4: c")
+    assert (second.row, second.passages[0].text) == (6, "no: 2; note: d")
+
+
+def test_long_cells_and_wide_rows_are_text_and_bounded_metadata(tmp_path: Path) -> None:
+    (row,) = documents(rows_of(tmp_path, "a.csv", f'no,note\n1,"{"word " * 20_000}"\n'))
+    assert len(row.passages[0].text) > 99_000 and row.metadata == {"no": 1}
+    names = [f"column_{number}" for number in range(100)]
+    (wide,) = documents(rows_of(tmp_path, "b.csv", ",".join(names) + "\n" + ",".join(["x" * 400] * 100) + "\n"))
+    assert 20 < len(wide.metadata) < 35 and wide.passages[0].text.count("column_") == 100
+
+
+def test_hostile_cells_are_text(tmp_path: Path) -> None:
+    table = 'no,name\n1,"=HYPERLINK(""http://x"")"\n2,"{no}[{name}]"\n3,"a\nb\u200b"\n4,"\u200b"\n'
+    rows = documents(rows_of(tmp_path, "a.csv", table, RowsRule(key=("no",), text="{no}: {name}")))
+    assert [row.passages[0].text for row in rows] == ['1: =HYPERLINK("http://x")', "2: {no}[{name}]", "3: a b", "4:"]
+    with pytest.raises(UnreadableDocument, match="binary content"):
+        rows_of(tmp_path, "nul.csv", "no,name\n1,a\0b\n")
+    record = '{"no": 1, "name": "a\\ud800\\u0000b"}\n'
+    assert documents(rows_of(tmp_path, "a.jsonl", record))[0].metadata == {"no": 1, "name": "ab"}
+
+
+def test_sheets_have_rules_of_their_own_and_the_others_are_a_document(tmp_path: Path) -> None:
+    data = workbook(
+        {
+            "Visits": [["no", "name", "share"], [1, "Ada", 0.25], [None, None, None], [2, "Bo", True]],
+            "Prices": [["no", "price"], [1, 9.5]],
+            "Notes": [["what", "why"], ["closed", "rain"]],
+        }
+    )
+    rules = RowsRule(sheets=("Visits",), key=("no",)), RowsRule(sheets=("Pri*",), key=("no",), text="{price}")
+    first, second, price, rest = documents(rows_of(tmp_path, "a.xlsx", data, *rules))
+    assert (first.name, first.sheet, first.row, first.passages[0].section) == ("Visits/1", "Visits", 2, "Visits")
+    assert (second.name, second.row, second.metadata) == ("Visits/2", 4, {"no": 2, "name": "Bo", "share": "TRUE"})
+    assert (price.name, price.metadata["price"], price.passages[0].text) == ("Prices/1", 9.5, "9.5")
+    assert (rest.name, rest.row, rest.passages[0].text) == ("", None, "what: closed; why: rain")
+
+
+def test_records_of_json(tmp_path: Path) -> None:
+    records = [{"id": "x-1", "no": 5, "tags": ["a", "b"], "more": {"k": [1]}, "text": "One.\nTwo."}, {"no": None}, 3]
+    for name, data in (
+        ("a.jsonl", "\n".join(map(json.dumps, records))),
+        ("a.json", json.dumps(records)),
+    ):
+        first, empty, none = rows_of(tmp_path, name, data)
+        assert isinstance(first, Document) and first.external_id == "x-1" and first.row == 1
+        assert first.passages[0].text == "One.\nTwo."
+        assert first.metadata == {"id": "x-1", "no": 5, "tags": ["a", "b"], "more": {"k": [1]}}
+        assert isinstance(empty, UnreadableDocument) and "no text" in str(empty)
+        assert isinstance(none, UnreadableDocument) and "not an object" in str(none)
+    (named,) = documents(rows_of(tmp_path, "b.json", json.dumps(records[0]), RowsRule(id="visit/{no}")))
+    assert named.external_id == "visit/5"
+
+
+def test_a_sidecar_says_what_the_rows_do_not(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.meta.json").write_text('{"title": "All", "date": "2020-01-01", "tags": "x"}')
+    first, second = documents(rows_of(tmp_path, "a.csv", "no,date\n1,2026-01-05\n2,\n"))
+    assert first.metadata["date"] == "2026-01-05T00:00:00" and second.metadata["date"] == "2020-01-01"
+    assert first.title == "a" and first.metadata["tags"] == "x"
+
+
+def test_which_rule_is_for_a_file() -> None:
+    own = RowsRule(files=("*.csv",), key=("no",))
+    asked = RowsRule(key=("name",))
+    assert row_mapping([own], {}, "x/a.csv") == RowMapping((own,), {})
+    assert row_mapping([own], {}, "x/a.tsv") is None
+    assert row_mapping([own], {}, "x/a.csv", RowsRule()) == RowMapping((own,), {})
+    assert row_mapping([own], {}, "x/a.tsv", RowsRule()) == RowMapping((RowsRule(),), {})
+    assert row_mapping([own], {}, "x/a.csv", asked) == RowMapping((asked,), {})
+
+
+@pytest.mark.parametrize(
+    "section",
+    ['[rows]\nfiles="a"\nkei="no"', '[rows]\ncolumns={no="nr"}', '[rows]\nsource_type="x"', '[rows]\ndecimal=";"', "rows=3"],
+)  # fmt: skip
+def test_rules_that_cannot_be_are_refused(tmp_path: Path, section: str) -> None:
+    head = 'source_types = ["row"]\ndefault_source_type = "row"\n'
+    body = f"{section}\n{head}" if section == "rows=3" else f"{head}{section}\n"
+    (tmp_path / "index.toml").write_text(body)
+    with pytest.raises(Misconfigured, match="rows"):
+        load_index(tmp_path)
+
+
+def proposed(path: Path) -> str:
+    spec = IndexSpec(name="notes", source_types=("row",), default_source_type="row")
+    readers = Readers(Limits(), 1)
+    try:
+        (text,) = propose(readers, [path], (), spec)
+        return text
+    finally:
+        readers.close()
+
+
+def test_a_table_that_nobody_here_wrote_is_proposed_and_read(tmp_path: Path) -> None:
+    package = find_spec("vega_datasets")
+    assert package and package.origin
+    table = Path(package.origin).parent / "_data" / "seattle-weather.csv"
+    text = proposed(table)
+    assert text.startswith("# seattle-weather.csv: 1,461 rows")
+    head = 'source_types = ["day"]\ndefault_source_type = "day"\n'
+    (tmp_path / "index.toml").write_text(head + text)
+    spec = load_index(tmp_path)
+    measured = dict.fromkeys(("precipitation", "temp_max", "temp_min", "wind"), FieldType.NUMBER)
+    assert spec.fields == {**measured, "weather": FieldType.KEYWORD}
+    mapping = row_mapping(spec.rows, spec.fields, table.name)
+    rows = documents([*read(table, table.name, table.parent, mapping)])
+    assert len({row.name for row in rows}) == 1461 and not any(row.problems for row in rows)
+    assert rows[4].metadata == {
+        "date": "2012-01-05T00:00:00",
+        "precipitation": 1.3,
+        "temp_max": 8.9,
+        "temp_min": 2.8,
+        "wind": 6.1,
+        "weather": "rain",
+    }
+
+
+def test_what_a_table_says_of_its_columns(tmp_path: Path) -> None:
+    lines = ["Order no.;Title;Row;Paid;Day;Remark"]
+    lines += [f"{7 * number};T{number % 3};{number};{'yes' if number % 2 else 'no'};0{1 + number % 9}/02/2026;{'x' * 99} {number}" for number in range(30)]  # fmt: skip
+    (tmp_path / "orders.csv").write_text("\n".join(lines))
+    text = proposed(tmp_path / "orders.csv")
+    assert tomllib.loads(text) == {
+        "fields": {"order_no": "integer", "record_title": "keyword", "record_row": "integer", "paid": "boolean"},
+        "rows": [
+            {
+                "files": "orders.csv",
+                "key": "Order no.",
+                "date": "Day",
+                "date_formats": ["%d/%m/%Y"],
+                "columns": {"Title": "record_title", "Row": "record_row"},
+                "title": "{Title}, {Day}, {Order no.}",
+                "text": "Order no.: {Order no.}[; Title: {Title}][; Row: {Row}][; Paid: {Paid}][; Day: {Day}][; Remark: {Remark}].",
+            }
+        ],
+    }
+    assert "# Day: could be %d/%m/%Y or %m/%d/%Y: say which" in text

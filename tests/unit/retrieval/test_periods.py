@@ -1,0 +1,262 @@
+"""Words of time: what is a period, and which days it has."""
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_app.domain import Period, day_of, days_text
+from rag_app.retrieval.filters import condition, or_missing
+from rag_app.retrieval.periods import conditions_of, find_period
+
+SUNDAY = "2026-11-22"
+"""The day of the cases that name none: the last of its week."""
+
+
+def table(text: str) -> list[tuple[str, ...]]:
+    return [tuple(cell.strip() for cell in line.split("|")) for line in text.strip().splitlines()]
+
+
+def days(text: str, today: str, language: str) -> str:
+    found = find_period(text, date.fromisoformat(today), [language])
+    return f"{found.start or ''}..{found.end or ''}" if found else "none"
+
+
+ENGLISH = table("""
+What is booked today?                                     | 2026-11-22..2026-11-22
+Who called yesterday?                                     | 2026-11-21..2026-11-21
+Is anybody booked tomorrow?                               | 2026-11-23..2026-11-23
+Who came the day before yesterday?                        | 2026-11-20..2026-11-20
+What services did customers book this week?               | 2026-11-16..2026-11-22
+What services did customers book last week?               | 2026-11-09..2026-11-15
+What is planned for next week?                            | 2026-11-23..2026-11-29
+this week's bookings                                      | 2026-11-16..2026-11-22
+Who complained last month?                                | 2026-10-01..2026-10-31
+How many calls in the past month?                         | 2026-10-01..2026-10-31
+How many orders this year?                                | 2026-01-01..2026-12-31
+Which orders came in last year?                           | 2025-01-01..2025-12-31
+Sales this quarter?                                       | 2026-10-01..2026-12-31
+Sales last quarter?                                       | 2026-07-01..2026-09-30
+Who is coming this weekend?                               | 2026-11-21..2026-11-22
+How did it sell over the last year?                       | 2025-11-23..2026-11-22
+Who called within the past week?                          | 2026-11-16..2026-11-22
+How many calls in the last 30 days?                       | 2026-10-24..2026-11-22
+How many calls in the last two weeks?                     | 2026-11-09..2026-11-22
+How many appointments in the next 7 days?                 | 2026-11-23..2026-11-29
+Which alerts came in the last three months?               | 2026-08-23..2026-11-22
+Which customers did we refund in January?                 | 2026-01-01..2026-01-31
+Which customers did we refund in November?                | 2026-11-01..2026-11-30
+Which customers did we refund in December?                | 2025-12-01..2025-12-31
+Who will come in December?                                | 2026-12-01..2026-12-31
+Who called in January 2025?                               | 2025-01-01..2025-01-31
+How many January bookings were there?                     | 2026-01-01..2026-01-31
+How many calls last January?                              | 2026-01-01..2026-01-31
+What is planned next March?                               | 2027-03-01..2027-03-31
+What was booked on 27 January?                            | 2026-01-27..2026-01-27
+What was booked on January 27th?                          | 2026-01-27..2026-01-27
+What was booked on the 3rd of January 2026?               | 2026-01-03..2026-01-03
+What was booked on 2026-01-08?                            | 2026-01-08..2026-01-08
+What is booked on 5 December?                             | 2026-12-05..2026-12-05
+What was booked on 5 December?                            | 2025-12-05..2025-12-05
+Which customers called on Wednesday, 14 January 2026?     | 2026-01-14..2026-01-14
+What was booked on Tuesday?                               | 2026-11-17..2026-11-17
+What did she say last Tuesday?                            | 2026-11-17..2026-11-17
+Who comes next Tuesday?                                   | 2026-11-24..2026-11-24
+Who will come on Tuesday?                                 | 2026-11-24..2026-11-24
+What was booked on Tuesday last week?                     | 2026-11-10..2026-11-10
+How many calls since Monday?                              | 2026-11-16..2026-11-22
+How many calls since Christmas?                           | 2025-12-25..2026-11-22
+How many calls since Easter?                              | 2026-04-05..2026-11-22
+How many calls since 3 January 2026?                      | 2026-01-03..2026-11-22
+How many calls since last month?                          | 2026-10-01..2026-11-22
+How many bookings between 3 and 9 January?                | 2026-01-03..2026-01-09
+How many bookings from 3 to 9 January 2026?               | 2026-01-03..2026-01-09
+How many bookings 3-9 January?                            | 2026-01-03..2026-01-09
+How many bookings between 29 December and 4 January?      | 2025-12-29..2026-01-04
+How many bookings from Monday to Wednesday?               | 2026-11-16..2026-11-18
+How did demand move from June to January?                 | 2025-06-01..2026-01-31
+How many bookings between 2026-01-05 and 2026-01-11?      | 2026-01-05..2026-01-11
+How many orders in Q4?                                    | 2026-10-01..2026-12-31
+How many orders in Q1 2025?                               | 2025-01-01..2025-03-31
+How many orders in the third quarter?                     | 2026-07-01..2026-09-30
+How many orders in 2025?                                  | 2025-01-01..2025-12-31
+Which bookings were made before 9 January 2026?           | ..2026-01-08
+Which bookings were made until 9 January 2026?            | ..2026-01-09
+Which bookings were made after 9 January 2026?            | 2026-01-10..2026-11-22
+How busy was the week of 14 January?                      | 2026-01-12..2026-01-18
+Who called two days ago?                                  | 2026-11-20..2026-11-20
+In January this year, who called?                         | 2026-01-01..2026-01-31
+What does the January newsletter say?                     | none
+What did the Q3 report say?                               | none
+What are your opening hours on Sundays?                   | none
+Are you open on Sunday?                                   | none
+How long does next day delivery take?                     | none
+May I return it within 30 days?                           | none
+We sat in the second row. May we move?                    | none
+I ordered it three weeks ago, it wobbles. What do I pay?  | none
+What gifts sell at Christmas?                             | none
+Compare this week with last week.                         | none
+What costs 2026 euros?                                    | none
+What does the March of the penguins cost?                 | none
+Does it march on Tuesdays?                                | none
+What is my last name?                                     | none
+What was booked on 31 February 2026?                      | none
+Who lived here 1990-2010 in Room 2025?                    | none
+How many pages has the 2026 roadmap?                      | none
+""")
+FRENCH = table("""
+Qui a appelé aujourd'hui ?                        | 2026-11-22..2026-11-22
+Qui a appelé hier ?                               | 2026-11-21..2026-11-21
+Qui vient demain ?                                | 2026-11-23..2026-11-23
+Combien d'appels cette semaine ?                  | 2026-11-16..2026-11-22
+Combien d'appels la semaine dernière ?            | 2026-11-09..2026-11-15
+Combien de rendez-vous la semaine prochaine ?     | 2026-11-23..2026-11-29
+Combien d'appels le mois dernier ?                | 2026-10-01..2026-10-31
+Combien d'appels ce mois-ci ?                     | 2026-11-01..2026-11-30
+Combien de commandes cette année ?                | 2026-01-01..2026-12-31
+Combien de commandes l'année dernière ?           | 2025-01-01..2025-12-31
+Combien d'appels ces 30 derniers jours ?          | 2026-10-24..2026-11-22
+Combien d'appels en janvier ?                     | 2026-01-01..2026-01-31
+Combien d'appels en août 2025 ?                   | 2025-08-01..2025-08-31
+Qui est venu le 27 janvier ?                      | 2026-01-27..2026-01-27
+Qui est venu le 1er mars 2026 ?                   | 2026-03-01..2026-03-01
+Qui est venu mardi dernier ?                      | 2026-11-17..2026-11-17
+Qui vient mardi prochain ?                        | 2026-11-24..2026-11-24
+Combien d'appels depuis Noël ?                    | 2025-12-25..2026-11-22
+Combien d'appels depuis lundi ?                   | 2026-11-16..2026-11-22
+Combien d'appels entre le 3 et le 9 janvier ?     | 2026-01-03..2026-01-09
+Combien d'appels du 3 au 9 janvier 2026 ?         | 2026-01-03..2026-01-09
+Combien de ventes au deuxième trimestre 2026 ?    | 2026-04-01..2026-06-30
+Combien d'appels la semaine du 14 janvier 2026 ?  | 2026-01-12..2026-01-18
+Que dit la lettre de janvier ?                    | none
+Êtes-vous ouverts le dimanche ?                   | none
+Quel est le prix du menu ?                        | none
+""")
+GERMAN = table("""
+Wer hat heute angerufen?                          | 2026-11-22..2026-11-22
+Wer hat gestern angerufen?                        | 2026-11-21..2026-11-21
+Wer kommt morgen?                                 | 2026-11-23..2026-11-23
+Wer hat am Morgen Dienst?                         | none
+Wie viele Anrufe gab es diese Woche?              | 2026-11-16..2026-11-22
+Wie viele Anrufe gab es letzte Woche?             | 2026-11-09..2026-11-15
+Wie viele Anrufe gab es im letzten Monat?         | 2026-10-01..2026-10-31
+Was ist nächste Woche geplant?                    | 2026-11-23..2026-11-29
+Wie viele Bestellungen gab es dieses Jahr?        | 2026-01-01..2026-12-31
+Wie viele Anrufe in den letzten 30 Tagen?         | 2026-10-24..2026-11-22
+Wie viele Anrufe gab es im Januar?                | 2026-01-01..2026-01-31
+Wie viele Anrufe gab es im März 2025?             | 2025-03-01..2025-03-31
+Wer kam am 27. Januar?                            | 2026-01-27..2026-01-27
+Wer kam am 27.01.2026?                            | 2026-01-27..2026-01-27
+Wer kam letzten Dienstag?                         | 2026-11-17..2026-11-17
+Wer kommt nächsten Dienstag?                      | 2026-11-24..2026-11-24
+Wie viele Anrufe seit Weihnachten?                | 2025-12-25..2026-11-22
+Wie viele Anrufe seit Montag?                     | 2026-11-16..2026-11-22
+Wie viele Anrufe zwischen dem 3. und 9. Januar?   | 2026-01-03..2026-01-09
+Wie viele Anrufe vom 3. bis zum 9. Januar 2026?   | 2026-01-03..2026-01-09
+Wer hat vor 3 Tagen angerufen?                    | 2026-11-19..2026-11-19
+Haben Sie am Sonntag geöffnet?                    | none
+Was steht im Q3-Bericht?                          | none
+""")
+
+
+@pytest.mark.parametrize(("text", "expected"), ENGLISH)
+def test_in_english(text: str, expected: str) -> None:
+    assert days(text, SUNDAY, "en") == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), FRENCH)
+def test_in_french(text: str, expected: str) -> None:
+    assert days(text, SUNDAY, "fr") == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), GERMAN)
+def test_in_german(text: str, expected: str) -> None:
+    assert days(text, SUNDAY, "de") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "today", "expected"),
+    table("""
+    Who came this week?              | 2026-11-16 | 2026-11-16..2026-11-22
+    Who came last month?             | 2026-03-31 | 2026-02-01..2026-02-28
+    Who came last month?             | 2024-03-31 | 2024-02-01..2024-02-29
+    Who came yesterday?              | 2024-03-01 | 2024-02-29..2024-02-29
+    Who came last year?              | 2024-02-29 | 2023-01-01..2023-12-31
+    Who came on 29 February?         | 2026-11-22 | 2024-02-29..2024-02-29
+    Who came last week?              | 2026-01-04 | 2025-12-22..2025-12-28
+    Who came yesterday?              | 2026-01-01 | 2025-12-31..2025-12-31
+    Who came in December?            | 2026-01-15 | 2025-12-01..2025-12-31
+    Who came in January?             | 2026-01-15 | 2026-01-01..2026-01-31
+    Who came last January?           | 2026-01-15 | 2025-01-01..2025-01-31
+    Who comes on 27 January?         | 2026-01-18 | 2026-01-27..2026-01-27
+    Who is shaved on 7 March?        | 2026-01-16 | 2026-03-07..2026-03-07
+    Who came last quarter?           | 2026-01-18 | 2025-10-01..2025-12-31
+    Who came in the last 30 days?    | 2024-03-15 | 2024-02-15..2024-03-15
+    Who came in the last 3 months?   | 2026-05-31 | 2026-03-01..2026-05-31
+    Who came last Sunday?            | 2026-11-22 | 2026-11-15..2026-11-15
+    Who comes next Sunday?           | 2026-11-22 | 2026-11-29..2026-11-29
+    Who came since Christmas?        | 2026-12-25 | 2026-12-25..2026-12-25
+    """),
+)
+def test_ends_of_months_years_and_weeks(text: str, today: str, expected: str) -> None:
+    assert days(text, today, "en") == expected
+
+
+def test_a_period_says_its_words_and_tells_its_days() -> None:
+    found = find_period("How many came between 3 and 9 January, by the way?", date(2026, 11, 22))
+    assert found is not None
+    assert (found.said, found.span, found.label) == ("between 3 and 9 January", (14, 37), "3 to 9 January 2026")
+    since = find_period("calls since Monday", date(2026, 11, 22))
+    assert since is not None and (since.said, since.label) == ("since Monday", "16 to 22 November 2026")
+
+
+def test_only_languages_of_the_index_are_read() -> None:
+    assert find_period("Combien d'appels en janvier ?", date(2026, 11, 22), ["en"]) is None
+    assert find_period("Combien d'appels en janvier ?", date(2026, 11, 22), ["en", "fr"]) is not None
+    assert find_period("今日の予約は?", date(2026, 11, 22), ["ja"]) is None, "a language without words of time"
+
+
+def test_of_the_same_kind_is_the_period_of_a_day() -> None:
+    week = find_period("this week", date(2026, 11, 22))
+    assert week is not None and week.like(date(2026, 1, 14)).label == "12 to 18 January 2026"
+    days_ = Period(date(2026, 11, 1), date(2026, 11, 7), "", (0, 0))
+    assert days_.like(date(2026, 1, 14)).label == "8 to 14 January 2026"
+
+
+def test_conditions_are_whole_days_of_utc() -> None:
+    leap = Period(date(2024, 2, 29), date(2024, 2, 29), "", (0, 0), "day")
+    first, last = condition("date", ">=", 1709164800.0), condition("date", "<", 1709251200.0)
+    assert conditions_of(leap, "date") == (first, last)
+    assert conditions_of(leap, "date", or_missing=True) == (or_missing(first), or_missing(last))
+    assert leap.holds(day_of(1709251199.0)) and not leap.holds(day_of(1709251200.0))
+
+
+TODAYS = st.dates(date(1990, 1, 1), date(2090, 12, 31))
+
+
+@given(TODAYS, st.integers(1, 400))
+def test_the_last_days_are_so_many_and_end_today(today: date, number: int) -> None:
+    found = find_period(f"calls in the last {number} days", today)
+    assert found is not None and found.end == today and found.start is not None
+    assert (today - found.start).days + 1 == number
+
+
+@given(TODAYS, st.sampled_from(["last", "this", "next"]), st.sampled_from(["week", "month", "quarter", "year"]))
+def test_units_follow_each_other_without_a_gap(today: date, step: str, unit: str) -> None:
+    by = {name: find_period(f"calls {name} {unit}", today) for name in ("last", "this", "next")}
+    last, this, following = by["last"], by["this"], by["next"]
+    assert last and this and following and last.end and this.end and this.start and following.start
+    assert last.end + timedelta(days=1) == this.start <= today <= this.end == following.start - timedelta(days=1)
+
+
+@given(TODAYS, st.dates(date(1990, 1, 1), date(2090, 12, 31)))
+def test_a_written_day_is_that_day(today: date, day: date) -> None:
+    for written in (day.isoformat(), days_text(day, day)):
+        found = find_period(f"Who came on {written}?", today)
+        assert found is not None and found.start == found.end == day
+
+
+@given(st.text(max_size=200), TODAYS)
+def test_any_text_can_be_read(text: str, today: date) -> None:
+    find_period(text, today, ["en", "fr", "de"])

@@ -1,0 +1,59 @@
+"""The questions over records: each line is whole, and its answer is what the files give."""
+
+from collections import Counter
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tests.records.expected import ROOT, WEATHER, expect, lines
+
+FILES = {"tuning.jsonl": 54, "held_out.jsonl": 26, "foreign.jsonl": 20}
+KINDS = {"superlative", "count", "total", "average", "period", "own", "list", "group", "trap"}
+COMPUTED = ("must", "must_not", "order", "rows", "records")
+TRAPS = {"field", "period", "organization", "words"}
+FIELDS = {
+    "id",
+    "kind",
+    "corpus",
+    "organization",
+    "user",
+    "site",
+    "language",
+    "today",
+    "question",
+    "query",
+    "must",
+    "must_not",
+}
+FIELDS |= {"order", "refuse", "rows", "records"}
+
+
+@pytest.fixture(scope="module")
+def questions() -> list[dict[str, Any]]:
+    return lines(*FILES)
+
+
+def test_files_hold_their_share() -> None:
+    assert {name: len(lines(name)) for name in FILES} == FILES
+    assert Counter(line["split"] for line in lines("foreign.jsonl")) == {"tuning": 14, "held_out": 6}
+
+
+def test_lines_are_whole(questions: list[dict[str, Any]]) -> None:
+    corpora = {path.name for path in (ROOT / "indexes").iterdir()} | {WEATHER}
+    for line in questions:
+        assert line.keys() >= FIELDS and line.keys() - FIELDS <= {"trap", "note", "split"}, line["id"]
+        assert line["kind"] in KINDS and line["corpus"] in corpora, line["id"]
+        assert line.get("trap") in (TRAPS if line["kind"] == "trap" else {None}), line["id"]
+        assert line["refuse"] or line["must"], f"{line['id']}: nothing is expected"
+        assert line["today"] is None or date.fromisoformat(line["today"]), line["id"]
+
+
+def test_no_phrase_is_used_twice(questions: list[dict[str, Any]]) -> None:
+    for name in ("id", "question"):
+        assert [value for value, times in Counter(line[name] for line in questions).items() if times > 1] == []
+
+
+def test_files_give_what_is_expected(questions: list[dict[str, Any]]) -> None:
+    differing = [line["id"] for line in questions if expect(line) != {name: line[name] for name in COMPUTED}]
+    assert differing == []
