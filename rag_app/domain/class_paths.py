@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from rag_app.domain.errors import Misconfigured
 
 T = TypeVar("T")
+NO_NAMES: Mapping[str, object] = MappingProxyType({})
 _SECRET = re.compile(r"(?i)password|passwd|secret|token(?!i)|api_?key|credential")
 
 
@@ -42,20 +44,28 @@ def load_class(path: str, kind: type[T], folder: Path) -> type[T]:
 
 class Arguments:
     """What a file gives a class: values as they are, `{ env = "NAME" }` or `{ file = "/path" }` for a secret, and
-    `{ class = "...", arguments = {...} }` for an object. `secrets` are the values of those that were read.
+    `{ class = "...", constructor = "...", arguments = {...} }` for an object. `secrets` are the values that were read.
+
+    A name of `names` in a text is replaced by what it stands for. An object in which no name stands is made once, and is
+    in `made`.
 
     >>> Arguments(Path(), lambda where, name: "s3cret").fill({"key": {"env": "KEY"}, "size": 3})
     {'key': 's3cret', 'size': 3}
+    >>> Arguments(Path(), lambda where, name: "").fill(["{size}", "{size} m"], {"{size}": 3})
+    [3, '3 m']
     """
 
     def __init__(self, folder: Path, read: Callable[[str, str], str]) -> None:
         self._folder, self._read = folder, read
-        self.secrets: set[str] = set()
+        self.secrets = set[str]()
+        self.made = dict[str, Any]()
 
-    def fill(self, value: Any) -> Any:
-        """Raises Misconfigured for a secret that is not there, and a class that cannot be made."""
+    def fill(self, value: Any, names: Mapping[str, object] = NO_NAMES) -> Any:
+        """Raises Misconfigured for a secret that is not there, and what `make` raises."""
+        if isinstance(value, str):
+            return _replaced(value, names)
         if isinstance(value, list):
-            return [self.fill(each) for each in value]
+            return [self.fill(each, names) for each in value]
         if not isinstance(value, Mapping):
             return value
         if is_reference(value):
@@ -64,24 +74,48 @@ class Arguments:
             self.secrets |= {each for each in (secret, password_in(secret)) if each}
             return secret
         if "class" in value:
-            if unknown := value.keys() - {"class", "arguments"}:
-                raise Misconfigured(f"{', '.join(sorted(unknown))}: accepted are class and arguments")
-            return self.build(value["class"], object, value.get("arguments", {}))
-        return {key: self.fill(each) for key, each in value.items()}
+            return self._object(value, names)
+        return {key: self.fill(each, names) for key, each in value.items()}
+
+    def make(
+        self,
+        path: str,
+        kind: type[T],
+        arguments: Mapping[str, Any],
+        constructor: str = "",
+        names: Mapping[str, object] = NO_NAMES,
+    ) -> T:
+        """The object that a class, or a class method of it, makes of the arguments.
+
+        Raises Misconfigured as `load_class` does and for a `constructor` that there is not, and what the class raises.
+        """
+        found = load_class(path, kind, self._folder)
+        if constructor and not hasattr(found, constructor):
+            raise Misconfigured(f"class {path}: has no constructor {constructor}")
+        make: Callable[..., T] = getattr(found, constructor) if constructor else found
+        return make(**self.fill(arguments, names))
 
     def build(self, path: str, kind: type[T], arguments: Mapping[str, Any]) -> T:
-        """The object that a class makes of the arguments.
-
-        Raises Misconfigured as `load_class` does, and where the class refuses the arguments: with the kind of its error, and
-        its words where no secret was read.
-        """
-        found, given = load_class(path, kind, self._folder), self.fill(arguments)
+        """As `make`. An error of the class becomes Misconfigured: its kind, and its words where no secret was read."""
         try:
-            return found(**given)
+            return self.make(path, kind, arguments)
+        except Misconfigured:
+            raise
         except Exception as error:
             told = type(error).__name__ if self.secrets else f"{type(error).__name__}: {error}"
-            names = ", ".join(given) or "nothing"
-            raise Misconfigured(f"class {path}: cannot be made of {names}: {told}") from None
+            given = ", ".join(arguments) or "nothing"
+            raise Misconfigured(f"class {path}: cannot be made of {given}: {told}") from None
+
+    def _object(self, said: Mapping[str, Any], names: Mapping[str, object]) -> Any:
+        if unknown := said.keys() - {"class", "constructor", "arguments"}:
+            raise Misconfigured(f"{', '.join(sorted(unknown))}: accepted are class, constructor, arguments")
+        text = str(said)
+        if text in self.made:
+            return self.made[text]
+        made: Any = self.make(said["class"], object, said.get("arguments", {}), said.get("constructor", ""), names)
+        if not any(name in text for name in names):
+            self.made[text] = made
+        return made
 
 
 def bare_secrets(value: Any, name: str = "arguments") -> str:
@@ -116,6 +150,14 @@ def password_in(text: str) -> str:
         return urlsplit(text).password or ""
     except ValueError:
         return ""
+
+
+def _replaced(text: str, names: Mapping[str, object]) -> Any:
+    if text in names:
+        return names[text]
+    for name, stands_for in names.items():
+        text = text.replace(name, str(stands_for))
+    return text
 
 
 def _imported(path: str, module: str) -> Any:

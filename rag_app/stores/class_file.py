@@ -6,18 +6,16 @@ each store that is tested here.
 
 import os
 import tomllib
-from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from rag_app.domain import Misconfigured
-from rag_app.domain.class_paths import bare_secrets, is_reference, password_in
+from rag_app.domain.class_paths import Arguments, bare_secrets
 
 GENERATION, DIMENSION = "{generation}", "{dimension}"
 
@@ -35,7 +33,8 @@ class ClassFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    class_path: str = Field(alias="class", pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")
+    class_path: str = Field(alias="class", pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)+|[\w./-]+\.py:[A-Za-z_]\w*)$")
+    """package.module.Class, or file.py:Class beside this file."""
     constructor: str = Field("", pattern=r"^([A-Za-z]\w*)?$")
     """A class method that makes the store, `from_params` for instance; the class itself where it is empty."""
     arguments: dict[str, Any]
@@ -47,6 +46,8 @@ class ClassFile(BaseModel):
     """Whether the store is a server, which several processes of rag_app may use at once."""
     compared: int = Field(10_000, ge=0)
     """Up to so many chunks that a question's filter leaves, PostgreSQL compares all of them where the store finds too few."""
+
+    _folder: Path = PrivateAttr(Path())
 
     @property
     def release(self) -> str:
@@ -81,6 +82,7 @@ def read_class_file(path: Path | None) -> ClassFile:
         raise Misconfigured(
             f"{path}: no argument contains {GENERATION}: each build of an index needs a collection of its own"
         )
+    found._folder = path.parent
     return found
 
 
@@ -91,75 +93,32 @@ class Builder:
     """
 
     def __init__(self, declared: ClassFile) -> None:
-        self.declared = declared
-        self.secrets = set[str]()
-        self.made = dict[str, Any]()
+        self._declared = declared
+        self._arguments = Arguments(declared._folder, _secret)
+
+    @property
+    def made(self) -> dict[str, Any]:
+        """What was made once, by its declaration."""
+        return self._arguments.made
 
     def build(self, generation: str, dimension: int) -> BasePydanticVectorStore:
-        kind = load_class(self.declared.class_path)
-        if not (isinstance(kind, type) and issubclass(kind, BasePydanticVectorStore)):
-            raise Misconfigured(f"{self.declared.class_path} is no LlamaIndex vector store (BasePydanticVectorStore)")
-        arguments = self._fill(self.declared.arguments, "arguments", {GENERATION: generation, DIMENSION: dimension})
-        store = _constructor(kind, self.declared.constructor)(**arguments)
+        """Raises Misconfigured where the declaration is wrong, and what the store raises."""
+        said, names = self._declared, {GENERATION: generation, DIMENSION: dimension}
+        kind: type[BasePydanticVectorStore] = BasePydanticVectorStore  # type: ignore[type-abstract]
+        store = self._arguments.make(said.class_path, kind, said.arguments, said.constructor, names)
         if not isinstance(store, BasePydanticVectorStore):
-            raise Misconfigured(f"{self.declared.class_path}.{self.declared.constructor} makes no vector store")
+            raise Misconfigured(f"{said.class_path}.{said.constructor} makes no vector store")
         return store
-
-    def _fill(self, value: Any, place: str, names: Mapping[str, object]) -> Any:
-        if isinstance(value, str):
-            return names[DIMENSION] if value == DIMENSION else value.replace(GENERATION, str(names[GENERATION]))
-        if isinstance(value, list):
-            return [self._fill(each, f"{place}.{at}", names) for at, each in enumerate(value)]
-        if not isinstance(value, dict):
-            return value
-        if is_reference(value):
-            return self._secret(value, place)
-        if "class" in value:
-            return self._object(value, place, names)
-        return {key: self._fill(each, f"{place}.{key}", names) for key, each in value.items()}
-
-    def _secret(self, reference: Mapping[str, str], place: str) -> str:
-        name = next(iter(reference.values()))
-        try:
-            found = os.environ[name] if "env" in reference else Path(name).read_text("utf-8").strip()
-        except (KeyError, OSError):
-            where = "is not set" if "env" in reference else "cannot be read"
-            raise Misconfigured(f"{place}: {name} {where}") from None
-        self.secrets |= {each for each in (found, password_in(found)) if each}
-        return found
-
-    def _object(self, said: Mapping[str, Any], place: str, names: Mapping[str, object]) -> Any:
-        if unknown := said.keys() - {"class", "constructor", "arguments"}:
-            raise Misconfigured(f"{place}: {', '.join(sorted(unknown))}: accepted are class, constructor, arguments")
-        if place in self.made:
-            return self.made[place]
-        arguments = self._fill(said.get("arguments", {}), place, names)
-        made = _constructor(load_class(said["class"]), said.get("constructor", ""))(**arguments)
-        if not any(name in str(said) for name in names):
-            self.made[place] = made
-        return made
 
     def scrubbed(self, text: str) -> str:
         """Without the secrets that the file refers to."""
-        for secret in sorted(self.secrets, key=len, reverse=True):
+        for secret in sorted(self._arguments.secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
 
 
-def load_class(path: str) -> Any:
-    """Raises Misconfigured where it cannot be imported.
-
-    >>> load_class("pathlib.PurePath").__name__
-    'PurePath'
-    """
-    module, _, name = path.rpartition(".")
+def _secret(where: str, name: str) -> str:
     try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise Misconfigured(f"{path} cannot be imported ({error}): install the package that has it") from None
-
-
-def _constructor(kind: Any, name: str) -> Any:
-    if name and not hasattr(kind, name):
-        raise Misconfigured(f"{kind.__name__} has no constructor {name}")
-    return getattr(kind, name) if name else kind
+        return os.environ[name] if where == "env" else Path(name).read_text("utf-8").strip()
+    except (KeyError, OSError):
+        raise Misconfigured(f"a secret: {name} {'is not set' if where == 'env' else 'cannot be read'}") from None

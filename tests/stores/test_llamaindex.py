@@ -314,8 +314,11 @@ async def test_a_call_that_takes_too_long_is_a_failure_of_the_store(
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ('class = "os.system"\n[arguments]\nx = "{generation}"', "is no LlamaIndex vector store"),
-        ('class = "no.such.Store"\n[arguments]\nx = "{generation}"', "install the package"),
+        (
+            'class = "os.system"\n[arguments]\nx = "{generation}"',
+            "is no llama_index.core.vector_stores.types.BasePydanticVectorStore",
+        ),
+        ('class = "no.such.Store"\n[arguments]\nx = "{generation}"', "is it on PYTHONPATH?"),
         ('class = "rm -rf /"\n[arguments]\nx = "{generation}"', "class: String should match"),
         ('class = "a.B"\ncolour = "red"\n[arguments]\nx = "{generation}"', "colour: Extra inputs"),
         ('class = "a.B"\n[arguments]\nx = "always"', "no argument contains {generation}"),
@@ -329,6 +332,15 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, written: str, why: 
     with pytest.raises(Misconfigured) as error:
         Builder(read_class_file(file)).build("g", 8)
     assert why in str(error.value) and "pw" not in str(error.value)
+
+
+def test_a_store_of_ones_own_stands_in_a_file_beside_the_declaration(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("from tests.stores.shelf_store import ShelfStore as Mine", "utf-8")
+    file = tmp_path / "store.toml"
+    file.write_text('class = "own.py:Mine"\n[arguments]\nshelf = "of {generation}"', "utf-8")
+    builder = Builder(read_class_file(file))
+    assert isinstance(store := builder.build("g_1", 8), ShelfStore) and store.shelf == "of g_1"
+    assert builder.made == {}
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
