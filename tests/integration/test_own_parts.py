@@ -417,22 +417,22 @@ async def test_an_endpoint_puts_hits_in_order(
 @SEVERAL
 @ON_DEFAULT
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("reply", "timeout", "said"),
     [
-        (Reply(status=503), "failed"),
-        (Reply(body="[]", delay_s=30), "took more than 0.2 s"),
-        (Reply(body='[{"index": 9, "score": 1.0}]'), "failed"),
-        (Reply(body="<html>"), "failed"),
+        (Reply(status=503), 60, "failed"),
+        (Reply(body="[]", delay_s=30), 0.2, "took more than 0.2 s"),
+        (Reply(body='[{"index": 9, "score": 1.0}]'), 60, "failed"),
+        (Reply(body="<html>"), 60, "failed"),
     ],
 )
 async def test_an_endpoint_that_fails_changes_nothing_and_is_told(
-    application: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: Reply, said: str
+    application: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: Reply, timeout: float, said: str
 ) -> None:
     slug, _ = await put_in(Rag(application), OPEN, LATE)
     file = tmp_path / "models.toml"
     monkeypatch.setenv("RAG_MODELS_FILE", str(file))
     with ScriptedModel(reply) as server:
-        file.write_text(f'[rerank.default]\nkind = "tei"\nurl = "{server.url}"\ntimeout = 0.2\n', "utf-8")
+        file.write_text(f'[rerank.default]\nkind = "tei"\nurl = "{server.url}"\ntimeout = {timeout}\n', "utf-8")
         async with rag_app.open() as rag:
             answer = await rag.ask(WHEN, index=INDEX, organization=slug)
     assert [each.text for each in answer.hits] == [OPEN, LATE] and not answer.refused
