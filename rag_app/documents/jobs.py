@@ -12,7 +12,6 @@ however many jobs and files it has, and goes behind all others after it: who bri
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -118,10 +117,8 @@ class Jobs:
 
     # -- users
 
-    async def begin(
-        self, sender: Scope, index: str, target: Target, uploads: Sequence[Upload], job: UUID | None = None
-    ) -> Job:
-        """Keep the documents and queue the job, which is the sender's user's; no `url` is read. One that is there is it.
+    async def begin(self, sender: Scope, index: str, target: Target, uploads: Sequence[Upload]) -> Job:
+        """Keep the documents and queue the job, which is the sender's user's; no `url` is read.
 
         Raises Forbidden for a sender without a user, InvalidInput where there is no document, or a name is there twice.
         """
@@ -133,10 +130,7 @@ class Jobs:
         if len({*names}) < len(names):
             twice = next(name for place, name in enumerate(names) if name in names[:place])
             raise InvalidInput("documents", twice, f"{twice!r} is there more than once")
-        if job is not None:
-            with suppress(NotFound):
-                return await self.get(Scope(frozenset({target.org_id}), sender.user), job)
-        job, kept = job or uuid4(), await asyncio.to_thread(lambda: [*map(_kept, uploads)])
+        job, kept = uuid4(), await asyncio.to_thread(lambda: [*map(_kept, uploads)])
         values = [
             {
                 "job_id": job,

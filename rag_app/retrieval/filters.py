@@ -94,6 +94,23 @@ def fields_of(filters: Filters) -> set[str]:
     return named.union(*(fields_of(tuple(each.filters)) for each in groups))
 
 
+def names_something(given: MetadataFilter | MetadataFilters) -> bool:
+    """Whether all that it finds has something in common that it says: a value of a field, besides the organization's.
+
+    What says only what sources are not, or have not, may be true of everything there is.
+
+    >>> ada = condition("author", "==", "Ada")
+    >>> names_something(ada), names_something(none_of([ada])), names_something(or_missing(ada))
+    (True, False, False)
+    """
+    if isinstance(given, MetadataFilter):
+        return given.key != "org_id" and given.operator not in (NE, NIN, IS_EMPTY)
+    if given.condition == FilterCondition.NOT:
+        return False
+    each = (names_something(part) for part in given.filters if isinstance(part, MetadataFilter | MetadataFilters))
+    return all(each) if given.condition == FilterCondition.OR else any(each)
+
+
 def conditions(*given: tuple[str, FilterOperator, object]) -> tuple[MetadataFilter, ...]:
     """Those that have a value."""
     return tuple(condition(*each) for each in given if each[2] not in (None, ()))

@@ -1,6 +1,7 @@
 """Sources over HTTP, with the whole application behind it."""
 
 import gzip
+import json
 import socket
 import threading
 import zipfile
@@ -58,6 +59,7 @@ async def an_organization(application: Application) -> dict[str, Any]:
     reader, admin = [await people.create_user(f"u-{uuid4().hex}") for _ in range(2)]
     for member in (reader, admin):
         await people.add_member(organization, member)
+    await application.groups.create(organization, "finance")
     made, key = await application.keys.create(organization, "writes", None)
     principal = await application.keys.principal(key)
     assert principal.user is not None and made.name == "writes"
@@ -266,8 +268,25 @@ def test_sources_are_deleted_by_id_by_filter_and_all(writer: Writer) -> None:
     assert writer.call("DELETE", f"/{ids[0]}", 404)
     for refused in ("", f"?index={INDEX}&filter=colour=red", f"?index={INDEX}", f"?index={INDEX}&fitler=author=a1"):
         assert writer.call("DELETE", refused, None).status_code == 400, refused
-    assert writer.call("DELETE", f"?index={INDEX}&filter=author=a1") == {"deleted": 3}
+    nobody = {"key": "author", "value": "nobody"}
+    for everything in (
+        {"filters": [nobody], "condition": "not"},
+        {"filters": [nobody, {"key": "date", "operator": "is_empty"}], "condition": "or"},
+        {"filters": [{"key": "author", "operator": "!=", "value": "nobody"}], "condition": "and"},
+        {"filters": [{"key": "org_id", "value": str(writer.org)}], "condition": "and"},
+    ):
+        refused = writer.call("DELETE", "", 400, params={"index": INDEX, "filter": json.dumps(everything)})
+        assert "true of everything (5 sources)" in refused["error"]["message"], everything
+        assert f"confirm={INDEX}" in refused["error"]["message"]
+    rest = {"filters": [{"key": "author", "value": "a0"}], "condition": "not"}
+    assert writer.call("DELETE", params={"index": INDEX, "filter": json.dumps(rest)}) == {"deleted": 3}
     assert len(writer.search("door code")) == 2
+    assert writer.call("GET", "/d2")["id"] == ids[2], "the path that PUT takes"
+    assert writer.call("DELETE", "/d2") == {"deleted": 1} and writer.call("DELETE", "/d2", 404)
+    named: dict[str, Any] = {"params": {"index": INDEX, "external_id": ["d4", "d2", "nothing"]}}
+    assert writer.call("DELETE", **named, headers=bearer(writer.reader), status=403)
+    assert writer.call("DELETE", **named) == {"deleted": 1} and writer.search("door code") == []
+    writer.put_in(*({"external_id": each, "text": "The door code."} for each in "ab"))
     assert writer.call("DELETE", f"?index={INDEX}&confirm={INDEX}", 403), "a writer does not empty an index"
     admin: dict[str, Any] = {"headers": bearer(writer.admin)}
     assert writer.call("DELETE", f"?index={INDEX}&confirm=book", 400, **admin)
@@ -375,8 +394,11 @@ def test_a_repeated_request_is_done_once(writer: Writer) -> None:
     first, again = [writer.call("POST", "", None, json=body, headers={"Idempotency-Key": "k1"}) for _ in range(2)]
     assert first.json() == again.json() and first.json()["documents"][0]["status"] == "added"
     assert (first.headers.get("idempotency-replayed"), again.headers["idempotency-replayed"]) == (None, "true")
-    other = writer.call("POST", "", 409, json={**body, "visibility": "team"}, headers={"Idempotency-Key": "k1"})
-    assert other["error"]["code"] == "idempotency_key_in_use"
+    another = {"index": INDEX, "documents": [{"text": "The door code is 2."}]}
+    for other in ({**body, "visibility": "team"}, another):
+        refused = writer.call("POST", "", 409, json=other, headers={"Idempotency-Key": "k1"})
+        assert refused["error"]["code"] == "idempotency_key_in_use"
+    assert len(writer.call("GET")["sources"]) == 1
     assert writer.call("POST", "", 400, json=body, headers={"Idempotency-Key": "a" * 300})
     failed = {"index": INDEX, "documents": [{"text": " "}]}
     for _ in range(2):
@@ -397,6 +419,53 @@ def test_a_private_source_is_nobody_elses_to_read_or_write_over(writer: Writer) 
     assert "may not see" in taken["error"]["message"]
     assert writer.call("GET", f"/{source}/text", headers=bearer(writer.admin))["text"] == "The door code is 7."
     assert writer.call("DELETE", f"?index={INDEX}&filter=lang=en") == {"deleted": 0}
+
+
+def test_what_is_for_a_group_is_nobody_elses(writer: Writer) -> None:
+    """The reader's token names the group; the key that writes, and the member who administers, are not in it."""
+    inside = bearer(writer.reader, ["finance"])
+    document = {
+        "external_id": "budget",
+        "text": "The travel budget of Zyx is 4,000 euros.",
+        "metadata": {"author": "Cfo"},
+    }
+    body = {"index": INDEX, "documents": [document], "groups": ["finance"]}
+    assert writer.call("POST", "", 404, json={**body, "groups": ["sales"]}), "no such group"
+    assert writer.call("POST", "", 400, json={**body, "visibility": "team"})
+    (source,) = writer.call("POST", json=body)["ids"]
+    form = {"index": INDEX, "groups": "finance", "external_id": "plan"}
+    (plan,) = writer.call("POST", files=[("file", ("plan.md", b"The travel plan of Zyx is secret."))], data=form)["ids"]
+
+    def ask(headers: dict[str, str]) -> tuple[set[str], set[str], dict[str, Any]]:
+        question = {"query_text": "What is the travel budget of Zyx?"}
+        found = writer.client.post("/api/rag/search", json={**question, "top_k": 50}, headers=headers).json()
+        answer = writer.client.post("/api/rag/answer", json=question, headers=headers).json()
+        listed = writer.call("GET", headers=headers)["sources"]
+        return {each["source_id"] for each in found["results"]}, {each["id"] for each in listed}, answer
+
+    found, listed, answer = ask(inside)
+    assert {source, plan} <= found and listed == {source, plan}
+    assert [each["source_id"] for each in answer["citations"]] == [source]
+    assert writer.call("GET", f"/{source}/text", headers=inside)["text"] == document["text"]
+    chunk = writer.call("GET", f"/{source}/chunks", headers=inside)["chunks"][0]["id"]
+    for outside in (bearer(writer.admin), bearer(writer.reader)):
+        found, listed, answer = ask(outside)
+        assert not {source, plan} & found and listed == set() and "4,000" not in json.dumps(answer)
+    for outside in (bearer(writer.admin), {}):
+        for path in ("", f"?chunk={chunk}", "/chunks", "/text", "/original"):
+            assert writer.call("GET", f"/{source}{path}", 404, headers=outside), path
+        assert writer.call("GET", "/budget", 404, headers=outside)
+        assert writer.call("GET", "?external_id=budget", headers=outside)["sources"] == []
+        for method, path in (("PATCH", f"/{source}"), ("DELETE", f"/{source}"), ("DELETE", "/budget")):
+            assert writer.call(method, path, 404, json={} if method == "PATCH" else None, headers=outside)
+        assert writer.call("DELETE", f"?index={INDEX}&external_id=budget", headers=outside) == {"deleted": 0}
+        fields = writer.client.get(
+            f"/api/v1/indexes/{INDEX}/fields", headers={"Authorization": f"Bearer {writer.key}", **outside}
+        )
+        assert "Cfo" not in fields.text
+    taken = writer.call("PUT", "/budget", 422, json={"index": INDEX, "text": "Mine now."})
+    assert "may not see" in taken["error"]["message"]
+    assert ask(inside)[1] == {source, plan}
 
 
 class Web(BaseHTTPRequestHandler):
@@ -546,6 +615,11 @@ def test_what_takes_longer_is_a_job(writer: Writer) -> None:
     asked = {"Prefer": "respond-async, wait=10", "Idempotency-Key": "once"}
     handed, again = (writer.call("POST", status=None, json=body, headers=asked) for _ in range(2))
     assert (handed.status_code, again.status_code) == (202, 202) and handed.json() == again.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    another = {"index": INDEX, "documents": [{"external_id": "d", "text": "Text d."}]}
+    for other, headers in ((another, asked), (body, {"Idempotency-Key": "once"})):
+        refused = writer.call("POST", "", 409, json=other, headers=headers)
+        assert refused["error"]["code"] == "idempotency_key_in_use", "its documents would be dropped without a word"
     link = handed.headers["Location"]
     assert handed.json() == {"job": link.rpartition("/")[2], "link": link, "documents": 3}
     job = jobs("GET", link)

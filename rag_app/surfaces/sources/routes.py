@@ -40,7 +40,6 @@ from rag_app.surfaces.sources.types import (
     DocumentBody,
     FieldsResponse,
     PutBody,
-    QueuedResponse,
     RowsBody,
     SourceDetail,
     SourceInfo,
@@ -276,7 +275,11 @@ async def delete_sources(
     index: Annotated[str, QueryParameter(max_length=100, description="an index")],
     filters: Annotated[
         list[str] | None,
-        QueryParameter(name="filter", max_items=20, description="as in a list: all must hold; one is needed"),
+        QueryParameter(name="filter", max_items=20, description="as in a list: all must hold"),
+    ] = None,
+    external_ids: Annotated[
+        list[str] | None,
+        QueryParameter(name="external_id", max_items=200, description="the sources of these names; or a filter"),
     ] = None,
     confirm: Annotated[
         str | None,
@@ -286,11 +289,17 @@ async def delete_sources(
         str | None, QueryParameter(max_length=200, description="the slug or id of one of the caller's")
     ] = None,
 ) -> DeletedResponse:
-    """Those of one organization. Everything in an index needs the role `admin` and its name as `confirm`."""
+    """Those of one organization. Everything in an index needs the role `admin` and its name as `confirm`.
+
+    A filter that says only what sources are not, and is true of everything, is refused.
+    """
     if confirm is None:
         conditions = tuple(parse_condition(each) for each in filters or ())
-        return await sources.delete_matching(request.user, index, conditions, _text("organization", organization))
-    if filters:
+        names = tuple(_text("external_id", each) or "" for each in external_ids or ())
+        return await sources.delete_matching(
+            request.user, index, conditions, names, _text("organization", organization)
+        )
+    if filters or external_ids:
         raise InvalidInput("confirm", confirm, "goes with no filter: it deletes everything")
     return await sources.delete_all(request.user, index, confirm, _text("organization", organization))
 
@@ -330,9 +339,12 @@ def _wants_job(request: Caller, sources: Sources, sent: Sending) -> bool:
 
 
 async def _hand_over(request: Caller, sources: Sources, sent: Sending) -> Response[Any]:
-    job = await sources.hand_over(request.user, sent, _key(request))
-    link = f"/api/v1/jobs/{job.id}"
-    return Response(QueuedResponse(job.id, link, job.files), status_code=202, headers={"Location": link})
+    queued, repeated = await sources.hand_over(request.user, sent, _key(request))
+    return Response(queued, status_code=202, headers={"Location": queued.link, **_replayed(repeated)})
+
+
+def _replayed(repeated: bool) -> dict[str, str]:
+    return {"Idempotency-Replayed": "true"} if repeated else {}
 
 
 def _key(request: Caller) -> str | None:
@@ -345,8 +357,7 @@ def _key(request: Caller) -> str | None:
 async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[UploadResponse]:
     key = _key(request)
     response, repeated = await sources.upload(request.user, sent, key)
-    headers: dict[str, str] = {"Idempotency-Replayed": "true"} if repeated else {}
-    return Response(response, headers=headers)
+    return Response(response, headers=_replayed(repeated))
 
 
 async def _sending(

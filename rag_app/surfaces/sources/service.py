@@ -12,7 +12,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from uuid import UUID, uuid5
+from typing import TypeVar
+from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
 from msgspec import convert, to_builtins
@@ -22,7 +23,7 @@ from rag_app.access.people import People, uuid_in
 from rag_app.access.roles import Role, Roles
 from rag_app.documents.catalogue import SORTS, Asked, Catalogue, Entry
 from rag_app.documents.generations import Generation
-from rag_app.documents.jobs import Job, Jobs
+from rag_app.documents.jobs import Jobs
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, undeclared
 from rag_app.documents.originals import Originals
@@ -47,7 +48,7 @@ from rag_app.domain import (
 from rag_app.evaluation.validation import locate
 from rag_app.http.receiving import Allowed
 from rag_app.pipeline import OpenStore
-from rag_app.retrieval.filters import OPERATORS, check_filters
+from rag_app.retrieval.filters import OPERATORS, check_filters, names_something
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.surfaces.sources.addresses import Networks, fetch
@@ -60,6 +61,7 @@ from rag_app.surfaces.sources.types import (
     FieldInfo,
     FieldsResponse,
     PassageInfo,
+    QueuedResponse,
     SourceDetail,
     SourceInfo,
     SourcesResponse,
@@ -72,6 +74,8 @@ _EXAMPLES, _EXAMPLES_FROM = 5, 100
 """Of each field, and the newest sources that they are looked for in."""
 BETWEEN = "\n\n"
 """Between the passages of a text, as `locate` counts them."""
+
+Response = TypeVar("Response", UploadResponse, QueuedResponse)
 
 
 @frozen
@@ -209,13 +213,26 @@ class Sources:
         return TextResponse(entry.source.id, entry.source.title, text, passages)
 
     async def _entry(self, principal: Principal, name: str) -> Entry:
-        found = uuid_in(name)
+        """By its id; or by its external id, where the caller's organizations have one source of that name."""
         specs = self._allowed(principal)
+        found = uuid_in(name) or await self._named(principal, name)
         if found is not None and specs:
             entry = await self._catalogue.entry(principal.scope(), found, await self._generations(specs))
             if entry.source.index in {spec.name for spec in specs}:
                 return entry
         raise NotFound("source", name)
+
+    async def _named(self, principal: Principal, name: str) -> UUID | None:
+        indexes = tuple(spec.name for spec in self._allowed(principal))
+        if not principal.organizations or not indexes or "\0" in name:
+            return None
+        asked = Asked(indexes, external_ids=(name,), organizations=principal.organizations)
+        found = await self._catalogue.matching(principal.scope(), asked)
+        if len(found) > 1:
+            raise InvalidInput(
+                "external_id", name, f"names {len(found)} sources, in several indexes: use the id of one"
+            )
+        return found[0] if found else None
 
     async def _read_chunks(self, principal: Principal, entry: Entry, ids: Sequence[UUID]) -> list[ChunkInfo]:
         store = await self._open_store(self._indexes[entry.source.index], principal.scope())
@@ -235,19 +252,9 @@ class Sources:
         org_id = await self._organization(principal, sent.organization)
         spec = self._index(sent.index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
-        if key is None or principal.user is None:
-            return await self._upload(principal, org_id, spec, sent), False
-        fingerprint = await asyncio.to_thread(_fingerprint, sent)
-        before = await self._repeats.begin(org_id, principal.user, key, fingerprint)
-        if before is not None:
-            return convert(before, UploadResponse), True
-        told = None
-        try:
-            response = await self._upload(principal, org_id, spec, sent)
-            told = to_builtins(response)
-        finally:
-            await asyncio.shield(self._repeats.end(org_id, principal.user, key, told))
-        return response, False
+        return await self._once(
+            UploadResponse, principal, org_id, sent, key, lambda: self._upload(principal, org_id, spec, sent)
+        )
 
     async def _upload(self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending) -> UploadResponse:
         target = await self._target(principal, org_id, sent)
@@ -259,16 +266,50 @@ class Sources:
             raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
         return UploadResponse([each.id for each in told], told)
 
-    async def hand_over(self, principal: Principal, sent: Sending, key: str | None = None) -> Job:
-        """Make a job of what was sent; with a `key`, once. Raises Forbidden, InvalidInput."""
+    async def hand_over(
+        self, principal: Principal, sent: Sending, key: str | None = None
+    ) -> tuple[QueuedResponse, bool]:
+        """Make a job of what was sent; with a `key`, once. Says whether that had been done before.
+
+        Raises Forbidden, InvalidInput.
+        """
         org_id = await self._organization(principal, sent.organization)
         spec = self._index(sent.index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
+        return await self._once(
+            QueuedResponse, principal, org_id, sent, key, lambda: self._hand_over(principal, org_id, spec, sent)
+        )
+
+    async def _hand_over(self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending) -> QueuedResponse:
         target = await self._target(principal, org_id, sent)
-        job = uuid5(org_id, f"{principal.user}/{key}") if key is not None else None
         with self.receiving() as folder:
             uploads = [await self._fetched(each, folder) for each in sent.uploads]
-            return await self._jobs.begin(principal.scope(), spec.name, target, uploads, job)
+            job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
+        return QueuedResponse(job.id, f"/api/v1/jobs/{job.id}", job.files)
+
+    async def _once(
+        self,
+        kind: type[Response],
+        principal: Principal,
+        org_id: UUID,
+        sent: Sending,
+        key: str | None,
+        make: Callable[[], Awaitable[Response]],
+    ) -> tuple[Response, bool]:
+        """What `make` answers, and whether it had been made before: without a key it is made each time."""
+        if key is None or principal.user is None:
+            return await make(), False
+        fingerprint = f"{kind.__name__} {await asyncio.to_thread(_fingerprint, sent)}"
+        before = await self._repeats.begin(org_id, principal.user, key, fingerprint)
+        if before is not None:
+            return convert(before, kind), True
+        told = None
+        try:
+            response = await make()
+            told = to_builtins(response)
+        finally:
+            await asyncio.shield(self._repeats.end(org_id, principal.user, key, told))
+        return response, False
 
     async def change(self, principal: Principal, name: str, body: ChangeBody) -> SourceInfo:
         """Another title, other metadata. Raises NotFound, Forbidden, InvalidInput."""
@@ -284,16 +325,34 @@ class Sources:
         return DeletedResponse(1)
 
     async def delete_matching(
-        self, principal: Principal, index: str, filters: Filters, organization: str | None
+        self,
+        principal: Principal,
+        index: str,
+        filters: Filters,
+        external_ids: Sequence[str],
+        organization: str | None,
     ) -> DeletedResponse:
-        """All that match, of one organization, and that the caller may see. Raises InvalidInput without a filter."""
-        if not filters:
+        """All that match, of one organization, and that the caller may see.
+
+        Raises InvalidInput without a filter, and for one that says only what sources are not and is true of all.
+        """
+        if not filters and not external_ids:
             raise InvalidInput("filter", None, "is needed; to delete everything, confirm it: `confirm=<index>`")
         org_id = await self._organization(principal, organization)
         spec = self._index(index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
-        asked = Asked((spec.name,), check_filters(filters, spec), organizations=frozenset({org_id}))
+        everything = Asked((spec.name,), organizations=frozenset({org_id}))
+        asked = replace(everything, filters=check_filters(filters, spec), external_ids=tuple(external_ids))
         found = await self._catalogue.matching(principal.scope(), asked)
+        if found and not external_ids and not any(map(names_something, filters)):
+            there = await self._catalogue.matching(principal.scope(), everything)
+            if set(there) <= set(found):
+                raise InvalidInput(
+                    "filter",
+                    None,
+                    f"is true of everything ({len(found):,} sources); to delete everything, confirm it instead:"
+                    f" `confirm={spec.name}`",
+                )
         await self._uploads.delete(spec, org_id, found)
         return DeletedResponse(len(found))
 
