@@ -4,9 +4,9 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -28,18 +28,14 @@ from rag_app.answering.prompts import released
 from rag_app.answering.rerankers import Rerankers
 from rag_app.database.session import Database
 from rag_app.database.urls import DatabaseUrls, database_urls
-from rag_app.documents.catalogue import Catalogue
 from rag_app.documents.generations import Generation, Generations
 from rag_app.documents.ingest import Ingestor
-from rag_app.documents.jobs import Jobs, take_turn
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.limits import Limits
 from rag_app.documents.metadata import Target
 from rag_app.documents.nodes import NodeWriter
 from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Readers
-from rag_app.documents.uploads import Limits as OrganizationLimits
-from rag_app.documents.uploads import Received, Upload, Uploads
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
 from rag_app.evaluation.calibrations import Calibrations
 from rag_app.evaluation.kept_answers import KeptAnswers
@@ -53,26 +49,18 @@ from rag_app.retrieval.own_embedder import OwnEmbedder
 from rag_app.retrieval.store import LAYOUT, Backend, ScopedStore
 from rag_app.settings import Settings
 from rag_app.stores.registry import STORES, store_named, unshared_store
-from rag_app.surfaces.lexybrain.conversations import INDEX as CONVERSATIONS
-from rag_app.surfaces.lexybrain.conversations import Conversations
-from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
-from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
-from rag_app.surfaces.lexybrain.statistics import Statistics
-from rag_app.surfaces.lexybrain.threads import Threads
-from rag_app.surfaces.lexybrain.training import Training
-from rag_app.surfaces.management.belonging import Belonging
-from rag_app.surfaces.management.feedback import FeedbackQueue
-from rag_app.surfaces.management.usage import Usage
-from rag_app.surfaces.playground.service import Playground
-from rag_app.telemetry.setup import Telemetry, configure_logging
 
 if TYPE_CHECKING:
     from litestar import Litestar
 
     from rag_app.access.openid import Provider
     from rag_app.access.tokens import PublicKeys
+    from rag_app.documents.jobs import Jobs
+    from rag_app.documents.uploads import Received, Upload, Uploads
     from rag_app.http.entrance import Entrance
     from rag_app.http.server import Site
+    from rag_app.surfaces.lexybrain.conversations import Conversations
+    from rag_app.surfaces.sources.service import Sources
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +163,7 @@ class Backends:
 
 
 class Application(Directory):
-    """Everything a command or a server works with, over one database."""
+    """Everything a command or a server works with, over one database. What few commands need is made at its first use."""
 
     def __init__(self, settings: Settings, urls: DatabaseUrls, parts: Parts = NO_PARTS) -> None:
         super().__init__(settings, Database(urls.app, settings.database.pool_size))
@@ -183,61 +171,80 @@ class Application(Directory):
         self.ledger, self.generations = SourceLedger(database), Generations(database)
         self.limiter, self.leases = RateLimiter(database), Leases(database)
         self.validations, self.kept_answers = Validations(database), KeptAnswers(database, self.ledger)
-        self.catalogue = Catalogue(database)
         self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
         file = read_models(settings.model.models_file)
         self.embedder, self.dimension = _embedder(settings, file, parts)
-        self.prompts = PromptConfigs(database)
+        self.prompts, self.calendar = PromptConfigs(database), Calendar(database)
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw, parts, file)
-        self.rerankers = Rerankers(file, settings.model.models_file)
-        used = self.indexes, self.backends.open, self.embedder, self.models.synthesizer
+        rerankers = Rerankers(file, settings.model.models_file)
         self.calibrations = Calibrations(database, self.backends.kind, self._shipped_fit)
         self.fit_for = self.calibrations.fit_for
 
         def own(capability: Capability) -> Parts:
-            return capability.parts.over(parts).over(self.rerankers.parts(capability))
+            return capability.parts.over(parts).over(rerankers.parts(capability))
 
-        self.calendar = Calendar(database)
-        pipeline = partial(
+        self._pipeline = partial(
             Pipeline,
-            *used,
+            self.indexes,
+            self.backends.open,
+            self.embedder,
+            self.models.synthesizer,
             dimension=self.dimension,
             load_fit=self.fit_for,
             parts=own,
             today=self.calendar.today,
         )
-        self.pipeline = pipeline(budgets=Budgets(database, settings.lexybrain.token_budget))
-        self.accounts, self.plans = Accounts(database), Plans(database)
-        self.threads = Threads(database, self.ledger)
-        self.statistics = Statistics(database)
-        self.feedback = FeedbackLedger(database, self.ledger, CONVERSATIONS)
-        self.training = Training(database, self.accounts)
-        self.feedback_queue, self.usage = FeedbackQueue(database), Usage(database)
-        self.belonging = Belonging(database, self.people, self.keys, self.indexes)
-        allowed = settings.reading.model_dump(exclude={"processes"})
-        self.jobs = Jobs(database)
-        self.readers = Readers(Limits(**allowed), settings.reading.processes)
-        self.originals = _originals(settings, database)
-        self.uploads = Uploads(
+        self.pipeline = self._pipeline(budgets=Budgets(database, settings.lexybrain.token_budget))
+        self.readers, self.originals = _readers(settings, settings.reading.processes), _originals(settings, database)
+        self._closing = AsyncExitStack()  # the last first
+        for close in (database.close, self.backends.close, rerankers.aclose, self.models.aclose):
+            self._closing.push_async_callback(close)
+        self._closing.callback(self.readers.close)
+
+    @cached_property
+    def jobs(self) -> "Jobs":
+        from rag_app.documents.jobs import Jobs
+
+        return Jobs(self.database)
+
+    @cached_property
+    def uploads(self) -> "Uploads":
+        """What is sent over HTTP, or for jobs. It reads in processes of its own."""
+        from rag_app.documents.catalogue import Catalogue
+        from rag_app.documents.uploads import Limits, Uploads
+
+        chosen = self.settings.uploads
+        made = Uploads(
             self.ingestor,
             self.backends.active,
             self.ledger,
-            self.catalogue,
+            Catalogue(self.database),
             self.originals,
-            [Readers(Limits(**allowed), 1) for _ in range(settings.reading.processes)],
-            _organization_limits(settings),
+            [_readers(self.settings, 1) for _ in range(self.settings.reading.processes)],
+            Limits(chosen.sources, None if chosen.total is None else chosen.total * 1_000_000),
         )
-        chosen = settings.lexybrain
-        self.conversations = Conversations(
-            database=database,
-            accounts=self.accounts,
-            pipeline=pipeline(),
-            index=self.indexes.get(CONVERSATIONS),
-            threads=self.threads,
+        self._closing.callback(made.close)
+        return made
+
+    @cached_property
+    def conversations(self) -> "Conversations":
+        """Ask LexyBrain. Its pipeline checks no budgets: a turn does, when it begins."""
+        from rag_app.surfaces.lexybrain.conversations import INDEX, Conversations
+        from rag_app.surfaces.lexybrain.quotas import Accounts
+        from rag_app.surfaces.lexybrain.threads import Threads
+        from rag_app.surfaces.lexybrain.training import Training
+
+        chosen, accounts = self.settings.lexybrain, Accounts(self.database)
+        made = Conversations(
+            database=self.database,
+            accounts=accounts,
+            pipeline=self._pipeline(),
+            index=self.indexes.get(INDEX),
+            threads=Threads(self.database, self.ledger),
             prompts=self.prompts,
             ledger=self.ledger,
             models=self.models,
-            training=self.training,
+            training=Training(self.database, accounts),
             enabled=chosen.enabled,
             detect_by_model=chosen.detection == "model",
             rewrite=chosen.rewrite,
@@ -245,6 +252,8 @@ class Application(Directory):
             cost_cap_cents=Decimal(chosen.daily_cost_cap),
             token_budget=chosen.token_budget,
         )
+        self._closing.push_async_callback(made.aclose)
+        return made
 
     async def start(self) -> None:
         """Check that what is configured fits what is stored; the private database and new indexes are prepared.
@@ -295,13 +304,7 @@ class Application(Directory):
             )
 
     async def close(self) -> None:
-        await self.conversations.aclose()
-        await self.models.aclose()
-        await self.rerankers.aclose()
-        self.readers.close()
-        self.uploads.close()
-        await self.backends.close()
-        await self.database.close()
+        await self._closing.aclose()
 
     async def ingestor(self, spec: IndexSpec, target: Target) -> Ingestor:
         """What writes an organization's sources into an index. Raises Misconfigured where these settings do not fit it."""
@@ -347,8 +350,11 @@ class Application(Directory):
 
     async def take_turn(self, org_id: UUID) -> None:
         """Some files of an organization's jobs, in this process. Raises what an ingest raises."""
+        from rag_app.documents.jobs import take_turn
 
-        async def ingest(index: str, target: Target, uploads: Sequence[Upload], sender: Scope) -> Sequence[Received]:
+        async def ingest(
+            index: str, target: Target, uploads: "Sequence[Upload]", sender: Scope
+        ) -> "Sequence[Received]":
             return await self.uploads.ingest(find_index(self.indexes, index), target, uploads, sender)
 
         await take_turn(self.jobs, ingest, org_id)
@@ -471,6 +477,7 @@ def create_app() -> "Litestar":
 
     from rag_app.http.server import metrics
     from rag_app.surfaces.lexybrain.retention import keep_enforcing
+    from rag_app.telemetry.setup import Telemetry, configure_logging
 
     settings = Settings()
     wanted = settings.telemetry
@@ -511,73 +518,90 @@ def create_app() -> "Litestar":
 def build_api(application: Application, **options: Any) -> "Litestar":
     """All surfaces over an application that is open; `options` are those of `rag_app.http.server.api`."""
     from rag_app.http.entrance import Access
-    from rag_app.http.receiving import Allowed
     from rag_app.http.server import api
     from rag_app.http.surface import with_limits
     from rag_app.surfaces import registry
-    from rag_app.surfaces.jobs.service import JobService
-    from rag_app.surfaces.sources.addresses import networks
-    from rag_app.surfaces.sources.repeats import Repeats
-    from rag_app.surfaces.sources.service import Sources
-    from rag_app.surfaces.validation.service import RetrievalValidation
 
-    chosen, uploads = application.settings.api, application.settings.uploads
+    chosen = application.settings.api
     return api(
-        {
-            "pipeline": application.pipeline,
-            "validation": RetrievalValidation(
-                application.pipeline,
-                application.validations,
-                application.indexes,
-                application.backends.active,
-                application.backends.open,
-            ),
-            "sources": Sources(
-                application.catalogue,
-                application.ledger,
-                application.indexes,
-                application.backends.active,
-                application.backends.open,
-                application.people,
-                application.roles,
-                application.uploads,
-                application.jobs,
-                application.originals,
-                Repeats(application.database),
-                application.groups,
-                Allowed(uploads.megabytes * 1_000_000, uploads.documents, uploads.seconds, uploads.at_once * 1_000_000),
-                networks(uploads.url_networks),
-            ),
-            "jobs": JobService(application.jobs, application.roles),
-            "conversations": application.conversations,
-            "threads": application.threads,
-            "consents": application.training,
-            "statistics": application.statistics,
-            "prompts": application.prompts,
-            "feedback": application.feedback,
-            "kept_answers": application.kept_answers,
-            "feedback_queue": application.feedback_queue,
-            "usage": application.usage,
-            "belonging": application.belonging,
-            "playground": Playground(
-                application.database,
-                application.pipeline,
-                application.indexes,
-                application.backends.open,
-                application.embedder,
-                application.people,
-                application.prompts,
-                application.validations,
-                application.dimension,
-            ),
-            "readiness": application.readiness,
-        },
+        _services(application),
         Access(application.people, application.keys, application.limiter, application.leases, application.sessions),
         entrance(application.settings),
         with_limits(registry.SURFACES, chosen.requests, chosen.concurrent),
         version=version("rag-app"),
         site=_site(application),
         **options,
+    )
+
+
+def _services(application: Application) -> dict[str, object]:
+    """What routes work with, by the name of their parameter."""
+    from rag_app.surfaces.jobs.service import JobService
+    from rag_app.surfaces.lexybrain.conversations import INDEX
+    from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
+    from rag_app.surfaces.lexybrain.statistics import Statistics
+    from rag_app.surfaces.management.belonging import Belonging
+    from rag_app.surfaces.management.feedback import FeedbackQueue
+    from rag_app.surfaces.management.usage import Usage
+    from rag_app.surfaces.playground.service import Playground
+    from rag_app.surfaces.validation.service import RetrievalValidation
+
+    database, conversations, backends = application.database, application.conversations, application.backends
+    return {
+        "pipeline": application.pipeline,
+        "validation": RetrievalValidation(
+            application.pipeline, application.validations, application.indexes, backends.active, backends.open
+        ),
+        "sources": _sources(application),
+        "jobs": JobService(application.jobs, application.roles),
+        "conversations": conversations,
+        "threads": conversations.threads,
+        "consents": conversations.training,
+        "statistics": Statistics(database),
+        "prompts": application.prompts,
+        "feedback": FeedbackLedger(database, application.ledger, INDEX),
+        "kept_answers": application.kept_answers,
+        "feedback_queue": FeedbackQueue(database),
+        "usage": Usage(database),
+        "belonging": Belonging(database, application.people, application.keys, application.indexes),
+        "playground": Playground(
+            database,
+            application.pipeline,
+            application.indexes,
+            backends.open,
+            application.embedder,
+            application.people,
+            application.prompts,
+            application.validations,
+            application.dimension,
+        ),
+        "readiness": application.readiness,
+    }
+
+
+def _sources(application: Application) -> "Sources":
+    from rag_app.documents.catalogue import Catalogue
+    from rag_app.http.receiving import Allowed
+    from rag_app.surfaces.sources.addresses import networks
+    from rag_app.surfaces.sources.repeats import Repeats
+    from rag_app.surfaces.sources.service import Sources
+
+    uploads = application.settings.uploads
+    return Sources(
+        Catalogue(application.database),
+        application.ledger,
+        application.indexes,
+        application.backends.active,
+        application.backends.open,
+        application.people,
+        application.roles,
+        application.uploads,
+        application.jobs,
+        application.originals,
+        Repeats(application.database),
+        application.groups,
+        Allowed(uploads.megabytes * 1_000_000, uploads.documents, uploads.seconds, uploads.at_once * 1_000_000),
+        networks(uploads.url_networks),
     )
 
 
@@ -603,9 +627,8 @@ def _originals(settings: Settings, database: Database) -> Originals:
     return Originals(database, folder if chosen.originals == "files" else None)
 
 
-def _organization_limits(settings: Settings) -> OrganizationLimits:
-    chosen = settings.uploads
-    return OrganizationLimits(chosen.sources, None if chosen.total is None else chosen.total * 1_000_000)
+def _readers(settings: Settings, processes: int) -> Readers:
+    return Readers(Limits(**settings.reading.model_dump(exclude={"processes"})), processes)
 
 
 def entrance(settings: Settings) -> "Entrance":

@@ -57,6 +57,7 @@ from rag_app.documents.metadata import Target
 from rag_app.domain import Mode, Question, Scope
 from rag_app.settings import Settings
 from rag_app.stores.words import CHUNK
+from rag_app.surfaces.lexybrain.quotas import Plans
 from tests.conftest import free_port
 from tests.integration.conftest import INDEX
 from tests.integration.lexybrain import models_file
@@ -154,7 +155,7 @@ async def people(application: Application, clients: int, folder: Path) -> list[U
     organizations = await begin(application, folder)
     questions = [f"What does the {thing} cost a year?" for thing in THINGS]
     found = []
-    await application.plans.set("chaos", messages=-1)
+    await Plans(application.database).set("chaos", messages=-1)
     for n in range(clients):
         colour = COLOURS[n % len(COLOURS)]
         organization = await application.people.organization(colour)

@@ -375,7 +375,7 @@ async def export_training(
     """
     from rag_app.surfaces.administration.personal import training_examples
 
-    consenting = await application.training.consenting()
+    consenting = await application.conversations.training.consenting()
     lessons = Counter[UUID]()
     withheld = 0
     with written(output) as lines, counting("users", len(consenting)) as count:

@@ -111,7 +111,8 @@ on_new_application = command_on(_start, creates=True)
 
 
 @asynccontextmanager
-async def _open_directory(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[Directory]":
+async def open_directory(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[Directory]":
+    """People and what belongs to them, in a database whose schema fits."""
     from rag_app.access.directory import Directory
     from rag_app.database.session import Database
 
@@ -123,9 +124,9 @@ async def _open_directory(settings: "Settings", urls: "DatabaseUrls") -> "AsyncI
         await database.close()
 
 
-on_directory = command_on(_open_directory)
+on_directory = command_on(open_directory)
 """A command's work on people and what belongs to them: no index, no model."""
-on_new_directory = command_on(_open_directory, creates=True)
+on_new_directory = command_on(open_directory, creates=True)
 """As `on_directory`, for what one may begin with."""
 
 on_unchecked_application = command_on(

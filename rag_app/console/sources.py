@@ -2,14 +2,25 @@
 
 import re
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from typer import Argument, Exit, Option
 
-from rag_app.console.commands import Application, Index, Json, Org, group, on_application, on_new_application
+from rag_app.console.commands import (
+    Application,
+    Index,
+    Json,
+    Org,
+    command_on,
+    group,
+    on_application,
+    on_new_application,
+    open_directory,
+)
 from rag_app.console.printing import (
     day,
     print_list,
@@ -19,10 +30,14 @@ from rag_app.console.printing import (
     summary_json,
     summary_text,
 )
-from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, source_id
+from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, frozen, source_id
 
 if TYPE_CHECKING:
+    from rag_app.access.people import People
+    from rag_app.database.urls import DatabaseUrls
+    from rag_app.documents.ledger import SourceLedger
     from rag_app.retrieval.index import IndexSpec
+    from rag_app.settings import Settings
 
 app = group()
 sources = group("What has been ingested.")
@@ -129,10 +144,32 @@ def _metadata(source_type: str | None, lang: str | None, pairs: list[str]) -> di
     return metadata
 
 
+@frozen
+class _Catalogue:
+    """What a command needs that only reads what is known of sources: no model and no vector store."""
+
+    people: "People"
+    ledger: "SourceLedger"
+    indexes: "Mapping[str, IndexSpec]"
+
+
+@asynccontextmanager
+async def _open_catalogue(settings: "Settings", urls: "DatabaseUrls") -> AsyncIterator[_Catalogue]:
+    from rag_app.documents.ledger import SourceLedger
+    from rag_app.retrieval.index import load_indexes
+
+    async with open_directory(settings, urls) as directory:
+        indexes = load_indexes(*settings.indexes.folders)
+        yield _Catalogue(directory.people, SourceLedger(directory.database), indexes)
+
+
+on_catalogue = command_on(_open_catalogue)
+
+
 @sources.command("list")
-@on_application
+@on_catalogue
 async def list_all(
-    application: Application,
+    catalogue: _Catalogue,
     index: Index,
     org: Org,
     search: Annotated[str | None, Option(metavar="TEXT", help="in title, external id or file name")] = None,
@@ -141,12 +178,12 @@ async def list_all(
     as_json: Json = False,
 ) -> None:
     """The sources an organization has in an index."""
-    spec, scope = await _index_and_scope(application, index, org)
+    spec, scope = await _index_and_scope(catalogue, index, org)
     if source_type is not None and source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
     found = [
         source
-        async for source in application.ledger.list(scope, spec.name, operator=True)
+        async for source in catalogue.ledger.list(scope, spec.name, operator=True)
         if source_type in (None, source.source_type) and lang in (None, source.lang) and _mentions(source, search)
     ]
     lines = (_SOURCE.format(each, day(each.date) or "-") for each in found)
@@ -159,18 +196,18 @@ def _mentions(source: Source, text: str | None) -> bool:
 
 
 @sources.command()
-@on_application
+@on_catalogue
 async def show(
-    application: Application,
+    catalogue: _Catalogue,
     source: Annotated[str, Argument(help="id or external id")],
     index: Index,
     org: Org,
     as_json: Json = False,
 ) -> None:
     """One source: what is known about it, and its text."""
-    spec, scope = await _index_and_scope(application, index, org)
-    found = await _find_source(application, source, spec, scope)
-    passages = await application.ledger.content(scope, found.id, operator=True)
+    spec, scope = await _index_and_scope(catalogue, index, org)
+    found = await _find_source(catalogue, source, spec, scope)
+    passages = await catalogue.ledger.content(scope, found.id, operator=True)
     known = source_json(found)
     lines = [f"{key}: {value}" for key, value in known.items() if value not in (None, "", {})]
     for passage in passages:
@@ -198,14 +235,14 @@ async def delete(
     print(f"{len(wanted)} deleted")
 
 
-async def _index_and_scope(application: Application, index: str, org: str) -> tuple["IndexSpec", Scope]:
+async def _index_and_scope(catalogue: "_Catalogue | Application", index: str, org: str) -> tuple["IndexSpec", Scope]:
     from rag_app.retrieval.index import find_index
 
-    spec = find_index(application.indexes, index)
-    return spec, Scope(frozenset({(await application.people.organization(org)).id}))
+    spec = find_index(catalogue.indexes, index)
+    return spec, Scope(frozenset({(await catalogue.people.organization(org)).id}))
 
 
-async def _find_source(application: Application, name: str, spec: "IndexSpec", scope: Scope) -> Source:
+async def _find_source(catalogue: "_Catalogue | Application", name: str, spec: "IndexSpec", scope: Scope) -> Source:
     """By id or external id. Raises NotFound with the name as it was given."""
     (org_id,) = scope.organizations
     try:
@@ -213,7 +250,7 @@ async def _find_source(application: Application, name: str, spec: "IndexSpec", s
     except ValueError:
         wanted = source_id(org_id, spec.name, name)
     with suppress(NotFound):
-        found = await application.ledger.get(scope, wanted, operator=True)
+        found = await catalogue.ledger.get(scope, wanted, operator=True)
         if found.index == spec.name:
             return found
     raise NotFound(f"source of this organization in {spec.name}", name)

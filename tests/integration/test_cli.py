@@ -438,7 +438,10 @@ def test_a_reader_that_has_seen_enough(environment: str, main: Run, tmp_path: Pa
 
 
 @ON_DEFAULT
-@pytest.mark.parametrize("command", ["orgs list", "users list", "keys list", "plans list", "groups list public"])
+@pytest.mark.parametrize(
+    "command",
+    ["orgs list", "users list", "keys list", "plans list", "groups list public", "sources list -i book -o public"],
+)
 def test_a_command_that_asks_no_question_imports_no_model(environment: str, main: Run, command: str) -> None:
     """Each would take seconds to import."""
     main("db", "upgrade")

@@ -18,6 +18,7 @@ from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
 from rag_app.domain.scope import Principal
 from rag_app.domain.source import source_id
+from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
 from rag_app.surfaces.lexybrain.types import Rating
 from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, THREADS, Chat, chatting, citing
 from tests.integration.service import bearer, prepare
@@ -248,12 +249,13 @@ def test_rag_app_evaluate_asks_what_was_recorded(
         ingestor = await application.ingestor(application.indexes["marketplace"], Target(organization.id))
         assert not (await ingestor.ingest([file], base=tmp_path)).failed
         who = Principal(str(user.id), user.id, frozenset({organization.id}))
-        talk = Talk(application.database, application.threads)
+        talk = Talk(application.database, application.conversations.threads)
+        feedback = FeedbackLedger(application.database, application.ledger, "marketplace")
         for asked in ("What does a velvet ring box COST?", "Which apron is of linen?", "What? " * 500):
             begun, _ = await talk.say(who, asked)
             answer = await talk.answer(who, begun.id)
             assert answer
-            await application.feedback.give(who, answer, Rating.NEGATIVE, None, "box")
+            await feedback.give(who, answer, Rating.NEGATIVE, None, "box")
 
     prepare(rated_answers)
 

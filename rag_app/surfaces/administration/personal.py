@@ -245,7 +245,7 @@ async def training_examples(
         raise NotFound("capability", capability, DESCRIPTIONS)
     begin = None if since is None else datetime.fromtimestamp(epoch_seconds("since", since), UTC)
     for number, user in enumerate(consenting, 1):
-        async for page in application.training.collected(user, since=begin, capability=capability):
+        async for page in application.conversations.training.collected(user, since=begin, capability=capability):
             named = {source for lesson in page for source in lesson.sources}
             seen = await application.ledger.seen(user.scope, named) if named else set()
             for lesson in page:

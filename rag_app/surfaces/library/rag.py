@@ -42,8 +42,6 @@ from rag_app.retrieval.index import find_index
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
-from rag_app.surfaces.lexybrain.messages import instructed
-from rag_app.surfaces.lexybrain.types import RagRequest
 
 Written = Sequence[str] | MetadataFilters
 """Filters as on a command line, or LlamaIndex'."""
@@ -396,6 +394,9 @@ async def opening_of(application: Application, capability: Capability, question:
     """The question as the first message of a conversation, where the capability is one of those; else as it is."""
     if capability.group != LEXYBRAIN:
         return question
+    from rag_app.surfaces.lexybrain.messages import instructed
+    from rag_app.surfaces.lexybrain.types import RagRequest
+
     drawn = [await application.prompts.draw(kind) for kind in (GLOBAL, capability.name)]
     opening = instructed(capability, RagRequest(question.text), drawn, datetime.now(UTC))
     return replace(opening, filters=(*question.filters, *opening.filters), top_k=question.top_k, mode=question.mode)
