@@ -643,6 +643,7 @@ def entrance(settings: Settings) -> "Entrance":
         chosen.session_cookie,
         origins(chosen.origins),
         chosen.default_organization,
+        near=settings.pages.shown == "demo",
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -41,6 +42,9 @@ SESSION_COOKIE = "rag_session"
 PAGES_COOKIES = ("__Host-rag_pages", "rag_pages")
 """Of a session of the pages, over https and over http. Of the first, browsers accept none from another host."""
 
+LOOPBACK_HOST = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?")
+
+_FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IGNORECASE)
 
@@ -65,12 +69,14 @@ class Entrance:
 
     A session cookie counts in requests of pages of `origins` alone. Browsers send cookies whoever wrote the page that
     makes the request, and say which page that was: this is the defence against forged requests (CSRF).
+    `near`: whoever shows nothing must be on this machine, as for the pages of the demo.
     """
 
     tokens: Tokens
     cookie: str = SESSION_COOKIE
     origins: frozenset[str] = frozenset()
     default_organization: str | None = None
+    near: bool = False
 
     async def principal(
         self,
@@ -92,14 +98,14 @@ class Entrance:
         if sum(map(len, shown.values())) > 1:
             raise Unauthenticated(f"Send one credential: either `Authorization` or `{API_KEY_HEADER}`, once")
         if API_KEY_HEADER in shown:
-            self._needs({Credential.API_KEY}, accepted)
+            self._needs_key(accepted)
             return await access.keys.principal(shown[API_KEY_HEADER][0].strip())
         if "authorization" in shown:
             token = bearer_token(shown["authorization"][0])
             if token is None:
                 raise self._refusal(accepted)
             if token.startswith(KEY_PREFIX):
-                self._needs({Credential.API_KEY}, accepted)
+                self._needs_key(accepted)
                 return await access.keys.principal(token)
             claims = await self._bearer(token, connection, accepted)
             return await access.people.principal(claims.subject, claims.groups)
@@ -120,6 +126,8 @@ class Entrance:
             and origin_of(origin) != origin_of(str(connection.base_url))
         ):
             raise Unauthenticated("Without a credential, pages of other origins are not answered")
+        if self.near and not is_near(connection):
+            raise Unauthenticated("Without a credential, the demo answers this machine alone, at http://127.0.0.1")
         try:
             return await access.people.member_of(self.default_organization)
         except NotFound as error:
@@ -156,6 +164,10 @@ class Entrance:
         if not any_of & self._taken(accepted):
             raise self._refusal(accepted)
 
+    def _needs_key(self, accepted: Collection[Credential]) -> None:
+        if Credential.API_KEY not in self._taken(accepted):
+            raise Unauthenticated(f"No API key is taken here. {self._refusal(accepted)}")
+
     def _refusal(self, accepted: Collection[Credential]) -> Unauthenticated:
         words = {
             Credential.JWT: "a token: `Authorization: Bearer <JWT>`",
@@ -185,6 +197,21 @@ def is_same_origin(connection: AnyConnection) -> bool:
         return site == "same-origin"
     origin = connection.headers.get("origin") or origin_of(connection.headers.get("referer", ""))
     return origin is not None and origin.partition("://")[2] == connection.headers.get("host")
+
+
+def is_near(connection: AnyConnection) -> bool:
+    """Whether a request comes from this machine, from no proxy on it, and asks for it by a loopback address.
+
+    Another name that leads here is a page elsewhere that had its own name point to this address (DNS rebinding).
+    """
+    if _FORWARDED & set(connection.headers.keys()) or connection.client is None:
+        return False
+    hosts = connection.headers.getall("host", [])
+    try:
+        near = ip_address(connection.client.host).is_loopback
+    except ValueError:
+        return False
+    return near and len(hosts) == 1 and LOOPBACK_HOST.fullmatch(hosts[0].lower()) is not None
 
 
 def origin_of(url: str) -> str | None:

@@ -138,7 +138,7 @@ def test_a_surface_takes_what_it_says_and_nothing_else(
     if name in on:
         assert (response.status_code, response.json()) == (200, {"subject": who})
     else:
-        assert refusal(response) == MESSAGES[name]
+        assert refusal(response) == ("No API key is taken here. " if "key" in shown else "") + MESSAGES[name]
 
 
 MESSAGES = {
@@ -502,3 +502,19 @@ def test_pages_of_other_origins_do_not_read_the_default_organization() -> None:
 
         assert [status(), status(Origin=url), status(Origin="https://app.example")] == [200, 200, 200]
         assert [status(Origin="https://evil.example"), status(Origin="null"), status(Origin="")] == [401, 401, 401]
+
+
+def test_without_a_credential_the_demo_answers_this_machine_alone() -> None:
+    """A page whose name was made to point here (DNS rebinding) has the origin that it asks."""
+    backstage = Backstage()
+    backstage.people.known["acme"] = Principal("member of acme", None, frozenset({uuid4()}))
+    entrance = Entrance(Tokens(SECRET), default_organization="acme", near=True)
+    app = api(backstage.services(), backstage.access(), entrance, registry.SURFACES, version="0.0.test")
+    with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
+
+        def status(**headers: str) -> int:
+            return client.post("/owner/search", json={"query": "?"}, headers=headers).status_code
+
+        assert [status(), status(Host="localhost"), status(Origin=url)] == [200, 200, 200]
+        rebound = {"Host": "evil.example:8000", "Origin": url.partition(":")[0] + "://evil.example:8000"}
+        assert [status(**rebound), status(**{"X-Forwarded-For": "10.0.0.1"})] == [401, 401]

@@ -2,9 +2,7 @@
 
 import hmac
 import logging
-import re
 from collections.abc import Sequence
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -17,7 +15,7 @@ from rag_app.access.openid import Attempt, Provider
 from rag_app.access.people import People
 from rag_app.access.sessions import ATTEMPT_LIFETIME, Sessions
 from rag_app.domain import NotFound, RagError, Unauthenticated, frozen
-from rag_app.http.entrance import PAGES_COOKIES, AnyConnection, is_same_origin, pages_cookie
+from rag_app.http.entrance import LOOPBACK_HOST, PAGES_COOKIES, AnyConnection, is_near, is_same_origin, pages_cookie
 from rag_app.http.problems import AnyRequest
 from rag_app.http.surface import Injected
 from rag_app.surfaces.pages.site import SECURITY, Html, action, local_path, page, redirect, render, visit_of
@@ -37,8 +35,6 @@ CALLBACK = "/sign-in/callback"
 """Where it comes back to."""
 
 MISDIRECTED = 421
-_FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
-_LOOPBACK_HOST = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?")
 _NO_REFERRER = {"Referrer-Policy": "no-referrer"}
 _NOT_THIS_BROWSER = "This sign-in was not begun in this browser, or it is over. Begin again."
 
@@ -63,29 +59,14 @@ class SigningIn:
         hosts = request.headers.getall("host", [])
         if self.public_url is not None:
             return self.public_url
-        near = len(hosts) == 1 and _LOOPBACK_HOST.fullmatch(hosts[0].lower())
+        near = len(hosts) == 1 and LOOPBACK_HOST.fullmatch(hosts[0].lower())
         return f"{request.base_url.scheme}://{hosts[0]}" if near else None
 
 
 def stay_near(connection: AnyConnection, _: BaseRouteHandler) -> None:
-    """A guard of the demo, whose pages ask for no proof: this machine alone reaches them, under a name of this machine.
-
-    Another name that leads here is a page elsewhere that had its own name point to this address (DNS rebinding).
-    """
+    """A guard of the demo, whose pages ask for no proof: this machine alone reaches them, under a name of this machine."""
     if not is_near(connection):
         raise HTTPException(status_code=MISDIRECTED, detail="The demo answers browsers on this machine, at 127.0.0.1")
-
-
-def is_near(connection: AnyConnection) -> bool:
-    """Whether a request comes from this machine, from no proxy on it, and asks for it by a loopback address."""
-    if _FORWARDED & set(connection.headers.keys()) or connection.client is None:
-        return False
-    hosts = connection.headers.getall("host", [])
-    try:
-        near = ip_address(connection.client.host).is_loopback
-    except ValueError:
-        return False
-    return near and len(hosts) == 1 and _LOOPBACK_HOST.fullmatch(hosts[0].lower()) is not None
 
 
 @page("/sign-in", open_to_all=True)
