@@ -42,18 +42,20 @@ if TYPE_CHECKING:
     from rag_app.settings import Settings
     from rag_app.surfaces.lexybrain.quotas import Plan
 
-KeyArgument = Annotated[str, Argument(help="id, or how it begins, as `keys list` shows them")]
+KeyArgument = Annotated[str, Argument(help="the key's id or first characters, as shown by `keys list`")]
 Requests = Annotated[
-    str | None, Option("--requests", metavar="N|none", help="in any minute; none: as it is without one")
+    str | None, Option("--requests", metavar="N|none", help="requests in any minute; none: the default limit applies")
 ]
-AtOnce = Annotated[str | None, Option("--at-once", metavar="N|none", help="requests under way at once; none: likewise")]
+AtOnce = Annotated[
+    str | None, Option("--at-once", metavar="N|none", help="requests at the same time; none: the default limit applies")
+]
 
 app = group()
-keys = group("API keys: each belongs to an organization.")
-orgs = group("Organizations, their members and sites.")
-users = group("Users: the plan of each, and what they have used of it.")
-plans = group("Plans: messages a month, and whether there are conversations at all.")
-training = group("Answers that were collected to train models with, of users who consent.")
+keys = group("Manage API keys. Each key belongs to an organization.")
+orgs = group("Manage organizations, their members and sites.")
+users = group("Manage users and their plans.")
+plans = group("Manage plans: messages per month, and access to conversations.")
+training = group("Export answers of consenting users as training data.")
 
 _ORGANIZATION = "{0.slug}\t{0.id}\t{0.name}"
 _KEY = (
@@ -69,7 +71,7 @@ async def create_organization(
     slug: Annotated[str, Argument(help="short name, as in --org")],
     name: Annotated[str | None, Option(help="name for people; the slug by default")] = None,
 ) -> None:
-    """Make an organization."""
+    """Create an organization."""
     made = await directory.people.create_organization(slug, name or slug)
     print(f"{made.slug}\t{made.id}")
 
@@ -77,7 +79,7 @@ async def create_organization(
 @orgs.command("list")
 @on_directory
 async def list_organizations(directory: Directory, as_json: Json = False) -> None:
-    """All organizations."""
+    """List all organizations."""
     found = await directory.people.organizations()
     print_list(as_json, [record(each, "id slug name") for each in found], map(_ORGANIZATION.format, found))
 
@@ -87,10 +89,10 @@ async def list_organizations(directory: Directory, as_json: Json = False) -> Non
 async def add_member(
     directory: Directory,
     org: OrgArgument,
-    user: Annotated[str, Argument(help="name (an e-mail address, say) or id; a new name makes a new user")],
+    user: Annotated[str, Argument(help="name (such as an e-mail address) or id; an unknown name creates a new user")],
     subject: Subject = None,
 ) -> None:
-    """Let a user see an organization's content."""
+    """Make a user a member of an organization."""
     people = directory.people
     organization = await people.organization(org)
     try:
@@ -107,17 +109,15 @@ async def add_member(
 @on_directory
 async def grant(
     directory: Directory,
-    who: Annotated[str, Argument(help="a member's name or id; a key's id, or how it begins")],
+    who: Annotated[str, Argument(help="a member's name or id, or a key's id or first characters")],
     role: Annotated[str, Argument(metavar="read|write|admin|none")],
     org: Org,
-    index: Annotated[
-        str | None, Option("--index", "-i", metavar="I", help="in this index; in every one by default")
-    ] = None,
+    index: Annotated[str | None, Option("--index", "-i", metavar="I", help="the index; all indexes by default")] = None,
 ) -> None:
-    """Say what a member or a key may do with an organization's sources in an index.
+    """Give a member or an API key a role for an organization's sources.
 
-    read: search and read, as everybody may. write: put in, change and delete. admin: empty an index. One that is given
-    again replaces the one before; none takes it away.
+    read: search and read (the default). write: also add, change and delete sources. admin: also empty an index. A new
+    role replaces the earlier one; none removes it.
     """
     from rag_app.access.roles import EVERY_INDEX, Role
     from rag_app.retrieval.index import find_index, load_indexes
@@ -137,7 +137,7 @@ async def grant(
 @orgs.command()
 @on_directory
 async def add_site(directory: Directory, org: OrgArgument, site: Annotated[str, Argument()]) -> None:
-    """Give an organization a site that sources can belong to."""
+    """Add a site to an organization. Sources can belong to a site."""
     organization = await directory.people.organization(org)
     made = await directory.people.create_site(organization.id, site)
     print(f"{organization.slug}/{made.name}\t{made.id}")
@@ -148,11 +148,13 @@ async def add_site(directory: Directory, org: OrgArgument, site: Annotated[str, 
 async def set_budget(
     directory: Directory,
     org: OrgArgument,
-    tokens: Annotated[str, Argument(metavar="TOKENS|none", help="a number; none: as the settings have it")],
+    tokens: Annotated[
+        str, Argument(metavar="TOKENS|none", help="a number of tokens; none: the default of the settings")
+    ],
 ) -> None:
-    """Bound the tokens that models may count for an organization in a month.
+    """Limit the tokens that an organization may use per month.
 
-    When they are used, its members get no answers in conversations until the first of the next month (UTC).
+    When the budget is used up, models write no more answers for its members until the first of the next month (UTC).
     """
     bound = None if tokens == "none" else number("tokens", tokens, "none")
     organization = await directory.people.organization(org)
@@ -165,9 +167,10 @@ async def set_budget(
 async def set_organization_limits(
     directory: Directory, org: OrgArgument, requests: Requests = None, at_once: AtOnce = None
 ) -> None:
-    """Give each member and key of an organization limits of their own.
+    """Set the request limits of each member and API key of an organization.
 
-    They hold on all surfaces, in place of theirs. Of several organizations of a user the highest counts; a key's own comes first.
+    They replace the limits of all surfaces. If a user belongs to several organizations, the highest limit applies. A limit
+    of an API key takes precedence.
     """
     organization = await directory.people.organization(org)
     limited = await directory.people.set_limits(organization, _limits(requests, at_once))
@@ -179,11 +182,11 @@ async def set_organization_limits(
 async def set_time_zone(
     directory: Directory,
     org: OrgArgument,
-    name: Annotated[str, Argument(metavar="NAME|none", help="such as Europe/Paris; none: UTC")],
+    name: Annotated[str, Argument(metavar="NAME|none", help="a name such as Europe/Paris; none: UTC")],
 ) -> None:
-    """Set an organization's time zone: which day is today.
+    """Set the time zone that decides which day is "today" for an organization.
 
-    A server knows it within a minute.
+    Running servers use it within a minute.
     """
     organization = await directory.people.organization(org)
     await directory.people.set_time_zone(organization, None if name == "none" else name)
@@ -194,16 +197,16 @@ async def set_time_zone(
 @on_directory
 async def create_user(
     directory: Directory,
-    name: Annotated[str, Argument(help="a name: an e-mail address, say")],
+    name: Annotated[str, Argument(help="a name, such as an e-mail address")],
     plan: Annotated[str, Option("--plan", metavar="P", help="one of `plans list`")] = "free",
-    role: Annotated[str, Option("--role", metavar="user|admin", help="what they may do")] = "user",
+    role: Annotated[str, Option("--role", metavar="user|admin", help="the user's role")] = "user",
     org: Annotated[
         list[str] | None,
-        Option("--org", "-o", metavar="O", help="an organization to be of: slug or id; repeatable"),
+        Option("--org", "-o", metavar="O", help="an organization to join: slug or id; repeatable"),
     ] = None,
     subject: Subject = None,
 ) -> None:
-    """Make a user."""
+    """Create a user."""
     people = directory.people
     organizations = [await people.organization(each) for each in org or []]  # all of them exist, or nobody is made
     made = await people.create_user(name, plan, role, subject)
@@ -215,9 +218,9 @@ async def create_user(
 @users.command("list")
 @on_directory
 async def list_users(directory: Directory, as_json: Json = False) -> None:
-    """All users: plan, role, organizations, and the messages of this month.
+    """List all users with plan, role, organizations and messages of this month.
 
-    Service users of API keys are among them: `key:` and the key's id.
+    The list includes the service users of API keys. Their names are `key:` and the key's id.
     """
     from rag_app.surfaces.lexybrain.quotas import Accounts, Plans
 
@@ -244,9 +247,9 @@ async def set_plan(
     user: UserArgument,
     plan: Annotated[str, Argument(help="one of `plans list`")],
 ) -> None:
-    """Give a user another plan, at once.
+    """Change the plan of a user at once.
 
-    What is used of this month stays used.
+    Messages already used this month still count.
     """
     print(_USER.format(await directory.people.set_plan(await directory.people.user(user), plan)))
 
@@ -256,11 +259,12 @@ async def set_plan(
 async def set_role(
     directory: Directory,
     user: UserArgument,
-    role: Annotated[str, Argument(metavar="user|admin", help="what they may do")],
+    role: Annotated[str, Argument(metavar="user|admin", help="the user's role")],
 ) -> None:
-    """Make a user an administrator, or an ordinary user again, at once.
+    """Make a user an administrator or an ordinary user, at once.
 
-    An administrator may read all conversations, which is written down, and answer a message by another plan.
+    An administrator may read all conversations and apply other plans to their own messages. Reads of conversations are
+    recorded in the audit log.
     """
     print(_USER.format(await directory.people.set_role(await directory.people.user(user), role)))
 
@@ -268,9 +272,9 @@ async def set_role(
 @users.command()
 @on_application
 async def export(application: Application, user: UserArgument, output: Output = None) -> None:
-    """Print all that is kept about a user, as JSON.
+    """Print all stored data about a user as JSON.
 
-    What they said and were told, what was counted, and what is written down about them.
+    The export contains the user's messages and answers, usage counts and audit log entries.
     """
     from rag_app.surfaces.administration.personal import Personal
 
@@ -280,7 +284,7 @@ async def export(application: Application, user: UserArgument, output: Output = 
     with written(output) as document:
         document.write(json.dumps(found, ensure_ascii=False, indent=2, default=plain) + "\n")
     counted = ", ".join(f"{len(rows)} {kind}" for kind, rows in found.items() if isinstance(rows, list) and rows)
-    print(f"{who.name}: {counted or 'nothing but the account'}", file=sys.stderr)
+    print(f"{who.name}: {counted or 'only the account'}", file=sys.stderr)
 
 
 @users.command()
@@ -288,11 +292,11 @@ def erase(
     user: UserArgument,
     yes: Annotated[bool, Option("--yes", help="do not ask")] = False,
 ) -> None:
-    """Delete a user with all that is kept about them. It does not come back.
+    """Delete a user and all data about them permanently.
 
-    Sources that only they see go, out of every index; what they share stays, and belongs to nobody. docs/privacy.md
-    says what remains. Safe to repeat: the same command goes on where it was. Exit status 2 if something is left to be
-    done in a store that is not configured here.
+    Deletes the sources that only this user sees from every index. Shared sources stay, without an owner. docs/privacy.md
+    lists what remains. Safe to repeat: an interrupted command continues. Exit status 2 if data is left in a store that
+    is not configured here.
     """
     if not yes:
         try:
@@ -310,11 +314,11 @@ async def _erase(application: Application, name: str) -> None:
     done = await erase(application, user)
     print(f"{user.name} ({user.id}) is erased, with {done.private} private sources")
     if done.shared:
-        print(f"{done.shared} sources that others see stay, and belong to nobody")
+        print(f"{done.shared} shared sources stay and have no owner now")
     for (store, collection), sources in done.left.items():
         print(
-            f"!! {store} is not configured here, and its {collection} may hold chunks of theirs:"
-            f" delete that collection, or its points with one of these as source_id: {', '.join(map(str, sorted(sources)))}",
+            f"!! {store} is not configured here, but its {collection} may contain chunks of this user:"
+            f" delete that collection, or its points with one of these source_ids: {', '.join(map(str, sorted(sources)))}",
             file=sys.stderr,
         )
     if done.left:
@@ -324,7 +328,7 @@ async def _erase(application: Application, name: str) -> None:
 @plans.command("list")
 @on_directory
 async def list_plans(directory: Directory, as_json: Json = False) -> None:
-    """All plans: messages a month, and whether they have conversations."""
+    """List all plans with their limits."""
     from rag_app.surfaces.lexybrain.quotas import Plans
 
     found = await Plans(directory.database).list()
@@ -335,13 +339,15 @@ async def list_plans(directory: Directory, as_json: Json = False) -> None:
 @on_directory
 async def change_plan(
     directory: Directory,
-    code: Annotated[str, Argument(metavar="CODE", help="a plan's; one that is not there is made")],
-    messages: Annotated[str | None, Option(metavar="N|unlimited", help="messages a month")] = None,
-    enabled: Annotated[bool | None, Option("--enabled/--disabled", help="whether it has conversations")] = None,
+    code: Annotated[str, Argument(metavar="CODE", help="the code of a plan; an unknown code creates a plan")],
+    messages: Annotated[str | None, Option(metavar="N|unlimited", help="messages per month")] = None,
+    enabled: Annotated[
+        bool | None, Option("--enabled/--disabled", help="whether the plan includes conversations")
+    ] = None,
 ) -> None:
-    """Change a plan for all who have it, from their next message on, or make one.
+    """Change or create a plan. Changes apply from the next message of each user.
 
-    A new plan has 50 messages and conversations, unless it is said otherwise.
+    By default a new plan has 50 messages per month and includes conversations.
     """
     from rag_app.surfaces.lexybrain.quotas import Plans
 
@@ -365,13 +371,13 @@ async def export_training(
     application: Application,
     output: Output = None,
     since: Annotated[
-        str | None, Option(metavar="DATE", help="only what was collected from then on: 2026-01-31")
+        str | None, Option(metavar="DATE", help="only answers collected on or after this date: 2026-01-31")
     ] = None,
-    capability: Annotated[str | None, Option(metavar="C", help="only of this capability")] = None,
+    capability: Annotated[str | None, Option(metavar="C", help="only answers of this capability")] = None,
 ) -> None:
-    """Examples as JSON lines, in the format that fine-tuning tools read.
+    """Print training examples as JSON lines, in the format of fine-tuning tools.
 
-    Only of users who consent now, and only of what they may still see. Nobody is named.
+    The export only contains users who consent now and sources that they may still see. It names no users.
     """
     from rag_app.surfaces.administration.personal import training_examples
 
@@ -386,8 +392,8 @@ async def export_training(
                 lessons[user] += 1
                 lines.write(json.dumps(example, ensure_ascii=False) + "\n")
     print(
-        f"{lessons.total()} examples of {len(lessons)} users; {withheld} left out:"
-        " a source of theirs is gone, or no longer their user's to see",
+        f"{lessons.total()} examples of {len(lessons)} users; {withheld} left out because"
+        " a source was deleted or their user may no longer see it",
         file=sys.stderr,
     )
 
@@ -397,16 +403,16 @@ async def export_training(
 async def create_key(
     directory: Directory,
     org: Org,
-    name: Annotated[str, Option("--name", "-n", metavar="N", help="what it is for")],
+    name: Annotated[str, Option("--name", "-n", metavar="N", help="the purpose of the key")],
     indexes: Annotated[
         list[str] | None,
         Option("--index", "-i", metavar="I", help="an index it may search; repeatable; all by default"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make an API key, and print it: this once.
+    """Create an API key and print it. It is shown only once.
 
-    It goes into a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
+    Send it in a header: `Authorization: Bearer KEY`. It sees what all members of the organization see.
     """
     bound = None
     if indexes:
@@ -417,17 +423,19 @@ async def create_key(
         bound = [find_index(declared, index).name for index in indexes]  # no alias: one may point elsewhere one day
     made, secret = await directory.keys.create(await directory.people.organization(org), name, bound)
     print_result(as_json, {**_key_json(made), "key": secret}, secret)
-    print("keep it: it is not shown again, and only its hash is stored", file=sys.stderr)
+    print("store this key now: it is not shown again, because only its hash is kept", file=sys.stderr)
 
 
 @keys.command("list")
 @on_directory
 async def list_keys(
     directory: Directory,
-    org: Annotated[str | None, Option("--org", "-o", metavar="O", help="of this organization: slug or id")] = None,
+    org: Annotated[
+        str | None, Option("--org", "-o", metavar="O", help="only keys of this organization: slug or id")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """All API keys, as far as anybody can show them."""
+    """List all API keys with their first characters."""
     of = await directory.people.organization(org) if org else None
     found = [_key_json(each) for each in await directory.keys.list(of)]
     print_list(as_json, found, map(_key_text, found), "keys")
@@ -439,9 +447,9 @@ async def revoke(
     directory: Directory,
     key: KeyArgument,
 ) -> None:
-    """Refuse an API key from now on.
+    """Revoke an API key.
 
-    Every process does so at once. What is under way is answered.
+    Every process refuses the key at once. Requests that are already running are completed.
     """
     print(_key_text(_key_json(await directory.keys.revoke(key))))
 
@@ -451,9 +459,9 @@ async def revoke(
 async def set_key_limits(
     directory: Directory, key: KeyArgument, requests: Requests = None, at_once: AtOnce = None
 ) -> None:
-    """Give an API key limits of its own, from its next request on.
+    """Set the request limits of an API key, from its next request on.
 
-    They hold on all surfaces, in place of its organization's and theirs.
+    They replace the limits of its organization and of all surfaces.
     """
     limited = await directory.keys.set_limits(key, _limits(requests, at_once))
     print(f"{limited.beginning}...\t{_limits_text(limited)}")
@@ -463,7 +471,7 @@ def _limits(requests: str | None, at_once: str | None) -> dict[str, int | None]:
     """Of both what was given. Raises InvalidInput where that is nothing."""
     given = {"requests_per_minute": requests, "concurrent_requests": at_once}
     if requests is None and at_once is None:
-        raise InvalidInput("--requests", None, "give it, or --at-once, or both")
+        raise InvalidInput("--requests", None, "give --requests, --at-once or both")
     return {
         name: None if said == "none" else number(name, said, "none") for name, said in given.items() if said is not None
     }
@@ -492,17 +500,18 @@ def _key_text(key: Mapping[str, Any]) -> str:
 async def token(
     directory: Directory,
     user: Annotated[str, Option(metavar="U", help="name or id")],
-    hours: Annotated[float, Option(min=0.01, max=8760, help="how long it is valid")] = 24.0,
+    hours: Annotated[float, Option(min=0.01, max=8760, help="hours until the token expires")] = 24.0,
     client: Annotated[
-        str | None, Option(metavar="extension", help="of a browser extension, which also sends x-ext-client")
+        str | None,
+        Option(metavar="extension", help="a token for a browser extension, which must also send x-ext-client"),
     ] = None,
     link: Annotated[
-        bool, Option("--link", help="a link instead, which signs a browser in: once, within five minutes")
+        bool, Option("--link", help="print a link instead that signs a browser in, once, within five minutes")
     ] = False,
 ) -> None:
     """Print a token for a user of the HTTP API.
 
-    It goes into a header: `Authorization: Bearer TOKEN`. Where an identity provider issues the tokens, this does not.
+    Send it in a header: `Authorization: Bearer TOKEN`. Not available if an identity provider issues the tokens.
     """
     if link:
         print(await _link(directory, (await directory.people.user(user)).id))
@@ -515,7 +524,7 @@ async def _link(directory: Directory, user: UUID) -> str:
     from rag_app.console.serving import http_url
 
     if directory.sessions is None:
-        raise InvalidInput("--link", None, "RAG_PAGES is off: there is no page to sign in to")
+        raise InvalidInput("--link", None, "requires the pages, but RAG_PAGES is off")
     api, public = directory.settings.api, directory.settings.pages.public_url
     return f"{public or http_url(api.host, api.port)}/sign-in#{await directory.sessions.make_code(user)}"
 

@@ -49,7 +49,7 @@ async def _asker(
     application: Application, client: httpx.AsyncClient, thread: Thread, index: str, organization: str | None
 ) -> Ask:
     if organization is None:
-        raise Misconfigured(f"{thread.id} names no organization: say --org")
+        raise Misconfigured(f"{thread.id} names no organization: give --org")
     if index not in {KNOWLEDGE, CALLS, MARKETPLACE}:
 
         async def ask_library(text: str) -> Reply:
@@ -97,4 +97,4 @@ async def _user(application: Application, thread: Thread, organization: str) -> 
     for user, slugs in await application.people.users():
         if slug in slugs:
             return user.id
-    raise Misconfigured(f"{organization} has no member to ask as: `rag-app users create`")
+    raise Misconfigured(f"{organization} has no members: create one with `rag-app users create`")

@@ -64,11 +64,12 @@ class _Points:
 @app.command()
 def backup(
     file: File,
-    secrets: Annotated[bool, Option("--secrets", help="with the secret that tokens are signed with")] = False,
+    secrets: Annotated[bool, Option("--secrets", help="include the secret that signs tokens")] = False,
 ) -> None:
     """Write the database and the vectors to a new file.
 
-    As they are at one moment. Servers may go on; ingests wait while Qdrant is read. Local Qdrant belongs to one process: stop the server first.
+    The backup is consistent: it shows one moment. Servers may keep running; ingests wait while Qdrant is read. With local
+    Qdrant, stop the server first, because only one process can use it.
     """
     from rag_app.database.urls import database_urls
     from rag_app.settings import Settings
@@ -144,7 +145,7 @@ async def _apart(application: "Application") -> "list[Generation]":
             )
         if not application.backends.reaches(each.store, application.indexes.values()):
             raise Misconfigured(
-                f"{each.table_prefix} is in {each.store}, which is not configured here: set it, or drop the generation"
+                f"{each.table_prefix} is in {each.store}, which is not configured here: configure this store, or drop the generation"
             )
     return [each for each in found if each.settings.get("layout") == LAYOUT]
 
@@ -155,9 +156,10 @@ def _member(generation: "Generation") -> str:
 
 @app.command()
 def restore(file: File) -> None:
-    """Bring back what `backup` wrote.
+    """Restore a backup into an empty RAG_HOME or an empty database.
 
-    Into a RAG_HOME that is empty, or an empty database. All is compared with what it was. A backup of an older version is migrated; one of a newer version is refused.
+    All restored data is compared with the backup. A backup of an older version is migrated; a backup of a newer version
+    is refused.
     """
     from rag_app.database.urls import database_urls
     from rag_app.settings import Settings
@@ -172,7 +174,7 @@ def restore(file: File) -> None:
             )
         if _SECRET in archive.namelist() and (home / "jwt-secret").exists():
             raise Misconfigured(
-                f"{home / 'jwt-secret'} is there already: move it away, or make a backup without --secrets"
+                f"{home / 'jwt-secret'} already exists: move it away, or make a backup without --secrets"
             )
         try:
             with database_urls(settings, migrated=False) as urls:
@@ -196,7 +198,7 @@ def _opened(file: Path) -> ZipFile:
     try:
         return ZipFile(file)
     except BadZipFile:
-        raise InvalidInput("FILE", str(file), f"{file} is no backup, or has been cut short") from None
+        raise InvalidInput("FILE", str(file), f"{file} is not a backup, or is incomplete") from None
 
 
 def _checked(file: Path, archive: ZipFile) -> JsonObject:
@@ -210,9 +212,9 @@ def _checked(file: Path, archive: ZipFile) -> JsonObject:
         form, maker, revision = manifest["format"], manifest["version"], manifest["revision"]
         broken = archive.testzip()
     except (KeyError, TypeError, ValueError, EOFError, BadZipFile, zlib.error):
-        raise InvalidInput("FILE", str(file), f"{file} is no backup of rag-app") from None
+        raise InvalidInput("FILE", str(file), f"{file} is not a backup of rag-app") from None
     if broken is not None:
-        raise InvalidInput("FILE", str(file), f"{file} is damaged: {broken} is not what it was")
+        raise InvalidInput("FILE", str(file), f"{file} is damaged: {broken} does not match its checksum")
     if form != _FORMAT or not known(resource_folder("migrations"), revision):
         raise InvalidInput(
             "FILE",
@@ -239,7 +241,7 @@ async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, ma
                 backend, spec = application.backends.of(store), find_index(application.indexes, index)
                 if await backend.holds(generation):
                     raise Misconfigured(
-                        f"{store} has {generation} already: a backup is restored into an empty one alone"
+                        f"{store} already has {generation}: a backup can only be restored into an empty store"
                     )
                 made.append((backend, generation))
                 await backend.create_outside(spec, generation, dimension)

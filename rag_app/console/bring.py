@@ -15,7 +15,7 @@ from rag_app.domain import InvalidInput, source_id
 if TYPE_CHECKING:
     from llama_index.core.schema import BaseNode
 
-bring = group("Take over what another application has stored.")
+bring = group("Import data of another application.")
 
 
 @bring.command("llamaindex")
@@ -24,20 +24,23 @@ async def from_llamaindex(
     application: Application,
     index: Index,
     org: Org,
-    folder: Annotated[Path | None, Option(metavar="DIR", help="a persisted storage context: docstore.json")] = None,
-    table: Annotated[str | None, Option(metavar="T", help="a table of PGVectorStore: data_name")] = None,
-    collection: Annotated[str | None, Option(metavar="C", help="a collection of QdrantVectorStore")] = None,
+    folder: Annotated[
+        Path | None, Option(metavar="DIR", help="folder of a persisted storage context (docstore.json)")
+    ] = None,
+    table: Annotated[str | None, Option(metavar="T", help="table of a PGVectorStore (data_name)")] = None,
+    collection: Annotated[str | None, Option(metavar="C", help="collection of a QdrantVectorStore")] = None,
     url_env: Annotated[
         str | None, Option("--url-env", metavar="NAME", help="the environment variable that holds the store's URL")
     ] = None,
-    path: Annotated[Path | None, Option(metavar="DIR", help="of local Qdrant, instead of a URL")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="write nothing: say what would be done")] = False,
+    path: Annotated[Path | None, Option(metavar="DIR", help="folder of a local Qdrant, instead of a URL")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="write nothing, only show what would be done")] = False,
     as_json: Json = False,
 ) -> None:
-    """Take over the nodes of a LlamaIndex store.
+    """Import the nodes of a LlamaIndex store.
 
-    Each document that they are of becomes a source. Vectors are taken over where the model is the same, which is tried on some; otherwise texts are embedded. Safe to
-    repeat: what is there costs nothing. Exit status 2 if some could not be taken.
+    Each document becomes a source. Its vectors are kept if they were made with the index's embedding model, which is
+    checked with samples; otherwise the texts are embedded again. Safe to repeat: unchanged documents are skipped. Exit
+    status 2 if some documents could not be imported.
     """
     from rag_app.retrieval.index import find_index
     from rag_app.stores.bring import Bringing

@@ -88,9 +88,9 @@ async def _signals(
     """A question without an answer, unless told otherwise: the withheld sources are those that have it."""
     whose = organization or query.organization
     if whose is None:
-        raise InvalidInput(query.id, None, "names no organization to ask as: give --org, or say it in its line")
+        raise InvalidInput(query.id, None, "names no organization: give --org, or name it in the question's line")
     if organization is not None and query.organization not in (None, organization):
-        raise InvalidInput(query.id, query.organization, f"is a question of another organization than {organization}")
+        raise InvalidInput(query.id, query.organization, f"belongs to another organization than {organization}")
     scope = await scope_of(application, whose, query.user, query.site)
     names = {source_id(org, capability.index, name) for org in scope.organizations for name in withheld}
     question = question_of(query.text, capability.top_k, "hybrid", [])

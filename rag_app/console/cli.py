@@ -63,7 +63,7 @@ def main() -> None:
         warnings.simplefilter("ignore")
     commands = CommandLine(
         commands=dict.fromkeys(_COMMANDS),  # type: ignore[arg-type]  # names alone
-        help="Questions over content that only some people may see, answered with verified citations.",
+        help="Answer questions with verified citations, over content that only some people may see.",
         rich_markup_mode=None,
     )
     try:
@@ -86,5 +86,5 @@ def main() -> None:
             fail(str(error), 1)
         if debug:
             raise
-        fail(f"{type(error).__name__}: {error} (a defect: please report it; RAG_LOG_LEVEL=debug shows more)", 1)
+        fail(f"{type(error).__name__}: {error} (this is a bug: please report it; RAG_LOG_LEVEL=debug shows more)", 1)
     sys.exit(status)

@@ -29,17 +29,18 @@ P = ParamSpec("P")
 
 Index = Annotated[str, Option("--index", "-i", metavar="I", help="index: a folder of indexes/")]
 Org = Annotated[str, Option("--org", "-o", metavar="O", help="organization: slug or id")]
-User = Annotated[str | None, Option("--user", metavar="U", help="see what this user may see, too: name or id")]
-Site = Annotated[str | None, Option("--site", metavar="S", help="a site of the organization, and nothing else")]
-Mode = Annotated[str, Option("--mode", "-m", metavar="hybrid|dense|text", help="how to search")]
-Json = Annotated[bool, Option("--json", help="one JSON document on stdout, nothing else")]
+User = Annotated[str | None, Option("--user", metavar="U", help="also find what this user may see: name or id")]
+Site = Annotated[str | None, Option("--site", metavar="S", help="only this site of the organization")]
+Mode = Annotated[str, Option("--mode", "-m", metavar="hybrid|dense|text", help="search mode")]
+Json = Annotated[bool, Option("--json", help="print one JSON document on stdout")]
 OrgArgument = Annotated[str, Argument(help="slug or id")]
 UserArgument = Annotated[str, Argument(help="name or id")]
 Subject = Annotated[
-    str | None, Option(metavar="SUB", help="the `sub` of the user's tokens, if an identity provider issues them")
+    str | None, Option(metavar="SUB", help="the `sub` claim of the user's tokens, if an identity provider issues them")
 ]
 Output = Annotated[
-    Path | None, Option("--output", metavar="FILE", help="instead of stdout; only its owner may read it")
+    Path | None,
+    Option("--output", metavar="FILE", help="write to this file instead of stdout; only its owner may read it"),
 ]
 
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from rag_app.settings import Settings
 
 app = group()
-db = group("The database schema.")
-prompts = group("Versions of what models are told in conversations, and which are in use.")
+db = group("Manage the database schema.")
+prompts = group("Manage the prompt versions of conversations.")
 
-Version = Annotated[str, Argument(metavar="NAME", help="as `prompts list` shows it")]
+Version = Annotated[str, Argument(metavar="NAME", help="the name of a version, as shown by `prompts list`")]
 _FIELDS = "name type is_active=active weight constraints"
 
 
@@ -56,7 +56,7 @@ async def _open_migrated(settings: "Settings", urls: "DatabaseUrls") -> AsyncIte
 @db.command()
 @command_on(_open_migrated, creates=True)
 async def upgrade(application: Application) -> None:
-    """Migrate, and build new indexes. Safe to repeat."""
+    """Migrate the database schema and build new indexes. Safe to repeat."""
     done = {"built": await application.build_missing(), "prompts added": await application.seed_prompts()}
     made = (f"{what}: {', '.join(names)}" for what, names in done.items() if names)
     print("; ".join(["the schema is up to date", *made]))
@@ -70,43 +70,44 @@ async def _open_urls(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterat
 @db.command()
 @command_on(_open_urls)
 async def url(
-    urls: "DatabaseUrls", owner: Annotated[bool, Option("--owner", help="of the role that owns the schema")] = False
+    urls: "DatabaseUrls",
+    owner: Annotated[bool, Option("--owner", help="print the URL of the role that owns the schema")] = False,
 ) -> None:
-    """Print the address of the database, for psql: with the password, and as the application's role.
+    """Print the database URL of the application's role, including its password, for use with psql.
 
-    A private PostgreSQL runs for as long as a command of rag-app does: `rag-app serve`, say.
+    A private PostgreSQL only runs while a rag-app command runs, such as `rag-app serve`.
     """
     from rag_app.database.session import asyncpg_url
 
     chosen = urls.owner if owner else urls.app
     if chosen is None:
-        raise Misconfigured("RAG_DATABASE_OWNER_URL is not set: the owner's address is not known")
+        raise Misconfigured("RAG_DATABASE_OWNER_URL is not set, so the owner's URL is not known")
     print(asyncpg_url(chosen).set(drivername="postgresql").render_as_string(hide_password=False))
 
 
 @app.command()
 @on_unchecked_application
 async def retention(application: Application) -> None:
-    """Delete what is older than RAG_RETENTION_DAYS_... allow.
+    """Delete data that is older than the RAG_RETENTION_DAYS_... settings allow.
 
-    A server does so by itself, every day.
+    A running server does this every day.
     """
     from rag_app.surfaces.lexybrain.retention import enforce
 
     gone = await enforce(application.database, application.settings.retention.model_dump())
     if gone is None:
-        raise Misconfigured("another process is at it: wait for it")
+        raise Misconfigured("another process is already deleting old data: wait until it has finished")
     for name, count in gone.items():
         print(f"{name}\t{count} deleted")
     if not gone:
-        print("nothing is deleted by its age: no RAG_RETENTION_DAYS_... is set", file=sys.stderr)
+        print("nothing to delete: no RAG_RETENTION_DAYS_... setting is set", file=sys.stderr)
 
 
 @app.command()
 def doctor() -> None:
-    """Say what is configured, reachable and amiss.
+    """Check the configuration and the services it needs, and suggest fixes.
 
-    And what to do about it. Exit status 1 if something is amiss. A model that writes answers is asked for a word.
+    If an answering model is configured, it is sent a one-word request. Exit status 1 if a check fails.
     """
     from rag_app.settings import Settings
 
@@ -217,7 +218,7 @@ async def _open_prompts(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIte
 @prompts.command("list")
 @command_on(_open_prompts)
 async def list_all(configs: "PromptConfigs", as_json: Json = False) -> None:
-    """All versions: for what, whether in use, weight, and the share of new threads that get it."""
+    """List all versions with type, state, weight, and share of new threads."""
     from rag_app.answering.prompts import shares
 
     found = await configs.all()
@@ -229,7 +230,7 @@ async def list_all(configs: "PromptConfigs", as_json: Json = False) -> None:
 @prompts.command()
 @command_on(_open_prompts)
 async def show(configs: "PromptConfigs", name: Version, as_json: Json = False) -> None:
-    """One version, as a file that `prompts add` takes."""
+    """Print a version in the format that `prompts add` reads."""
     from rag_app.answering.prompts import as_toml
 
     found = await configs.get(name)
@@ -241,11 +242,14 @@ async def show(configs: "PromptConfigs", name: Version, as_json: Json = False) -
 @command_on(_open_prompts)
 async def add(
     configs: "PromptConfigs",
-    file: Annotated[Path, Argument(metavar="FILE.toml", help="its name is the version's: ask_lexybrain_...")],
+    file: Annotated[
+        Path, Argument(metavar="FILE.toml", help="a file with the name of the version: ask_lexybrain_...toml")
+    ],
 ) -> None:
     """Add a version.
 
-    A version never changes: what is better has a new name. It is in use if the file says so, or after `prompts activate`.
+    The text of a version never changes; to change a prompt, add a version with a new name. A version is used if its file
+    says so, or after `prompts activate`.
     """
     from rag_app.answering.prompts import load_config
 
@@ -255,14 +259,14 @@ async def add(
 @prompts.command()
 @command_on(_open_prompts)
 async def activate(configs: "PromptConfigs", name: Version) -> None:
-    """Use a version, beside the others of its type that are in use."""
+    """Activate a version, in addition to the active ones of its type."""
     await _change(configs, configs.change(None, name, active=True))
 
 
 @prompts.command()
 @command_on(_open_prompts)
 async def deactivate(configs: "PromptConfigs", name: Version) -> None:
-    """Use a version no more, not even in threads that had it."""
+    """Deactivate a version, also for threads that use it."""
     await _change(configs, configs.change(None, name, active=False))
 
 
@@ -271,11 +275,13 @@ async def deactivate(configs: "PromptConfigs", name: Version) -> None:
 async def weigh(
     configs: "PromptConfigs",
     name: Version,
-    weight: Annotated[int, Argument(metavar="W", min=0, max=1_000_000, help="0: no thread gets it")],
+    weight: Annotated[
+        int, Argument(metavar="W", min=0, max=1_000_000, help="the weight; 0: no new thread gets this version")
+    ],
 ) -> None:
-    """Set a version's share among those of its type that are in use.
+    """Set the weight of a version among the active versions of its type.
 
-    Threads keep the version they have while it is in use and weighs something.
+    A thread keeps its version while that version is active and its weight is not 0.
     """
     await _change(configs, configs.change(None, name, weight=weight))
 

@@ -7,9 +7,9 @@ from typer import Argument, Option
 from rag_app.console.commands import Directory, Json, OrgArgument, UserArgument, group, on_directory
 from rag_app.console.printing import print_list, record
 
-app = group("Groups of members: a source may be for some of them alone.")
+app = group("Manage groups of members. A source can be visible to some groups only.")
 
-GroupArgument = Annotated[str, Argument(metavar="GROUP", help="slug or id, as `groups list` shows them")]
+GroupArgument = Annotated[str, Argument(metavar="GROUP", help="slug or id, as shown by `groups list`")]
 
 
 @app.command()
@@ -20,7 +20,7 @@ async def create(
     slug: Annotated[str, Argument(help="short name, as in --group")],
     name: Annotated[str | None, Option(help="name for people; the slug by default")] = None,
 ) -> None:
-    """Make a group of an organization's members."""
+    """Create a group in an organization."""
     made = await directory.groups.create(await directory.people.organization(org), slug, name)
     print(f"{org}/{made.slug}\t{made.id}")
 
@@ -28,9 +28,9 @@ async def create(
 @app.command("list")
 @on_directory
 async def list_groups(directory: Directory, org: OrgArgument, as_json: Json = False) -> None:
-    """The groups of an organization and their members.
+    """List the groups of an organization and their members.
 
-    Members whom only their tokens put into a group are not listed.
+    Members who belong to a group only by their token are not listed.
     """
     found = await directory.groups.list(await directory.people.organization(org))
     lines = (f"{each.slug}\t{each.id}\t{each.name}\t{', '.join(members) or '-'}" for each, members in found)
@@ -40,7 +40,7 @@ async def list_groups(directory: Directory, org: OrgArgument, as_json: Json = Fa
 @app.command()
 @on_directory
 async def add(directory: Directory, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
-    """Put a member of the organization into a group, from their next request on."""
+    """Add a member of the organization to a group, from their next request on."""
     found = await directory.groups.find(await directory.people.organization(org), group)
     await directory.groups.add_member(found, await directory.people.user(user))
     print(f"{user}\tin {org}/{found.slug}")
@@ -49,9 +49,9 @@ async def add(directory: Directory, org: OrgArgument, group: GroupArgument, user
 @app.command()
 @on_directory
 async def remove(directory: Directory, org: OrgArgument, group: GroupArgument, user: UserArgument) -> None:
-    """Take a user out of a group, from their next request on.
+    """Remove a user from a group, from their next request on.
 
-    A group that their token names stays theirs: that is for the identity provider to take away.
+    If the user's token also names the group, the user stays in it; change that at the identity provider.
     """
     found = await directory.groups.find(await directory.people.organization(org), group)
     await directory.groups.remove_member(found, await directory.people.user(user))
@@ -63,7 +63,7 @@ async def remove(directory: Directory, org: OrgArgument, group: GroupArgument, u
 async def delete(directory: Directory, org: OrgArgument, group: GroupArgument) -> None:
     """Delete a group.
 
-    Sources stay. One that names no other group is seen by nobody until it is ingested for others.
+    Its sources stay. A source without any other group is visible to nobody until it is ingested for others.
     """
     found = await directory.groups.find(await directory.people.organization(org), group)
     await directory.groups.delete(found)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rag_app.documents.rebuild import Built
     from rag_app.surfaces.administration.indexing import Indexing, Moved, Outcome
 
-app = group("Generations of an index: each is one build, with one embedding model; one of them answers.")
+app = group("Manage the generations of an index. A generation is one build of an index with one embedding model.")
 
-OneIndex = Annotated[str, Argument(metavar="INDEX", help="a folder of indexes/")]
+OneIndex = Annotated[str, Argument(metavar="INDEX", help="the name of a folder in indexes/")]
 _GENERATION = "index=generation.index store=generation.store generation=generation.number state=generation.state"
 _NAME = "generation {generation} of {index} in {store}"
 _FAILED = "  {organization}/{source}: {reason}"
@@ -33,7 +33,7 @@ _HOLDING = (
 @app.command("list")
 @on_unchecked_application
 async def list_all(application: Application, as_json: Json = False) -> None:
-    """Every generation of every index: what it was built with, and what is in it."""
+    """List all generations with their embedding model and contents."""
     found = [
         {
             **record(each, _GENERATION),
@@ -54,13 +54,13 @@ async def list_all(application: Application, as_json: Json = False) -> None:
 async def rebuild(
     application: Application,
     index: OneIndex,
-    switch: Annotated[bool, Option("--switch", help="let it answer as soon as it is complete")] = False,
+    switch: Annotated[bool, Option("--switch", help="switch to the new generation as soon as it is complete")] = False,
     as_json: Json = False,
 ) -> None:
-    """Build an index anew, beside the generation that answers.
+    """Build a new generation of an index while the active one keeps answering.
 
-    With the settings and index.toml as they are now, from what is stored: the files are not needed. Safe to repeat:
-    the same command goes on where it was. Exit status 2 if a source could not be built.
+    Uses the current settings and index.toml, and the stored texts; the original files are not needed. Safe to repeat: an
+    interrupted rebuild continues. Exit status 2 if a source could not be built.
     """
     with ExitStack() as bars:
         outcome = await _indexing(application).rebuild(index, switch=switch, begin=partial(_open_bar, bars))
@@ -73,13 +73,14 @@ async def switch(
     application: Application,
     index: OneIndex,
     number: Annotated[
-        int | None, Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it; the newest by default")
+        int | None, Argument(metavar="NUMBER", min=1, help="number shown by `indexes list`; the newest by default")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Let another generation answer, at once.
+    """Make another generation the active one, at once.
 
-    Only one that holds every source as it is now. Without a number, the newest that has not answered yet.
+    The generation must contain the current version of every source. Without a number, switches to the newest generation
+    that has not been active yet.
     """
     await _print_outcome(application, await _indexing(application).switch(index, number), as_json)
 
@@ -89,12 +90,14 @@ async def switch(
 async def rollback(
     application: Application,
     index: OneIndex,
-    force: Annotated[bool, Option("--force", help="at once, without the sources that came or changed since")] = False,
+    force: Annotated[
+        bool, Option("--force", help="switch at once, without the sources that were added or changed since")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Let the generation before the present one answer again.
+    """Switch back to the previous generation.
 
-    What came or changed since is built in it first. Exit status 2 if a source could not be built.
+    Sources that were added or changed since then are built in it first. Exit status 2 if a source could not be built.
     """
     with ExitStack() as bars:
         outcome = await _indexing(application).roll_back(index, force=force, begin=partial(_open_bar, bars))
@@ -106,9 +109,9 @@ async def rollback(
 async def drop(
     application: Application,
     index: OneIndex,
-    number: Annotated[int, Argument(metavar="NUMBER", min=1, help="as `indexes list` shows it")],
+    number: Annotated[int, Argument(metavar="NUMBER", min=1, help="number shown by `indexes list`")],
 ) -> None:
-    """Delete a generation that does not answer, with its chunks."""
+    """Delete an inactive generation and its chunks."""
     dropped = await _indexing(application).drop(index, number)
     print(_NAME.format_map(record(dropped, "generation=number index store")), "is dropped")
 
@@ -118,14 +121,13 @@ async def drop(
 async def move(
     application: Application,
     index: OneIndex,
-    to: Annotated[str, Option("--to", metavar="STORE", help=f"the vector store to copy it to: {', '.join(STORES)}")],
+    to: Annotated[str, Option("--to", metavar="STORE", help=f"the target vector store: {', '.join(STORES)}")],
     as_json: Json = False,
 ) -> None:
-    """Copy an index to another vector store; nothing is embedded again.
+    """Copy an index to another vector store without embedding it again.
 
-    Both sides are compared before the copy may answer, and RAG_VECTOR_STORE says whether it is asked. Safe to repeat:
-    the same command goes on where it was, and brings over what has changed since. Exit status 2 if a source could not
-    be copied, or differs.
+    The copy is compared with the original before it can be used. To use it, set RAG_VECTOR_STORE. Safe to repeat: an
+    interrupted copy continues, and later changes are copied. Exit status 2 if a source could not be copied or differs.
     """
     indexing = _indexing(application)
     with ExitStack() as bars:

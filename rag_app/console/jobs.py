@@ -21,14 +21,14 @@ app = group()
 @on_application
 async def worker(
     application: Application,
-    beside: Annotated[bool, Option("--beside", help="end when stdin does: for a process that starts this one")] = False,
+    beside: Annotated[bool, Option("--beside", help="exit when stdin is closed (for a parent process)")] = False,
 ) -> None:
-    """Do jobs until stopped, at a low priority.
+    """Process ingest jobs until stopped, at a low priority.
 
-    Any number of workers may run, on any number of machines.
+    Any number of workers may run on any number of machines.
     """
     if why := unshared_store(application.settings):
-        raise Misconfigured(f"{why}; `rag-app serve` does the jobs itself")
+        raise Misconfigured(f"{why}; `rag-app serve` processes the jobs itself")
     os.nice(application.settings.jobs.niceness)
     working = asyncio.ensure_future(application.work())
     for number in (signal.SIGTERM, signal.SIGINT):

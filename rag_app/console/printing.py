@@ -120,7 +120,7 @@ def answer_text(answer: Answer) -> str:
     if answer.refused:
         nearest = sorted(answer.citations, key=lambda citation: citation.hit.relevance, reverse=True)
         lines += [f"  - {place(citation.hit)}" for citation in nearest[:_NEAREST]]
-        return "\n".join([*lines, f"  (no answer given{'; these came nearest' if nearest else ''})"])
+        return "\n".join([*lines, f"  (no answer given{'; the closest hits are listed' if nearest else ''})"])
     for citation in answer.citations:
         lines.append(f"  [Source {citation.number}] {place(citation.hit)}")
         if citation.quote:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 app = group()
 
 Question = Annotated[str, Argument(metavar="Q")]
-TopK = Annotated[int | None, Option("--top-k", "-k", min=1, max=1000, help="chunks to find")]
+TopK = Annotated[int | None, Option("--top-k", "-k", min=1, max=1000, help="maximum number of chunks")]
 Filter = Annotated[
     list[str] | None,
     Option(
@@ -42,7 +42,7 @@ async def search(
     filters: Filter = None,
     as_json: Json = False,
 ) -> None:
-    """Find what fits a question; no model is called."""
+    """Search for chunks. No answering model is called."""
     from rag_app.surfaces.library.rag import Rag
 
     hits = await Rag(application).search(
@@ -70,14 +70,14 @@ async def ask(
     top_k: TopK = None,
     mode: Mode = "hybrid",
     capability: Annotated[
-        str | None, Option(metavar="NAME", help="how to answer; by default as the index does")
+        str | None, Option(metavar="NAME", help="the capability that answers; the index's own by default")
     ] = None,
     filters: Filter = None,
     as_json: Json = False,
 ) -> None:
     """Answer a question with citations, or refuse.
 
-    An answer is made from the best hits alone; where they are not good enough, none is given.
+    Only the best hits are used for an answer. If they are not good enough, the question is refused.
     """
     from rag_app.surfaces.library.rag import Rag
 
@@ -106,41 +106,41 @@ async def evaluate(
         Option(metavar="F", help="ask these questions over HTTP and check the answers (tests/answers/README.md)"),
     ] = None,
     user: Annotated[
-        str | None, Option(metavar="U", help="with --answers: who asks where a question names nobody")
+        str | None, Option(metavar="U", help="with --answers: the user who asks if a question names none")
     ] = None,
     corpus: Annotated[
-        str | None, Option(metavar="NAME", help="with --answers: the questions of this corpus alone")
+        str | None, Option(metavar="NAME", help="with --answers: only ask the questions of this corpus")
     ] = None,
     queries: Annotated[
-        Path | None, Option(metavar="F", help="JSONL with `id` and `text`; the index's own judgments otherwise")
+        Path | None, Option(metavar="F", help="JSONL file with `id` and `text`; the index's own judgments by default")
     ] = None,
-    qrels: Annotated[Path | None, Option(metavar="F", help="TREC judgments: query 0 external-id grade")] = None,
+    qrels: Annotated[Path | None, Option(metavar="F", help="file of TREC judgments: query 0 external-id grade")] = None,
     recorded: Annotated[
-        bool, Option("--recorded", help="what the organization judged: by /validate, and by feedback")
+        bool, Option("--recorded", help="use the judgments of the organization, from /validate and from feedback")
     ] = False,
     mode: Mode = "hybrid",
     as_json: Json = False,
 ) -> None:
-    """Measure retrieval: nDCG@10, P@k, R@k, MRR, hit rate; with --answers, whether answers help.
+    """Measure retrieval (nDCG@10, P@k, R@k, MRR, hit rate) or, with --answers, answers.
 
-    --answers asks the index and the organization that a question names; one of another corpus is asked with --corpus,
-    --index and --org.
+    With --answers, each question is asked in the index and organization that it names. To ask the questions of another
+    corpus, give --corpus, --index and --org.
     """
     if answers is not None:
         await _evaluate_answers(application, answers, corpus, index, org, user, as_json)
         return
     if index is None or org is None:
-        raise InvalidInput("", None, "say --index and --org, or --answers")
+        raise InvalidInput("", None, "give --index and --org, or --answers")
     if corpus is not None or user is not None:
-        raise InvalidInput("", corpus or user, "--corpus and --user go with --answers")
+        raise InvalidInput("", corpus or user, "--corpus and --user can only be used with --answers")
     from rag_app.evaluation.report import make_report, report_json, report_text, run_retrieval, source_names
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import question_of, scope_of
 
     if (queries is None) != (qrels is None):
-        raise InvalidInput("", queries, "--queries and --qrels go together: give both, or none of them")
+        raise InvalidInput("", queries, "--queries and --qrels must be used together")
     if recorded and queries is not None:
-        raise InvalidInput("", queries, "--recorded asks what was judged: give no --queries with it")
+        raise InvalidInput("", queries, "--recorded and --queries cannot be used together")
     spec = find_index(application.indexes, index)
     chosen = question_of("any", 1, mode, [])
     organization = await application.people.organization(org)
@@ -164,32 +164,33 @@ async def calibrate(
     application: Application,
     index: Index,
     org: Annotated[
-        str | None, Option("--org", "-o", metavar="O", help="fit this organization's own; by default the index's")
+        str | None, Option("--org", "-o", metavar="O", help="calibrate for this organization; by default for the index")
     ] = None,
     queries: Annotated[
-        Path | None, Option(metavar="F", help="JSONL with `id` and `text`; the index's own judgments otherwise")
+        Path | None, Option(metavar="F", help="JSONL file with `id` and `text`; the index's own judgments by default")
     ] = None,
-    qrels: Annotated[Path | None, Option(metavar="F", help="TREC judgments: query 0 external-id grade")] = None,
+    qrels: Annotated[Path | None, Option(metavar="F", help="file of TREC judgments: query 0 external-id grade")] = None,
     recorded: Annotated[
-        bool, Option("--recorded", help="what the organization judged: by /validate, and by feedback")
+        bool, Option("--recorded", help="use the judgments of the organization, from /validate and from feedback")
     ] = False,
-    try_only: Annotated[bool, Option("--try", help="show the fit, and keep what there is")] = False,
+    try_only: Annotated[bool, Option("--try", help="show the result without storing it")] = False,
     as_json: Json = False,
 ) -> None:
-    """Fit by what hits are judged: whether they hold the answer, and from where an answer is given.
+    """Calibrate confidence: when hits are good enough to answer a question.
 
-    It takes 30 judged questions or more. Those with `"answerable": false` have no answer; where there are fewer than
-    eight of them, the others are asked again without the sources that answer them. A fit is kept with the generation
-    that answers. An organization's is used for its members alone, and no other one's questions go into it.
+    Requires at least 30 judged questions. Questions with `"answerable": false` have no answer. If there are fewer than
+    eight of them, the other questions are also asked without the sources that answer them. The calibration is stored
+    with the active generation. A calibration for an organization uses only its own questions and applies only to its
+    members.
     """
     from rag_app.console.calibrate import calibrate_index, calibration_text
     from rag_app.evaluation.judgments import read_judgments
     from rag_app.retrieval.index import find_index
 
     if (queries is None) != (qrels is None):
-        raise InvalidInput("", queries, "--queries and --qrels go together: give both, or none of them")
+        raise InvalidInput("", queries, "--queries and --qrels must be used together")
     if recorded and (queries is not None or org is None):
-        raise InvalidInput("", queries, "--recorded is what an organization judged: give --org, and no --queries")
+        raise InvalidInput("", queries, "--recorded requires --org and cannot be used with --queries")
     spec = find_index(application.indexes, index)
     if org is None and queries is None:
         judgments = read_judgments(application.settings.indexes.file(spec.name, "judgments.jsonl"))

@@ -35,10 +35,12 @@ _SECONDS_TO_RESTART = 2
 
 @app.command()
 def demo(
-    check: Annotated[bool, Option("--check", help="do it all, then exit; non-zero if amiss")] = False,
+    check: Annotated[
+        bool, Option("--check", help="do everything, then exit; the status is non-zero if a check fails")
+    ] = False,
     dates: Annotated[
         Literal["fresh", "fixed"],
-        Option(help="fresh: the samples are of this week; fixed: of January 2026, as they are written"),
+        Option(help="fresh: move the samples to this week; fixed: leave them in January 2026"),
     ] = "fresh",
 ) -> None:
     """Load the sample corpora, ask them questions, then serve the API."""
@@ -50,8 +52,8 @@ def demo(
 @app.command()
 def serve(
     host: Annotated[str | None, Option(help="address to listen on (RAG_HOST)")] = None,
-    port: Annotated[int | None, Option(min=0, max=65535, help="port to listen on; 0: any (RAG_PORT)")] = None,
-    workers: Annotated[int | None, Option(min=1, max=64, help="processes (RAG_WORKERS)")] = None,
+    port: Annotated[int | None, Option(min=0, max=65535, help="port to listen on; 0: any free port (RAG_PORT)")] = None,
+    workers: Annotated[int | None, Option(min=1, max=64, help="number of server processes (RAG_WORKERS)")] = None,
 ) -> None:
     """Serve the HTTP API."""
     from rag_app.settings import Settings

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rag_app.settings import Settings
 
 app = group()
-sources = group("What has been ingested.")
+sources = group("Manage ingested sources.")
 
 _SOURCE = "{0.external_id}\t{0.source_type}\t{0.lang}\t{1}\t{0.title}"
 
@@ -53,41 +53,47 @@ async def ingest(
     index: Index,
     org: Org,
     site: Annotated[str | None, Option(metavar="S", help="a site of the organization")] = None,
-    source_type: Annotated[str | None, Option(metavar="T", help="type of all of them")] = None,
-    lang: Annotated[str | None, Option(metavar="L", help="language of all of them; detected otherwise")] = None,
-    meta: Annotated[list[str] | None, Option(metavar="K=V", help="metadata of all of them; repeatable")] = None,
-    owner: Annotated[str | None, Option(metavar="U", help="the user they belong to: name or id")] = None,
+    source_type: Annotated[str | None, Option(metavar="T", help="source type of all documents")] = None,
+    lang: Annotated[str | None, Option(metavar="L", help="language of all documents; detected by default")] = None,
+    meta: Annotated[list[str] | None, Option(metavar="K=V", help="metadata of all documents; repeatable")] = None,
+    owner: Annotated[str | None, Option(metavar="U", help="the user who owns the documents: name or id")] = None,
     visibility: Annotated[
-        str | None, Option(metavar="V", help="who sees them: user, group, team or global; team by default")
+        str | None, Option(metavar="V", help="who may see the documents: user, group, team or global; team by default")
     ] = None,
     groups: Annotated[
-        list[str] | None, Option("--group", metavar="G", help="a group that sees them; repeatable")
+        list[str] | None, Option("--group", metavar="G", help="a group that may see the documents; repeatable")
     ] = None,
-    base: Annotated[Path | None, Option(metavar="DIR", help="sources are named by path from here; default: .")] = None,
+    base: Annotated[
+        Path | None, Option(metavar="DIR", help="external ids are paths relative to this folder; default: .")
+    ] = None,
     exclude: Annotated[
-        list[str] | None, Option(metavar="PATTERN", help="pass over files of this name or path: '*.tmp'; repeatable")
+        list[str] | None, Option(metavar="PATTERN", help="skip files with this name or path: '*.tmp'; repeatable")
     ] = None,
     rows: Annotated[
-        bool, Option("--rows", help="each row of a table is a source, by the index's rule or by what follows")
+        bool, Option("--rows", help="make each row of a table a source, by the index's rule or the following options")
     ] = False,
     row_key: Annotated[
-        list[str] | None, Option(metavar="COL", help="a column of the key that tells rows apart; repeatable")
+        list[str] | None, Option(metavar="COL", help="a column of the key that identifies a row; repeatable")
     ] = None,
     row_date: Annotated[
-        list[str] | None, Option(metavar="COL", help="the column of a row's date; twice: date and time")
+        list[str] | None, Option(metavar="COL", help="the column of a row's date; give it twice for date and time")
     ] = None,
-    row_title: Annotated[str | None, Option(metavar="T", help="its title: 'Booking of {customer}'")] = None,
+    row_title: Annotated[
+        str | None, Option(metavar="T", help="template of a row's title: 'Booking of {customer}'")
+    ] = None,
     row_text: Annotated[
-        str | None, Option(metavar="T", help="its text: '{customer} on {date:%d %B}[, {note}]'")
+        str | None, Option(metavar="T", help="template of a row's text: '{customer} on {date:%d %B}[, {note}]'")
     ] = None,
-    prune: Annotated[bool, Option("--prune", help="delete the sources of files that the folders hold no more")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="write nothing: say what would be done")] = False,
+    prune: Annotated[
+        bool, Option("--prune", help="delete the sources of files that are no longer in the folders")
+    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="write nothing, only show what would be done")] = False,
     as_json: Json = False,
 ) -> None:
-    """Read documents into an index.
+    """Ingest documents into an index.
 
-    Safe to repeat: what has not changed costs nothing. Exit status 2 if some could not be read. With --rows --dry-run,
-    what index.toml could say of a table is printed.
+    Safe to repeat: unchanged documents are skipped. Exit status 2 if some documents could not be read. With --rows
+    --dry-run, prints a suggestion for the table's [[rows]] in index.toml.
     """
     from rag_app.documents.documents import Document
     from rag_app.documents.ingest import offered
@@ -105,7 +111,7 @@ async def ingest(
     to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
     folders = [path for path in paths if path.is_dir()]
     if prune and len(folders) < len(paths):
-        raise InvalidInput("--prune", None, "is for folders: name no single file")
+        raise InvalidInput("--prune", None, "can only be used with folders, not with single files")
     asked = RowsRule(key=tuple(row_key or ()), date=tuple(row_date or ()), title=row_title or "", text=row_text or "")
     passed_over = exclude or []
     total = sum(1 for _ in offered(paths, passed_over))
@@ -140,7 +146,7 @@ def _metadata(source_type: str | None, lang: str | None, pairs: list[str]) -> di
             raise InvalidInput("--meta", pair, f"{pair!r} is not `key=value`")
         metadata[key.strip()] = value.strip()
     if not re.fullmatch("[A-Za-z]{2,3}([-_].+)?", str(metadata.get("lang", "en"))):
-        raise InvalidInput("lang", metadata["lang"], "must be the code of a language: en, fr or en-GB, say")
+        raise InvalidInput("lang", metadata["lang"], "must be a language code, such as en, fr or en-GB")
     return metadata
 
 
@@ -172,9 +178,11 @@ async def list_all(
     catalogue: _Catalogue,
     index: Index,
     org: Org,
-    search: Annotated[str | None, Option(metavar="TEXT", help="in title, external id or file name")] = None,
-    source_type: Annotated[str | None, Option(metavar="T", help="of this type alone")] = None,
-    lang: Annotated[str | None, Option(metavar="L", help="in this language alone")] = None,
+    search: Annotated[
+        str | None, Option(metavar="TEXT", help="text to find in titles, external ids and file names")
+    ] = None,
+    source_type: Annotated[str | None, Option(metavar="T", help="only sources of this type")] = None,
+    lang: Annotated[str | None, Option(metavar="L", help="only sources in this language")] = None,
     as_json: Json = False,
 ) -> None:
     """The sources an organization has in an index."""
@@ -224,7 +232,7 @@ async def delete(
     index: Index,
     org: Org,
 ) -> None:
-    """Delete sources: they never answer again."""
+    """Delete sources. Searches no longer find them."""
     from rag_app.documents.metadata import Target
 
     spec, scope = await _index_and_scope(application, index, org)

@@ -94,7 +94,7 @@ async def check_empty(url: str) -> None:
     async with _connected(url) as connection:
         if found := await connection.fetchval(_ANYTHING):
             raise Misconfigured(
-                f"the database is not empty, it has {found}: a backup is restored into an empty one alone"
+                f"the database is not empty, it has {found}: a backup can only be restored into an empty database"
             )
 
 

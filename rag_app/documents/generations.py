@@ -117,7 +117,7 @@ class Generations:
             if answering is not None:
                 if not retire:
                     raise Misconfigured(
-                        f"generation {answering.number} of {row.index} answers already: generation {row.number} was "
+                        f"generation {answering.number} of {row.index} already answers: generation {row.number} was "
                         "meant to be the first one. Run the command again"
                     )
                 answering.state = "retired"
@@ -133,7 +133,9 @@ class Generations:
         async with self._database.session() as session:
             row = await _locked(session, generation_id)
             if row.state == "active":
-                raise InvalidInput("", row.number, f"generation {row.number} of {row.index} answers: switch first")
+                raise InvalidInput(
+                    "", row.number, f"generation {row.number} of {row.index} is active: switch to another one first"
+                )
             row.state = "dropped"
             return _generation(row)
 

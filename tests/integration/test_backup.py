@@ -194,9 +194,9 @@ def test_what_is_no_backup_is_refused_and_nothing_is_made(
     )
     changed(file, tmp_path / "newer", revision="9999", version="99.0")
     for name, message in {
-        "short": "no backup, or has been cut short",
-        "text": "no backup, or has been cut short",
-        "zip": "no backup of rag-app",
+        "short": "not a backup, or is incomplete",
+        "text": "not a backup, or is incomplete",
+        "zip": "not a backup of rag-app",
         "damaged": "damaged: database.dump is not what it was",
         "newer": r"made by rag-app 99.0 \(revision 9999\), which is newer",
     }.items():

@@ -68,7 +68,7 @@ async def test_no_other_organizations_question_goes_into_a_fit(
 ) -> None:
     mine, spec = await organization(), application.indexes[INDEX]
     asked = Query(id="theirs", text="Who?", organization="somebody-else", answerable=False)
-    with pytest.raises(InvalidInput, match="a question of another organization"):
+    with pytest.raises(InvalidInput, match="belongs to another organization"):
         await calibrate_index(application, spec, mine.slug, Judgments((asked,), {}), True, lambda done: None)
     own = Query(id="mine", text="Who?", answerable=False)
     with pytest.raises(InvalidInput, match="30 judged questions or more"):

@@ -271,7 +271,7 @@ def test_a_day_with_the_command(
     )
     assert main("ask", question, *at, "--capability", "knowledge_answer", "--json").json["text"] == answer["text"]
     refused = main("ask", "How do I knead bread?", *at).out
-    assert refused.count("\n  - ") == 2 and refused.endswith("\n  (no answer given; these came nearest)\n")
+    assert refused.count("\n  - ") == 2 and refused.endswith("\n  (no answer given; the closest hits are listed)\n")
 
     listed = main("sources", "list", *at, "--json").json
     assert {source["external_id"] for source in listed} == {"opening.md", "prix.txt", "private.txt"}
@@ -313,10 +313,10 @@ def test_every_failure_is_one_clear_line(
         (("ingest", documents, *at, "--meta", "colour=red"), {}, "colour: unknown field; accepted: author, call_sid"),
         (("ingest", documents, *at, "--source-type", "poem"), {}, "source_type: 'poem'; accepted: transcript, email"),
         (("ingest", documents, *at, "--meta", "date=soon"), {}, "date: must be an ISO 8601 date or time"),
-        (("ingest", documents, *at, "--lang", "french"), {}, "lang: must be the code of a language"),
+        (("ingest", documents, *at, "--lang", "french"), {}, "lang: must be a language code"),
         (("ingest", documents, *at, "--owner", "nobody"), {}, "no user named 'nobody'"),
         (("ingest", documents, *at, "--site", "nowhere"), {}, "no site named 'nowhere'"),
-        (("ingest", documents, *at, "--visibility", "user"), {}, "visibility: needs --owner"),
+        (("ingest", documents, *at, "--visibility", "user"), {}, "visibility: requires --owner"),
         (("ingest", documents, *at, "--visibility", "global"), {}, f"visibility: accepted for {slug}: team, user"),
         (("sources", "show", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
         (("sources", "delete", "lost.md", *at), {}, f"no source of this organization in {INDEX} named 'lost.md'"),
@@ -326,10 +326,10 @@ def test_every_failure_is_one_clear_line(
         (("orgs", "set-budget", slug, "much"), {}, "tokens: 'much' is neither a number nor 'none'"),
         (("orgs", "set-budget", slug, 9223372036854775808), {}, "tokens: must be a number between 0 and"),
         (("orgs", "set-limits", slug, "--requests", 0), {}, "requests_per_minute: must be a number between 1 and 10000"),
-        (("orgs", "set-limits", slug), {}, "--requests: give it, or --at-once, or both"),
+        (("orgs", "set-limits", slug), {}, "--requests: give --requests, --at-once or both"),
         (("keys", "set-limits", "rag_nothing", "--at-once", 5), {}, "no key named 'rag_nothing'"),
         (("orgs", "set-time-zone", slug, "Mars/Olympus"), {}, "time_zone: must be a name of the IANA time zone database"),
-        (("orgs", "set-budget", "public", 5), {}, "organization: the public one has no budget"),
+        (("orgs", "set-budget", "public", 5), {}, "organization: the public organization cannot have a budget"),
         (("users", "create", slug, "--plan", "gold"), {}, "no plan named 'gold'; there are: admin, basic, free, growth"),
         (("users", "create", slug, "--role", "root"), {}, "role: accepted: admin, user"),
         (("users", "create", slug, "--org", "nobody"), {}, "no organization named 'nobody'; there are: "),
@@ -340,17 +340,17 @@ def test_every_failure_is_one_clear_line(
         (("plans", "set", "free", "--messages", 2147483648), {}, "messages: must be between 0 and 2147483647"),
         (("plans", "set", " ", "--disabled"), {}, "plan: must be a name"),
         (("token", "--user", "nobody"), {}, "no user named 'nobody'"),
-        (("evaluate", *at, "--queries", broken), {}, "--queries and --qrels go together"),
+        (("evaluate", *at, "--queries", broken), {}, "--queries and --qrels must be used together"),
         (("evaluate", *at, "--queries", "no.jsonl", "--qrels", "no.txt"), {}, "no.jsonl: cannot be read"),
         (("evaluate", *at, "--queries", broken, "--qrels", broken), {}, "broken.jsonl:1: Invalid JSON"),
         (("evaluate", *at), {}, "no query has a judged document"),
-        (("evaluate", "--index", INDEX), {}, "say --index and --org, or --answers"),
-        (("evaluate", *at, "--corpus", "book"), {}, "--corpus and --user go with --answers"),
+        (("evaluate", "--index", INDEX), {}, "give --index and --org, or --answers"),
+        (("evaluate", *at, "--corpus", "book"), {}, "--corpus and --user can only be used with --answers"),
         (("evaluate", *at, "--answers", broken), {}, "broken.jsonl:1: Invalid JSON"),
         (("orgs", "list"), {"RAG_PORT": "http"}, "RAG_PORT='http': Input should be a valid integer"),
         (("orgs", "list"), {"RAG_DATABASE_URL": "mysql://x"}, "a database URL must look like postgresql://"),
         (("db", "upgrade"), {"RAG_DATABASE_OWNER_URL": ""}, "set RAG_DATABASE_OWNER_URL"),
-        (("serve", "--workers", 2), {"RAG_JWT_SECRET": "short"}, "the JWT secret has 5 bytes; at least 32"),
+        (("serve", "--workers", 2), {"RAG_JWT_SECRET": "short"}, "the JWT secret has 5 bytes; it must have at least 32"),
         (("serve", "--host", "host.invalid"), {}, "cannot listen on host.invalid"),
         (("serve", "--workers", 2), {"RAG_VECTOR_STORE": "qdrant"}, "local Qdrant serves one process: use --workers 1"),
         (("orgs", "list"), unreachable, "cannot connect to PostgreSQL"),
@@ -391,7 +391,7 @@ def test_users_and_plans_from_the_command_line(environment: str, main: Run, rag:
     assert made == [name, made[1], "basic", "admin"]
     for again, message in (
         (name, f"name: '{name}' is taken"),
-        (f"bob@{slug}", f"subject: '{subject}' is another user"),
+        (f"bob@{slug}", f"subject: '{subject}' already belongs to another user"),
     ):
         assert_fails(main("users", "create", again, "--subject", subject), message)
     assert main("users", "set-plan", name, plan).out.strip().split("\t") == [name, made[1], plan, "admin"]

@@ -75,7 +75,7 @@ async def test_what_answers_is_not_dropped_and_what_is_dropped_does_not_answer(g
     index = fresh()
     first, second = await build(generations, index), await build(generations, index)
     await generations.activate(first.id)
-    with pytest.raises(InvalidInput, match=r"generation 1 of .* answers: switch first"):
+    with pytest.raises(InvalidInput, match=r"generation 1 of .* is active: switch to another one first"):
         await generations.drop(first.id)
     assert (await generations.drop(second.id)).state is GenerationState.DROPPED
     with pytest.raises(InvalidInput, match=r"generation 2 of .* has been dropped"):
@@ -106,7 +106,7 @@ async def test_a_first_generation_does_not_retire_the_one_that_answers(generatio
     index = fresh()
     empty, answering = await build(generations, index), await build(generations, index)
     await generations.activate(answering.id, retire=False)
-    with pytest.raises(Misconfigured, match=r"generation 2 of .* answers already"):
+    with pytest.raises(Misconfigured, match=r"generation 2 of .* already answers"):
         await generations.activate(empty.id, retire=False)
     await generations.activate(answering.id, retire=False)  # which it is already
     states = {each.number: each.state for each in await generations.list() if each.index == index}

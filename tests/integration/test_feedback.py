@@ -272,6 +272,6 @@ def test_rag_app_evaluate_asks_what_was_recorded(
     print(out)
     assert 0.5 <= told["R@10"] < 1 and 0.5 <= told["MRR@10"] < 1
     status, _, err = evaluate("--recorded", "--queries", str(file), "--qrels", str(file))
-    assert status == 1 and "give no --queries with it" in err
+    assert status == 1 and "--recorded and --queries cannot be used together" in err
     status, _, err = evaluate()
     assert status == 1 and "no query has a judged document" in err, "the index has judgments of its own samples alone"

@@ -391,7 +391,7 @@ async def test_going_back_makes_up_for_what_came_since(
     async with open_application(Settings(), urls) as application:
         org = await new_org(application)
         await ingest(application, org, docs)
-        with pytest.raises(InvalidInput, match="no generation before the present one"):
+        with pytest.raises(InvalidInput, match="no previous generation"):
             await Indexing(application).roll_back(INDEX, force=False, begin=quietly)
     declare(monkeypatch, FINE)
     async with unchecked(urls) as application:
@@ -523,7 +523,10 @@ async def test_a_dropped_generation_is_gone_but_for_its_row(urls: DatabaseUrls, 
             )
         await rebuild(application, switch=True)
         await reread(application)
-        for refused, message in ((2, "generation 2 of org_knowledge answers: switch first"), (9, "there are: 1, 2")):
+        for refused, message in (
+            (2, "generation 2 of org_knowledge is active: switch to another one first"),
+            (9, "there are: 1, 2"),
+        ):
             with pytest.raises((InvalidInput, NotFound), match=message):
                 await indexing.drop(INDEX, refused)
         for _ in range(2):  # safe to repeat
@@ -533,7 +536,7 @@ async def test_a_dropped_generation_is_gone_but_for_its_row(urls: DatabaseUrls, 
             await application.backends.scoped(SPEC, first, Scope(frozenset({org}))).count()
         with pytest.raises(InvalidInput, match="has been dropped"):
             await indexing.switch(INDEX, 1)
-        with pytest.raises(InvalidInput, match="no generation before the present one"):
+        with pytest.raises(InvalidInput, match="no previous generation"):
             await indexing.roll_back(INDEX, force=True, begin=quietly)
         assert len(await contents(application, org)) == 2
         assert (await rebuild(application)).generation.number == 3  # numbers are not used twice
@@ -599,7 +602,7 @@ def test_the_commands(
     }  # fmt: skip
     assert rag("indexes", "drop", INDEX, "2") == f"generation 2 of {INDEX} in postgres is dropped\n"
     for arguments, message in (
-        (("drop", INDEX, "3"), f"generation 3 of {INDEX} answers: switch first"),
+        (("drop", INDEX, "3"), f"generation 3 of {INDEX} is active: switch to another one first"),
         (("drop", "boook", "3"), "no index named 'boook'; there are: "),
         (("switch", INDEX), f"index {INDEX} has no new generation; `rag-app indexes rebuild {INDEX}` makes one"),
     ):

@@ -275,7 +275,7 @@ def test_nothing_of_an_erased_user_is_left_but_what_the_documentation_says(
     assert erase_user(ada.name)
     told = capsys.readouterr().out
     assert told == (
-        f"{ada.name} ({ada.id}) is erased, with 1 private sources\n2 sources that others see stay, and belong to nobody\n"
+        f"{ada.name} ({ada.id}) is erased, with 1 private sources\n2 shared sources stay and have no owner now\n"
     )
     left = world.found([*ada.needles, *ids])
     assert everywhere(left) == {"audit_events"}, left

@@ -157,7 +157,7 @@ def test_the_command(
     monkeypatch.setenv("RAG_DATABASE_URL", server.app_url)
     monkeypatch.setenv("RAG_VECTOR_STORE", "postgres")
     commands.retention()
-    assert capsys.readouterr().err == "nothing is deleted by its age: no RAG_RETENTION_DAYS_... is set\n"
+    assert capsys.readouterr().err == "nothing to delete: no RAG_RETENTION_DAYS_... setting is set\n"
     monkeypatch.setenv("RAG_RETENTION_DAYS_FAILURES", "30")
     commands.retention()
     assert capsys.readouterr().out.startswith("failures\t")

@@ -103,7 +103,7 @@ class Indexing:
                 raise InvalidInput(
                     "",
                     number,
-                    f"generation {generation.number} of {spec.name} lacks {lacking} sources as they are now; "
+                    f"generation {generation.number} of {spec.name} lacks the current version of {lacking} sources; "
                     f"`{_rebuild(spec)} --switch` builds them",
                 )
             generation = await self._generations.activate(generation.id)
@@ -190,7 +190,9 @@ class Indexing:
         for store in others:
             if (origin := await self._generations.active(spec.name, store)) is not None:
                 return origin
-        raise InvalidInput("", spec.name, f"nothing of index {spec.name} is in {' or '.join(others)}: nothing to move")
+        raise InvalidInput(
+            "", spec.name, f"index {spec.name} has no data in {' or '.join(others)}, so there is nothing to move"
+        )
 
     async def _copy_of(self, spec: IndexSpec, origin: Generation, to: str) -> Generation:
         """The generation in `to` that answers, or that an earlier run began, if it fits; a new one otherwise."""
@@ -279,7 +281,7 @@ class Indexing:
                 return before[-1]
             if each.state is GenerationState.RETIRED:
                 before.append(each)
-        raise InvalidInput("", spec.name, f"index {spec.name} has no generation before the present one to go back to")
+        raise InvalidInput("", spec.name, f"index {spec.name} has no previous generation to go back to")
 
     async def organizations(self) -> dict[UUID, str]:
         """Their slugs, by id."""

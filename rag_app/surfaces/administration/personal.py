@@ -58,7 +58,7 @@ async def erase(application: Application, user: User) -> Erased:
         await work.take_sources(await work.personal.owned(organizations, user.id))
         if await work.personal.erase(user.id):
             return work.done
-    raise StoreFailed(f"new sources of {user.name} keep coming: stop what ingests them, then run the command again")
+    raise StoreFailed(f"new sources of {user.name} keep arriving: stop their ingest, then run the command again")
 
 
 class _Erasure:
@@ -72,7 +72,7 @@ class _Erasure:
         for source, goes in owned:
             if source.index not in self._app.indexes:
                 raise InvalidInput(
-                    "", source.index, f"sources of theirs are in {source.index}, which is not declared here"
+                    "", source.index, f"the user has sources in {source.index}, but this index is not declared here"
                 )
             if goes:
                 going[source.org_id, source.index].append(source.id)
