@@ -450,8 +450,8 @@ class Application(Directory):
         if not same or (generation.embedding_model, generation.dimension) != (self.embedder.model_name, self.dimension):
             raise StoreFailed(
                 f"index {spec.name} was switched to generation {generation.number} "
-                f"({generation.embedding_model}, {generation.dimension} dimensions), which this process was not "
-                "started for: restart it with settings that fit"
+                f"({generation.embedding_model}, {generation.dimension} dimensions), but this process was started "
+                "with other settings: restart it with settings that fit"
             )
 
 

@@ -42,7 +42,7 @@ async def administering(database: Database, principal: Principal, *acts: Act) ->
     """
     async with database.scoped(principal.scope(), administrator=True) as session:
         if not await may_administer(session):
-            raise Forbidden("only an administrator may do this, signed in as a person")
+            raise Forbidden("Only a signed-in administrator may do this; an API key may not")
         await write_down(session, principal.user, *acts)
         yield session
 

@@ -33,9 +33,13 @@ class Groups:
     async def create(self, organization: Organization, slug: str, name: str | None = None) -> Group:
         """Raises InvalidInput where the slug is taken, empty, has a "/" or looks like an id; for the public organization."""
         if organization.id == PUBLIC_ORGANIZATION:
-            raise InvalidInput("organization", organization.slug, "the public one has no groups: everybody sees it")
+            raise InvalidInput(
+                "organization",
+                organization.slug,
+                "the public organization cannot have groups, because everybody sees its sources",
+            )
         if "/" in slug or not slug.isprintable():
-            raise InvalidInput("slug", slug, "must be printable, without a /")
+            raise InvalidInput("slug", slug, "must be printable text without a /")
         async with self._database.session() as session:
             row = {"slug": checked_name("slug", slug), "name": name or slug, "org_id": organization.id}
             return await insert_named(session, GroupRow, Group, **row)
@@ -74,7 +78,9 @@ class Groups:
         row = {"group_id": group.id, "user_id": user.id, "org_id": group.org_id}
         async with self._database.session() as session:
             if await session.scalar(membership.with_for_update(key_share=True)) is None:
-                raise InvalidInput("user", user.name, f"{user.name} is no member of the organization of {group.slug}")
+                raise InvalidInput(
+                    "user", user.name, f"{user.name} is not a member of the organization of {group.slug}"
+                )
             await session.execute(insert(GroupMemberRow).values(row).on_conflict_do_nothing())
 
     async def remove_member(self, group: Group, user: User) -> None:
@@ -86,7 +92,7 @@ class Groups:
     async def audience(self, organization: Organization, slugs: Sequence[str]) -> UUID:
         """What a source of these groups names. Raises NotFound for a group that there is not, InvalidInput for none."""
         if not slugs:
-            raise InvalidInput("groups", None, "name one group or more")
+            raise InvalidInput("groups", None, "must name at least one group")
         groups = sorted({(await self.find(organization, slug)).id for slug in slugs})
         made = audience_id(organization.id, groups)
         rows = [{"audience_id": made, "group_id": group, "org_id": organization.id} for group in groups]

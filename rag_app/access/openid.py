@@ -99,9 +99,11 @@ class Provider:
         cooldown: float = COOLDOWN,
     ) -> None:
         if not is_trustworthy(issuer):
-            raise Misconfigured(f"RAG_OIDC_ISSUER is https://, or http:// on this machine, not {issuer!r}")
+            raise Misconfigured(
+                f"RAG_OIDC_ISSUER must be an https:// URL, or an http:// URL of this machine, not {issuer!r}"
+            )
         if "openid" not in scopes.split():
-            raise Misconfigured(f"RAG_OIDC_SCOPES must hold openid, beside others: not {scopes!r}")
+            raise Misconfigured(f"RAG_OIDC_SCOPES must include openid, not only {scopes!r}")
         self.issuer, self.client_id, self.scopes, self.groups = issuer, client_id, scopes, groups
         self._secret, self._cooldown = client_secret, cooldown
         self._reading = asyncio.Lock()
@@ -222,14 +224,14 @@ class Provider:
         """What an ID token must say beyond what every token must (OpenID Connect Core 3.1.3.7). Raises Unauthenticated."""
         nonce, audience = claims.get("nonce"), claims["aud"]
         if not isinstance(nonce, str) or not _equal(nonce, attempt.nonce):
-            raise Unauthenticated("The token is of another sign-in")
+            raise Unauthenticated("The token belongs to another sign-in")
         several = isinstance(audience, list) and len(audience) > 1
         if claims.get("azp", None if several else self.client_id) != self.client_id:
             raise Unauthenticated("The token is for another client")
         if not isinstance(claims.get("iat"), int | float):
             raise Unauthenticated("The token is not valid")
         if "at_hash" in claims and not _is_hash_of(access_token, claims["at_hash"]):
-            raise Unauthenticated("The token is not of the access token beside it")
+            raise Unauthenticated("The ID token does not match the access token")
 
 
 async def fetch(method: str, url: str, **options: Any) -> tuple[int, JsonObject]:

@@ -159,7 +159,11 @@ class People:
         Raises InvalidInput for the public organization, to which nothing is ever charged, and below 0.
         """
         if organization.id == PUBLIC_ORGANIZATION:
-            raise InvalidInput("organization", organization.slug, "the public one has no budget: it is never charged")
+            raise InvalidInput(
+                "organization",
+                organization.slug,
+                "the public organization cannot have a budget, because it is never charged",
+            )
         if tokens is not None and not 0 <= tokens <= _MOST_TOKENS:
             raise InvalidInput("tokens", tokens, f"must be a number between 0 and {_MOST_TOKENS}, or none")
         async with self._database.session() as session:
@@ -323,7 +327,7 @@ class Keys:
         need not be unique. `by`: as `People.set_plan`. Raises InvalidInput for one that is empty or cannot be printed.
         """
         if not name.strip() or not name.isprintable():
-            raise InvalidInput("name", name, "must be a printable text, not empty")
+            raise InvalidInput("name", name, "must be printable text and not empty")
         secret = PREFIX + secrets.token_urlsafe(32)  # bytes: 43 characters
         key_id, user_id = uuid4(), uuid4()
         details = {"organization": organization.slug, "indexes": None if indexes is None else list(indexes)}
@@ -402,9 +406,9 @@ def called(subject: str) -> ColumnElement[bool]:
 
 async def _know_as(session: AsyncSession, user: UUID, subject: str) -> None:
     if not subject.strip() or not subject.isprintable():
-        raise InvalidInput("subject", subject, "must be the `sub` of the user's tokens")
+        raise InvalidInput("subject", subject, "must be the `sub` claim of the user's tokens")
     if await session.scalar(select(UserRow.id).where(called(subject), UserRow.id != user)) is not None:
-        raise InvalidInput("subject", subject, f"{subject!r} is another user")
+        raise InvalidInput("subject", subject, f"{subject!r} already belongs to another user")
     await session.execute(update(UserRow).where(UserRow.id == user).values(subject=subject))
 
 
@@ -438,7 +442,7 @@ async def _find_key(session: AsyncSession, key: str) -> ApiKeyRow:
     if not found:
         raise NotFound("key", key if uuid_in(key) else shown)
     if len(found) > 1:
-        raise InvalidInput("key", shown, f"{len(found)} keys begin with {shown!r}: give the id of one")
+        raise InvalidInput("key", shown, f"{len(found)} keys begin with {shown!r}; name one of them by its id")
     return found[0]
 
 
@@ -459,7 +463,7 @@ async def insert_named(session: AsyncSession, table: type[Base], kind: type[Kind
     )
     if made is None:
         key, taken = next(iter(values.items()))
-        raise InvalidInput(key, taken, f"{taken!r} is taken")
+        raise InvalidInput(key, taken, f"{taken!r} is already taken")
     return _to(kind, made)
 
 
@@ -478,7 +482,9 @@ async def find_named(
 
 def checked_name(key: str, name: str) -> str:
     if not name.strip() or name != name.strip() or uuid_in(name) is not None:
-        raise InvalidInput(key, name, "must be a name, not empty, without white space around it, and not a UUID")
+        raise InvalidInput(
+            key, name, "must be a name that is not empty, not a UUID, and has no leading or trailing white space"
+        )
     return name
 
 

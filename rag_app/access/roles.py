@@ -60,8 +60,8 @@ class Roles:
         role = await self.role(principal, org_id, index)
         if role is None or role.rank < wanted.rank:
             raise Forbidden(
-                f"This needs the role {wanted} in {index}, you have {role or 'none'}:"
-                " an operator gives it with `rag-app grant`"
+                f"This requires the role {wanted} in {index}, and you have {role or 'none'}."
+                " An operator can grant it with `rag-app grant`"
             )
 
     async def grant(self, org_id: UUID, user: UUID, role: Role | None, index: str = EVERY_INDEX) -> None:
@@ -72,7 +72,7 @@ class Roles:
         try:
             await self._grant(org_id, user, role, index)
         except IntegrityError:
-            raise InvalidInput("user", str(user), "is no member of the organization") from None
+            raise InvalidInput("user", str(user), "is not a member of the organization") from None
 
     async def _grant(self, org_id: UUID, user: UUID, role: Role | None, index: str) -> None:
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:

@@ -94,7 +94,7 @@ class Sessions:
         """Raises Unauthenticated for one that is unknown, closed or over, and tells not which."""
         rows = await self._database.fetch(_VISITOR, digest(cookie), self.idle) if _may_be_ours(cookie) else []
         if not rows:
-            raise Unauthenticated("The session is over: sign in again")
+            raise Unauthenticated("The session has ended. Sign in again")
         user, name, role, expires_at, organizations, groups = rows[0]
         return Visitor(user, name, role, expires_at, tuple(organizations), tuple(groups))
 
@@ -111,7 +111,7 @@ class Sessions:
         """Where to go after an attempt, which is used up by that. Raises Unauthenticated, and tells not why."""
         rows = await self._database.fetch(_FINISH, digest(secret)) if _may_be_ours(secret) else []
         if not rows or not rows[0][1]:
-            raise Unauthenticated("This sign-in was not begun in this browser, or it is over")
+            raise Unauthenticated("This sign-in was started in another browser, or it has expired")
         after: str = rows[0][0]
         return after
 
@@ -125,7 +125,7 @@ class Sessions:
         """Whom the code signs in; it is used up by that. Raises Unauthenticated, and tells not why."""
         rows = await self._database.fetch(_TAKE_CODE, digest(code)) if _may_be_ours(code) else []
         if not rows or not rows[0][1]:
-            raise Unauthenticated("The code is not valid: it works once, and for five minutes")
+            raise Unauthenticated("The code is not valid. A code works once and for five minutes")
         user: UUID = rows[0][0]
         return user
 

@@ -78,7 +78,7 @@ class PublicKeys:
         rag_app.domain.errors.Misconfigured: keys come by https://, or by http:// from this machine, not from 'http://id.example/jwks.json'
         """
         if not is_trustworthy(url):
-            raise Misconfigured(f"keys come by https://, or by http:// from this machine, not from {url!r}")
+            raise Misconfigured(f"the URL of public keys must be https://, or http:// on this machine, not {url!r}")
         client = jwt.PyJWKClient(
             url,
             cache_jwk_set=False,
@@ -197,7 +197,7 @@ class Tokens:
         if isinstance(self.key, PublicKeys):
             return
         if (size := len(self.key.encode())) < SHORTEST_SECRET:
-            raise Misconfigured(f"the JWT secret has {size} bytes; at least {SHORTEST_SECRET} are needed")
+            raise Misconfigured(f"the JWT secret has {size} bytes; it must have at least {SHORTEST_SECRET}")
         try:
             jwt.encode({}, self.key, ALGORITHM)
         except jwt.InvalidKeyError as error:

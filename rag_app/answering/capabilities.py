@@ -295,9 +295,9 @@ DESCRIPTIONS: dict[str, str] = {each.name: each.description for each in CAPABILI
 def register(capability: Capability) -> Capability:
     """Adds a capability, after those there are. Raises Misconfigured where its name is taken, or it has an embedder."""
     if capability.parts.embedder is not None:
-        raise Misconfigured(f"capability {capability.name}: an index has one embedder, whatever answers from it")
+        raise Misconfigured(f"capability {capability.name}: it names another embedder, but an index can have only one")
     if any(each.name == capability.name for each in CAPABILITIES):
-        raise Misconfigured(f"a capability named {capability.name} is registered already")
+        raise Misconfigured(f"a capability named {capability.name} is already registered")
     CAPABILITIES.append(capability)
     if capability.group == LEXYBRAIN:
         DESCRIPTIONS[capability.name] = capability.description

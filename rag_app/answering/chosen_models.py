@@ -209,7 +209,9 @@ class ChosenModels:
     ) -> ChatModel:
         """The model with its `own` limits; those that it does not have are RAG_LLM's."""
         if name == EXTRACTIVE:
-            raise Misconfigured(f"a model cannot be named {EXTRACTIVE}: that is what answers without a model are")
+            raise Misconfigured(
+                f"a model cannot be named {EXTRACTIVE}: this name marks answers written without a model"
+            )
         key = api_key.get_secret_value() if api_key else None
         wanted = ModelSettings(name, kind, api_base, key, **self._limits(own))
         if wanted not in self._built:

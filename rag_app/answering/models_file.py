@@ -46,7 +46,7 @@ class Own(_Table):
     @model_validator(mode="after")
     def _arguments_are_a_classes(self) -> "Own":
         if self.class_ is None and self.arguments:
-            raise ValueError("arguments are those of a class: say class, too")
+            raise ValueError("arguments require class")
         if bare := bare_secrets(self.arguments):
             raise ValueError(f'{bare} is a secret: give it as {{ env = "NAME" }} or {{ file = "/path" }}')
         return self
@@ -94,7 +94,7 @@ class Fallback(Own):
         if self.kind is not None and self.model is None:
             raise ValueError("model: Field required")
         if self.class_ is not None and (self.api_base or self.api_key_env):
-            raise ValueError("api_base and api_key_env are a kind's: a class has arguments")
+            raise ValueError("api_base and api_key_env can only be used with kind; with class, use arguments")
         return self
 
 

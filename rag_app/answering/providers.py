@@ -83,7 +83,7 @@ def _openai(settings: ModelSettings) -> "LLM":
 
     llm = OpenAI(model=settings.name, **_openai_options(settings))
     if not llm.metadata.is_chat_model:  # raises ValueError for names it does not know
-        raise ValueError("is no chat model")
+        raise ValueError("is not a chat model")
     return llm
 
 

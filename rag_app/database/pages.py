@@ -36,5 +36,5 @@ def place(cursor: str) -> tuple[datetime, UUID]:
         written = urlsafe_b64decode(cursor)
         then = _EPOCH + timedelta(microseconds=int.from_bytes(written[:8], "big", signed=True))
     except (ValueError, OverflowError):
-        raise InvalidInput("cursor", cursor[:50], "must be one that came with a page") from None
+        raise InvalidInput("cursor", cursor[:50], "must be a cursor from an earlier page") from None
     return then, UUID(bytes=written[8:])

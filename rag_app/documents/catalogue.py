@@ -277,4 +277,4 @@ def _place(asked: Asked, kind: Any) -> Any:
                 raise ValueError
         return tuple_(literal(value, kind), literal(UUID(source), Uuid))
     except (ValueError, TypeError, OverflowError, RecursionError):
-        raise InvalidInput("cursor", cursor[:50], "must be one that came with a page of the same order") from None
+        raise InvalidInput("cursor", cursor[:50], "must come from a page with the same sort order") from None

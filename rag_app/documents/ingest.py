@@ -287,7 +287,7 @@ class _Run:
             try:
                 source = to_source(document, file.shown, file.origin, self._spec, self._target)
                 if source.id in self._seen:
-                    raise InvalidInput("id", source.external_id, f"{source.external_id!r} is there more than once")
+                    raise InvalidInput("id", source.external_id, f"{source.external_id!r} occurs more than once")
             except InvalidInput as error:
                 shown = f"{file.shown}#{part}" if part else file.shown
                 row = f"row {document.row}: " if document.row is not None else ""

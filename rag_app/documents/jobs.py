@@ -123,13 +123,13 @@ class Jobs:
         Raises Forbidden for a sender without a user, InvalidInput where there is no document, or a name is there twice.
         """
         if sender.user is None:
-            raise Forbidden("Jobs belong to users: use a token or a key")
+            raise Forbidden("Jobs belong to a user. Send a token or an API key")
         if not uploads:
-            raise InvalidInput("documents", None, "there is none")
+            raise InvalidInput("documents", None, "must contain at least one document")
         names = [each.name for each in uploads]
         if len({*names}) < len(names):
             twice = next(name for place, name in enumerate(names) if name in names[:place])
-            raise InvalidInput("documents", twice, f"{twice!r} is there more than once")
+            raise InvalidInput("documents", twice, f"{twice!r} occurs more than once")
         job, kept = uuid4(), await asyncio.to_thread(lambda: [*map(_kept, uploads)])
         values = [
             {

@@ -211,15 +211,15 @@ class Uploads:
         sources, taken = await self._catalogue.usage(org_id, [source.id for source, _ in found])
         if most is not None and sources + len(found) > most:
             raise OrganizationFull(
-                f"The organization would have {sources + len(found):,} sources, and may have {most:,}"
-                " (RAG_ORGANIZATION_SOURCES): delete some first"
+                f"The organization would have {sources + len(found):,} sources; the limit is {most:,}"
+                " (RAG_ORGANIZATION_SOURCES). Delete some first"
             )
         taken += sum(len(passage.text.encode()) for _, document in found for passage in document.passages)
         taken += sum(each.upload.file.stat().st_size for each in made if each.upload.file is not None)
         if size is not None and taken > size:
             raise OrganizationFull(
-                f"The organization's sources would take {taken / 1e6:,.1f} MB, and may take {size / 1e6:,.0f}"
-                " (RAG_ORGANIZATION_MEGABYTES): delete some first"
+                f"The organization's sources would take {taken / 1e6:,.1f} MB; the limit is {size / 1e6:,.0f}"
+                " MB (RAG_ORGANIZATION_MEGABYTES). Delete some first"
             )
 
     def _make(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload]) -> list[_Made]:

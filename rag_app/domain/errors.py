@@ -94,7 +94,7 @@ class TooManyAtOnce(RagError):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        super().__init__(f"{limit} requests are under way; wait until one of them has ended")
+        super().__init__(f"{limit} of your requests are running; wait until one of them has finished")
 
 
 class QuotaExceeded(RagError):
@@ -110,7 +110,7 @@ class QuotaExceeded(RagError):
 class BudgetSpent(QuotaExceeded):
     """All tokens that an organization has for a month are used."""
 
-    what = "tokens that your organization has for this month"
+    what = "tokens of your organization's budget for this month"
 
 
 class FeatureDisabled(RagError):

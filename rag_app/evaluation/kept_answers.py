@@ -118,9 +118,9 @@ class KeptAnswers:
         source that the principal may not see or whose name several have, and for text that PostgreSQL cannot keep.
         """
         if expected is not None and verdict is Verdict.RIGHT:
-            raise InvalidInput("expected_source", expected, "goes with the verdict wrong alone")
+            raise InvalidInput("expected_source", expected, "can only be sent with the verdict wrong")
         if comment is not None and comment != storable(comment):
-            raise InvalidInput("comment", None, "must not contain NUL characters or halves of surrogate pairs")
+            raise InvalidInput("comment", None, "must not contain NUL characters or unpaired surrogates")
         scope, this = principal.scope(), select(KeptAnswerRow).where(*_own(principal, request_id))
         found: list[UUID] = []
         if expected is not None and expected == storable(expected):
@@ -188,5 +188,5 @@ async def _one(session: AsyncSession, found: Collection[UUID], name: str) -> Sou
     if not rows:
         raise InvalidInput("expected_source", name, "must be a source that you may see")
     if len(rows) > 1:
-        raise InvalidInput("expected_source", name, "is what several sources are called: give an id")
+        raise InvalidInput("expected_source", name, "matches several sources; send an id instead")
     return rows[0]

@@ -226,7 +226,7 @@ _JUDGE = text(
 
 def _organization(principal: Principal) -> UUID:
     if len(principal.organizations) != 1:
-        raise Forbidden("Validations belong to one organization: use a key of it")
+        raise Forbidden("Validation runs belong to one organization; use an API key of that organization")
     return next(iter(principal.organizations))
 
 

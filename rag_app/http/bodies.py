@@ -82,7 +82,7 @@ def _decode_again(of: type[T], body: bytes) -> T:
         refusal = _find_refusal(of, sent, "") if isinstance(sent, dict) else None
         raise refusal or InvalidInput("", None, "The body must be a JSON object") from None
     if not whole_floats:  # refused before, and no float was to blame
-        raise InvalidInput("", None, "The body names a field twice, once with a value that is not accepted")
+        raise InvalidInput("", None, "The body contains the same field twice, and one of the values is not accepted")
     return accepted
 
 

@@ -96,7 +96,7 @@ class Entrance:
             if name in connection.headers
         }
         if sum(map(len, shown.values())) > 1:
-            raise Unauthenticated(f"Send one credential: either `Authorization` or `{API_KEY_HEADER}`, once")
+            raise Unauthenticated(f"Send exactly one credential: either `Authorization` or `{API_KEY_HEADER}`")
         if API_KEY_HEADER in shown:
             self._needs_key(accepted)
             return await access.keys.principal(shown[API_KEY_HEADER][0].strip())
@@ -141,7 +141,7 @@ class Entrance:
             return claims
         self._needs({Credential.EXTENSION}, accepted)
         if not connection.headers.get(EXTENSION_HEADER, "").strip():
-            raise Unauthenticated(f"A token of the extension needs the header `{EXTENSION_HEADER}`")
+            raise Unauthenticated(f"A token of the browser extension requires the header `{EXTENSION_HEADER}`")
         return claims
 
     async def _session(self, connection: AnyConnection) -> Claims:
@@ -152,7 +152,7 @@ class Entrance:
             raise Unauthenticated(f"The cookie `{self.cookie}` is not accepted from this origin")
         claims = await self.tokens.claims(connection.cookies[self.cookie])
         if claims.client == EXTENSION:
-            raise Unauthenticated("A token of the extension is no session")
+            raise Unauthenticated("A token of the browser extension cannot be used as a session cookie")
         return claims
 
     def _taken(self, accepted: Collection[Credential]) -> set[Credential]:
@@ -178,7 +178,7 @@ class Entrance:
         }
         taken = self._taken(accepted)
         ways = ", or ".join(words[each] for each in words if each in taken)
-        return Unauthenticated(f"Send {ways}" if ways else "Nobody is let in here: no way of signing in is configured")
+        return Unauthenticated(f"Send {ways}" if ways else "No way of signing in is configured here")
 
 
 def pages_cookie(connection: AnyConnection) -> str | None:
@@ -241,7 +241,7 @@ def origins(text: str) -> frozenset[str]:
     for each in filter(None, map(str.strip, text.split(","))):
         origin = origin_of(each) if _ORIGIN.fullmatch(each) else None
         if origin is None:
-            raise Misconfigured(f"{each!r} is no origin: write it as https://app.example, without a path")
+            raise Misconfigured(f"{each!r} is not an origin: write it as https://app.example, without a path")
         found.add(origin)
     return frozenset(found)
 

@@ -61,22 +61,24 @@ KINDS: Kinds = {
     Unauthenticated: Kind(401, "unauthenticated"),
     Forbidden: Kind(403, "forbidden"),
     NotFound: Kind(404, "not_found"),
-    RateLimited: Kind(429, "rate_limited", "Too many requests: wait for as many seconds as Retry-After says."),
+    RateLimited: Kind(429, "rate_limited", "Too many requests. Wait for the number of seconds in Retry-After."),
     TooManyAtOnce: Kind(429, "too_many_at_once"),
     QuotaExceeded: Kind(403, "quota_exceeded"),
     BudgetSpent: Kind(429, "budget_exceeded"),
-    FeatureDisabled: Kind(503, "feature_disabled", "This is switched off."),
-    CostCapReached: Kind(503, "cost_cap_reached", "Answers have cost as much today as they may. Try again tomorrow."),
+    FeatureDisabled: Kind(503, "feature_disabled", "This feature is switched off."),
+    CostCapReached: Kind(503, "cost_cap_reached", "Today's cost limit for answers is reached. Try again tomorrow."),
     EmbeddingFailed: Kind(500, "embedding_failed", "The question could not be embedded. Try again later."),
     StoreFailed: Kind(500, "database_error", "The database did not answer. Try again later."),
     ModelTimeout: Kind(500, "model_timeout", "The answering model did not answer in time. Try again later."),
     ModelFailed: Kind(500, "model_failed", "The answering model failed. Try again later."),
-    ModelLimited: Kind(503, "model_rate_limited", "The answering model's own rate limit is hit. Try again later."),
+    ModelLimited: Kind(503, "model_rate_limited", "The rate limit of the answering model is reached. Try again later."),
     # What Litestar finds by itself, by status: its own words are not for callers.
-    400: Kind(400, "invalid_request", "The request cannot be read. A JSON body as described in /docs is expected."),
-    404: Kind(404, "not_found", "There is nothing at this path. See /docs."),
-    405: Kind(405, "method_not_allowed", "This path has other methods: see the Allow header."),
-    408: Kind(408, "request_timeout", f"The body has not arrived within {SECONDS_FOR_BODY:.0f} seconds."),
+    400: Kind(400, "invalid_request", "The request could not be read. Send a JSON body as described in /docs."),
+    404: Kind(404, "not_found", "This path does not exist. See /docs."),
+    405: Kind(
+        405, "method_not_allowed", "This method is not allowed here. The Allow header lists the methods that are."
+    ),
+    408: Kind(408, "request_timeout", f"The body did not arrive within {SECONDS_FOR_BODY:.0f} seconds."),
     413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
     415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
 }
@@ -104,10 +106,11 @@ Envelope = Callable[[Problem], Struct]
 
 
 class ErrorInfo(Struct, frozen=True, omit_defaults=True):
-    code: Annotated[str, Meta(description="for programs; stable")]
-    message: Annotated[str, Meta(description="for people")]
+    code: Annotated[str, Meta(description="a stable code for programs")]
+    message: Annotated[str, Meta(description="the explanation for people")]
     details: Annotated[
-        JsonObject | None, Meta(description="`field` and `problem`, and `accepted` names where there are any")
+        JsonObject | None,
+        Meta(description="the refused `field`, the `problem`, and the `accepted` names if there are any"),
     ] = None
 
 
@@ -116,7 +119,7 @@ class ErrorBody(Struct, frozen=True):
 
     status: Literal["error"]
     error: ErrorInfo
-    request_id: Annotated[str, Meta(description="as in the X-Request-ID header")]
+    request_id: Annotated[str, Meta(description="the same as in the X-Request-ID header")]
 
 
 def plain_envelope(problem: Problem) -> ErrorBody:
@@ -149,7 +152,7 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
         case RateLimited(resets_at=resets_at) | QuotaExceeded(resets_at=resets_at):
             headers["Retry-After"] = str(max(1, ceil(resets_at - time())))
             if isinstance(error, QuotaExceeded):
-                message += f"; the count begins again on {datetime.fromtimestamp(resets_at, UTC):%Y-%m-%d at %H:%M} UTC"
+                message += f"; the limit resets on {datetime.fromtimestamp(resets_at, UTC):%Y-%m-%d at %H:%M} UTC"
         case TooManyAtOnce():
             headers["Retry-After"] = "1"
         case StoreFailed():

@@ -72,7 +72,7 @@ CORS = CORSConfig(
 )
 
 
-_HEALTH = Tag("health", "for load balancers and orchestrators")
+_HEALTH = Tag("health", "checks for load balancers and orchestrators")
 
 Readiness = Callable[[], Awaitable[Mapping[str, str]]]
 """Each part the application needs, by name: "ok", or what is wrong with it."""
@@ -205,13 +205,13 @@ def _openapi(version: str, surfaces: Sequence[Surface], cookie: str) -> OpenAPIC
             type="apiKey",
             security_scheme_in="cookie",
             name=cookie,
-            description="The same token; accepted from pages of configured origins.",
+            description="The same token in a cookie; accepted only from pages of configured origins.",
         ),
         "extension": SecurityScheme(
             type="apiKey",
             security_scheme_in="header",
             name=EXTENSION_HEADER,
-            description="Any text, with a token issued to a browser extension.",
+            description="Any text. Required with a token that was issued to a browser extension.",
         ),
         "api_key": SecurityScheme(type="apiKey", security_scheme_in="header", name=API_KEY_HEADER),
         "api_key_as_bearer": SecurityScheme(
@@ -222,7 +222,7 @@ def _openapi(version: str, surfaces: Sequence[Surface], cookie: str) -> OpenAPIC
     return OpenAPIConfig(
         title="rag_app",
         version=version,
-        description="Questions over content that only some people may see, answered with verified citations.",
+        description="Answers questions with verified citations, over content that only some people may see.",
         path=PAGE,
         tags=[*(surface.tag for surface in surfaces), _HEALTH],
         components=Components(security_schemes={name: scheme for name, scheme in schemes.items() if name in used}),
@@ -245,12 +245,12 @@ class Alive(Struct, frozen=True):
 
 class Ready(Struct, frozen=True):
     status: Literal["ok", "unavailable"]
-    checks: Annotated[dict[str, str], Meta(description='each part by name: "ok", or what is wrong with it')]
+    checks: Annotated[dict[str, str], Meta(description='the state of each part: "ok", or what is wrong')]
 
 
 @get("/health/live", summary="Is the process alive?", tags=[_HEALTH.name])
 async def live() -> Alive:
-    """Answers as long as the process does."""
+    """Returns 200 while the process is running."""
     return Alive()
 
 
@@ -258,10 +258,10 @@ async def live() -> Alive:
     "/health/ready",
     summary="Can it serve requests?",
     tags=[_HEALTH.name],
-    responses={503: ResponseSpec(Ready, description="not now: see `checks`", generate_examples=False)},
+    responses={503: ResponseSpec(Ready, description="not ready; `checks` says why", generate_examples=False)},
 )
 async def ready(readiness: Injected[Readiness]) -> Response[Ready]:
-    """Asks everything that requests depend on."""
+    """Checks every service that requests depend on."""
     checks = dict(await readiness())
     if all(state == "ok" for state in checks.values()):
         return Response(Ready("ok", checks))
@@ -279,11 +279,11 @@ def metrics(scrape: Scrape, token: str | None) -> HTTPRouteHandler:
     async def numbers(request: AnyRequest) -> Response[bytes]:
         if token is None:
             if not _is_near(request):
-                raise Forbidden("Without RAG_METRICS_TOKEN this is shown to this machine alone")
+                raise Forbidden("Without RAG_METRICS_TOKEN, metrics can only be read from this machine")
         elif not hmac.compare_digest(
             (bearer_token(request.headers.get("authorization", "")) or "").encode(), token.encode()
         ):
-            raise Unauthenticated("Send the token of RAG_METRICS_TOKEN: `Authorization: Bearer`")
+            raise Unauthenticated("Send the value of RAG_METRICS_TOKEN as `Authorization: Bearer`")
         content_type, said = await asyncio.to_thread(scrape, request.headers.get("accept", ""))
         return Response(said, headers={"Content-Type": content_type})
 

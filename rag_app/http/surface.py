@@ -152,10 +152,13 @@ class Surface:
                 *errors, RateLimited(limit, 1704067200), *self.errors, kinds=self.kinds, envelope=self.envelope
             ),
             "response_headers": [
-                ResponseHeader("X-RateLimit-Limit", True, str(limit), "requests in any 60 seconds"),
-                ResponseHeader("X-RateLimit-Remaining", True, str(limit - 1), "how many of them are left now"),
+                ResponseHeader("X-RateLimit-Limit", True, str(limit), "requests allowed in any 60 seconds"),
+                ResponseHeader("X-RateLimit-Remaining", True, str(limit - 1), "requests left now"),
                 ResponseHeader(
-                    "X-RateLimit-Reset", True, "1704067200", "when the next place is free again: Unix time, seconds"
+                    "X-RateLimit-Reset",
+                    True,
+                    "1704067200",
+                    "when the next request will be accepted: Unix time in seconds",
                 ),
             ],
         }

@@ -27,7 +27,7 @@ _EXAMPLE = {
 _CONDITION = {
     "type": "object",
     "properties": {
-        "key": {"type": "string", "description": "a field: `/api/v1/indexes/{index}/fields` tells them"},
+        "key": {"type": "string", "description": "a field of the index, as listed by `/api/v1/indexes/{index}/fields`"},
         "operator": {
             "type": "string",
             "enum": [*dict.fromkeys(operator.value for operators in OPERATORS.values() for operator in operators)],
@@ -35,8 +35,8 @@ _CONDITION = {
         },
         "value": {
             "description": (
-                f"in the field's type; a list of up to {MOST_VALUES} for {', '.join(sorted(LISTED))}; none for is_empty. "
-                "A date without a time is the whole day, UTC"
+                f"a value of the field's type; a list of up to {MOST_VALUES} values for {', '.join(sorted(LISTED))}; "
+                "omitted for is_empty. A date without a time means the whole day, UTC"
             )
         },
     },
@@ -63,8 +63,9 @@ Where = Annotated[
     dict[str, Any],
     Meta(
         description=(
-            "conditions over all fields of the index, as LlamaIndex' MetadataFilters: all of a group's `filters` hold "
-            f"(and), one (or) or none (not); groups are at most {DEEPEST} deep, with {MOST_CONDITIONS} conditions"
+            "conditions on any field of the index, in the format of LlamaIndex's MetadataFilters. `condition` says whether "
+            f"all (and), at least one (or) or none (not) of the `filters` must match. Groups may be nested {DEEPEST} deep, "
+            f"with at most {MOST_CONDITIONS} conditions"
         ),
         examples=[_EXAMPLE],
         extra_json_schema={"extra": {"one_of": [_group(DEEPEST), {"type": "null"}]}},

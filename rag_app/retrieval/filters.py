@@ -129,7 +129,7 @@ def check_filters(filters: Filters, spec: IndexSpec) -> Filters:
     """
     for each in filters:
         if (found := _count(each)) > MOST_CONDITIONS:
-            raise InvalidInput("filters", found, f"{found} conditions are too many: at most {MOST_CONDITIONS}")
+            raise InvalidInput("filters", found, f"must have at most {MOST_CONDITIONS} conditions, not {found}")
     return tuple(_check(each, spec) for each in filters)
 
 
@@ -138,11 +138,13 @@ def _count(given: object, depth: int = 0) -> int:
     if isinstance(given, MetadataFilter):
         return 1
     if not isinstance(given, MetadataFilters):
-        raise InvalidInput("filters", None, f"takes MetadataFilter and MetadataFilters, not {type(given).__name__}")
+        raise InvalidInput("filters", None, f"must be MetadataFilter or MetadataFilters, not {type(given).__name__}")
     if depth == DEEPEST:
         raise InvalidInput("filters", None, f"groups are nested too deep: at most {DEEPEST}")
     if not given.filters:
-        raise InvalidInput("filters", None, "a group needs at least one condition; leave it out to search everything")
+        raise InvalidInput(
+            "filters", None, "a group must have at least one condition; omit the group to search everything"
+        )
     return sum(_count(each, depth + 1) for each in given.filters)
 
 
@@ -169,11 +171,15 @@ def _check_condition(given: MetadataFilter, spec: IndexSpec) -> MetadataFilter |
             raise InvalidInput(name, value, "is_empty takes no value")
         return condition(name, operator)
     if (operator in LISTED) != isinstance(value, list):
-        raise InvalidInput(name, value, f"a list of values goes with {', '.join(sorted(LISTED))}, and only with them")
+        raise InvalidInput(
+            name,
+            value,
+            f"a list of values is required with {', '.join(sorted(LISTED))} and cannot be used with other operators",
+        )
     if not isinstance(value, list):
         return _moment(name, operator, value) if kind is FieldType.TIME else _typed(name, kind, operator, value)
     if not 0 < len(value) <= MOST_VALUES:
-        raise InvalidInput(name, len(value), f"{operator.value} needs from 1 to {MOST_VALUES} values")
+        raise InvalidInput(name, len(value), f"{operator.value} takes from 1 to {MOST_VALUES} values")
     if kind is not FieldType.TIME:
         return condition(name, operator, [coerce(name, kind, each) for each in value])
     if operator is IN:
@@ -191,7 +197,7 @@ def _check_operator(given: MetadataFilter, kind: FieldType) -> FilterOperator:
         ) from None
     if operator not in OPERATORS[kind]:
         raise InvalidInput(
-            given.key, given.value, f"{operator.value} is not possible on a {kind} field; accepted: {accepted}"
+            given.key, given.value, f"{operator.value} cannot be used with a {kind} field; accepted: {accepted}"
         )
     return operator
 
@@ -295,7 +301,7 @@ def epoch_seconds(name: str, value: object) -> float:
     try:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (OverflowError, ValueError):
-        raise InvalidInput(name, value, "is out of the range of times") from None
+        raise InvalidInput(name, value, "is outside the supported range of times") from None
 
 
 def instants(name: str, written: str) -> tuple[float, float]:
@@ -345,7 +351,7 @@ def _parse_json(written: str) -> MetadataFilters:
     try:
         said = json.loads(written)
     except (ValueError, RecursionError):
-        raise InvalidInput("filter", written, "is not JSON, though it begins with a brace") from None
+        raise InvalidInput("filter", written, "begins with a brace but is not valid JSON") from None
     return parse_where(said, "filter")
 
 
@@ -383,11 +389,11 @@ def _member(said: object, name: str, depth: int) -> MetadataFilter | MetadataFil
     _only(said, ("key", "operator", "value"), name)
     key, operator = said.get("key"), said.get("operator", "==")
     if not isinstance(key, str) or not isinstance(operator, str):
-        raise InvalidInput(name, None, "needs a key, and has a text as key and as operator")
+        raise InvalidInput(name, None, "must have a `key`; `key` and `operator` must be texts")
     return condition(key, operator, said.get("value"))
 
 
 def _only(said: Mapping[str, Any], accepted: Sequence[str], name: str) -> None:
     for each in said:
         if each not in accepted:
-            raise InvalidInput(f"{name}.{each}"[:200], None, f"is not known; accepted: {', '.join(accepted)}")
+            raise InvalidInput(f"{name}.{each}"[:200], None, f"unknown field; accepted: {', '.join(accepted)}")

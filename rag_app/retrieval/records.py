@@ -121,9 +121,15 @@ def check_query(query: RecordQuery, spec: IndexSpec) -> RecordQuery:
     if not 1 <= query.limit <= LARGEST_LIMIT:
         raise InvalidInput("limit", query.limit, f"must be a whole number from 1 to {LARGEST_LIMIT}")
     if (query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE)) != (query.of is not None):
-        raise InvalidInput("of", query.of, "a sum or an average needs a field, and nothing else has one")
+        raise InvalidInput(
+            "of", query.of, "is required for a sum or an average, and cannot be used with other aggregates"
+        )
     if query.group is not None and query.aggregate is None:
-        raise InvalidInput("group", query.group, "a group needs an aggregate")
+        raise InvalidInput("group", query.group, "can only be used with an aggregate")
     if (query.grain is not None) != (query.group is not None and spec.all_fields[query.group] is FieldType.TIME):
-        raise InvalidInput("grain", query.grain, "a time is grouped by day, week, month or year, and nothing else is")
+        raise InvalidInput(
+            "grain",
+            query.grain,
+            "is required to group by a time field (day, week, month or year), and cannot be used with other fields",
+        )
     return replace(query, filters=check_filters(query.filters, spec))

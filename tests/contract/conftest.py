@@ -733,7 +733,7 @@ class ScriptedAdministration:
 
     def _ask(self, principal: Principal, what: str, **how: Any) -> None:
         if principal.subject not in self.administrators:
-            raise Forbidden("only an administrator may do this")
+            raise Forbidden("Only a signed-in administrator may do this; an API key may not")
         self.asked.append((what, how))
         if self.error:
             raise self.error
@@ -752,7 +752,7 @@ class ScriptedConsents:
         if self.error:
             raise self.error
         if principal.subject in self.keys:
-            raise Forbidden("an API key speaks for others: only a person consents, signed in")
+            raise Forbidden("An API key cannot consent: sign in as a person")
         return self.given.get(principal.subject, ConsentInfo(False, None))
 
     async def decide(self, principal: Principal, training: bool) -> ConsentInfo:

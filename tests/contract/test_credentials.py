@@ -220,12 +220,12 @@ def test_the_cookie_is_judged_where_one_is_taken_and_not_looked_at_elsewhere(
 def test_of_two_credentials_none_is_chosen(headers: list[tuple[str, str]], client: httpx.Client) -> None:
     for name in TAKES:
         message = refusal(client.post(f"/{name}", headers=headers))
-        assert message == "Send one credential: either `Authorization` or `x-api-key`, once"
+        assert message == "Send exactly one credential: either `Authorization` or `x-api-key`"
 
 
 def test_a_refusal_says_what_is_wrong_with_the_credential(client: httpx.Client) -> None:
     assert refusal(client.get("/market", headers=bearer(token("extension")))) == (
-        "A token of the extension needs the header `x-ext-client`"
+        "A token of the browser extension requires the header `x-ext-client`"
     )
     assert refusal(client.get("/market", headers=session(token(), OTHER))) == (
         "The cookie `rag_session` is not accepted from this origin"
@@ -235,7 +235,8 @@ def test_a_refusal_says_what_is_wrong_with_the_credential(client: httpx.Client) 
     expired = token(lifetime=timedelta(minutes=-1))
     assert refusal(client.get("/market", headers=session(expired))) == "The token has expired"
     assert (
-        refusal(client.get("/market", headers=session(token("extension")))) == "A token of the extension is no session"
+        refusal(client.get("/market", headers=session(token("extension"))))
+        == "A token of the browser extension cannot be used as a session cookie"
     )
 
 
@@ -328,7 +329,7 @@ def test_a_surface_that_nothing_is_configured_for_says_so(backstage: Backstage) 
     )
     with serve(app) as url:
         for headers in ({}, session(token()), bearer(token())):
-            assert "no way of signing in is configured" in refusal(httpx.get(f"{url}/closed", headers=headers))
+            assert "No way of signing in is configured" in refusal(httpx.get(f"{url}/closed", headers=headers))
 
 
 def test_a_default_organization_that_is_gone_is_a_fault_of_the_server(backstage: Backstage) -> None:
@@ -479,7 +480,7 @@ def test_origins(text: str, expected: set[str]) -> None:
 def test_what_is_no_origin_is_named(bad: str) -> None:
     with pytest.raises(Misconfigured) as refused:
         origins(f"https://good.example, {bad}")
-    assert str(refused.value) == f"{bad!r} is no origin: write it as https://app.example, without a path"
+    assert str(refused.value) == f"{bad!r} is not an origin: write it as https://app.example, without a path"
 
 
 @pytest.mark.parametrize(

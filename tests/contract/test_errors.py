@@ -237,7 +237,7 @@ def test_half_a_body_is_waited_for_so_long_and_no_longer(
     with socket.create_connection((host, port), timeout=60) as connection:
         connection.sendall(head.encode() + b'{"query')
         said = b"".join(iter(lambda: connection.recv(10_000), b"")).decode()  # to the connection's end
-    assert said.startswith("HTTP/1.1 408") and "The body has not arrived within 30 seconds" in said, said
+    assert said.startswith("HTTP/1.1 408") and "The body did not arrive within 30 seconds" in said, said
 
 
 @pytest.mark.parametrize("error", [ModelLimited("busy"), StoreFailed("away")])

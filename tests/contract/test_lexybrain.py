@@ -435,7 +435,7 @@ ERRORS: list[tuple[Exception, int, str, bool, str]] = [
         403,
         "quota_exceeded",
         False,
-        "all 50 messages of this month are used; the count begins again on 2026-12-01 at 00:00 UTC",
+        "all 50 messages of this month are used; the limit resets on 2026-12-01 at 00:00 UTC",
     ),
     (BudgetSpent(1000, 1001, RESETS), 403, "quota_exceeded", False, "2026-12-01 at 00:00 UTC"),
     (NotFound("thread", str(KEYWORD)), 404, "not_found", False, str(KEYWORD)),

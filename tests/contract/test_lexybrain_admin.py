@@ -283,7 +283,7 @@ def test_what_is_no_change_is_refused(client: httpx.Client) -> None:
     ):  # fmt: skip
         assert refused(client.patch(at, json=body), 422, "validation_error").startswith(f"{name}: ")
     message = refused(client.patch(at, json={}), 422, "validation_error")
-    assert message == "The body must have `active`, or `weight`, or both"
+    assert message == "The body must have `active`, `weight` or both"
 
 
 def test_what_a_caller_can_get_wrong(client: httpx.Client) -> None:

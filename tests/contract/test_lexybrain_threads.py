@@ -318,7 +318,7 @@ def test_a_thread_is_put_away_and_taken_back(client: httpx.Client, backstage: Ba
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({}, "`title`, or `archived`"),
+        ({}, "`title`, `archived`"),
         *(
             ({"title": each}, "title: must be a text of 1 to 200")
             for each in any_of("", " ", "x" * 201, "a\0b", "\x1b[31mred", "\u200b\ufe0f", 5, None, [])

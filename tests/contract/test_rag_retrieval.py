@@ -201,7 +201,7 @@ def test_where_is_one_group_beside_the_other_filters(client: httpx.Client, backs
         ({}, "where"),
         ([], "where"),
         ({"filters": []}, "where.filters: must be a list of at least one"),
-        ({"filters": [{"key": "lang", "op": "=="}]}, "where.filters[0].op: is not known"),
+        ({"filters": [{"key": "lang", "op": "=="}]}, "where.filters[0].op: unknown field"),
         ({"filters": [WHERE], "condition": "xor"}, "where.condition: must be one of and, or, not"),
         ({"filters": [{"filters": [WHERE]}]}, "nested too deep: at most 3"),
     ],

@@ -703,7 +703,7 @@ def test_a_key_and_an_organization_have_limits_of_their_own(key: httpx.Client, b
         assert limit() == "500"
         backstage.leases.take(f"retrieval_validation:{USER}", 2)
         assert (
-            "2 requests are under way"
+            "2 of your requests are running"
             in problem(key.post(QUERY, json=ASK), 429, "CONCURRENCY_LIMIT_EXCEEDED")["message"]
         )
         TABLES.fetch("UPDATE api_keys SET requests_per_minute = 7, concurrent_requests = 3 WHERE user_id = $1", USER)

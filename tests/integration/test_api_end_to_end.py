@@ -394,7 +394,9 @@ def test_the_token_budget_of_an_organization(service: Service) -> None:
                     for more in ({}, streams):
                         refused = client.post(path, json=body, headers=ada | more)
                         error = problem(refused, status, code)
-                        assert "all 2060 tokens that your organization has for this month are used" in error["message"]
+                        assert (
+                            "all 2060 tokens of your organization's budget for this month are used" in error["message"]
+                        )
                         first = (datetime.now(UTC).replace(day=1) + timedelta(days=32)).replace(day=1, hour=0, minute=0)
                         left = (first.replace(second=0, microsecond=0) - datetime.now(UTC)).total_seconds()
                         assert left <= int(refused.headers["retry-after"]) <= left + 60

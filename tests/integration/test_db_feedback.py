@@ -123,9 +123,9 @@ async def test_only_answers_of_ones_own_threads_are_rated(desk: Desk) -> None:
             await desk.give(who=who, message=message)
         with pytest.raises(NotFound, match="no message named"):
             await desk.feedback.withdraw(who, message)
-    with pytest.raises(InvalidInput, match="message_id: is no answer"):
+    with pytest.raises(InvalidInput, match="message_id: is one of your own messages"):
         await desk.give(message=desk.question)
-    with pytest.raises(InvalidInput, match="message_id: is no answer"):
+    with pytest.raises(InvalidInput, match="message_id: is one of your own messages"):
         await desk.feedback.withdraw(desk.ann, desk.question)
     assert await desk.shown() == [None, MessageFeedback("neutral", None, None)]
     assert [await desk.left(who) for who in (desk.bob, desk.admin)] == [0, 0]
@@ -281,7 +281,7 @@ async def test_a_name_that_several_sources_have_is_no_name(desk: Desk) -> None:
         async with database.scoped(Principal("", None, frozenset({org})).scope(), operator=True) as session:
             named = update(SourceRow).where(SourceRow.id == made).values(external_id=f"twice-{ours}")
             await session.execute(named)
-    with pytest.raises(InvalidInput, match="is what several sources are called: give an id"):
+    with pytest.raises(InvalidInput, match="matches several sources; send an id instead"):
         await desk.give("negative", None, f"twice-{ours}")
     assert (await desk.give("negative", None, public)).expected_source_id == public
 
@@ -289,7 +289,7 @@ async def test_a_name_that_several_sources_have_is_no_name(desk: Desk) -> None:
 @pytest.mark.parametrize("rating", ["positive", "neutral"])
 async def test_nothing_is_missed_where_the_answer_was_good(rating: str, desk: Desk) -> None:
     expected = await source(desk.talk.database, desk.org.id)
-    with pytest.raises(InvalidInput, match="expectedSourceId: goes with the rating negative alone"):
+    with pytest.raises(InvalidInput, match="expectedSourceId: can only be sent with the rating negative"):
         await desk.give(rating, None, expected)
     assert await desk.left() == 0
 

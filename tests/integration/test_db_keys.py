@@ -110,7 +110,7 @@ async def test_what_key_is_meant(keys: Keys, database: Database, organization: N
         alike = f"rag_{uuid4().hex[:8]}"
         for each, beginning in ((one, alike), (other, alike[:11] + "!")):
             await session.execute(update(ApiKeyRow).where(ApiKeyRow.id == each.id).values(beginning=beginning))
-    with pytest.raises(InvalidInput, match=f"2 keys begin with '{alike[:10]}': give the id of one"):
+    with pytest.raises(InvalidInput, match=f"2 keys begin with '{alike[:10]}'; name one of them by its id"):
         await keys.revoke(alike[:10])
     assert (await keys.revoke(alike)).id == one.id
     for unknown in (str(uuid4()), "rag_", "", "rag_%", "rag_________", "nonsense"):
@@ -245,7 +245,7 @@ def test_keys_from_the_command_line(environment: str, main: Main, database_urls:
 
     created = main("keys", "create", "--org", slug, "--name", "search box", "-i", "rag_embedding", "-i", "book")
     assert created.status == 0 and re.fullmatch("rag_[A-Za-z0-9_-]{43}\n", created.out)
-    assert created.err == "keep it: it is not shown again, and only its hash is stored\n"
+    assert created.err == "store this key now: it is not shown again, because only its hash is kept\n"
     secret = created.out.strip()
     found = principal(database_urls[1], secret)
     assert found.organizations == {UUID(org_id)} and found.indexes == frozenset({"book"}), (
@@ -282,7 +282,7 @@ def test_keys_from_the_command_line(environment: str, main: Main, database_urls:
     for arguments, problem in (
         (("create", "-o", "nobody", "-n", "x"), "no organization named 'nobody'"),
         (("create", "-o", slug, "-n", "x", "-i", "boook"), "no index named 'boook'; there are: book, "),
-        (("create", "-o", slug, "-n", " "), "name: must be a printable text, not empty"),
+        (("create", "-o", slug, "-n", " "), "name: must be printable text and not empty"),
         (("list", "-o", "nobody"), "no organization named 'nobody'"),
         (("revoke", "rag_nothing"), "no key named 'rag_nothing'"),
     ):

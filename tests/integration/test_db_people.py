@@ -190,5 +190,5 @@ async def test_a_budget_is_a_number_or_none_and_never_the_public_ones(
     for tokens in -1, 2**63:
         with pytest.raises(InvalidInput, match="tokens: must be a number between 0 and 9223372036854775807"):
             await people.set_budget(org, tokens)
-    with pytest.raises(InvalidInput, match="the public one has no budget"):
+    with pytest.raises(InvalidInput, match="the public organization cannot have a budget"):
         await people.set_budget(await people.organization("public"), 5)

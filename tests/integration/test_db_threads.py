@@ -459,7 +459,7 @@ async def test_the_last_page_has_no_cursor_even_if_it_is_full(talk: Talk, ann: P
 async def test_what_is_no_cursor(cursor: str, talk: Talk, ann: Principal) -> None:
     with pytest.raises(InvalidInput) as error:
         await talk.page(ann, after=cursor)
-    assert str(error.value) == "cursor: must be one that came with a page"
+    assert str(error.value) == "cursor: must be a cursor from an earlier page"
     assert len(str(error.value.value)) <= 50
 
 
@@ -727,7 +727,7 @@ async def test_an_administrator_reads_the_threads_of_others_and_it_is_written_do
         ("threads.read", str(hers.id), {"user": str(ann.user)}),
         ("threads.list", str(nobody), {}),
     ]
-    with pytest.raises(InvalidInput, match="user: cannot be given with everybody"):
+    with pytest.raises(InvalidInput, match="user: cannot be combined with `everybody`"):
         await talk.page(admin, everybody=True, user=ann.user)
     assert await talk.threads.history(admin.scope(), hers.id, first) == []
 

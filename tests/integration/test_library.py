@@ -179,7 +179,7 @@ async def test_a_conversations_capability_tells_its_model_what_a_first_message_w
 async def test_an_index_is_searched_with_its_own_model(rag: Rag) -> None:
     own = rag.application.embedder.model_name
     assert await retrieve_chunks("aurora", "eu", HEADPHONES, model=own, rag=rag)
-    with pytest.raises(InvalidInput, match="model: index store_catalogue is embedded with all-MiniLM"):
+    with pytest.raises(InvalidInput, match="model: index store_catalogue was built with all-MiniLM"):
         await retrieve_chunks("aurora", "eu", HEADPHONES, model="text-embedding-3-small", rag=rag)
 
 

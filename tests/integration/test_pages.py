@@ -185,7 +185,7 @@ def test_pages_carry_their_policy_and_files_are_kept(pages: Pages) -> None:
         assert browser.get("/static/0/app.css").headers["cache-control"] == "no-cache"
         assert browser.get("/static/0/..%2fsite.py").status_code == 404
         missing = browser.get("/nothing", headers={"Accept": "text/html"})
-        assert missing.status_code == 404 and "There is no page here" in missing.text
+        assert missing.status_code == 404 and "This page does not exist" in missing.text
         assert browser.get("/nothing").headers["content-type"].startswith("application/json")
 
 
@@ -232,4 +232,4 @@ def test_without_pages_there_is_the_api_alone(
         assert client.get("/sign-in").status_code == 404
         client.cookies.set("rag_pages", "x")
         refused = client.get(USAGE, headers=OWN)
-        assert refused.status_code == 401 and "session is over" not in refused.text
+        assert refused.status_code == 401 and "session has ended" not in refused.text

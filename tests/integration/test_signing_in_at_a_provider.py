@@ -181,7 +181,7 @@ def test_a_state_that_is_missing_or_made_up(place: Place, browser: httpx.Client)
     asked = place.leave(browser)
     code = place.provider.code(**asked)
     for said in ({}, {"state": ""}, {"state": "x"}, {"state": "é"}, {"state": Attempt().state}):
-        refused(place.come_back(browser, code=code, **said), 403, "not begun in this browser")
+        refused(place.come_back(browser, code=code, **said), 403, "started in another browser")
     assert not place.provider.asked(TOKEN)
     assert place.come_back(browser, code=code, state=asked["state"]).status_code == 303, "nothing was used up"
 
@@ -191,16 +191,16 @@ def test_a_sign_in_of_another_browser(place: Place, browser: httpx.Client) -> No
     with place.pages.browser() as attacker:
         asked = place.leave(attacker)
         code = place.provider.code(**asked)
-        refused(place.come_back(browser, code=code, state=asked["state"]), 403, "not begun in this browser")
+        refused(place.come_back(browser, code=code, state=asked["state"]), 403, "started in another browser")
         place.leave(browser)
-        refused(place.come_back(browser, code=code, state=asked["state"]), 403, "not begun in this browser")
+        refused(place.come_back(browser, code=code, state=asked["state"]), 403, "started in another browser")
     assert not place.provider.asked(TOKEN)
 
 
 def test_a_cookie_that_was_not_given_out(place: Place, browser: httpx.Client) -> None:
     for secret in ("", "made-up", "x" * 5000):
         browser.cookies.set(COOKIE, secret)
-        refused(place.come_back(browser, code="x", state=Attempt(secret).state), 403, "not begun in this browser")
+        refused(place.come_back(browser, code="x", state=Attempt(secret).state), 403, "started in another browser")
     assert not place.provider.asked(TOKEN)
 
 
@@ -211,7 +211,7 @@ def test_an_attempt_counts_once(place: Place, browser: httpx.Client) -> None:
     with place.pages.browser() as again:
         again.cookies.set(COOKIE, secret)
         for each in (code, place.provider.code(**asked)):
-            refused(place.come_back(again, code=each, state=asked["state"]), 403, "not begun in this browser")
+            refused(place.come_back(again, code=each, state=asked["state"]), 403, "started in another browser")
     assert len(place.provider.asked(TOKEN)) == 1
 
 
@@ -222,7 +222,7 @@ def test_an_attempt_that_took_too_long(place: Place, browser: httpx.Client) -> N
         digest(browser.cookies[COOKIE]),
     )
     back = place.come_back(browser, code=place.provider.code(**asked), state=asked["state"])
-    refused(back, 403, "not begun in this browser, or it is over")
+    refused(back, 403, "started in another browser, or it has expired")
 
 
 # -- the code
@@ -460,7 +460,7 @@ def test_behind_a_proxy_the_setting_says_where_and_cookies_are_for_https_alone(
         [cookie] = sent.headers.get_list("set-cookie")
         assert cookie.startswith(f"{secure}=") and "; Secure" in cookie
         secret = cookie.partition("=")[2].partition(";")[0]
-        refused(come_back(asked, COOKIE, secret), 403, "not begun in this browser")  # http sets that one, too
+        refused(come_back(asked, COOKIE, secret), 403, "started in another browser")  # http sets that one, too
         back = come_back(asked, secure, secret)
         assert (back.status_code, back.headers["location"]) == (303, "/documents")
         kept = {each.partition("=")[0]: each for each in back.headers.get_list("set-cookie")}
@@ -519,8 +519,8 @@ def test_no_log_has_a_code_or_a_secret(place: Place, browser: httpx.Client, capl
     [
         ({"RAG_OIDC_CLIENT_ID": None}, "go together"),
         ({"RAG_OIDC_ISSUER": None}, "go together"),
-        ({"RAG_OIDC_ISSUER": "http://id.example"}, "RAG_OIDC_ISSUER is https://"),
-        ({"RAG_OIDC_SCOPES": "profile"}, "RAG_OIDC_SCOPES must hold openid"),
+        ({"RAG_OIDC_ISSUER": "http://id.example"}, "RAG_OIDC_ISSUER must be an https://"),
+        ({"RAG_OIDC_SCOPES": "profile"}, "RAG_OIDC_SCOPES must include openid"),
     ],
 )
 def test_what_cannot_work_is_refused(

@@ -21,7 +21,7 @@ FEEDBACK = "/api/v1/answers/{request_id:str}/feedback"
 
 
 class AnswerFeedback(Struct, frozen=True, forbid_unknown_fields=True):
-    """A null is the same as nothing."""
+    """A null is the same as an omitted field."""
 
     verdict: Annotated[Literal["right", "wrong"], Meta(description="one of right, wrong")]
     comment: (
@@ -43,8 +43,8 @@ class AnswerFeedback(Struct, frozen=True, forbid_unknown_fields=True):
                 min_length=1,
                 max_length=500,
                 pattern=NOT_BLANK,
-                description="what should have been cited: the id of a source, or what its organization calls it; "
-                "with the verdict wrong alone",
+                description="the id or external id of the source that the answer should have cited; only with the "
+                "verdict wrong",
             ),
         ]
         | None
@@ -52,7 +52,7 @@ class AnswerFeedback(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeptAnswerFeedback(Struct, frozen=True):
-    request_id: Annotated[str, Meta(description="of the answer", examples=[REQUEST])]
+    request_id: Annotated[str, Meta(description="the id of the answer's request", examples=[REQUEST])]
     verdict: Literal["right", "wrong"]
     comment: str | None
     expected_source_id: UUID | None
@@ -63,7 +63,7 @@ Body = Annotated[AnswerFeedback, BodyKwarg(examples=[example(__package__, "feedb
 NO_ANSWER = NotFound("answer", REQUEST)
 SURFACE = Surface(
     name="answer_feedback",
-    tag=Tag("Answer feedback", "whether answers of RAG retrieval and Owner Q&A are right, by whoever asked"),
+    tag=Tag("Answer feedback", "feedback on your own answers of RAG retrieval and Owner Q&A"),
     paths=("/api/v1/answers/",),
     limit=60,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
@@ -77,13 +77,16 @@ SURFACE = Surface(
     InvalidInput("verdict", "good", "one of right, wrong"),
     UnknownField("colour", AnswerFeedback.__struct_fields__),
     NO_ANSWER,
-    summary="Say whether an answer is right",
+    summary="Rate an answer as right or wrong",
 )
 async def give(
     request: Caller, data: Body, kept_answers: Injected[KeptAnswers], request_id: FromPath[str]
 ) -> KeptAnswerFeedback:
-    """Of your own answers of the last 24 hours. Each user has at most one feedback per answer: sending another replaces
-    it. It becomes a judgment: `right`, that the cited sources answer the question; `wrong`, that `expected_source` does.
+    """You can rate your own answers of the last 24 hours. Each answer has at most one feedback; sending another replaces
+    it.
+
+    Feedback is also stored as a judgment: with `right`, that the cited sources answer the question; with `wrong`, that
+    `expected_source` does.
     """
     given = await kept_answers.judge(
         request.user, request_id, Verdict(data.verdict), data.comment, data.expected_source
@@ -91,7 +94,7 @@ async def give(
     return convert(given, KeptAnswerFeedback, from_attributes=True)
 
 
-@SURFACE.delete(FEEDBACK, NO_ANSWER, summary="Withdraw feedback, and have the answer forgotten", status_code=204)
+@SURFACE.delete(FEEDBACK, NO_ANSWER, summary="Delete feedback and the stored answer", status_code=204)
 async def withdraw(request: Caller, kept_answers: Injected[KeptAnswers], request_id: FromPath[str]) -> None:
-    """The question and what was kept of its answer are deleted at once. Returns 404 if nothing is kept."""
+    """Deletes the question and its stored answer at once. Returns 404 if nothing is stored."""
     await kept_answers.withdraw(request.user, request_id)

@@ -20,7 +20,7 @@ ONE = f"{PATH}/{{job_id:str}}"
 
 SURFACE = Surface(
     name="jobs",
-    tag=Tag("Jobs", "documents that were handed over: how far they are, and which failed"),
+    tag=Tag("Jobs", "documents that are ingested in the background: progress and failures"),
     paths=(PATH,),
     limit=600,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION, Credential.API_KEY}),
@@ -30,44 +30,46 @@ SURFACE = Surface(
 NO_JOB = NotFound("job", JOB)
 
 
-@SURFACE.get(PATH, InvalidInput("cursor", "x", "must be one that came with a page"), summary="Your jobs, newest first")
+@SURFACE.get(
+    PATH, InvalidInput("cursor", "x", "must be a cursor from an earlier page"), summary="List jobs, newest first"
+)
 async def list_jobs(
     request: Caller,
     jobs: Injected[JobService],
-    cursor: Annotated[str | None, QueryParameter(max_length=200, description="`next` of a page")] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=100, description="of this page")] = 20,
+    cursor: Annotated[str | None, QueryParameter(max_length=200, description="`next` of the previous page")] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")] = 20,
 ) -> JobsResponse:
-    """An administrator sees those of the organization."""
+    """Returns your own jobs. An administrator of an organization also gets the jobs of other members."""
     found, following = await jobs.page(request.user, limit, cursor)
     return JobsResponse([job_info(each) for each in found], following)
 
 
-@SURFACE.get(ONE, NO_JOB, summary="How far a job is")
+@SURFACE.get(ONE, NO_JOB, summary="Show the progress of a job")
 async def get_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
-    """Counts are those of the last slice that was recorded."""
+    """The counts are updated after each batch of files."""
     return job_info(await jobs.get(request.user, job_id))
 
 
-@SURFACE.get(f"{ONE}/files", NO_JOB, summary="The files of a job, with the reason of each that failed")
+@SURFACE.get(f"{ONE}/files", NO_JOB, summary="List the files of a job")
 async def get_files(
     request: Caller,
     job_id: FromPath[str],
     jobs: Injected[JobService],
     in_state: Annotated[
         Literal["waiting", "done", "failed", "cancelled"] | None,
-        QueryParameter(name="state", description="only these"),
+        QueryParameter(name="state", description="return only files in this state"),
     ] = None,
-    after: Annotated[int, QueryParameter(ge=-1, le=2**31 - 1, description="`next` of a page")] = -1,
-    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="of this page")] = 100,
+    after: Annotated[int, QueryParameter(ge=-1, le=2**31 - 1, description="`next` of the previous page")] = -1,
+    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="maximum number of results to return")] = 100,
 ) -> JobFilesResponse:
-    """In the order sent."""
+    """Returns the files in the order sent, with a reason for each failure."""
     found, following = await jobs.files(request.user, job_id, in_state, after, limit)
     return JobFilesResponse([file_info(each) for each in found], following)
 
 
-@SURFACE.get(f"{ONE}/events", NO_JOB, summary="A job as it goes on, as server-sent events")
+@SURFACE.get(f"{ONE}/events", NO_JOB, summary="Stream the progress of a job as server-sent events")
 async def get_events(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> Response[Any]:
-    """`progress`, each time that something was recorded, and `done` in the end; the data of both is the job."""
+    """Sends `progress` after each update and `done` at the end. The data of both events is the job."""
     job = await jobs.get(request.user, job_id)  # not found is an error like any other: nothing has been sent
     return progress_stream(request, _events(jobs.watch(request.user, job)))
 
@@ -84,7 +86,7 @@ async def _events(watched: AsyncGenerator[Job, None]) -> AsyncGenerator[tuple[st
     summary="Cancel a job",
 )
 async def cancel_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
-    """What waits is left. What is in the index stays there."""
+    """Files that are still waiting are not ingested. Files that are already in the index stay there."""
     return job_info(await jobs.cancel(request.user, job_id))
 
 
@@ -92,8 +94,8 @@ async def cancel_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobS
     f"{ONE}/retry",
     NO_JOB,
     InvalidInput("", "done", "no file of the job has failed or was cancelled"),
-    summary="Try again what failed or was cancelled",
+    summary="Retry the failed and cancelled files of a job",
 )
 async def retry_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
-    """The job goes on with these files."""
+    """The same job continues with these files."""
     return job_info(await jobs.retry(request.user, job_id))

@@ -20,35 +20,37 @@ class JobInfo(Struct, frozen=True, kw_only=True):
     organization: UUID
     state: Annotated[
         Literal["waiting", "running", "done", "failed", "cancelled"],
-        Meta(description="`done`: all files have been looked at, and some may have failed; `failed`: it was given up"),
+        Meta(description="`done`: all files were processed, some may have failed; `failed`: the job was abandoned"),
     ]
-    files: Annotated[int, Meta(description="in all", examples=[5000])]
+    files: Annotated[int, Meta(description="number of all files", examples=[5000])]
     waiting: Annotated[int, Meta(examples=[1200])]
-    done: Annotated[int, Meta(description="they answer", examples=[3798])]
-    failed: Annotated[int, Meta(description="in whole or in part: `files` says why", examples=[2])]
-    error: Annotated[str | None, Meta(description="why it was given up")]
+    done: Annotated[int, Meta(description="files that can be searched", examples=[3798])]
+    failed: Annotated[
+        int, Meta(description="files that failed completely or in part; `/files` gives the reasons", examples=[2])
+    ]
+    error: Annotated[str | None, Meta(description="why the job was abandoned")]
     created_at: Annotated[datetime, Meta(examples=[MOMENT])]
     updated_at: Annotated[datetime, Meta(examples=[MOMENT])]
     ended_at: Annotated[datetime | None, Meta(examples=[MOMENT])]
-    link: Annotated[str, Meta(description="path that it is asked at", examples=[f"/api/v1/jobs/{JOB}"])]
+    link: Annotated[str, Meta(description="the path of this job", examples=[f"/api/v1/jobs/{JOB}"])]
 
 
 class JobsResponse(Struct, frozen=True):
     jobs: list[JobInfo]
-    next: Annotated[str | None, Meta(description="`cursor` of the next page; null on the last one")]
+    next: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
 class JobFileInfo(Struct, frozen=True, kw_only=True):
-    position: Annotated[int, Meta(description="in the order sent, from 0")]
+    position: Annotated[int, Meta(description="position in the order sent, from 0")]
     name: str
     size: Annotated[int, Meta(description="bytes", examples=[2048])]
     state: Literal["waiting", "done", "failed", "cancelled"]
-    reason: Annotated[str | None, Meta(description="why it failed, in whole or in part")]
+    reason: Annotated[str | None, Meta(description="why the file failed completely or in part")]
 
 
 class JobFilesResponse(Struct, frozen=True):
     files: list[JobFileInfo]
-    next: Annotated[int | None, Meta(description="`after` of the next page; null on the last one")]
+    next: Annotated[int | None, Meta(description="send as `after` to get the next page; null on the last page")]
 
 
 def job_info(job: Job) -> JobInfo:

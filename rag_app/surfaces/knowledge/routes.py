@@ -57,7 +57,7 @@ SourceUri = Annotated[str | None, Meta(description="a link to the source, if it 
 SourceMeta = Annotated[
     dict[str, MetadataValue],
     Meta(
-        description="what the source carries: call_sid, org_id, date, section, page ...",
+        description="metadata of the source: call_sid, org_id, date, section, page ...",
         examples=[{"call_sid": "CA1", "date": "2025-01-14T00:00:00Z"}],
     ),
 ]
@@ -71,8 +71,8 @@ Moment = Annotated[
 
 
 class RetrievalFilters(Struct, frozen=True, forbid_unknown_fields=True):
-    """All that are given must hold; a chunk without the field does not match. An organization that is not the
-    caller's finds nothing."""
+    """A chunk must match all filters; a chunk without the field does not match. An organization that the caller does not
+    belong to finds nothing."""
 
     source_type: (
         Annotated[
@@ -107,7 +107,7 @@ class RetrievalFilters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A null is the same as nothing."""
+    """A null is the same as an omitted field."""
 
     query_text: Annotated[
         str,
@@ -142,16 +142,18 @@ class SearchResult(Struct, frozen=True):
     rank: Annotated[int, Meta(ge=1)]
 
 
-Warnings = Annotated[list[str], Meta(description="what of the question was not searched; absent where all of it was")]
+Warnings = Annotated[
+    list[str], Meta(description="parts of the question that were not searched; absent if all of it was")
+]
 Understood = Annotated[
     str,
     Meta(
-        description="what was asked of records, where they were found by their fields; absent where they were not",
+        description="how a question about records was understood; absent if the answer was not computed from record fields",
         examples=["4 of your listings, by sales"],
     ),
 ]
 Removed = Annotated[
-    int, Meta(description="sentences of the model that are left out, as no source supports them; absent where none is")
+    int, Meta(description="number of sentences removed because no source supports them; absent if none was removed")
 ]
 
 
@@ -167,9 +169,7 @@ class SearchResponse(Struct, frozen=True, omit_defaults=True):
 class AnswerText(Struct, frozen=True):
     text: Annotated[str, Meta(examples=["They find the yearly plan too expensive [Source 1]."])]
     confidence: Confidence
-    model: Annotated[
-        str | None, Meta(description="null where no answer was given", examples=["google/gemini-2.5-flash"])
-    ]
+    model: Annotated[str | None, Meta(description="null if no answer was given", examples=["google/gemini-2.5-flash"])]
     generated_at: Annotated[str, Meta(description="ISO 8601, UTC", examples=["2025-01-15T10:30:00Z"])]
 
 
@@ -196,11 +196,11 @@ class ContextUsed(Struct, frozen=True):
 class AnswerResponse(Struct, frozen=True, omit_defaults=True):
     status: Annotated[
         Literal["success", "insufficient_context"],
-        Meta(description="`insufficient_context`: no answer, and the best snippets as citations"),
+        Meta(description="`insufficient_context`: the question was not answered; the citations are the best snippets"),
     ]
     query_text: QueryText
     answer: AnswerText
-    citations: Annotated[list[RetrievalCitation], Meta(max_length=5, description="one a source, at most five")]
+    citations: Annotated[list[RetrievalCitation], Meta(max_length=5, description="at most five, one per source")]
     context_used: ContextUsed
     processing_time_ms: Annotated[int, Meta(examples=[1847])]
     warnings: Warnings = []
@@ -219,7 +219,7 @@ ERRORS = (
 MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited(), BudgetSpent(1_000_000, 1_000_400, 1704067200))
 SURFACE = Surface(
     name="rag_retrieval",
-    tag=Tag("RAG retrieval", "semantic search and cited answers over what an organization knows"),
+    tag=Tag("RAG retrieval", "semantic search and cited answers over the sources of an organization"),
     paths=("/api/rag/", "/functions/v1/rag-"),
     limit=60,
     credentials=frozenset({Credential.JWT, Credential.SESSION}),
@@ -230,10 +230,10 @@ SURFACE = Surface(
 @SURFACE.post(
     ["/api/rag/search", "/functions/v1/rag-search"],
     *ERRORS,
-    summary="Ranked chunks, without an answer",
+    summary="Search for chunks, without an answer",
 )
 async def search(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> SearchResponse:
-    """Finds chunks by meaning and by words, among what the caller may see."""
+    """Combines dense and lexical search over the chunks that the caller may see."""
     question = data.question()
     hits = await pipeline.search(INDEX, question, request.user.scope())
     results = [
@@ -258,13 +258,13 @@ async def search(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> S
     ["/api/rag/answer", "/functions/v1/rag-answer"],
     *ERRORS,
     *MODEL_ERRORS,
-    summary="An answer with its sources",
+    summary="Answer a question with citations",
     operation_class=StreamedOperation,
 )
 async def answer(
     request: Caller, data: Body, pipeline: Injected[Pipeline], kept_answers: Injected[KeptAnswers]
 ) -> Response[AnswerResponse]:
-    """Answers from what the caller may see, or says that there is not enough."""
+    """Answers from sources that the caller may see, or says that they do not contain enough evidence."""
 
     def response(given: Answer) -> AnswerResponse:
         current = exchange(request.scope)

@@ -35,7 +35,10 @@ _PEOPLE = frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION})
 SURFACE = replace(
     LEXYBRAIN,
     name="lexybrain_admin",
-    tag=Tag("Ask LexyBrain, administration", "what all users do; for users with the role admin, and written down"),
+    tag=Tag(
+        "Ask LexyBrain, administration",
+        "usage, feedback and prompt versions of all users; requires the role admin; each request is recorded in the audit log",
+    ),
     paths=("/api/admin/lexybrain/",),
     windows={},
     credentials=_PEOPLE | {Credential.API_KEY},  # a key is told that it may not (403): it is known, and no person
@@ -43,12 +46,12 @@ SURFACE = replace(
     handlers=[],
 )
 STATS, FEEDBACK, CONFIGS = (f"/api/admin/lexybrain/{each}" for each in ("rag/stats", "rag/feedback", "configs"))
-NOTHING_TO_CHANGE = "The body must have `active`, or `weight`, or both"
-REFUSED = Forbidden("only an administrator may do this, signed in as a person")
+NOTHING_TO_CHANGE = "The body must have `active`, `weight` or both"
+REFUSED = Forbidden("Only a signed-in administrator may do this; an API key may not")
 Since = Annotated[
-    date | None, QueryParameter(name="from", description="the first day, UTC; 30 days before the last by default")
+    date | None, QueryParameter(name="from", description="first day (UTC); by default 30 days before the last day")
 ]
-Until = Annotated[date | None, QueryParameter(name="to", description="the last day, UTC; today by default")]
+Until = Annotated[date | None, QueryParameter(name="to", description="last day (UTC); today by default")]
 # as `prompts add` has it: text and line breaks, and something in it that is not white space
 _UNPRINTABLE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029"
 _INSTRUCTIONS = rf"^[^{_UNPRINTABLE}]*[^\s{_UNPRINTABLE}\ufeff][^{_UNPRINTABLE}]*$"
@@ -59,7 +62,7 @@ class NewPrompt(Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             pattern=r"^ask_lexybrain_[a-z0-9_]{1,80}(?!\n)$",
-            description="ask_lexybrain_ and small letters, digits or _, such as ask_lexybrain_market_brief_v2",
+            description="ask_lexybrain_ followed by lowercase letters, digits or _, such as ask_lexybrain_market_brief_v2",
             examples=["ask_lexybrain_market_brief_v2"],
         ),
     ]
@@ -76,7 +79,7 @@ class NewPrompt(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     constraints: PromptConstraints = PromptConstraints()
     weight: Weight = 1
-    active: Annotated[bool, Meta(description="true or false: whether new threads get it at once")] = False
+    active: Annotated[bool, Meta(description="true or false: whether new threads may get this version at once")] = False
 
     def config(self) -> PromptConfig:
         return PromptConfig(**{**to_builtins(self), "instructions": self.instructions.strip()})
@@ -96,14 +99,14 @@ class PromptInfo(Struct, frozen=True, rename="camel"):
     constraints: JsonObject
     active: bool
     weight: Count
-    share: Annotated[Share, Meta(description="of new threads that get it")]
-    threads: Annotated[Count, Meta(description="that have it now")]
+    share: Annotated[Share, Meta(description="share of new threads that get this version")]
+    threads: Annotated[Count, Meta(description="number of threads that use this version now")]
     created_at: Moment
     updated_at: Moment
 
 
 class PromptsResponse(Struct, frozen=True):
-    configs: Annotated[list[PromptInfo], Meta(description="by type and name")]
+    configs: Annotated[list[PromptInfo], Meta(description="ordered by type and name")]
 
 
 NewPromptBody = Annotated[NewPrompt, BodyKwarg(examples=[example(__package__, "prompt")])]
@@ -120,43 +123,48 @@ PromptChangeBody = Annotated[
     STATS,
     InvalidInput("from", "2026-02-01", "must not be after `to` (2026-01-31)"),
     REFUSED,
-    summary="Figures of a period",
+    summary="Show the statistics of a period",
 )
 async def stats(
     request: Caller, statistics: Injected[Statistics], since: Since = None, until: Until = None
 ) -> LexyBrainStats:
-    """Of whole days in UTC, at most 366 of them; the last 30 by default. docs/surfaces/lexybrain-admin.md says which rows
-    count for which figure."""
+    """A period is at most 366 whole days in UTC; the default is the last 30 days. docs/surfaces/lexybrain-admin.md
+    defines each figure."""
     return await statistics.read(request.user, since, until)
 
 
 @SURFACE.get(
-    FEEDBACK, InvalidInput("limit", "101", "Expected `int` <= 100"), REFUSED, summary="What users think of answers"
+    FEEDBACK, InvalidInput("limit", "101", "Expected `int` <= 100"), REFUSED, summary="List feedback on answers"
 )
 async def feedback(
     request: Caller,
     feedback: Injected[FeedbackLedger],
     rating: Annotated[RatingName | None, QueryParameter()] = None,
-    capability: Annotated[Capability | None, QueryParameter(description="of the answer")] = None,
+    capability: Annotated[Capability | None, QueryParameter(description="the capability that answered")] = None,
     prompt: Annotated[
         str | None,
         QueryParameter(
-            min_length=1, max_length=100, pattern=WORD, description="the name of a version the answer was given with"
+            min_length=1,
+            max_length=100,
+            pattern=WORD,
+            description="the name of a prompt version that the answer was written with",
         ),
     ] = None,
-    since: Annotated[date | None, QueryParameter(name="from", description="given on this day (UTC) or later")] = None,
-    until: Annotated[date | None, QueryParameter(name="to", description="given on this day (UTC) or before")] = None,
+    since: Annotated[
+        date | None, QueryParameter(name="from", description="feedback given on this day (UTC) or later")
+    ] = None,
+    until: Annotated[
+        date | None, QueryParameter(name="to", description="feedback given on this day (UTC) or earlier")
+    ] = None,
     limit: Limit = 20,
     cursor: Cursor = None,
 ) -> FeedbackResponse:
-    """With the question and the answer, newest first. What users deleted is not shown."""
+    """Returns feedback with its question and answer, newest first. Messages that users deleted are not shown."""
     wanted = FeedbackFilter(Rating(rating) if rating else None, capability, prompt, since, until)
     return await feedback.review(request.user, wanted, limit=limit, after=cursor)
 
 
-@SURFACE.get(
-    CONFIGS, InvalidInput("limit", None, "unknown field; accepted: "), REFUSED, summary="All versions of prompts"
-)
+@SURFACE.get(CONFIGS, InvalidInput("limit", None, "unknown field; accepted: "), REFUSED, summary="List prompt versions")
 async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsResponse:
     return PromptsResponse([_prompt(each) for each in await prompts.versions(request.user)])
 
@@ -166,11 +174,12 @@ async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsR
     InvalidInput("weight", -1, "must be a whole number from 0 to 1000000: its share among the active ones"),
     InvalidInput("name", VERSION, f"{VERSION!r} is taken: a version never changes, add a new one"),
     REFUSED,
-    summary="A new version of a prompt",
+    summary="Add a prompt version",
     status_code=201,
 )
 async def add(request: Caller, data: NewPromptBody, prompts: Injected[PromptConfigs]) -> PromptInfo:
-    """It is in use at once where it is `active`. A version never changes: what is better has a new name."""
+    """An `active` version is used for new threads at once. The text of a version never changes: to change a prompt, add
+    a version with a new name."""
     return _prompt(await prompts.publish(request.user, data.config()))
 
 
@@ -180,12 +189,12 @@ async def add(request: Caller, data: NewPromptBody, prompts: Injected[PromptConf
     InvalidInput("", None, NOTHING_TO_CHANGE),
     REFUSED,
     NotFound("prompt version", "ask_lexybrain_x", [VERSION]),
-    summary="Activate, deactivate or weigh a version",
+    summary="Activate, deactivate or weight a prompt version",
 )
 async def change(
     request: Caller, data: PromptChangeBody, prompts: Injected[PromptConfigs], name: FromPath[str]
 ) -> PromptInfo:
-    """What is not said stays. Threads that have a version which is switched off get another with their next message."""
+    """Omitted fields keep their value. Threads that use a deactivated version get another one with their next message."""
     changes = to_builtins(data)
     if not changes:
         raise InvalidInput("", None, NOTHING_TO_CHANGE)

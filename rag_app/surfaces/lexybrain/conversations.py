@@ -128,7 +128,7 @@ class Conversations:
     def __post_init__(self) -> None:
         object.__setattr__(self, "running", Running(self.database))
         if self.detect_by_model and self.models.model(GENERAL) is None:
-            raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model needs a model: docs/models.md")
+            raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model requires a configured model; see docs/models.md")
 
     async def begin(self, principal: Principal, said: RagRequest) -> "Turn":
         """Keep what a user says, and reserve the answer. `Turn` says how it goes on.
@@ -140,7 +140,7 @@ class Conversations:
         if not self.enabled:
             raise FeatureDisabled("Ask LexyBrain is switched off")
         if self.index is None:
-            raise FeatureDisabled(f"There is no index {INDEX} here")
+            raise FeatureDisabled(f"The index {INDEX} does not exist in this installation")
         if principal.indexes is not None and INDEX not in principal.indexes:
             raise Forbidden(f"This key may not search the index {INDEX}")
         if said.capability is not None and said.capability not in DESCRIPTIONS:

@@ -47,24 +47,26 @@ class FeedbackReview(Struct, frozen=True, rename="camel"):
     id: UUID
     user_id: UUID
     thread_id: Annotated[UUID, Meta(examples=[THREAD])]
-    message_id: Annotated[UUID, Meta(description="the answer's", examples=[MESSAGE])]
+    message_id: Annotated[UUID, Meta(description="the id of the answer", examples=[MESSAGE])]
     rating: Rated
     comment: str | None
-    expected_source_id: Annotated[UUID | None, Meta(description="what should have been among the sources")]
+    expected_source_id: Annotated[UUID | None, Meta(description="the source that the answer should have cited")]
     created_at: Moment
     updated_at: Moment
-    question: Annotated[str | None, Meta(description="the user's last message before; null where it was deleted")]
+    question: Annotated[str | None, Meta(description="the user's message that was answered; null if it was deleted")]
     answer: str
     answered_at: Moment
     capability: str | None
     model: str | None
-    prompts: Annotated[dict[str, str], Meta(description="names of versions, by type", examples=[{"global": VERSION}])]
+    prompts: Annotated[
+        dict[str, str], Meta(description="names of the prompt versions, by type", examples=[{"global": VERSION}])
+    ]
     sources: list[ReviewedSource]
 
 
 class FeedbackResponse(Struct, frozen=True, rename="camel"):
-    feedback: Annotated[list[FeedbackReview], Meta(description="the newest first")]
-    next_cursor: Annotated[str | None, Meta(description="`cursor` of the next page; null where this is the last")]
+    feedback: Annotated[list[FeedbackReview], Meta(description="newest first")]
+    next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
 _ANSWER, _ASKED = MessageRow, aliased(MessageRow)
@@ -131,9 +133,9 @@ class FeedbackLedger:
         or whose name several have, and for text that PostgreSQL cannot keep.
         """
         if expected is not None and rating is not Rating.NEGATIVE:
-            raise InvalidInput("expectedSourceId", expected, "goes with the rating negative alone")
+            raise InvalidInput("expectedSourceId", expected, "can only be sent with the rating negative")
         if comment is not None and comment != storable(comment):
-            raise InvalidInput("comment", None, "must not contain NUL characters or halves of surrogate pairs")
+            raise InvalidInput("comment", None, "must not contain NUL characters or unpaired surrogates")
         scope, found = principal.scope(), list[UUID]()
         if expected is not None and expected == storable(expected):
             found = await self._ledger.named(scope, self._index, [expected])
@@ -201,7 +203,9 @@ async def _answer(session: AsyncSession, principal: Principal, message: UUID) ->
     if row is None:
         raise NotFound("message", str(message))
     if row.role != Role.ASSISTANT.value:
-        raise InvalidInput("message_id", str(message), "is no answer, but a message of yours")
+        raise InvalidInput(
+            "message_id", str(message), "is one of your own messages; feedback can only be given on answers"
+        )
     return row
 
 
@@ -216,7 +220,7 @@ async def _one(session: AsyncSession, found: Collection[UUID], name: str) -> Sou
     if not rows:
         raise InvalidInput("expectedSourceId", name, "must be a source that you may see")
     if len(rows) > 1:
-        raise InvalidInput("expectedSourceId", name, "is what several sources are called: give an id")
+        raise InvalidInput("expectedSourceId", name, "matches several sources; send an id instead")
     return rows[0]
 
 

@@ -321,7 +321,7 @@ async def admitted(
                 raise InvalidInput("planCode", plan, f"accepted: {', '.join(plans)}")
             account = replace(account, plan=plan, messages=plans[plan].messages, enabled=plans[plan].enabled)
         if not account.enabled:
-            raise FeatureDisabled(f"the plan {account.plan} has no conversations")
+            raise FeatureDisabled(f"The plan {account.plan} does not include conversations")
         if cost_cap_cents is not None and (spent or 0) >= cost_cap_cents:
             raise CostCapReached("answers have cost as much as they may in a day; tomorrow (UTC) they may again")
         if over is not None:
@@ -414,7 +414,7 @@ def _failures(failures: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 def _account(found: Sequence[Any] | None) -> Account:
     if found is None:
-        raise Forbidden("the user of these credentials is gone")
+        raise Forbidden("The user of this credential was deleted")
     return Account(*found)
 
 
@@ -422,7 +422,7 @@ async def _welcome(session: AsyncSession, principal: Principal) -> Account:
     """The user that a `sub` stands for from now on; of two requests at once one makes it."""
     subject = principal.subject
     if principal.organizations:
-        raise Forbidden("conversations belong to a user: sign in")
+        raise Forbidden("Conversations belong to a user. Sign in to use them")
     if not subject.strip() or not subject.isprintable() or len(subject) > _LONGEST_SUBJECT:
         raise Forbidden(
             f"the `sub` of the token must be a printable text of at most {_LONGEST_SUBJECT} characters, not blank"

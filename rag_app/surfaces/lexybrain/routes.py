@@ -56,15 +56,15 @@ class RagOperation(LexyBrainOperation, StreamedOperation):
     EmbeddingFailed(),
     FeatureDisabled("Ask LexyBrain is switched off"),
     CostCapReached(),
-    summary="A message, and the answer to it",
+    summary="Send a message and get the answer",
     operation_class=RagOperation,
 )
 async def rag(
     request: Caller, data: Annotated[RagRequest, BodyKwarg(examples=[EXAMPLE])], conversations: Injected[Conversations]
 ) -> Response[RagResponse]:
-    """Keeps the message in its thread, or in a new one, and answers from what the caller may see.
+    """Stores the message in its thread, or in a new thread, and answers it from the sources that the caller may see.
 
-    A stream goes on without its client where that sends `Prefer: resumable`; its events have an `id` then.
+    With `Prefer: resumable` the server goes on writing after the client disconnects, and each event has an `id`.
     """
     turn = await conversations.begin(request.user, data)
     if wants_stream(request):

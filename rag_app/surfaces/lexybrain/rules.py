@@ -26,10 +26,10 @@ from rag_app.http.problems import KINDS as KINDS_OF_ALL
 from rag_app.http.problems import Kind, Kinds, Problem
 from rag_app.http.surface import STRICT, Credential, Surface
 
-Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]
+Limit = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
 Cursor = Annotated[
     str | None,
-    QueryParameter(min_length=1, max_length=500, pattern=WORD, description="`nextCursor` of the page before"),
+    QueryParameter(min_length=1, max_length=500, pattern=WORD, description="`nextCursor` of the previous page"),
 ]
 
 READING = "lexybrain_threads"
@@ -37,9 +37,9 @@ READING = "lexybrain_threads"
 
 
 class LexyBrainErrorInfo(Struct, frozen=True):
-    code: Annotated[str, Meta(description="for programs; stable")]
-    message: Annotated[str, Meta(description="for people")]
-    retryable: Annotated[bool, Meta(description="whether the same request may succeed in a while")]
+    code: Annotated[str, Meta(description="a stable code for programs")]
+    message: Annotated[str, Meta(description="the explanation for people")]
+    retryable: Annotated[bool, Meta(description="whether the same request may succeed if it is sent again later")]
 
 
 class LexyBrainError(Struct, frozen=True):
@@ -57,7 +57,7 @@ KINDS: Kinds = {
     Forbidden: Kind(403, "forbidden"),
     QuotaExceeded: Kind(403, "quota_exceeded"),
     NotFound: Kind(404, "not_found"),
-    RateLimited: Kind(429, "rate_limit_exceeded", "Too many requests: wait for as many seconds as Retry-After says."),
+    RateLimited: Kind(429, "rate_limit_exceeded", "Too many requests. Wait for the number of seconds in Retry-After."),
     TooManyAtOnce: Kind(
         429, "rate_limit_exceeded", "Earlier messages of this thread are still being answered. Send yours again later."
     ),
@@ -65,13 +65,15 @@ KINDS: Kinds = {
     Exception: Kind(500, "internal_error", "Something went wrong on the server."),
     FeatureDisabled: Kind(503, "feature_disabled"),
     CostCapReached: Kind(
-        503, "cost_cap_reached", "Answers have cost as much today as they may in a day. Come back tomorrow (UTC)."
+        503, "cost_cap_reached", "Today's cost limit for answers is reached. Try again tomorrow (UTC)."
     ),
     EmbeddingFailed: Kind(503, "service_unavailable", "The question could not be embedded. Try again later."),
     StoreFailed: Kind(503, "service_unavailable", "The database did not answer. Try again later."),
-    400: Kind(422, "validation_error", "The request cannot be read; see /docs."),
-    404: Kind(404, "not_found", "There is nothing at this path; see /docs."),
-    405: Kind(405, "method_not_allowed", "This path has other methods: see the Allow header."),
+    400: Kind(422, "validation_error", "The request could not be read; see /docs."),
+    404: Kind(404, "not_found", "This path does not exist; see /docs."),
+    405: Kind(
+        405, "method_not_allowed", "This method is not allowed here. The Allow header lists the methods that are."
+    ),
     408: KINDS_OF_ALL[408],
     413: Kind(413, "payload_too_large", "The body is too large; at most 1 MB is accepted."),
     415: Kind(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`."),
@@ -92,7 +94,7 @@ class LexyBrainOperation(Operation):
 
 SURFACE = Surface(
     name="lexybrain",
-    tag=Tag("Ask LexyBrain", "conversations about a marketplace, grounded in what the caller may see"),
+    tag=Tag("Ask LexyBrain", "conversations about a marketplace, answered from the sources that the caller may see"),
     paths=("/api/lexybrain/",),
     limit=60,
     windows={READING: 60},

@@ -61,14 +61,14 @@ class LexyBrainTotals(Struct, frozen=True, rename="camel"):
     """Of the period. Shares and means are null where there is no answer."""
 
     messages: Annotated[
-        Count, Meta(description="questions and answers; deleted ones too, those of deleted threads not")
+        Count, Meta(description="questions and answers, including deleted messages but not those of deleted threads")
     ]
     questions: Count
     answers: Count
     deleted_messages: Count
-    threads: Annotated[Count, Meta(description="with a message in the period")]
+    threads: Annotated[Count, Meta(description="threads with at least one message in the period")]
     new_threads: Count
-    active_users: Annotated[Count, Meta(description="who asked something")]
+    active_users: Annotated[Count, Meta(description="users who asked at least one question")]
     input_tokens: Count
     output_tokens: Count
     cost_cents: float
@@ -86,11 +86,11 @@ class LexyBrainDay(Struct, frozen=True, rename="camel"):
 
 class PlanQuota(Struct, frozen=True, rename="camel"):
     plan: Annotated[str, Meta(examples=["free"])]
-    users: Annotated[Count, Meta(description="who have this plan now")]
-    active_users: Annotated[Count, Meta(description="of these, who used a message of the month")]
+    users: Annotated[Count, Meta(description="users who have this plan now")]
+    active_users: Annotated[Count, Meta(description="users of this plan who used at least one message this month")]
     messages_used: Count
-    messages_available: Annotated[int | None, Meta(description="of all its users; null: without limit")]
-    messages_per_user: Annotated[int | None, Meta(description="a month; null: without limit")]
+    messages_available: Annotated[int | None, Meta(description="total for all users of the plan; null means unlimited")]
+    messages_per_user: Annotated[int | None, Meta(description="messages per user and month; null means unlimited")]
 
 
 class QuotaUse(Struct, frozen=True):
@@ -101,10 +101,10 @@ class QuotaUse(Struct, frozen=True):
 
 
 class CapabilityShare(Struct, frozen=True):
-    capability: Annotated[str | None, Meta(description="null: the question failed before it was known")]
+    capability: Annotated[str | None, Meta(description="null if the question failed before its capability was known")]
     questions: Count
     answers: Count
-    share: Annotated[Share, Meta(description="of the questions")]
+    share: Annotated[Share, Meta(description="share of all questions")]
 
 
 class StageLatency(Struct, frozen=True):
@@ -138,8 +138,12 @@ class Satisfaction(Struct, frozen=True, rename="camel"):
     positive: Count
     negative: Count
     neutral: Count
-    positive_share: Annotated[Share | None, Meta(description="of all that are rated; null where none is")]
-    rated_share: Annotated[Share | None, Meta(description="of the answers; null where there is none")]
+    positive_share: Annotated[
+        Share | None, Meta(description="share of rated answers with a positive rating; null if no answer is rated")
+    ]
+    rated_share: Annotated[
+        Share | None, Meta(description="share of answers that are rated; null if there are no answers")
+    ]
 
 
 class PromptArm(Struct, frozen=True, rename="camel"):
@@ -167,14 +171,16 @@ class LexyBrainStats(Struct, frozen=True, rename="camel"):
     from_: date = field(name="from")
     to: date
     totals: LexyBrainTotals
-    days: Annotated[list[LexyBrainDay], Meta(description="each day of the period, also those without a message")]
+    days: Annotated[
+        list[LexyBrainDay], Meta(description="one entry per day of the period, including days without messages")
+    ]
     quota: QuotaUse
-    capabilities: Annotated[list[CapabilityShare], Meta(description="the most asked for first")]
+    capabilities: Annotated[list[CapabilityShare], Meta(description="most used first")]
     latency_ms: StageLatencies
     answers: AnswerQuality
     satisfaction: Satisfaction
     prompts: list[PromptArm]
-    failures: Annotated[list[FailureCount], Meta(description="the most frequent first")]
+    failures: Annotated[list[FailureCount], Meta(description="most frequent first")]
 
 
 # Hashing is right here whatever is known of the tables, and nested loops are ruinous where nothing is yet; to plan it anew

@@ -37,8 +37,8 @@ USAGE = "/api/lexybrain/usage"
 FEEDBACK = "/api/lexybrain/messages/{message_id:str}/feedback"
 CONSENT = "/api/lexybrain/consent"
 LONGEST_COMMENT = 2000
-NOT_A_PERSON = Forbidden("An API key speaks for others: only a person consents, signed in")
-NOTHING_TO_CHANGE = "The body must have a `title`, or `archived`, or both"
+NOT_A_PERSON = Forbidden("An API key cannot consent: sign in as a person")
+NOTHING_TO_CHANGE = "The body must have `title`, `archived` or both"
 
 # control characters that are no white space; what else leaves nothing to see: white space, fillers, marks of format
 _CONTROL = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
@@ -70,7 +70,7 @@ class ThreadChange(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FeedbackRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A null is the same as nothing."""
+    """A null is the same as an omitted field."""
 
     rating: Rated
     comment: (
@@ -93,8 +93,8 @@ class FeedbackRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="c
                 min_length=1,
                 max_length=200,
                 pattern=NOT_BLANK,
-                description="a text of 1 to 200 characters, not all of them blank: a source by id, or as your "
-                "organization calls it; with the rating negative alone",
+                description="a text of 1 to 200 characters, not all of them blank: the id or external id of the source that "
+                "the answer should have cited; only with the rating negative",
                 examples=["kw-velvet-ring-box"],
             ),
         ]
@@ -137,8 +137,8 @@ ChangeBody = Annotated[
 @SURFACE.get(
     PATH,
     InvalidInput("limit", "101", "Expected `int` <= 100"),
-    Forbidden("Only an administrator may read the threads of others"),
-    summary="Your threads, newest first",
+    Forbidden("Only an administrator may read other users' threads"),
+    summary="List threads, newest first",
     opt={"window": READING},
 )
 async def newest(
@@ -147,12 +147,17 @@ async def newest(
     limit: Limit = 20,
     cursor: Cursor = None,
     archived: Annotated[
-        Literal["true", "false"] | None, QueryParameter(description="only those that are archived, or are not")
+        Literal["true", "false"] | None,
+        QueryParameter(description="true: archived threads only; false: the others only; both by default"),
     ] = None,
-    user: Annotated[UUID | None, QueryParameter(description="whose threads; for administrators")] = None,
+    user: Annotated[
+        UUID | None, QueryParameter(description="return the threads of this user; administrators only")
+    ] = None,
     everybody: Annotated[
         Literal["true", "false"] | None,
-        QueryParameter(description="everybody's threads; for administrators, without `user`"),
+        QueryParameter(
+            description="true: return the threads of all users; administrators only, not together with `user`"
+        ),
     ] = None,
     search: Annotated[
         str | None,
@@ -160,11 +165,11 @@ async def newest(
             min_length=1,
             max_length=200,
             pattern=NOT_BLANK,
-            description="only those with this text in title or messages",
+            description="return only threads with this text in the title or a message",
         ),
     ] = None,
 ) -> ThreadsResponse:
-    """What an administrator reads of others is written down."""
+    """Returns a page of threads. Reads of other users' threads are recorded in the audit log."""
     return await threads.list(
         request.user,
         limit=limit,
@@ -180,20 +185,23 @@ async def newest(
     ONE,
     InvalidInput("limit", "101", "Expected `int` <= 100"),
     NotFound("thread", THREAD),
-    summary="A thread with its newest messages",
+    summary="Read a thread and its newest messages",
     opt={"window": READING},
 )
 async def read(
     request: Caller,
     threads: Injected[Threads],
     thread_id: FromPath[UUID],
-    limit: Annotated[int, QueryParameter(ge=1, le=100, description="messages of this page")] = 100,
+    limit: Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of messages to return")] = 100,
     before: Annotated[
-        UUID | None, QueryParameter(description="only messages before this one: the first of the page after it")
+        UUID | None,
+        QueryParameter(
+            description="return the messages before this one: the id of the first message of the page you have"
+        ),
     ] = None,
 ) -> ThreadWithMessages:
-    """Sources come as they were cited. One that you may see no longer keeps its label and loses its quote. What an
-    administrator reads of others is written down."""
+    """Sources are returned as they were cited. A source that you may no longer see keeps its label, but its quote is
+    withheld. Reads of other users' threads are recorded in the audit log."""
     return await threads.read(request.user, thread_id, limit=limit, before=before)
 
 
@@ -204,12 +212,12 @@ async def read(
     ),
     InvalidInput("", None, NOTHING_TO_CHANGE),
     NotFound("thread", THREAD),
-    summary="Rename a thread, or put it away",
+    summary="Rename, archive or restore a thread",
 )
 async def change(
     request: Caller, data: ChangeBody, threads: Injected[Threads], thread_id: FromPath[UUID]
 ) -> ThreadInfo:
-    """A message in an archived thread brings it back."""
+    """Omitted fields keep their value. A new message in an archived thread restores the thread."""
     changes = to_builtins(data)
     if not changes:
         raise InvalidInput("", None, NOTHING_TO_CHANGE)
@@ -220,12 +228,13 @@ async def change(
     f"{ONE}/branch",
     InvalidInput("before", "1", "must be the UUID of a message of this thread"),
     NotFound("message", MESSAGE),
-    summary="A new thread with what was said before a message",
+    summary="Copy a thread up to a message",
 )
 async def branch(
     request: Caller, data: BranchBody, threads: Injected[Threads], thread_id: FromPath[UUID]
 ) -> ThreadInfo:
-    """To ask that message again in other words. This thread stays as it is; ratings stay with it."""
+    """Creates a thread with the messages before the given one, so that the user can ask it again in other words. The
+    original thread does not change. Feedback is not copied."""
     return await threads.branch(request.user, thread_id, data.before)
 
 
@@ -234,15 +243,16 @@ async def branch(
     InvalidInput("thread_id", "1", "Invalid UUID"),
     NotFound("answer", THREAD),
     TooManyAtOnce(1),
-    summary="The stream of the answer that is being written",
+    summary="Resume the stream of an answer",
     opt={"window": READING},
     media_type="text/event-stream",
 )
 async def resume(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> Response[Any]:
-    """For a client that sent `Prefer: resumable` and lost the stream: all its events, or those after `Last-Event-ID`.
+    """For a client that sent `Prefer: resumable` and lost its connection. Returns the events after `Last-Event-ID`, or
+    all events without that header.
 
-    Until a minute after its end. 404: nothing is being answered, the thread has what there is. 429: another process
-    answers it; its answer will be in the thread.
+    A stream can be resumed until one minute after its end. Returns 404 if no answer is being written; read the thread
+    instead. Returns 429 if another server process writes the answer; it will appear in the thread.
     """
     stream = await conversations.running.find(request.user.user, thread_id)
     seen = request.headers.get("last-event-id", "")
@@ -257,13 +267,14 @@ async def resume(request: Caller, conversations: Injected[Conversations], thread
     status_code=204,
 )
 async def stop(request: Caller, conversations: Injected[Conversations], thread_id: FromPath[UUID]) -> None:
-    """What had been said is kept, marked `interrupted`. For streams with `Prefer: resumable`: others end with their client."""
+    """Keeps the text written so far and marks it `interrupted`. Only streams with `Prefer: resumable` need this: other
+    streams stop when their client disconnects."""
     await conversations.running.stop(request.user.user, thread_id)
 
 
-@SURFACE.get(USAGE, UnknownField("user", []), summary="What is left of your plan", opt={"window": READING})
+@SURFACE.get(USAGE, UnknownField("user", []), summary="Show how much of your plan is used", opt={"window": READING})
 async def used(request: Caller, conversations: Injected[Conversations]) -> UsageInfo:
-    """Messages of this month."""
+    """Returns the messages used this month and the limit of the plan."""
     account, month = await conversations.accounts.month(request.user)
     return UsageInfo(account.plan, month.used, month.limit, datetime.fromtimestamp(month.resets_at, UTC))
 
@@ -275,7 +286,7 @@ async def used(request: Caller, conversations: Injected[Conversations]) -> Usage
     summary="Delete a thread with its messages",
 )
 async def remove(request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID]) -> None:
-    """It does not come back. A second time, it is not found."""
+    """The thread cannot be restored. Returns 404 if it has already been deleted."""
     await threads.delete(request.user, thread_id)
 
 
@@ -288,7 +299,7 @@ async def remove(request: Caller, threads: Injected[Threads], thread_id: FromPat
 async def remove_message(
     request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID], message_id: FromPath[UUID]
 ) -> None:
-    """It is shown no more, and no model reads it."""
+    """The message is no longer shown, and is no longer sent to a model."""
     await threads.delete_message(request.user, thread_id, message_id)
 
 
@@ -297,12 +308,13 @@ async def remove_message(
     InvalidInput("rating", "good", "must be one of positive, negative, neutral"),
     InvalidInput("expectedSourceId", "kw-1", "must be a source that you may see"),
     NotFound("message", MESSAGE),
-    summary="Rate an answer, or change its rating",
+    summary="Rate an answer",
 )
 async def give(
     request: Caller, data: FeedbackBody, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]
 ) -> KeptMessageFeedback:
-    """There is one of each answer, of its thread's user: a second one takes the place of the first, whole."""
+    """Only the user of the thread can rate its answers. Each answer has at most one feedback: sending another replaces
+    all of it."""
     comment = data.comment and data.comment.strip()
     return await feedback.give(request.user, message_id, Rating(data.rating), comment, data.expected_source_id)
 
@@ -311,16 +323,16 @@ async def give(
     FEEDBACK,
     InvalidInput("message_id", "1", "Invalid UUID"),
     NotFound("feedback", MESSAGE),
-    summary="Withdraw the rating of an answer",
+    summary="Delete the feedback on an answer",
 )
 async def withdraw(request: Caller, feedback: Injected[FeedbackLedger], message_id: FromPath[UUID]) -> None:
-    """A second time, it is not found."""
+    """Returns 404 if it has already been deleted."""
     await feedback.withdraw(request.user, message_id)
 
 
-@SURFACE.get(CONSENT, NOT_A_PERSON, UnknownField("user", []), summary="Whether you consent to training")
+@SURFACE.get(CONSENT, NOT_A_PERSON, UnknownField("user", []), summary="Show whether you consent to training")
 async def consent(request: Caller, consents: Injected[Training]) -> ConsentInfo:
-    """Nobody does who has not said so."""
+    """The default is no consent."""
     return await consents.consent(request.user)
 
 
@@ -328,8 +340,8 @@ async def consent(request: Caller, consents: Injected[Training]) -> ConsentInfo:
     CONSENT,
     NOT_A_PERSON,
     InvalidInput("training", 1, "must be true or false"),
-    summary="Consent to training, or withdraw it",
+    summary="Give or withdraw consent to training",
 )
 async def decide(request: Caller, data: ConsentBody, consents: Injected[Training]) -> ConsentInfo:
-    """Consent holds for answers to come. With its withdrawal all that was collected from you is deleted, at once."""
+    """Consent covers future answers only. Withdrawing it deletes everything that was collected from you at once."""
     return await consents.decide(request.user, data.training)

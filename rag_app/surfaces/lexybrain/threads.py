@@ -88,7 +88,7 @@ async def add_user_message(
     Raises NotFound, also for a thread of somebody else, and InvalidInput for a text that PostgreSQL cannot keep.
     """
     if text != storable(text):
-        raise InvalidInput("message", None, "must not contain NUL characters or halves of surrogate pairs")
+        raise InvalidInput("message", None, "must not contain NUL characters or unpaired surrogates")
     said = {"role": Role.USER.value, "content": text, "capability": capability, "context": context}
     row = await _append(session, user, thread, message, said)
     if row is None:
@@ -317,7 +317,7 @@ class Threads:
         Raises Forbidden, and InvalidInput for a cursor that is none.
         """
         if everybody and user is not None:
-            raise InvalidInput("user", user, "cannot be given with everybody")
+            raise InvalidInput("user", user, "cannot be combined with `everybody`")
         statement = select(ThreadRow).order_by(ThreadRow.last_message_at.desc(), ThreadRow.id.desc()).limit(limit + 1)
         if not everybody:
             statement = statement.where(ThreadRow.user_id == (principal.user if user is None else user))
@@ -336,7 +336,7 @@ class Threads:
         async with self._database.scoped(principal.scope(), administrator=widened) as session:
             if widened:
                 if not await may_administer(session):
-                    raise Forbidden("only an administrator may read the threads of other users")
+                    raise Forbidden("Only an administrator may read other users' threads")
                 if user != principal.user:
                     await write_down(
                         session, principal.user, Act("threads.list", EVERYBODY if user is None else str(user))

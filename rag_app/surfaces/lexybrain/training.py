@@ -245,7 +245,7 @@ async def _forget(session: AsyncSession, user: UUID) -> int:
 
 async def _check_person(session: AsyncSession, user: UUID) -> None:
     if await session.scalar(select(exists().where(ApiKeyRow.user_id == user))):
-        raise Forbidden("an API key speaks for others: only a person consents, signed in")
+        raise Forbidden("An API key cannot consent: sign in as a person")
 
 
 def _storable(said: Any) -> Any:

@@ -123,8 +123,8 @@ class RagTimeRange(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RagContext(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
-    """What the message is about. Sources are named by id, or as their organization calls them; those that the caller
-    may not see are as good as none."""
+    """What the message is about. Sources are named by id or external id; those that the caller may not see are
+    ignored."""
 
     keywords: Ids | None = named(default=None, name="keywordIds")
     watchlists: Ids | None = named(default=None, name="watchlistIds")
@@ -205,7 +205,7 @@ class RagOptions(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
                 min_length=1,
                 max_length=100,
                 pattern=_CODE,
-                description="the code of a plan, a word; for administrators alone",
+                description="the code of a plan, without spaces; administrators only",
                 examples=["pro"],
             ),
         ]
@@ -224,7 +224,7 @@ class RagMeta(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class RagRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A null is the same as nothing."""
+    """A null is the same as an omitted field."""
 
     text: Annotated[
         str,
@@ -272,17 +272,17 @@ REFERENCE_TYPES = tuple(each.removesuffix("s") for each in RagReferences.__struc
 
 Grounded = Annotated[
     bool | None,
-    Meta(description="every claim of the answer was found in a source that it cites; absent where none was checked"),
+    Meta(description="whether a cited source supports every claim of the answer; absent if no claim was checked"),
 ]
 Understood = Annotated[
     str,
     Meta(
-        description="what was asked of records, where they were found by their fields; absent where they were not",
+        description="how a question about records was understood; absent if the answer was not computed from record fields",
         examples=["4 of your listings, by sales"],
     ),
 ]
 Removed = Annotated[
-    int, Meta(description="sentences of the model that are left out, as no source supports them; absent where none is")
+    int, Meta(description="number of sentences removed because no source supports them; absent if none was removed")
 ]
 
 
@@ -305,9 +305,11 @@ class RagUsage(Struct, frozen=True, rename="camel"):
 
 
 class RagModel(Struct, frozen=True, rename="camel"):
-    id: Annotated[str, Meta(description='"extractive" where no model is configured', examples=["extractive"])]
-    usage: Annotated[RagUsage | None, Meta(description="null where nobody counted")]
-    latency_ms: Annotated[int, Meta(description="of the generation", examples=[3421])]
+    id: Annotated[
+        str, Meta(description='the model\'s name; "extractive" if no model is configured', examples=["extractive"])
+    ]
+    usage: Annotated[RagUsage | None, Meta(description="null if the model reported no token counts")]
+    latency_ms: Annotated[int, Meta(description="duration of the generation", examples=[3421])]
 
 
 class CitedPassage(Struct, frozen=True, rename="camel"):
@@ -321,18 +323,19 @@ class CitedPassage(Struct, frozen=True, rename="camel"):
 class RagCitation(RagSource, frozen=True):
     """A source that the answer cites."""
 
-    cited: Annotated[int, Meta(ge=1, description="its number in the text: [Source N]")] = named(name="citation")
+    cited: Annotated[int, Meta(ge=1, description="the N of [Source N] in the text")] = named(name="citation")
     quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
     passage: CitedPassage | None = None
 
 
 class ThreadSource(RagSource, frozen=True):
-    cited: Annotated[int | None, Meta(description="its number in the text, [Source N]; null where it has none")] = (
-        named(name="citation")
-    )
+    cited: Annotated[
+        int | None, Meta(description="the N of [Source N] in the text; null if the answer does not cite this source")
+    ] = named(name="citation")
     quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
     available: Annotated[
-        bool, Meta(description="false where it was deleted, or is no longer yours to see: its quote is withheld")
+        bool,
+        Meta(description="false if the source was deleted or you may no longer see it; its quote is then withheld"),
     ]
     passage: CitedPassage | None = None
 
@@ -341,8 +344,11 @@ class ThreadFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
     used_rag: bool
     fallback_to_generic: bool
     insufficient_context: bool
-    interrupted: Annotated[bool, Meta(description="the text ends where the model or the client left")]
-    refused: Annotated[bool, Meta(description="no answer: the text says so, the sources are what came nearest")]
+    interrupted: Annotated[
+        bool,
+        Meta(description="the text is incomplete because the model failed, or the client disconnected or stopped it"),
+    ]
+    refused: Annotated[bool, Meta(description="the text says that there is no answer; `sources` are the closest hits")]
     grounded: Grounded = None
     removed_sentences: Removed = 0
     understood: Understood = ""
@@ -352,7 +358,8 @@ class MessageFeedback(Struct, frozen=True, rename="camel"):
     rating: Rated
     comment: Annotated[str | None, Meta(examples=["The keyword itself is missing"])]
     expected_source_id: Annotated[
-        UUID | None, Meta(description="what should have been found; null, too, where it was deleted")
+        UUID | None,
+        Meta(description="the source that the answer should have cited; null if none was given or it was deleted"),
     ]
 
 
@@ -370,40 +377,51 @@ class ThreadMessage(Struct, frozen=True, rename="camel"):
     content: str
     created_at: Moment
     capability: Annotated[str | None, Meta(examples=["market_brief"])]
-    sources: Annotated[list[ThreadSource], Meta(description="as the answer cited them; of the assistant's alone")]
-    model: Annotated[RagModel | None, Meta(description="null for the user's")]
-    flags: Annotated[ThreadFlags | None, Meta(description="null for the user's")]
-    feedback: Annotated[MessageFeedback | None, Meta(description="of the thread's user; null where there is none")]
+    sources: Annotated[
+        list[ThreadSource],
+        Meta(description="the sources of the answer, as they were cited; empty for a user's message"),
+    ]
+    model: Annotated[RagModel | None, Meta(description="null for a user's message")]
+    flags: Annotated[ThreadFlags | None, Meta(description="null for a user's message")]
+    feedback: Annotated[
+        MessageFeedback | None, Meta(description="the feedback of the thread's user; null if there is none")
+    ]
 
 
 class ThreadInfo(Struct, frozen=True, rename="camel"):
     id: Annotated[UUID, Meta(examples=[THREAD])]
-    user_id: Annotated[UUID, Meta(description="whose it is")]
-    title: Annotated[str | None, Meta(description="made from the first message, until it is renamed")]
+    user_id: Annotated[UUID, Meta(description="the owner of the thread")]
+    title: Annotated[str | None, Meta(description="taken from the first message unless the thread was renamed")]
     created_at: Moment
     updated_at: Moment
     last_message_at: Moment
     message_count: int
     archived: bool
     metadata: Annotated[
-        JsonObject, Meta(description="`meta` of the first message", examples=[{"client": "web", "version": "1.0"}])
+        JsonObject,
+        Meta(description="`meta` as sent with the first message", examples=[{"client": "web", "version": "1.0"}]),
     ]
 
 
 class ThreadWithMessages(ThreadInfo, frozen=True):
-    messages: Annotated[list[ThreadMessage], Meta(description="the oldest first")]
-    has_more: Annotated[bool, Meta(description="there are earlier ones: ask with `before`, the id of the first here")]
+    messages: Annotated[list[ThreadMessage], Meta(description="oldest first")]
+    has_more: Annotated[
+        bool,
+        Meta(description="there are earlier messages: to read them, send the id of the first one here as `before`"),
+    ]
 
 
 class ThreadsResponse(Struct, frozen=True, rename="camel"):
-    threads: Annotated[list[ThreadInfo], Meta(description="the one with the newest message first")]
-    next_cursor: Annotated[str | None, Meta(description="`cursor` of the next page; null where this is the last")]
+    threads: Annotated[list[ThreadInfo], Meta(description="ordered by the newest message, newest first")]
+    next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
 class RagFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
-    used_rag: Annotated[bool, Meta(description="the answer was made from sources")]
-    fallback_to_generic: Annotated[bool, Meta(description="the model failed; the answer says what was found")]
-    insufficient_context: Annotated[bool, Meta(description="fewer than five sources, or none that was good enough")]
+    used_rag: Annotated[bool, Meta(description="at least one source was retrieved for the answer")]
+    fallback_to_generic: Annotated[bool, Meta(description="the model failed; the answer lists what was found instead")]
+    insufficient_context: Annotated[
+        bool, Meta(description="fewer than five sources were found, or none was relevant enough")
+    ]
     grounded: Grounded = None
     removed_sentences: Removed = 0
     understood: Understood = ""
@@ -411,13 +429,14 @@ class RagFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 class RagResponse(Struct, frozen=True, rename="camel"):
     thread_id: UUID
-    message_id: Annotated[UUID, Meta(description="of the answer")]
+    message_id: Annotated[UUID, Meta(description="the id of the answer")]
     answer: str
     capability: Annotated[
-        str, Meta(description=f"that was used: one of {', '.join(DESCRIPTIONS)}", examples=["market_brief"])
+        str,
+        Meta(description=f"the capability that answered: one of {', '.join(DESCRIPTIONS)}", examples=["market_brief"]),
     ]
     sources: Annotated[
-        list[RagSource], Meta(description="what it was made from, the cited ones first: [Source N] is the Nth")
+        list[RagSource], Meta(description="the sources used for the answer, cited ones first; [Source N] is the Nth")
     ]
     references: RagReferences
     model: RagModel
@@ -425,15 +444,18 @@ class RagResponse(Struct, frozen=True, rename="camel"):
 
 
 class UsageInfo(Struct, frozen=True, rename="camel"):
-    plan: Annotated[str, Meta(description="its code", examples=["free"])]
-    messages_used: Annotated[Count, Meta(description="this month (UTC), those under way included")]
-    messages_per_month: Annotated[int, Meta(description="-1: without limit", examples=[50])]
-    resets_at: Annotated[datetime, Meta(description="when the count begins again", examples=["2026-02-01T00:00:00Z"])]
+    plan: Annotated[str, Meta(description="the code of the plan", examples=["free"])]
+    messages_used: Annotated[Count, Meta(description="messages used this month (UTC), including those being answered")]
+    messages_per_month: Annotated[int, Meta(description="the limit of the plan; -1 means unlimited", examples=[50])]
+    resets_at: Annotated[datetime, Meta(description="when the count is reset", examples=["2026-02-01T00:00:00Z"])]
 
 
 class ConsentInfo(Struct, frozen=True):
-    training: Annotated[bool, Meta(description="whether your answers may be collected to train models with")]
-    since: Annotated[datetime | None, Meta(description="null where they may not", examples=["2026-01-15T10:30:00Z"])]
+    training: Annotated[bool, Meta(description="whether the answers you get may be collected to train models")]
+    since: Annotated[
+        datetime | None,
+        Meta(description="when consent was given; null without consent", examples=["2026-01-15T10:30:00Z"]),
+    ]
 
 
 # -- what a turn is made of

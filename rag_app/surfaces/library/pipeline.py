@@ -104,7 +104,7 @@ def assemble_conversation_prompt(
 def _turn(said: Mapping[str, object]) -> Message:
     role, content = said.get("role"), said.get("content")
     if role not in ("user", "assistant") or not isinstance(content, str):
-        raise InvalidInput("history", role, "a turn is a text of the role user or assistant")
+        raise InvalidInput("history", role, "each turn must be a text with the role user or assistant")
     return Message(role=role, content=neutralise(content) if role == "assistant" else content)
 
 

@@ -262,7 +262,7 @@ class Rag:
                 print(response, len(response.source_nodes))
         """
         if index is None and capability is None:
-            raise InvalidInput("index", None, "name an index, or a capability")
+            raise InvalidInput("index", None, "name an index or a capability")
         chosen = capability_of(self.application, index or capability_named(capability or "").index, capability)
         scope = await scope_of(self.application, organization, user, site)
         asked = question_of("?", top_k or chosen.top_k, mode, filters)
@@ -422,14 +422,12 @@ async def target_of(
             "visibility",
             chosen,
             f"accepted for {org}: {', '.join(accepted)} "
-            "(what is global belongs to the organization public, and nothing else does)",
+            "(sources of the organization public must be global, and other sources cannot be global)",
         )
     if chosen == Visibility.USER and owner_id is None:
-        raise InvalidInput("visibility", chosen, "needs --owner: the user who sees it")
+        raise InvalidInput("visibility", chosen, "requires --owner, the user who may see the source")
     if groups and chosen != Visibility.GROUP:
-        raise InvalidInput(
-            "groups", list(groups), f"only a source of visibility group names groups, not one of {chosen}"
-        )
+        raise InvalidInput("groups", list(groups), f"can only be used with the visibility group, not with {chosen}")
     return Target(
         org_id=organization.id,
         site_id=(await application.people.site(organization.id, site)).id if site else None,

@@ -158,7 +158,7 @@ async def retrieve_chunks(
         spec = find_index(application.indexes, index)
         if model not in (None, known := application.embedder.model_name):
             raise InvalidInput(
-                "model", model, f"index {spec.name} is embedded with {known}, and searched with no other"
+                "model", model, f"index {spec.name} was built with {known} and can only be searched with it"
             )
         if unknown := [each for each in source_types or () if each not in spec.source_types]:
             raise InvalidInput(

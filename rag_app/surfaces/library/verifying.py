@@ -61,7 +61,7 @@ def verify(answer_text: str, hits: Sequence[Found], question: str = "") -> Verif
     ('The warranty is two years [Source 1].', 1, 'The warranty is two years.')
     """
     if not hits:
-        raise InvalidInput("hits", None, "is empty: pass what the text was written from")
+        raise InvalidInput("hits", None, "is empty: pass the hits that the text was written from")
     context = Context(tuple(_block(number, each) for number, each in enumerate(hits, 1)))
     verification = Verification(Ground(context.blocks, question))
     verification.read(pieces_of(answer_text, len(context.blocks)))
@@ -89,7 +89,7 @@ def _hit(found: Found) -> Hit:
             return to_hit(*adopt([NodeWithScore(node=found, score=0.0)]))
         case ContextBlock():
             return _of_block(found)
-    raise InvalidInput("hits", None, f"a hit, a node or a context block is wanted, not {type(found).__name__}")
+    raise InvalidInput("hits", None, f"must be hits, nodes or context blocks, not {type(found).__name__}")
 
 
 def _of_block(block: ContextBlock) -> Hit:

@@ -59,7 +59,7 @@ class Belonging:
     async def remove_member(self, principal: Principal, organization: str, user: UUID) -> None:
         """Raises NotFound for whom the organization does not have, and InvalidInput for the principal."""
         if user == principal.user:
-            raise InvalidInput("user", str(user), "you cannot remove yourself")
+            raise InvalidInput("user", str(user), "must be another user: you cannot remove yourself")
         await self._check(principal)
         found = await self._own(principal, organization)
         await self._people.remove_member(found, await self._people.user(user), by=principal)

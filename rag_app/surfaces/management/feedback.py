@@ -117,7 +117,7 @@ class FeedbackQueue:
     async def settle(self, principal: Principal, feedback: UUID, resolution: str, note: str | None) -> None:
         """Whoever settles it again says it anew. Raises NotFound, and InvalidInput for text that cannot be kept."""
         if note is not None and note != storable(note):
-            raise InvalidInput("note", None, "must not contain NUL characters or halves of surrogate pairs")
+            raise InvalidInput("note", None, "must not contain NUL characters or unpaired surrogates")
         act = Act("feedback.settle", str(feedback), {"resolution": resolution})
         async with administering(self._database, principal, act) as session:
             which = await session.scalar(_WHICH, {"id": feedback})

@@ -39,11 +39,11 @@ from rag_app.surfaces.validation.types import StoredValidation, ValidationsRespo
 
 ADMIN = "/api/v1/admin"
 ORGANIZATION = f"{ADMIN}/organizations/{{organization:str}}"
-REFUSED = Forbidden("only an administrator may do this, signed in as a person")
+REFUSED = Forbidden("Only a signed-in administrator may do this; an API key may not")
 NO_ORGANIZATION = NotFound("organization", "aurora")
 SURFACE = Surface(
     name="management",
-    tag=Tag("Administration", "feedback, usage, members, keys, validation runs; for users with the role admin"),
+    tag=Tag("Administration", "feedback, usage, members, keys and validation runs; requires the role admin"),
     paths=(f"{ADMIN}/",),
     limit=120,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
@@ -57,9 +57,9 @@ SURFACE = Surface(
     options=STRICT,
 )
 MONTH = r"^20[0-9]{2}-(0[1-9]|1[0-2])$"
-Limit = Annotated[int, QueryParameter(ge=1, le=100, description="of this page")]
-Since = Annotated[date | None, QueryParameter(name="from", description="the first day, UTC")]
-Until = Annotated[date | None, QueryParameter(name="to", description="the last day, UTC; today by default")]
+Limit = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
+Since = Annotated[date | None, QueryParameter(name="from", description="first day (UTC)")]
+Until = Annotated[date | None, QueryParameter(name="to", description="last day (UTC); today by default")]
 SettlementBody = Annotated[NewSettlement, BodyKwarg(examples=[example(__package__, "settlement")])]
 MemberBody = Annotated[NewMember, BodyKwarg(examples=[example(__package__, "member")])]
 KeyBody = Annotated[NewKey, BodyKwarg(examples=[example(__package__, "key")])]
@@ -71,7 +71,9 @@ class Settled(Struct, frozen=True):
 
 
 @SURFACE.get(
-    f"{ADMIN}/feedback", InvalidInput("limit", "101", "Expected `int` <= 100"), summary="The queue of feedback"
+    f"{ADMIN}/feedback",
+    InvalidInput("limit", "101", "Expected `int` <= 100"),
+    summary="List feedback from all surfaces",
 )
 async def feedback(
     request: Caller,
@@ -80,12 +82,15 @@ async def feedback(
     kind: Annotated[Literal["message", "answer"] | None, QueryParameter()] = None,
     rating: Annotated[Literal["positive", "negative", "neutral"] | None, QueryParameter()] = None,
     prompt: Annotated[
-        str | None, QueryParameter(min_length=1, max_length=100, pattern=WORD, description="the name of a version")
+        str | None,
+        QueryParameter(min_length=1, max_length=100, pattern=WORD, description="the name of a prompt version"),
     ] = None,
     limit: Limit = 20,
-    cursor: Annotated[str | None, QueryParameter(max_length=100, description="`next_cursor` of a page")] = None,
+    cursor: Annotated[
+        str | None, QueryParameter(max_length=100, description="`next_cursor` of the previous page")
+    ] = None,
 ) -> FeedbackQueuePage:
-    """What users think of answers on all surfaces, with question, answer, sources and versions of prompts."""
+    """Returns each feedback with its question, answer, sources and prompt versions."""
     return await feedback_queue.read(
         request.user, QueueFilter(settled, kind, rating, prompt), limit=limit, after=cursor
     )
@@ -95,12 +100,13 @@ async def feedback(
     f"{ADMIN}/feedback/{{feedback_id:uuid}}/settlement",
     InvalidInput("resolution", "done", "one of fixed, noted, dismissed"),
     NotFound("feedback", FEEDBACK),
-    summary="Settle feedback",
+    summary="Mark feedback as settled",
 )
 async def settle(
     request: Caller, data: SettlementBody, feedback_queue: Injected[FeedbackQueue], feedback_id: FromPath[UUID]
 ) -> Settled:
-    """Somebody has dealt with it. Settling it again replaces what was said; it is open anew where its user changes it."""
+    """Records how the feedback was dealt with. Settling it again replaces the earlier settlement. If the user changes the
+    feedback, it is open again."""
     await feedback_queue.settle(request.user, feedback_id, data.resolution, data.note)
     return Settled(feedback_id)
 
@@ -108,66 +114,68 @@ async def settle(
 @SURFACE.delete(
     f"{ADMIN}/feedback/{{feedback_id:uuid}}/settlement",
     NotFound("settled feedback", FEEDBACK),
-    summary="Open feedback again",
+    summary="Reopen settled feedback",
     status_code=204,
 )
 async def reopen(request: Caller, feedback_queue: Injected[FeedbackQueue], feedback_id: FromPath[UUID]) -> None:
-    """Returns 404 if it is not settled."""
+    """Returns 404 if the feedback is not settled."""
     await feedback_queue.reopen(request.user, feedback_id)
 
 
 @SURFACE.get(
     f"{ADMIN}/trends",
     InvalidInput("from", "2026-02-01", "must not be after `to` (2026-01-31)"),
-    summary="Conversations day by day",
+    summary="Show daily figures of conversations",
 )
 async def trends(request: Caller, usage: Injected[Usage], since: Since = None, until: Until = None) -> TrendsResponse:
-    """Of whole days in UTC, at most 366 of them; the last 30 by default."""
+    """A period is at most 366 whole days in UTC; the default is the last 30 days."""
     return await usage.trends(request.user, since, until)
 
 
 @SURFACE.get(
-    f"{ADMIN}/usage", InvalidInput("month", "May", "must be a month, such as 2026-01"), summary="Who used how much"
+    f"{ADMIN}/usage",
+    InvalidInput("month", "May", "must be a month, such as 2026-01"),
+    summary="Show the usage of a month",
 )
 async def month_of_usage(
     request: Caller,
     usage: Injected[Usage],
     month: Annotated[
-        str | None, QueryParameter(pattern=MONTH, description="such as 2026-01; the present one by default")
+        str | None, QueryParameter(pattern=MONTH, description="a month such as 2026-01; the current month by default")
     ] = None,
 ) -> UsageResponse:
-    """Messages against each user's plan, tokens and cost of answers in conversations; tokens of your organizations."""
+    """Returns each user's messages, plan limit, tokens and cost in conversations, and the tokens of your organizations."""
     return await usage.month(request.user, month)
 
 
-@SURFACE.get(f"{ADMIN}/audit", InvalidInput("limit", "101", "Expected `int` <= 100"), summary="What administrators did")
+@SURFACE.get(f"{ADMIN}/audit", InvalidInput("limit", "101", "Expected `int` <= 100"), summary="Read the audit log")
 async def audit(
     request: Caller,
     usage: Injected[Usage],
     action: Annotated[str | None, QueryParameter(min_length=1, max_length=100, pattern=WORD)] = None,
     limit: Limit = 50,
-    before: Annotated[int | None, QueryParameter(ge=1, le=2**63 - 1, description="`next` of a page")] = None,
+    before: Annotated[int | None, QueryParameter(ge=1, le=2**63 - 1, description="`next` of the previous page")] = None,
 ) -> AuditResponse:
-    """The newest first; reading it is written down, too."""
+    """Returns the actions of administrators, newest first. Reading the log is recorded in it, too."""
     return await usage.audit(request.user, limit=limit, before=before, action=action)
 
 
 @SURFACE.put(
-    f"{ADMIN}/users/{{user_id:uuid}}/plan", NotFound("plan", "gold", ["free", "pro"]), summary="Give a user a plan"
+    f"{ADMIN}/users/{{user_id:uuid}}/plan", NotFound("plan", "gold", ["free", "pro"]), summary="Change a user's plan"
 )
 async def plan(request: Caller, data: PlanBody, belonging: Injected[Belonging], user_id: FromPath[UUID]) -> MemberInfo:
-    """From the user's next message on. What is used this month stays used."""
+    """The plan applies from the user's next message. Messages already used this month still count."""
     return await belonging.set_plan(request.user, user_id, data.plan)
 
 
-@SURFACE.get(f"{ADMIN}/organizations", summary="The organizations that you belong to")
+@SURFACE.get(f"{ADMIN}/organizations", summary="List your organizations")
 async def organizations(request: Caller, belonging: Injected[Belonging]) -> OrganizationsResponse:
     return await belonging.organizations(request.user)
 
 
-@SURFACE.get(f"{ORGANIZATION}/members", NO_ORGANIZATION, summary="Who belongs to an organization")
+@SURFACE.get(f"{ORGANIZATION}/members", NO_ORGANIZATION, summary="List the members of an organization")
 async def members(request: Caller, belonging: Injected[Belonging], organization: FromPath[str]) -> MembersResponse:
-    """People; the service users of API keys are not among them."""
+    """Returns people only, not the service users of API keys."""
     return await belonging.members(request.user, organization)
 
 
@@ -175,27 +183,27 @@ async def members(request: Caller, belonging: Injected[Belonging], organization:
 async def add_member(
     request: Caller, data: MemberBody, belonging: Injected[Belonging], organization: FromPath[str]
 ) -> MembersResponse:
-    """A user that there is already. Adding a member twice changes nothing."""
+    """The user must already exist. Adding a member twice changes nothing."""
     return await belonging.add_member(request.user, organization, data.user)
 
 
 @SURFACE.delete(
     f"{ORGANIZATION}/members/{{user_id:uuid}}",
     NotFound("member", "ada"),
-    InvalidInput("user", "", "you cannot remove yourself"),
+    InvalidInput("user", "", "must be another user: you cannot remove yourself"),
     summary="Remove a member",
     status_code=204,
 )
 async def remove_member(
     request: Caller, belonging: Injected[Belonging], organization: FromPath[str], user_id: FromPath[UUID]
 ) -> None:
-    """What they own in the organization stays."""
+    """Sources that the member owns stay in the organization."""
     await belonging.remove_member(request.user, organization, user_id)
 
 
-@SURFACE.get(f"{ORGANIZATION}/keys", NO_ORGANIZATION, summary="API keys of an organization")
+@SURFACE.get(f"{ORGANIZATION}/keys", NO_ORGANIZATION, summary="List the API keys of an organization")
 async def keys(request: Caller, belonging: Injected[Belonging], organization: FromPath[str]) -> KeysResponse:
-    """Never a key itself: how each begins, and when it was last used."""
+    """Returns the first characters of each key and when it was last used, never the whole key."""
     return await belonging.keys(request.user, organization)
 
 
@@ -203,13 +211,13 @@ async def keys(request: Caller, belonging: Injected[Belonging], organization: Fr
     f"{ORGANIZATION}/keys",
     NO_ORGANIZATION,
     InvalidInput("indexes", "boook", "accepted: book, org_knowledge"),
-    summary="Make an API key",
+    summary="Create an API key",
     status_code=201,
 )
 async def create_key(
     request: Caller, data: KeyBody, belonging: Injected[Belonging], organization: FromPath[str]
 ) -> MadeKey:
-    """The secret is shown in this response alone."""
+    """Only this response contains the secret."""
     return await belonging.create_key(request.user, organization, data.name, data.indexes)
 
 
@@ -217,13 +225,13 @@ async def create_key(
     f"{ADMIN}/keys/{{key_id:uuid}}", NotFound("key", FEEDBACK), summary="Revoke an API key", status_code=200
 )
 async def revoke_key(request: Caller, belonging: Injected[Belonging], key_id: FromPath[UUID]) -> KeyInfo:
-    """It is refused from now on, in every process."""
+    """All server processes refuse the key at once."""
     return await belonging.revoke_key(request.user, key_id)
 
 
 @SURFACE.get(
     f"{ORGANIZATION}/validations", InvalidInput("limit", "101", "Expected `int` <= 100"), NO_ORGANIZATION,
-    summary="Validation runs of an organization, newest first",
+    summary="List the validation runs of an organization, newest first",
 )  # fmt: skip
 async def validations(
     request: Caller,
@@ -231,16 +239,16 @@ async def validations(
     validation: Injected[RetrievalValidation],
     organization: FromPath[str],
     limit: Limit = 20,
-    before: Annotated[str | None, QueryParameter(max_length=100, description="`next` of a page")] = None,
+    before: Annotated[str | None, QueryParameter(max_length=100, description="`next` of the previous page")] = None,
 ) -> ValidationsResponse:
-    """As its keys see them at `/api/v1/retrieval/validations`."""
+    """Returns what the organization's API keys get from `/api/v1/retrieval/validations`."""
     return await validation.newest(await belonging.reading(request.user, organization), limit, before)
 
 
 @SURFACE.get(
     f"{ORGANIZATION}/validations/{{validation_id:str}}",
     NotFound("validation", "validation_1"),
-    summary="A validation run, compared with another one on demand",
+    summary="Read a validation run",
 )
 async def stored_validation(
     request: Caller,
@@ -248,7 +256,9 @@ async def stored_validation(
     validation: Injected[RetrievalValidation],
     organization: FromPath[str],
     validation_id: FromPath[str],
-    against: Annotated[str | None, QueryParameter(max_length=100, description="the id of another run")] = None,
+    against: Annotated[
+        str | None, QueryParameter(max_length=100, description="the id of the run to compare with")
+    ] = None,
 ) -> StoredValidation:
-    """With `against`, what has changed since that run."""
+    """With `against`, the response also says what changed since that run."""
     return await validation.stored(await belonging.reading(request.user, organization), validation_id, against)

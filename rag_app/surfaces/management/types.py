@@ -19,7 +19,7 @@ FEEDBACK = "770e8400-e29b-41d4-a716-446655440002"
 class Settlement(Struct, frozen=True):
     resolution: Resolution
     note: str | None
-    settled_by: Annotated[str, Meta(description="the administrator's name; the id of one who is gone")]
+    settled_by: Annotated[str, Meta(description="the administrator's name, or the id if the user was deleted")]
     settled_at: Moment
 
 
@@ -32,25 +32,30 @@ class QueuedFeedback(Struct, frozen=True):
     """What a user thinks of one answer, with what it takes to judge that."""
 
     id: Annotated[UUID, Meta(examples=[FEEDBACK])]
-    kind: Annotated[Literal["message", "answer"], Meta(description="on a message of a conversation, or another answer")]
+    kind: Annotated[
+        Literal["message", "answer"],
+        Meta(description="`message`: feedback on a message of a conversation; `answer`: on any other answer"),
+    ]
     rating: Literal["positive", "negative", "neutral"]
     comment: str | None
-    expected_source: Annotated[str | None, Meta(description="its title where you may see it, else its id")]
+    expected_source: Annotated[
+        str | None, Meta(description="the title of the source, or its id if you may not see the source")
+    ]
     given_at: Moment
     user: str
-    question: Annotated[str | None, Meta(description="null where it was deleted")]
+    question: Annotated[str | None, Meta(description="null if the question was deleted")]
     answer: str
     capability: str | None
     model: str | None
-    prompts: Annotated[dict[str, str], Meta(description="names of versions, by type")]
+    prompts: Annotated[dict[str, str], Meta(description="names of the prompt versions, by type")]
     sources: list[QueuedSource]
-    settlement: Annotated[Settlement | None, Meta(description="null: open")]
+    settlement: Annotated[Settlement | None, Meta(description="null if the feedback is open")]
 
 
 class FeedbackQueuePage(Struct, frozen=True):
-    feedback: Annotated[list[QueuedFeedback], Meta(description="the newest first")]
-    open: Annotated[Count, Meta(description="all that is not settled, whatever the filter")]
-    next_cursor: Annotated[str | None, Meta(description="`cursor` of the next page; null where this is the last")]
+    feedback: Annotated[list[QueuedFeedback], Meta(description="newest first")]
+    open: Annotated[Count, Meta(description="number of all open feedback, regardless of the filter")]
+    next_cursor: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
 class NewSettlement(Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,9 +78,9 @@ class TrendDay(Struct, frozen=True):
     """Of answers in conversations on one day, UTC; latencies in milliseconds, null where there was none."""
 
     date: date
-    users: Annotated[Count, Meta(description="who asked something")]
+    users: Annotated[Count, Meta(description="users who asked at least one question")]
     answers: Count
-    refused: Annotated[Count, Meta(description="answers without enough to go on")]
+    refused: Annotated[Count, Meta(description="answers that say that there is not enough evidence")]
     positive: Count
     negative: Count
     cost_cents: float
@@ -84,7 +89,7 @@ class TrendDay(Struct, frozen=True):
 
 
 class TrendsResponse(Struct, frozen=True):
-    days: Annotated[list[TrendDay], Meta(description="each day of the period")]
+    days: Annotated[list[TrendDay], Meta(description="one entry per day of the period")]
 
 
 class UserUsage(Struct, frozen=True):
@@ -95,7 +100,7 @@ class UserUsage(Struct, frozen=True):
     role: str
     plan: Annotated[str, Meta(examples=["free"])]
     messages_used: Count
-    messages_per_month: Annotated[int | None, Meta(description="of the plan; null: without limit")]
+    messages_per_month: Annotated[int | None, Meta(description="the limit of the plan; null means unlimited")]
     answers: Count
     input_tokens: Count
     output_tokens: Count
@@ -106,13 +111,17 @@ class UserUsage(Struct, frozen=True):
 class OrganizationUsage(Struct, frozen=True):
     slug: Slug
     name: str
-    tokens: Annotated[Count, Meta(description="that models counted for its members, on whatever surface")]
-    token_budget: Annotated[int | None, Meta(description="of its own; null: as the installation has it")]
+    tokens: Annotated[
+        Count, Meta(description="tokens used by its members on all surfaces, as the models reported them")
+    ]
+    token_budget: Annotated[
+        int | None, Meta(description="the organization's own budget; null if the installation's default applies")
+    ]
 
 
 class UsageResponse(Struct, frozen=True):
     month: Annotated[str, Meta(examples=["2026-01"])]
-    users: Annotated[list[UserUsage], Meta(description="who used most first")]
+    users: Annotated[list[UserUsage], Meta(description="users with the most usage first")]
     organizations: list[OrganizationUsage]
 
 
@@ -129,7 +138,7 @@ class MemberInfo(Struct, frozen=True):
 
 class MembersResponse(Struct, frozen=True):
     organization: Slug
-    members: Annotated[list[MemberInfo], Meta(description="by name")]
+    members: Annotated[list[MemberInfo], Meta(description="ordered by name")]
 
 
 class NewMember(Struct, frozen=True, forbid_unknown_fields=True):
@@ -140,7 +149,7 @@ class KeyInfo(Struct, frozen=True):
     id: UUID
     name: str
     beginning: Annotated[str, Meta(examples=["rag_AbCdEfGh"])]
-    indexes: Annotated[list[str] | None, Meta(description="null: all")]
+    indexes: Annotated[list[str] | None, Meta(description="the indexes that the key may search; null means all")]
     created_at: Moment
     last_used_at: Moment | None
     revoked_at: Moment | None
@@ -148,24 +157,26 @@ class KeyInfo(Struct, frozen=True):
 
 class KeysResponse(Struct, frozen=True):
     organization: Slug
-    keys: Annotated[list[KeyInfo], Meta(description="the oldest first, revoked ones included")]
+    keys: Annotated[list[KeyInfo], Meta(description="oldest first, including revoked keys")]
 
 
 class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[
         str, Meta(min_length=1, max_length=100, pattern=NOT_BLANK, description="a text of 1 to 100 characters")
     ]
-    indexes: Annotated[list[str], Meta(min_length=1, description="names of indexes; null: all")] | None = None
+    indexes: (
+        Annotated[list[str], Meta(min_length=1, description="a list of names of indexes; null means all")] | None
+    ) = None
 
 
 class MadeKey(Struct, frozen=True):
     key: KeyInfo
-    secret: Annotated[str, Meta(description="shown this once", examples=["rag_" + "A" * 43])]
+    secret: Annotated[str, Meta(description="the whole key; it cannot be read again", examples=["rag_" + "A" * 43])]
 
 
 class AuditEntry(Struct, frozen=True):
     id: int
-    actor: Annotated[str | None, Meta(description="the user's name; the id of one who is gone")]
+    actor: Annotated[str | None, Meta(description="the user's name, or the id if the user was deleted")]
     action: Annotated[str, Meta(examples=["prompts.activate"])]
     subject: str
     details: JsonObject
@@ -173,8 +184,8 @@ class AuditEntry(Struct, frozen=True):
 
 
 class AuditResponse(Struct, frozen=True):
-    entries: Annotated[list[AuditEntry], Meta(description="the newest first")]
-    next: Annotated[int | None, Meta(description="`before` of the next page; null where this is the last")]
+    entries: Annotated[list[AuditEntry], Meta(description="newest first")]
+    next: Annotated[int | None, Meta(description="send as `before` to get the next page; null on the last page")]
 
 
 class OrganizationInfo(Struct, frozen=True):
@@ -184,4 +195,4 @@ class OrganizationInfo(Struct, frozen=True):
 
 
 class OrganizationsResponse(Struct, frozen=True):
-    organizations: Annotated[list[OrganizationInfo], Meta(description="your own, by slug")]
+    organizations: Annotated[list[OrganizationInfo], Meta(description="your organizations, ordered by slug")]

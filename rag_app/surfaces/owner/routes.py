@@ -80,8 +80,8 @@ Reference = Annotated[str | None, Meta(examples=[CALL])]
 
 
 class Narrowed(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is asked of the records. All filters that are given must hold; a record without the field does not match.
-    A null is the same as nothing."""
+    """Filters of a request. A record must match all filters; a record without the field does not match. A null is the
+    same as an omitted field."""
 
     source_types: (
         Annotated[
@@ -140,19 +140,21 @@ class OwnerAskRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only
         )
 
 
-ExternalId = Annotated[str | None, Meta(description="what the source is called in its index")]
-Row = Annotated[int | None, Meta(description="of a table: the one in `file_name` that the source is", examples=[7])]
-Sheet = Annotated[str | None, Meta(description="of a workbook: the one that `row` is in")]
-Link = Annotated[str, Meta(description="path that opens the passage")]
+ExternalId = Annotated[str | None, Meta(description="the external id of the source")]
+Row = Annotated[
+    int | None, Meta(description="if the source is a row of a table: its number in `file_name`", examples=[7])
+]
+Sheet = Annotated[str | None, Meta(description="if the source is a row of a workbook: the sheet that contains the row")]
+Link = Annotated[str, Meta(description="the path of the passage")]
 
 
 class OwnerSearchResult(Struct, frozen=True):
-    id: Annotated[UUID, Meta(description="of the chunk")]
+    id: Annotated[UUID, Meta(description="the id of the chunk")]
     source_type: SourceType
     source_id: UUID
     booking_id: Reference
     call_id: Reference
-    chunk_index: Annotated[int, Meta(ge=0, description="its place in the source, from 0")]
+    chunk_index: Annotated[int, Meta(ge=0, description="position of the chunk in its source, from 0")]
     content: Annotated[str, Meta(examples=["Customer: I was surprised by the final price..."])]
     customer_id: Annotated[int | None, Meta(examples=[42])]
     stylist_id: Annotated[int | None, Meta(examples=[5])]
@@ -165,22 +167,24 @@ class OwnerSearchResult(Struct, frozen=True):
     link: Link
 
 
-Warnings = Annotated[list[str], Meta(description="what of the question was not searched; absent where all of it was")]
+Warnings = Annotated[
+    list[str], Meta(description="parts of the question that were not searched; absent if all of it was")
+]
 Understood = Annotated[
     str,
     Meta(
-        description="what was asked of records, where they were found by their fields; absent where they were not",
+        description="how a question about records was understood; absent if the answer was not computed from record fields",
         examples=["4 of your listings, by sales"],
     ),
 ]
 Removed = Annotated[
-    int, Meta(description="sentences of the model that are left out, as no source supports them; absent where none is")
+    int, Meta(description="number of sentences removed because no source supports them; absent if none was removed")
 ]
 
 
 class OwnerSearchResponse(Struct, frozen=True, omit_defaults=True):
-    results: Annotated[list[OwnerSearchResult], Meta(description="the most similar first, at most `limit`")]
-    query: Annotated[str, Meta(description="as it was sent", examples=[QUERY])]
+    results: Annotated[list[OwnerSearchResult], Meta(description="at most `limit` results, most similar first")]
+    query: Annotated[str, Meta(description="the query as sent", examples=[QUERY])]
     total: Annotated[int, Meta(description="number of results returned", examples=[3])]
     warnings: Warnings = []
 
@@ -210,23 +214,25 @@ class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
     answer: Annotated[
         str,
         Meta(
-            description="at most seven sentences with [Source N] citations, or the words of a refusal",
+            description="at most seven sentences with [Source N] citations, or a refusal",
             examples=["One customer waited 15 minutes past their appointment time [Source 1]."],
         ),
     ]
     sources: Annotated[
         list[OwnerSource],
         Meta(
-            description="[Source N] is the Nth of them. Where nothing that was found answers, and where an answer was "
-            "withheld because no source supports it: what was found, the most similar first. Empty for the other refusals"
+            description="the cited sources; [Source N] is the Nth. If no hit answers the question, or no source supports the "
+            "model's answer: the hits, most similar first. Empty for other refusals"
         ),
     ]
-    has_sufficient_evidence: Annotated[
-        bool, Meta(description="true if every claim of the answer has a source that supports it")
+    has_sufficient_evidence: Annotated[bool, Meta(description="true if a source supports every claim of the answer")]
+    query: Annotated[str, Meta(description="the question as sent", examples=[QUESTION])]
+    chunks_retrieved: Annotated[
+        int, Meta(description="number of chunks found before `min_similarity` is applied", examples=[8])
     ]
-    query: Annotated[str, Meta(description="the question, as it was sent", examples=[QUESTION])]
-    chunks_retrieved: Annotated[int, Meta(description="chunks found before the threshold", examples=[8])]
-    chunks_above_threshold: Annotated[int, Meta(description="those that reach `min_similarity`", examples=[5])]
+    chunks_above_threshold: Annotated[
+        int, Meta(description="number of chunks that reach `min_similarity`", examples=[5])
+    ]
     warnings: Warnings = []
     removed_sentences: Removed = 0
     understood: Understood = ""
@@ -244,7 +250,7 @@ ERRORS = (
 MODEL_ERRORS = (ModelTimeout(), ModelFailed(), ModelLimited(), BudgetSpent(1_000_000, 1_000_400, 1704067200))
 SURFACE = Surface(
     name="owner_qa",
-    tag=Tag("Owner Q&A", "what customers said and booked: search and cited answers over calls and bookings"),
+    tag=Tag("Owner Q&A", "search and cited answers over a salon's calls and bookings"),
     paths=("/owner/",),
     limit=60,
     credentials=frozenset({Credential.JWT, Credential.SESSION, Credential.NONE}),
@@ -253,9 +259,9 @@ SURFACE = Surface(
 )
 
 
-@SURFACE.post("/owner/search", *ERRORS, summary="The most similar chunks, without an answer")
+@SURFACE.post("/owner/search", *ERRORS, summary="Search for the most similar chunks, without an answer")
 async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]) -> OwnerSearchResponse:
-    """Finds passages of calls and bookings, among what the caller may see. No model is asked."""
+    """Finds chunks of calls and bookings that the caller may see. No answering model is called."""
     question = data.question()
     hits = await pipeline.search(INDEX, question, request.user.scope())
     results = [
@@ -283,12 +289,12 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
 
 
 @SURFACE.post(
-    "/owner/ask", *ERRORS, *MODEL_ERRORS, summary="An answer with its sources", operation_class=StreamedOperation
+    "/owner/ask", *ERRORS, *MODEL_ERRORS, summary="Answer a question with citations", operation_class=StreamedOperation
 )
 async def ask(
     request: Caller, data: AskBody, pipeline: Injected[Pipeline], kept_answers: Injected[KeptAnswers]
 ) -> Response[OwnerAskResponse]:
-    """Answers from the calls and bookings that the caller may see, or says that there is nothing to answer from."""
+    """Answers from calls and bookings that the caller may see, or says that they do not contain enough evidence."""
 
     def response(given: Answer) -> OwnerAskResponse:
         current = exchange(request.scope)

@@ -292,7 +292,7 @@ async def audit(request: Caller, usage: Injected[Usage]) -> Html:
     """What administrators did, the newest first."""
     before = chosen(request, "before")
     if before is not None and not (before.isdecimal() and len(before) < 19):
-        raise InvalidInput("before", before[:20], "must be one that came with a page")
+        raise InvalidInput("before", before[:20], "must be a cursor from an earlier page")
     asked = chosen(request, "action")
     found = await usage.audit(request.user, limit=50, before=None if before is None else int(before), action=asked)
     more = found.next and "?" + urlencode({**({"action": asked} if asked else {}), "before": found.next})

@@ -18,9 +18,9 @@ MODULES = (chat, signing_in, answers, documents, playground, administration)
 
 _KINDS = {
     **KINDS,
-    404: Kind(404, "not_found", "There is no page here."),
+    404: Kind(404, "not_found", "This page does not exist."),
     MISDIRECTED: Kind(
-        MISDIRECTED, "misdirected_request", "The demo answers browsers on this machine alone, at http://127.0.0.1."
+        MISDIRECTED, "misdirected_request", "The demo only answers browsers on this machine, at http://127.0.0.1."
     ),
 }
 

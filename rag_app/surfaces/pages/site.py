@@ -133,15 +133,15 @@ def admit(people: People, sessions: Sessions) -> Callable[[AnyConnection, BaseRo
         connection.scope["state"]["visit"] = visit
         if connection.scope.get("method") in _UNSAFE:
             if not is_same_origin(connection):
-                raise Forbidden("This form is not from these pages")
+                raise Forbidden("This form was sent from another site")
             if visit is not None and not await _holds_token(request, visit.csrf):
-                raise Forbidden("This form is from an earlier session: reload the page and send it again")
+                raise Forbidden("This form belongs to an earlier session. Reload the page and send it again")
         if handler.opt.get("open"):
             return
         if visit is None:
             raise NotSignedIn("Sign in to see this page")
         if handler.opt.get("administrators") and not visit.visitor.administers:
-            raise Forbidden("This page is for administrators")
+            raise Forbidden("Only administrators may open this page")
 
     return enter
 

@@ -30,13 +30,15 @@ from rag_app.surfaces.playground.types import (
 PLAYGROUND = "/api/v1/playground"
 SURFACE = Surface(
     name="playground",
-    tag=Tag("Playground", "a question step by step: hits, signals, prompt, times; for users with the role admin"),
+    tag=Tag(
+        "Playground", "a question step by step: hits, confidence signals, prompt and times; requires the role admin"
+    ),
     paths=(PLAYGROUND,),
     limit=60,
     credentials=frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION}),
     errors=(
         Unauthenticated("The token has expired"),
-        Forbidden("only an administrator may do this, signed in as a person"),
+        Forbidden("Only a signed-in administrator may do this; an API key may not"),
         UnknownField("colour", []),
         StoreFailed(),
         RuntimeError(),
@@ -48,9 +50,9 @@ JudgmentBody = Annotated[NewJudgment, BodyKwarg(examples=[example(__package__, "
 NO_INDEX = NotFound("index", "boook", ["book", "org_knowledge"])
 
 
-@SURFACE.get(PLAYGROUND, summary="What can be chosen")
+@SURFACE.get(PLAYGROUND, summary="List indexes and organizations to choose from")
 async def options(request: Caller, playground: Injected[Playground]) -> PlaygroundOptions:
-    """Indexes with the fields that filters may name, and the organizations you belong to."""
+    """Returns the indexes with their filterable fields, and your organizations."""
     return await playground.options(request.user)
 
 
@@ -62,20 +64,21 @@ async def options(request: Caller, playground: Injected[Playground]) -> Playgrou
     EmbeddingFailed(),
     ModelFailed(),
     BudgetSpent(1_000_000, 1_000_400, 1704067200),
-    summary="Ask in one or two configurations, and see every step",
+    summary="Ask a question in one or two configurations and show every step",
 )
 async def ask(request: Caller, data: AskBody, playground: Injected[Playground]) -> PlaygroundResponse:
-    """Hits with both legs' scores and ranks, the sentences an answer is picked from, what the gate looks at, the prompt as it
-    would be sent, the answer, and the time of each stage. An answer by a model counts for the token budget."""
+    """Returns the hits with their dense and lexical scores and ranks, the candidate sentences for an extractive answer, the
+    confidence signals, the prompt, the answer, and the time of each stage. Answers by a model count against the token
+    budget."""
     return await playground.ask(request.user, data)
 
 
 @SURFACE.post(
     f"{PLAYGROUND}/judgments",
-    InvalidInput("organization", None, "is needed: you are a member of several, or of none"),
+    InvalidInput("organization", None, "is required unless you are a member of exactly one organization"),
     NotFound("chunk", "6f2d0e5c-58f3-5c0e-9a53-3b1d8c6f7a10"),
-    summary="Say whether a chunk answers a question",
+    summary="Judge whether a chunk answers a question",
 )
 async def judge(request: Caller, data: JudgmentBody, playground: Injected[Playground]) -> KeptJudgment:
-    """Kept as your organization's judgment of the passage; saying it again replaces it."""
+    """Stores a judgment of your organization for this passage. Judging it again replaces the earlier judgment."""
     return await playground.judge(request.user, data)

@@ -140,7 +140,9 @@ class Playground:
             pass
         judging = await self._within(principal, said.organization)
         if len(judging.organizations) != 1:
-            raise InvalidInput("organization", said.organization, "is needed: you are a member of several, or of none")
+            raise InvalidInput(
+                "organization", said.organization, "is required unless you are a member of exactly one organization"
+            )
         store = await self._open_store(spec, judging.scope())
         node = (await store.fetch([said.chunk_id])).get(said.chunk_id)
         if node is None:

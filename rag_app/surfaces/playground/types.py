@@ -23,7 +23,7 @@ IndexName = Annotated[
     str, Meta(min_length=1, max_length=100, description="the name of an index", examples=["org_knowledge"])
 ]
 OrganizationName = Annotated[
-    str, Meta(min_length=1, max_length=200, description="the slug of one of yours; all of them by default")
+    str, Meta(min_length=1, max_length=200, description="the slug of one of your organizations; all of them by default")
 ]
 ModeName = Literal["hybrid", "dense", "text"]
 Cosine = Annotated[float, Meta(ge=-1, le=1, description="cosine similarity")]
@@ -31,7 +31,7 @@ Place = Annotated[int, Meta(ge=1)]
 
 
 class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a question is asked. A null is the same as nothing."""
+    """How a question is asked. A null is the same as an omitted field."""
 
     index: IndexName = "org_knowledge"
     organization: OrganizationName | None = None
@@ -45,7 +45,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     ] = []
     top_k: Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 50")] = 8
     threshold: Annotated[float, Meta(ge=-1, le=1, description="a number from -1 to 1")] | None = None
-    answer: Annotated[bool, Meta(description="true or false: whether an answer is written, too")] = True
+    answer: Annotated[bool, Meta(description="true or false: whether to write an answer, too")] = True
 
 
 class PlaygroundRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,32 +65,36 @@ class PlaygroundHit(Struct, frozen=True):
     page: int | None
     text: str
     cosine: Cosine
-    cosine_rank: Annotated[Place, Meta(description="by meaning alone, among the candidates of both legs")]
-    bm25: Annotated[float, Meta(ge=0, description="0: no word of the question is in it")]
-    words_rank: Annotated[Place | None, Meta(description="by words alone; null where no word matches")]
-    kept: Annotated[bool, Meta(description="whether it reaches the threshold")]
+    cosine_rank: Annotated[Place, Meta(description="rank by cosine similarity among all candidates")]
+    bm25: Annotated[float, Meta(ge=0, description="lexical score; 0 if no word of the question matches")]
+    words_rank: Annotated[Place | None, Meta(description="rank by lexical score; null if no word matches")]
+    kept: Annotated[bool, Meta(description="whether the hit reaches the threshold")]
 
 
 class ScoredSentence(Struct, frozen=True):
     """A sentence that may answer the question, without a model."""
 
-    source: Annotated[Place, Meta(description="[Source N] of the prompt")]
+    source: Annotated[Place, Meta(description="the N of [Source N] in the prompt")]
     text: str
     cosine: Cosine
-    words: Annotated[float, Meta(ge=0, le=1, description="share of the question's words that are in it")]
+    words: Annotated[float, Meta(ge=0, le=1, description="share of the question's words that the sentence contains")]
     source_cosine: Cosine
-    score: Annotated[float, Meta(description="what sentences are chosen by: these three, weighted")]
-    chosen: Annotated[bool, Meta(description="whether the answer has it")]
+    score: Annotated[float, Meta(description="weighted sum of the other three scores; the best sentences are chosen")]
+    chosen: Annotated[bool, Meta(description="whether the answer contains the sentence")]
 
 
 class GateSignals(Struct, frozen=True):
-    """Why there is an answer, or none."""
+    """Why the question was answered or refused."""
 
     confidence: Confidence
-    answers: Annotated[bool, Meta(description="whether there is enough to answer from")]
-    basis: Annotated[str, Meta(description="what decides: a fit of organization or index, none, or a fixed rule")]
-    probability: Annotated[float | None, Meta(description="that the hits hold an answer; null for a fixed rule")]
-    signals: Annotated[dict[str, float], Meta(description="by name: docs/retrieval.md explains them")]
+    answers: Annotated[bool, Meta(description="whether the evidence is good enough to answer")]
+    basis: Annotated[
+        str, Meta(description="what decided: a calibration of the organization or the index, none, or a fixed rule")
+    ]
+    probability: Annotated[
+        float | None, Meta(description="probability that the hits contain an answer; null for a fixed rule")
+    ]
+    signals: Annotated[dict[str, float], Meta(description="signal values by name, as explained in docs/retrieval.md")]
 
 
 class PromptMessage(Struct, frozen=True):
@@ -112,7 +116,7 @@ class PlaygroundCitation(Struct, frozen=True):
 
 class PlaygroundAnswer(Struct, frozen=True):
     text: str
-    refusal: Annotated[str | None, Meta(description="why there is no answer; null where there is one")]
+    refusal: Annotated[str | None, Meta(description="why the question was refused; null if it was answered")]
     confidence: Confidence
     model: str | None
     citations: list[PlaygroundCitation]
@@ -125,18 +129,21 @@ class StageTime(Struct, frozen=True):
 
 class PlaygroundResult(Struct, frozen=True):
     configuration: Configuration
-    hits: Annotated[list[PlaygroundHit], Meta(description="in the order of the mode")]
-    candidates: Annotated[int, Meta(ge=0, description="chunks that the two legs found")]
-    sentences: Annotated[list[ScoredSentence], Meta(description="the best ten")]
-    gate: Annotated[GateSignals | None, Meta(description="null where the index has no capability that answers")]
-    prompt: Annotated[PlaygroundPrompt | None, Meta(description="as it would be sent; null: nothing to send")]
+    hits: Annotated[list[PlaygroundHit], Meta(description="best first, in the order of the search mode")]
+    candidates: Annotated[int, Meta(ge=0, description="number of chunks found by dense and lexical search together")]
+    sentences: Annotated[list[ScoredSentence], Meta(description="the ten best candidate sentences")]
+    gate: Annotated[GateSignals | None, Meta(description="null if no capability answers from this index")]
+    prompt: Annotated[
+        PlaygroundPrompt | None,
+        Meta(description="the prompt as a model would get it; null if there is nothing to send"),
+    ]
     answer: PlaygroundAnswer | None
     stages: list[StageTime]
 
 
 class PlaygroundResponse(Struct, frozen=True):
     question: str
-    results: Annotated[list[PlaygroundResult], Meta(description="one for each configuration")]
+    results: Annotated[list[PlaygroundResult], Meta(description="one result per configuration")]
 
 
 class PlaygroundIndex(Struct, frozen=True):

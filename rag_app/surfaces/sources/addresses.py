@@ -57,7 +57,7 @@ def networks(said: str) -> Networks:
         try:
             found.append(ip_network(each))
         except ValueError:
-            raise Misconfigured(f"RAG_URL_NETWORKS: {each!r} is no network: write it as 10.1.0.0/16") from None
+            raise Misconfigured(f"RAG_URL_NETWORKS: {each!r} is not a network: write it as 10.1.0.0/16") from None
     return tuple(found)
 
 
@@ -150,7 +150,7 @@ async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> Fe
     except _NotPublic:
         raise UnreadableDocument(url, _REFUSED) from None
     except (TimeoutError, httpcore.TimeoutException):
-        raise UnreadableDocument(url, f"has not answered whole within {_SECONDS:.0f} seconds") from None
+        raise UnreadableDocument(url, f"did not send a complete response within {_SECONDS:.0f} seconds") from None
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
         raise UnreadableDocument(url, f"cannot be read: {type(error).__name__}") from None
     raise UnreadableDocument(url, f"redirects more than {_REDIRECTIONS} times")
@@ -159,11 +159,13 @@ async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> Fe
 def _checked(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or len(url) > _LONGEST:
-        raise UnreadableDocument(url[:_LONGEST], "is no http(s) address")
+        raise UnreadableDocument(url[:_LONGEST], "is not an http or https URL")
     if parts.username or parts.password:
-        raise UnreadableDocument(parts.hostname, "carries a name or a password: addresses of sources are shown")
+        raise UnreadableDocument(
+            parts.hostname, "must not contain a user name or a password, because the URLs of sources are shown"
+        )
     if not url.isascii() or any(each <= " " for each in url):
-        raise UnreadableDocument(url, "holds characters that have to be percent-encoded")
+        raise UnreadableDocument(url, "contains characters that must be percent-encoded")
     return parts._replace(fragment="").geturl()
 
 
@@ -179,7 +181,9 @@ async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most:
         if answer.status != 200:
             raise UnreadableDocument(url, f"answers with status {answer.status}")
         if said.get("content-encoding", "identity").lower() != "identity":
-            raise UnreadableDocument(url, f"answers in the encoding {said['content-encoding'][:50]!r}, unasked")
+            raise UnreadableDocument(
+                url, f"uses the encoding {said['content-encoding'][:50]!r}, which was not requested"
+            )
         path, taken = folder / uuid4().hex, 0
         with path.open("xb") as file:
             async for piece in answer.aiter_stream():

@@ -52,9 +52,9 @@ class Repeats:
                 await session.execute(select(SentBeforeRow.fingerprint, SentBeforeRow.response).where(*mine))
             ).one()
         if known.fingerprint != fingerprint:
-            raise KeyInUse("Idempotency-Key", key, "was sent with another request")
+            raise KeyInUse("Idempotency-Key", key, "was already used for a different request")
         if known.response is None:
-            raise KeyInUse("Idempotency-Key", key, "belongs to a request that is under way")
+            raise KeyInUse("Idempotency-Key", key, "belongs to a request that is still running")
         return dict(known.response)
 
     async def end(self, org_id: UUID, user: UUID, key: str, response: JsonObject | None) -> None:

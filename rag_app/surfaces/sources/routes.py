@@ -66,7 +66,7 @@ ALL_KINDS: Kinds = {
 
 SURFACE = Surface(
     name="sources",
-    tag=Tag("Sources", "documents of an organization: uploaded, listed, read, changed, deleted"),
+    tag=Tag("Sources", "documents of an organization: upload, list, read, change and delete them"),
     paths=(PATH, INDEXES),
     limit=300,
     credentials=CREDENTIALS,
@@ -84,8 +84,10 @@ FORM_FIELDS = frozenset(
 )
 LONGEST_ID = 500  # characters
 _KEY = re.compile(r"[ -~]{1,200}")
-NO_ROLE = Forbidden("This needs the role write in book, you have read: an operator gives it with `rag-app grant`")
-FULL = OrganizationFull("The organization would have 1,001 sources, and may have 1,000 (RAG_ORGANIZATION_SOURCES)")
+NO_ROLE = Forbidden(
+    "This requires the role write in book, and you have read. An operator can grant it with `rag-app grant`"
+)
+FULL = OrganizationFull("The organization would have 1,001 sources; the limit is 1,000 (RAG_ORGANIZATION_SOURCES)")
 UNREADABLE = UnreadableDocument("a.pdf", "encrypted: a password is needed")
 NO_SOURCE = NotFound("source", SOURCE)
 NO_INDEX = NotFound("index", "boook", ["book", "org_knowledge"])
@@ -93,40 +95,42 @@ NO_INDEX = NotFound("index", "boook", ["book", "org_knowledge"])
 
 @SURFACE.get(
     PATH,
-    InvalidInput("sort", "colour", "must be one of title, date, or one of them behind a `-`"),
+    InvalidInput("sort", "colour", "must be one of title, date, optionally with a leading `-`"),
     UnknownField("colour", ["author", "date", "lang"]),
     NO_INDEX,
-    summary="A page of sources",
+    summary="List sources",
 )
 async def list_sources(
     request: Caller,
     sources: Injected[Sources],
-    index: Annotated[str | None, QueryParameter(description="an index; all of them by default")] = None,
+    index: Annotated[str | None, QueryParameter(description="the name of an index; all indexes by default")] = None,
     filters: Annotated[
         list[str] | None,
         QueryParameter(
             name="filter",
             max_items=20,
-            description="`field=value`, `field!=value`, `field in a,b`, `tags contains a`, or MetadataFilters as JSON: all must hold; with `index`",
+            description="`field=value`, `field!=value`, `field in a,b`, `tags contains a`, or MetadataFilters as JSON; a source must match all filters; requires `index`",
         ),
     ] = None,
     search: Annotated[
-        str | None, QueryParameter(max_length=200, description="a part of a title, an external id or a file's name")
+        str | None, QueryParameter(max_length=200, description="text to find in titles, external ids and file names")
     ] = None,
     sort: Annotated[
         str,
         QueryParameter(
-            description="updated_at, created_at, title, external_id, date or size; `-` before it: descending"
+            description="updated_at, created_at, title, external_id, date or size; put `-` in front for descending order"
         ),
     ] = "-updated_at",
-    cursor: Annotated[str | None, QueryParameter(max_length=2000, description="`next` of a page")] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200, description="of this page")] = 50,
-    external_id: Annotated[str | None, QueryParameter(max_length=500, description="the source of that name")] = None,
+    cursor: Annotated[str | None, QueryParameter(max_length=2000, description="`next` of the previous page")] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=200, description="maximum number of results to return")] = 50,
+    external_id: Annotated[
+        str | None, QueryParameter(max_length=500, description="return only the source with this external id")
+    ] = None,
     organization: Annotated[
-        str | None, QueryParameter(max_length=200, description="the slug or id of one of the caller's")
+        str | None, QueryParameter(max_length=200, description="the slug or id of one of your organizations")
     ] = None,
 ) -> SourcesResponse:
-    """What the caller's organizations have put in, and the caller may see."""
+    """Returns the sources of the caller's organizations that the caller may see."""
     return await sources.page(
         request.user,
         Listing(
@@ -142,38 +146,39 @@ async def list_sources(
     )
 
 
-@SURFACE.get(f"{PATH}/{{source_id:str}}", NO_SOURCE, summary="One source, and a passage of it")
+@SURFACE.get(f"{PATH}/{{source_id:str}}", NO_SOURCE, summary="Read a source")
 async def get_source(
     request: Caller,
     source_id: FromPath[str],
     sources: Injected[Sources],
-    chunk: Annotated[UUID | None, QueryParameter(description="the id of a chunk: its passage comes along")] = None,
+    chunk: Annotated[UUID | None, QueryParameter(description="the id of a chunk to return with the source")] = None,
 ) -> SourceDetail:
-    """What is known about it. Links of hits and citations lead here."""
+    """Returns the source's title, metadata and state. Links of hits and citations point here."""
     return await sources.get(request.user, source_id, chunk)
 
 
-@SURFACE.get(f"{PATH}/{{source_id:str}}/chunks", NO_SOURCE, summary="The chunks of a source")
+@SURFACE.get(f"{PATH}/{{source_id:str}}/chunks", NO_SOURCE, summary="List the chunks of a source")
 async def get_chunks(
     request: Caller,
     source_id: FromPath[str],
     sources: Injected[Sources],
-    after: Annotated[int, QueryParameter(ge=-1, le=2**31, description="`next` of a page")] = -1,
-    limit: Annotated[int, QueryParameter(ge=1, le=200, description="of this page")] = 50,
+    after: Annotated[int, QueryParameter(ge=-1, le=2**31, description="`next` of the previous page")] = -1,
+    limit: Annotated[int, QueryParameter(ge=1, le=200, description="maximum number of results to return")] = 50,
 ) -> ChunksResponse:
-    """The pieces that a search finds, with where each stands in the text."""
+    """Returns the pieces that a search can find, each with its position in the text."""
     return await sources.chunks(request.user, source_id, after, limit)
 
 
-@SURFACE.get(f"{PATH}/{{source_id:str}}/text", NO_SOURCE, summary="The text of a source")
+@SURFACE.get(f"{PATH}/{{source_id:str}}/text", NO_SOURCE, summary="Read the text of a source")
 async def get_text(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> TextResponse:
-    """What was read of it, with the places of its sections and pages. Viewers show this, never the file."""
+    """Returns the extracted text with the positions of its sections and pages. The uploaded file is at `/original`."""
     return await sources.text(request.user, source_id)
 
 
-@SURFACE.get(f"{INDEXES}/{{index:str}}/fields", NO_INDEX, summary="What filters may name")
+@SURFACE.get(f"{INDEXES}/{{index:str}}/fields", NO_INDEX, summary="List the fields that filters may use")
 async def list_fields(request: Caller, index: FromPath[str], sources: Injected[Sources]) -> FieldsResponse:
-    """The fields of an index with their types, operators and examples, which come from what the caller sees."""
+    """Returns each field of an index with its type, operators and examples. Examples come from sources that the caller may
+    see."""
     return await sources.fields(request.user, index)
 
 
@@ -185,15 +190,16 @@ async def list_fields(request: Caller, index: FromPath[str], sources: Injected[S
     FULL,
     UNREADABLE,
     EmbeddingFailed(),
-    KeyInUse("Idempotency-Key", "1", "was sent with another request"),
-    summary="Put documents in",
+    KeyInUse("Idempotency-Key", "1", "was already used for a different request"),
+    summary="Add or replace documents",
     dto=None,
     operation_class=UploadOperation,
 )
 async def upload(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
-    """Texts, addresses or files become sources; those of the same external id are replaced. Ids come in the order sent.
+    """Accepts texts, URLs or files. Each document becomes a source; a source with the same external id is replaced. The ids
+    are returned in the order sent.
 
-    With an `Idempotency-Key` the same request is done once, however often it is sent.
+    With an `Idempotency-Key`, a repeated request is executed only once.
     """
     with sources.receiving() as folder:
         sent = await _sending(request, sources, folder, None, several=True)
@@ -210,31 +216,31 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
     FULL,
     UNREADABLE,
     EmbeddingFailed(),
-    summary="Put a document in, or replace it",
+    summary="Add or replace one document",
     dto=None,
     operation_class=PutOperation,
 )
 async def put_document(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
-    """The source with this `external_id` is replaced by this document, or made."""
+    """Replaces the source with this `external_id`, or adds it if there is none."""
     with sources.receiving() as folder:
         return await _upload(request, sources, await _sending(request, sources, folder, None))
 
 
 @SURFACE.put(
     f"{PATH}/{{source_id:str}}",
-    InvalidInput("external_id", None, "is not the one in the path"),
+    InvalidInput("external_id", None, "differs from the external id in the path"),
     NO_INDEX,
     NO_ROLE,
     FULL,
     UNREADABLE,
     EmbeddingFailed(),
-    summary="Put a document in, or replace it, by external id",
+    summary="Add or replace one document, with its external id in the path",
     dto=None,
     operation_class=PutOperation,
 )
 async def put_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> Response[UploadResponse]:
-    """The last part of the path is the external id, percent-encoded. One with a slash goes into the body, to the path
-    without it."""
+    """The last part of the path is the external id, percent-encoded. If the external id contains a slash, use
+    `PUT /api/v1/sources` and send it in the body."""
     with sources.receiving() as folder:
         return await _upload(request, sources, await _sending(request, sources, folder, source_id))
 
@@ -250,48 +256,58 @@ async def put_source(request: Caller, source_id: FromPath[str], sources: Injecte
 async def change_source(
     request: Caller, source_id: FromPath[str], data: ChangeBody, sources: Injected[Sources]
 ) -> SourceInfo:
-    """Fields that are not named keep their value; a null takes one away."""
+    """Omitted fields keep their value. A null removes a field."""
     return await sources.change(request.user, source_id, data)
 
 
 @SURFACE.delete(f"{PATH}/{{source_id:str}}", NO_SOURCE, NO_ROLE, status_code=200, summary="Delete a source")
 async def delete_source(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> DeletedResponse:
-    """It never answers again. Returns 404 if it has already been deleted."""
+    """The source is no longer found by any search. Returns 404 if it has already been deleted."""
     return await sources.delete(request.user, source_id)
 
 
 @SURFACE.delete(
     PATH,
-    InvalidInput("filter", None, "is needed"),
+    InvalidInput("filter", None, "is required"),
     UnknownField("colour", ["author", "date", "lang"]),
     NO_INDEX,
     NO_ROLE,
     status_code=200,
-    summary="Delete sources by filter, or all of an index",
+    summary="Delete sources by filter, or all sources of an index",
 )
 async def delete_sources(
     request: Caller,
     sources: Injected[Sources],
-    index: Annotated[str, QueryParameter(max_length=100, description="an index")],
+    index: Annotated[str, QueryParameter(max_length=100, description="the name of an index")],
     filters: Annotated[
         list[str] | None,
-        QueryParameter(name="filter", max_items=20, description="as in a list: all must hold"),
+        QueryParameter(
+            name="filter",
+            max_items=20,
+            description="as for listing sources; required unless `external_id` or `confirm` is sent",
+        ),
     ] = None,
     external_ids: Annotated[
         list[str] | None,
-        QueryParameter(name="external_id", max_items=200, description="the sources of these names; or a filter"),
+        QueryParameter(
+            name="external_id",
+            max_items=200,
+            description="the external ids of the sources to delete; an alternative to `filter`",
+        ),
     ] = None,
     confirm: Annotated[
         str | None,
-        QueryParameter(max_length=100, description="the name of the index: everything in it goes; without a filter"),
+        QueryParameter(
+            max_length=100,
+            description="the name of the index, repeated: deletes all its sources; cannot be combined with `filter`",
+        ),
     ] = None,
     organization: Annotated[
-        str | None, QueryParameter(max_length=200, description="the slug or id of one of the caller's")
+        str | None, QueryParameter(max_length=200, description="the slug or id of one of your organizations")
     ] = None,
 ) -> DeletedResponse:
-    """Those of one organization. Everything in an index needs the role `admin` and its name as `confirm`.
-
-    A filter that says only what sources are not, and is true of everything, is refused.
+    """Deletes sources of one organization. To delete all of them, send the name of the index as `confirm`; this requires
+    the role `admin`. A filter that only excludes sources is refused if it matches every source.
     """
     if confirm is None:
         conditions = tuple(parse_condition(each) for each in filters or ())
@@ -300,18 +316,20 @@ async def delete_sources(
             request.user, index, conditions, names, _text("organization", organization)
         )
     if filters or external_ids:
-        raise InvalidInput("confirm", confirm, "goes with no filter: it deletes everything")
+        raise InvalidInput(
+            "confirm", confirm, "cannot be combined with a filter, as it deletes all sources of the index"
+        )
     return await sources.delete_all(request.user, index, confirm, _text("organization", organization))
 
 
 @SURFACE.get(
     f"{PATH}/{{source_id:str}}/original",
     NO_SOURCE,
-    summary="The file a source was uploaded as",
+    summary="Download the original file of a source",
     media_type="application/octet-stream",
 )
 async def get_original(request: Caller, source_id: FromPath[str], sources: Injected[Sources]) -> File:
-    """Where it is kept; always as a download."""
+    """Returns 404 if the original file was not kept."""
     path, name = await sources.original(request.user, source_id)
     return File(
         path,
@@ -387,15 +405,19 @@ async def _sending(
 
 def _at_most(documents: int, sources: Sources) -> None:
     if documents > sources.allowed.parts:
-        raise InvalidInput("documents", None, f"must not be more than {sources.allowed.parts} (RAG_UPLOAD_DOCUMENTS)")
+        raise InvalidInput(
+            "documents", None, f"must not contain more than {sources.allowed.parts} documents (RAG_UPLOAD_DOCUMENTS)"
+        )
 
 
 def _of_document(document: DocumentBody, place: str) -> Upload:
     at = f"{place}.text" if place else "text"
     if document.rows is not None and document.url is None:
-        raise InvalidInput(f"{at}.rows".lstrip("."), None, "is for a `url`, or a file: a text is one source")
+        raise InvalidInput(
+            f"{at}.rows".lstrip("."), None, "can only be used with a `url` or a file; a text is always one source"
+        )
     if (document.text is None) == (document.url is None):
-        raise InvalidInput(at, None, "must be there, or a `url`, and not both")
+        raise InvalidInput(at, None, "is required unless there is a `url`; send only one of them")
     return Upload(
         external_id=document.external_id,
         text=document.text,
@@ -411,10 +433,10 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
     if unknown := sorted(form.fields.keys() - FORM_FIELDS):
         raise UnknownField(unknown[0][:100], [*FORM_FIELDS, "file"])
     if not form.files or (len(form.files) > 1 and not several):
-        raise InvalidInput("file", None, "must be a file" if not several else "must be one file or more")
+        raise InvalidInput("file", None, "must be one file" if not several else "must be one or more files")
     fields = form.fields
     if len(form.files) > 1 and {"external_id", "title"} & fields.keys():
-        raise InvalidInput("external_id", None, "and `title` are for a single file")
+        raise InvalidInput("external_id", None, "and `title` can only be used with a single file")
     about: dict[str, str] = {
         name: value for name, value in fields.items() if name in ("index", "organization", "site", "visibility")
     }
@@ -451,7 +473,7 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
 def _called(upload: Upload, external_id: str | None) -> Upload:
     """The upload by the name in the path, or in the body: one of them says it."""
     if external_id is not None and upload.external_id not in (None, external_id):
-        raise InvalidInput("external_id", upload.external_id, "is not the one in the path")
+        raise InvalidInput("external_id", upload.external_id, "differs from the external id in the path")
     name = external_id or upload.external_id
     if name is None or "\0" in name or len(name) > LONGEST_ID:
         raise InvalidInput("external_id", name, f"must be a text of 1 to {LONGEST_ID} characters")

@@ -160,10 +160,10 @@ class Sources:
         """
         specs = [self._index(asked.index, principal)] if asked.index is not None else self._allowed(principal)
         if asked.filters and asked.index is None:
-            raise InvalidInput("index", None, "is needed with a filter: it says which fields there are")
+            raise InvalidInput("index", None, "is required with a filter, because filters use the fields of an index")
         sort = asked.sort.removeprefix("-")
         if sort not in SORTS:
-            raise InvalidInput("sort", asked.sort, f"must be one of {', '.join(SORTS)}, or one of them behind a `-`")
+            raise InvalidInput("sort", asked.sort, f"must be one of {', '.join(SORTS)}, optionally with a leading `-`")
         mine = principal.organizations or frozenset({PUBLIC_ORGANIZATION})
         if asked.organization is not None:
             mine = frozenset({await self._organization(principal, asked.organization)})
@@ -337,7 +337,9 @@ class Sources:
         Raises InvalidInput without a filter, and for one that says only what sources are not and is true of all.
         """
         if not filters and not external_ids:
-            raise InvalidInput("filter", None, "is needed; to delete everything, confirm it: `confirm=<index>`")
+            raise InvalidInput(
+                "filter", None, "is required. To delete all sources of the index, send `confirm=<index>` instead"
+            )
         org_id = await self._organization(principal, organization)
         spec = self._index(index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
@@ -364,7 +366,7 @@ class Sources:
         spec = self._index(index, principal)
         await self._roles.require(Role.ADMIN, principal, org_id, spec.name)
         if confirmation != spec.name:
-            raise InvalidInput("confirm", confirmation, f"must be {spec.name!r}, the name of the index to be emptied")
+            raise InvalidInput("confirm", confirmation, f"must be {spec.name!r}, the name of the index to empty")
         asked = Asked((spec.name,), organizations=frozenset({org_id}))
         found = await self._catalogue.matching(Scope(frozenset({org_id})), asked, operator=True)
         await self._uploads.delete(spec, org_id, found)
@@ -408,10 +410,12 @@ class Sources:
         usual = Visibility.GLOBAL if public else Visibility.GROUP if sent.groups else Visibility.TEAM
         visibility = Visibility(sent.visibility or usual)
         if (visibility is Visibility.GROUP) != bool(sent.groups):
-            raise InvalidInput("groups", [*sent.groups], "and the visibility `group` go together")
+            raise InvalidInput("groups", [*sent.groups], "must be sent if the visibility is `group`, and only then")
         if (visibility is Visibility.GLOBAL) != public:
             raise InvalidInput(
-                "visibility", visibility.value, "all sources of the public organization, and only those, are global"
+                "visibility",
+                visibility.value,
+                "sources of the public organization must be global, and other sources cannot be global",
             )
         owner = principal.user if visibility is Visibility.USER else None
         site = None if sent.site is None else (await self._people.site(org_id, sent.site)).id
@@ -433,14 +437,14 @@ class Sources:
         """One of the caller's: by slug or id, or the only one. Raises InvalidInput, and Forbidden for who has none."""
         mine = principal.organizations
         if not mine:
-            raise Forbidden("This needs an organization that you are a member of")
+            raise Forbidden("You are not a member of any organization")
         if name is None and len(mine) == 1:
             return next(iter(mine))
         if name is None:
-            raise InvalidInput("organization", None, "is needed: you are a member of several")
+            raise InvalidInput("organization", None, "is required because you are a member of several organizations")
         found = uuid_in(name) or await self._people.with_slug(mine, name)
         if found is None or found not in mine:
-            raise InvalidInput("organization", name, "must be the slug or id of an organization of yours")
+            raise InvalidInput("organization", name, "must be the slug or id of one of your organizations")
         return found
 
     def _info(self, entry: Entry) -> SourceInfo:

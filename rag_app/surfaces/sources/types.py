@@ -14,37 +14,48 @@ TEXT = "We open at nine.\n\nReturns are free within 30 days."
 
 MetadataInfo = Annotated[
     JsonObject,
-    Meta(description="by name, as they were sent: `undeclared` names those that no filter knows", examples=[{}]),
+    Meta(description="metadata as sent; fields listed in `undeclared` cannot be used in filters", examples=[{}]),
 ]
-LinkInfo = Annotated[str, Meta(description="path that opens it", examples=[f"/api/v1/sources/{SOURCE}"])]
+LinkInfo = Annotated[str, Meta(description="the path of the source", examples=[f"/api/v1/sources/{SOURCE}"])]
 
 
 class SourceInfo(Struct, frozen=True, kw_only=True):
     id: UUID
-    external_id: Annotated[str, Meta(description="its name in the index, unique in the organization")]
+    external_id: Annotated[str, Meta(description="the source's name in the index, unique within the organization")]
     index: Annotated[str, Meta(examples=["org_knowledge"])]
-    organization: Annotated[UUID, Meta(description="the id of the organization that has it")]
+    organization: Annotated[UUID, Meta(description="the id of the organization that the source belongs to")]
     title: str
     source_type: Annotated[str, Meta(examples=["doc"])]
     lang: Annotated[str, Meta(examples=["en"])]
-    uri: Annotated[str | None, Meta(description="where it is on the web, as far as somebody said so")]
+    uri: Annotated[str | None, Meta(description="the web address of the source, if one was given")]
     date: Annotated[str | None, Meta(description="ISO 8601, as it was sent", examples=["2026-01-15"])]
     file_name: str | None
-    row: Annotated[int | None, Meta(description="of a table: the one in `file_name` that the source is", examples=[7])]
-    sheet: Annotated[str | None, Meta(description="of a workbook: the one that `row` is in")]
+    row: Annotated[
+        int | None, Meta(description="if the source is a row of a table: its number in `file_name`", examples=[7])
+    ]
+    sheet: Annotated[
+        str | None, Meta(description="if the source is a row of a workbook: the sheet that contains the row")
+    ]
     metadata: MetadataInfo
-    undeclared: Annotated[list[str], Meta(description="metadata that the index does not declare: kept, not filterable")]
-    visibility: Annotated[Literal["user", "group", "team", "global"], Meta(description="`user`: its owner alone")]
-    site: Annotated[UUID | None, Meta(description="the id of the site that has it")]
-    owner: Annotated[UUID | None, Meta(description="the id of the user whose it is")]
+    undeclared: Annotated[
+        list[str],
+        Meta(
+            description="metadata fields that the index does not declare; they are stored but cannot be used in filters"
+        ),
+    ]
+    visibility: Annotated[
+        Literal["user", "group", "team", "global"],
+        Meta(description="who may see the source: its owner, its groups, the organization, or everybody"),
+    ]
+    site: Annotated[UUID | None, Meta(description="the id of the site that the source belongs to")]
+    owner: Annotated[UUID | None, Meta(description="the id of the user who owns the source")]
     state: Annotated[
-        Literal["ready", "writing"], Meta(description="`writing`: answers may still come from what stood there before")
+        Literal["ready", "writing"],
+        Meta(description="`writing`: the source is being replaced, and answers may still use the earlier version"),
     ]
-    chunks: Annotated[int, Meta(description="pieces that a search finds", examples=[12])]
-    size: Annotated[int, Meta(description="bytes of its text with its sections, as it is stored", examples=[2048])]
-    original: Annotated[
-        str | None, Meta(description="path of the file it was uploaded as; null where that is not kept")
-    ]
+    chunks: Annotated[int, Meta(description="number of chunks", examples=[12])]
+    size: Annotated[int, Meta(description="bytes of the stored text with its section headings", examples=[2048])]
+    original: Annotated[str | None, Meta(description="the path of the original file; null if the file was not kept")]
     link: LinkInfo
     created_at: Annotated[datetime, Meta(examples=[MOMENT])]
     updated_at: Annotated[datetime, Meta(examples=[MOMENT])]
@@ -52,54 +63,63 @@ class SourceInfo(Struct, frozen=True, kw_only=True):
 
 class ChunkInfo(Struct, frozen=True, kw_only=True):
     id: UUID
-    position: Annotated[int, Meta(description="in its source, from 0")]
+    position: Annotated[int, Meta(description="position in the source, from 0")]
     text: str
-    section: Annotated[str | None, Meta(description="the headings above it")]
-    page: Annotated[int | None, Meta(description="of a PDF or a presentation, from 1")]
-    start: Annotated[int | None, Meta(description="its first character in the text; null where it is not found there")]
-    end: Annotated[int | None, Meta(description="behind its last character")]
+    section: Annotated[str | None, Meta(description="the headings above the chunk")]
+    page: Annotated[int | None, Meta(description="page of a PDF or slide of a presentation, from 1")]
+    start: Annotated[
+        int | None, Meta(description="offset of the first character in the text; null if the chunk is not found there")
+    ]
+    end: Annotated[int | None, Meta(description="offset after the last character")]
     link: LinkInfo
 
 
 class SourceDetail(SourceInfo, frozen=True, kw_only=True):
     passage: Annotated[
-        ChunkInfo | None, Meta(description="the chunk asked for with `chunk`; null where it stands there no longer")
+        ChunkInfo | None,
+        Meta(description="the chunk that was requested with `chunk`; null if the source no longer contains it"),
     ] = None
 
 
 class SourcesResponse(Struct, frozen=True):
     sources: list[SourceInfo]
-    next: Annotated[str | None, Meta(description="`cursor` for the next page; null where this is the last")]
+    next: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
 
 
 class FieldInfo(Struct, frozen=True):
-    name: Annotated[str, Meta(description="what a condition calls it: `key` in `where`", examples=["lang"])]
+    name: Annotated[str, Meta(description="the name to use in a filter: `key` in `where`", examples=["lang"])]
     type: Annotated[
         str, Meta(description="keyword, integer, number, boolean, time, tags or uuid", examples=["keyword"])
     ]
-    operators: Annotated[list[str], Meta(description="what may be asked of it", examples=[["==", "!=", "in"]])]
+    operators: Annotated[
+        list[str],
+        Meta(description="the operators that a filter may use with this field", examples=[["==", "!=", "in"]]),
+    ]
     examples: Annotated[
         list[str | int | float | bool],
         Meta(
-            description="up to five values of sources that the caller sees; times in ISO 8601, UTC", examples=[["en"]]
+            description="up to five values, from sources that the caller may see; times in ISO 8601, UTC",
+            examples=[["en"]],
         ),
     ]
 
 
 class FieldsResponse(Struct, frozen=True):
     index: Annotated[str, Meta(examples=["org_knowledge"])]
-    fields: Annotated[list[FieldInfo], Meta(description="those of every index, then those that this one declares")]
+    fields: Annotated[
+        list[FieldInfo], Meta(description="first the fields of every index, then the fields that this index declares")
+    ]
 
 
 class ChunksResponse(Struct, frozen=True):
-    chunks: Annotated[list[ChunkInfo], Meta(description="by position")]
-    total: Annotated[int, Meta(description="chunks that the source has")]
-    next: Annotated[int | None, Meta(description="`after` for the next page; null where this is the last")]
+    chunks: Annotated[list[ChunkInfo], Meta(description="ordered by position")]
+    total: Annotated[int, Meta(description="number of chunks of the source")]
+    next: Annotated[int | None, Meta(description="send as `after` to get the next page; null on the last page")]
 
 
 class PassageInfo(Struct, frozen=True):
-    start: Annotated[int, Meta(description="its first character in `text`")]
-    end: Annotated[int, Meta(description="behind its last character")]
+    start: Annotated[int, Meta(description="offset of the first character in `text`")]
+    end: Annotated[int, Meta(description="offset after the last character")]
     section: str | None
     page: int | None
 
@@ -107,8 +127,10 @@ class PassageInfo(Struct, frozen=True):
 class TextResponse(Struct, frozen=True):
     id: UUID
     title: str
-    text: Annotated[str, Meta(description="what was read of the source: its passages, with blank lines between them")]
-    passages: Annotated[list[PassageInfo], Meta(description="where sections and pages stand in it")]
+    text: Annotated[
+        str, Meta(description="the text that was extracted from the source; blank lines separate its passages")
+    ]
+    passages: Annotated[list[PassageInfo], Meta(description="where each section and page begins and ends in the text")]
 
 
 Columns = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=20)]
@@ -116,7 +138,7 @@ Template = Annotated[str, Meta(max_length=4000)]
 
 
 class RowsBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Each row of a table is a source: as an entry of `[[rows]]` in the index's declaration, for this document alone."""
+    """Makes each row of a table a source. The fields are those of `[[rows]]` in index.toml and apply to this document only."""
 
     key: Columns = []
     id: Template = ""
@@ -132,7 +154,7 @@ class RowsBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One document: `text` or `url`."""
+    """One document, with either `text` or `url`."""
 
     text: Annotated[str, Meta(min_length=1, description="the text of the document", examples=[TEXT])] | None = None
     url: (
@@ -142,7 +164,7 @@ class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 min_length=8,
                 max_length=2000,
                 pattern="^[Hh][Tt][Tt][Pp][Ss]?://",
-                description="an http(s) address: one document is read from there, and no link in it is followed",
+                description="an http or https URL of one document; links in it are not followed",
             ),
         ]
         | None
@@ -153,7 +175,7 @@ class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             Meta(
                 min_length=1,
                 max_length=500,
-                description="a text of 1 to 500 characters: the name to replace it by; the address, or a new one, by default",
+                description="a text of 1 to 500 characters that identifies the source when it is replaced; by default the URL or a generated id",
                 examples=["handbook/hours.md"],
             ),
         ]
@@ -168,8 +190,8 @@ class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             dict[str, Any],
             Meta(
                 max_length=100,
-                description="an object of at most 100 fields: those that the index declares, source_type, lang, date, uri,"
-                " and any others, which no filter knows",
+                description="an object of at most 100 fields: source_type, lang, date, uri, the fields that the index declares,"
+                " and any others, which cannot be used in filters",
             ),
         ]
         | None
@@ -180,8 +202,8 @@ class DocumentBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 Visibility = Annotated[
     Literal["user", "group", "team", "global"],
     Meta(
-        description="user (the caller alone), group (with `groups`), team (the organization), or global (in the public"
-        " organization)"
+        description="one of user (only the caller sees it), group (members of `groups`), team (the organization), or global"
+        " (everybody; only in the public organization)"
     ),
 ]
 IndexName = Annotated[str, Meta(min_length=1, max_length=100, description="the name of an index")]
@@ -190,14 +212,14 @@ OrganizationName = Annotated[
     Meta(
         min_length=1,
         max_length=200,
-        description="the slug or id of an organization of the caller's: needed with several",
+        description="the slug or id of one of your organizations; required if you belong to several",
     ),
 ]
 
 
 GroupNames = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=200, description="the slug of a group")]],
-    Meta(min_length=1, max_length=50, description="a list of 1 to 50 groups: the visibility is then `group`"),
+    Meta(min_length=1, max_length=50, description="a list of 1 to 50 groups; it sets the visibility to `group`"),
 ]
 
 
@@ -229,7 +251,7 @@ class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             dict[str, Any],
             Meta(
                 max_length=100,
-                description="an object of at most 100 fields: those named are set, or taken away by null",
+                description="an object of at most 100 fields to set; a null removes a field",
             ),
         ]
         | None
@@ -237,20 +259,29 @@ class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class UploadedDocument(Struct, frozen=True, kw_only=True):
-    id: Annotated[UUID | None, Meta(description="of its source; null where nothing could be read")]
+    id: Annotated[UUID | None, Meta(description="the id of the source; null if nothing could be read")]
     external_id: str | None
     title: str | None
     status: Annotated[str, Meta(description="`added`, `updated`, `unchanged` or `failed`", examples=["added"])]
     further: Annotated[
-        list[UUID], Meta(description="other sources in the same file: records of a table, attachments of a mail")
+        list[UUID],
+        Meta(description="ids of other sources from the same file: rows of a table, attachments of an e-mail"),
     ]
-    undeclared: Annotated[list[str], Meta(description="metadata that the index does not declare: kept, not filterable")]
+    undeclared: Annotated[
+        list[str],
+        Meta(
+            description="metadata fields that the index does not declare; they are stored but cannot be used in filters"
+        ),
+    ]
     problems: Annotated[list[str], Meta(description="what could not be read, and why")]
-    link: Annotated[str | None, Meta(description="path that opens it")]
+    link: Annotated[str | None, Meta(description="the path of the source")]
 
 
 class UploadResponse(Struct, frozen=True):
-    ids: Annotated[list[UUID | None], Meta(description="of each document, in the order sent; null where it failed")]
+    ids: Annotated[
+        list[UUID | None],
+        Meta(description="the source id of each document, in the order sent; null if the document failed"),
+    ]
     documents: Annotated[list[UploadedDocument], Meta(description="in the same order")]
 
 

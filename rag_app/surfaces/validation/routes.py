@@ -55,14 +55,16 @@ KINDS: Kinds = {
     Forbidden: Kind(403, "FORBIDDEN"),
     NoCollection: Kind(404, "COLLECTION_NOT_FOUND"),
     NotFound: Kind(404, "NOT_FOUND"),
-    RateLimited: Kind(429, "RATE_LIMIT_EXCEEDED", "Too many requests: wait for as many seconds as Retry-After says"),
+    RateLimited: Kind(429, "RATE_LIMIT_EXCEEDED", "Too many requests. Wait for the number of seconds in Retry-After"),
     TooManyAtOnce: Kind(429, "CONCURRENCY_LIMIT_EXCEEDED"),
     EmbeddingFailed: Kind(500, "EMBEDDING_ERROR", "An error occurred during embedding generation"),
     StoreFailed: Kind(500, "DATABASE_ERROR", "An error occurred during the database query"),
     Exception: Kind(500, "INTERNAL_ERROR", "An internal error occurred during retrieval"),
-    400: Kind(400, "INVALID_PARAMETERS", "The request cannot be read; see /docs"),
-    404: Kind(404, "NOT_FOUND", "There is nothing at this path; see /docs"),
-    405: Kind(405, "METHOD_NOT_ALLOWED", "This path has other methods: see the Allow header"),
+    400: Kind(400, "INVALID_PARAMETERS", "The request could not be read; see /docs"),
+    404: Kind(404, "NOT_FOUND", "This path does not exist; see /docs"),
+    405: Kind(
+        405, "METHOD_NOT_ALLOWED", "This method is not allowed here; the Allow header lists the methods that are"
+    ),
     408: Kind(408, "REQUEST_TIMEOUT", PLAIN[408].message),
     413: Kind(413, "PAYLOAD_TOO_LARGE", "The body is too large; at most 1 MB is accepted"),
     415: Kind(415, "UNSUPPORTED_MEDIA_TYPE", "Send the body as `Content-Type: application/json`"),
@@ -70,7 +72,7 @@ KINDS: Kinds = {
 
 SURFACE = Surface(
     name="retrieval_validation",
-    tag=Tag("Retrieval validation", "search results as they are, and measured against what was expected"),
+    tag=Tag("Retrieval validation", "search results without an answer, and metrics against expected chunks"),
     paths=("/api/v1/",),
     limit=100,
     concurrent=CONCURRENT,
@@ -79,7 +81,7 @@ SURFACE = Surface(
     kinds=KINDS,
     errors=(
         Unauthenticated(),
-        Forbidden("Validations belong to one organization: use a key of it"),
+        Forbidden("Validation runs belong to one organization; use an API key of that organization"),
         TooManyAtOnce(CONCURRENT),
         StoreFailed(),
         RuntimeError(),
@@ -103,10 +105,10 @@ ValidationBody = Annotated[ValidationRequest, BodyKwarg(examples=[example(__pack
     UnknownField("topk", RetrievalQuery.__struct_fields__),
     NO_COLLECTION,
     EmbeddingFailed(),
-    summary="Similarity search, with figures on its quality where they are asked for",
+    summary="Search chunks, with quality metrics on request",
 )
 async def query(request: Caller, data: QueryBody, validation: Injected[RetrievalValidation]) -> QueryResponse:
-    """Finds chunks by meaning and by words, among what the key may see."""
+    """Combines dense and lexical search over the chunks that the API key may see."""
     return await validation.query(request.user, data)
 
 
@@ -116,14 +118,15 @@ async def query(request: Caller, data: QueryBody, validation: Injected[Retrieval
     InvalidInput("queries[0].expected_chunks", [], "must be a list of 1 to 100 chunk ids"),
     NO_COLLECTION,
     EmbeddingFailed(),
-    summary="Measure retrieval with queries whose answers are known",
+    summary="Measure retrieval with queries whose relevant chunks are known",
 )
 async def validate(
     request: Caller, data: ValidationBody, validation: Injected[RetrievalValidation]
 ) -> ValidationResponse:
-    """Asks each query and looks for the chunks it should find. The run is kept, and so is what answers which query.
+    """Searches with each query and compares the results with the expected chunks. The run is stored, and the expected
+    chunks are stored as judgments.
 
-    Each query takes a place of the rate limit; a run takes no more than there are.
+    Each query counts against the rate limit. A run with more queries than the limit counts as the whole limit.
     """
     if len(data.queries) > 1:
         await exchange(request.scope).count(len(data.queries) - 1)
@@ -134,17 +137,17 @@ async def validate(
     "/api/v1/retrieval/validations",
     InvalidInput("limit", "101", "Expected `int` <= 100"),
     NO_VALIDATION,
-    summary="The runs of your organization, newest first",
+    summary="List validation runs, newest first",
 )
 async def newest(
     request: Caller,
     validation: Injected[RetrievalValidation],
-    limit: Annotated[int, QueryParameter(ge=1, le=100, description="of this page")] = 20,
+    limit: Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")] = 20,
     before: Annotated[
-        str | None, QueryParameter(description="only runs made before this one: `next` of a page")
+        str | None, QueryParameter(description="return only runs before this one: `next` of the previous page")
     ] = None,
 ) -> ValidationsResponse:
-    """Without the results of single queries."""
+    """Returns the runs of your organization with their aggregate metrics, without the results of each query."""
     return await validation.newest(request.user, limit, before)
 
 
@@ -152,19 +155,20 @@ async def newest(
     "/api/v1/retrieval/validations/{validation_id:str}",
     NO_VALIDATION,
     HTTPException(status_code=400),
-    summary="A run as it was answered, compared with another one on demand",
+    summary="Read a validation run",
 )
 async def stored(
     request: Caller,
     validation_id: FromPath[str],
     validation: Injected[RetrievalValidation],
-    against: Annotated[str | None, QueryParameter(description="the id of another run")] = None,
+    against: Annotated[str | None, QueryParameter(description="the id of the run to compare with")] = None,
 ) -> StoredValidation:
-    """With `against`, what has changed since that run: figures, and which chunks came and went."""
+    """Returns the run as it was measured. With `against`, the response also lists the changes since that run: differences
+    of metrics, and chunks gained and lost."""
     return await validation.stored(request.user, validation_id, against)
 
 
-@SURFACE.get("/api/v1/retrieval/collections", UnknownField("colour", []), summary="What can be searched")
+@SURFACE.get("/api/v1/retrieval/collections", UnknownField("colour", []), summary="List collections")
 async def collections(request: Caller, validation: Injected[RetrievalValidation]) -> CollectionsResponse:
-    """A collection that has several names is listed under each of them."""
+    """A collection with several names is listed once under each name."""
     return await validation.collections(request.user)

@@ -117,7 +117,7 @@ class RetrievalValidation:
         Raises InvalidInput where too many chunks are expected, NoCollection, StoreFailed, EmbeddingFailed.
         """
         if sum(len(each.expected_chunks) for each in asked.queries) > MOST_EXPECTED:
-            raise InvalidInput("queries", None, f"must not expect more than {MOST_EXPECTED} chunks in all")
+            raise InvalidInput("queries", None, f"must not have more than {MOST_EXPECTED} expected chunks in total")
         spec = self._collection(asked.collection_name, user)
         generation = await self._active(spec)
 

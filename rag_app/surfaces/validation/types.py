@@ -45,20 +45,21 @@ QueryText = Annotated[
 CollectionName = Annotated[str, Meta(description="the name of a collection", examples=[DEFAULT_COLLECTION])]
 Score = Annotated[float, Meta(ge=0, le=1, description="0 to 1")]
 Cuts = Annotated[
-    dict[str, float], Meta(description="by k: 5, 10, and the `top_k` asked for", examples=[{"5": 0.2, "10": 0.1}])
+    dict[str, float], Meta(description="values by k: 5, 10 and the requested `top_k`", examples=[{"5": 0.2, "10": 0.1}])
 ]
-Difference = Annotated[float, Meta(ge=-1, le=1, description="this run less the other one")]
+Difference = Annotated[float, Meta(ge=-1, le=1, description="value of this run minus value of the other run")]
 ValidationId = Annotated[str, Meta(examples=[VALIDATION])]
 
 
 class RetrievalQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """A null is the same as nothing."""
+    """A null is the same as an omitted field."""
 
     query: QueryText
     top_k: Annotated[int, Meta(ge=1, le=20, description="a whole number from 1 to 20")] | None = 5
     threshold: (
         Annotated[
-            float, Meta(ge=0, le=1, description="a number from 0 to 1: the least cosine similarity; 0 cuts nothing")
+            float,
+            Meta(ge=0, le=1, description="a number from 0 to 1: the minimum cosine similarity; 0 sets no minimum"),
         ]
         | None
     ) = 0.0
@@ -89,7 +90,7 @@ class ExpectedQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ValidationRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A null is the same as nothing."""
+    """A null is the same as an omitted field."""
 
     queries: Annotated[
         list[ExpectedQuery],
@@ -111,18 +112,22 @@ class ValidationRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class RetrievalResult(Struct, frozen=True):
     chunk_id: UUID
     content: str
-    source_url: Annotated[str, Meta(description='"" where the source has none')]
+    source_url: Annotated[str, Meta(description="empty if the source has no URL")]
     section_title: str | None
     page_number: int | None
     similarity_score: Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.85])]
-    rank: Annotated[int, Meta(ge=1, description="in the order of meaning and words together")]
+    rank: Annotated[int, Meta(ge=1, description="rank by dense and lexical score together")]
     source_id: UUID
-    external_id: Annotated[str | None, Meta(description="what the source is called in its index")]
+    external_id: Annotated[str | None, Meta(description="the external id of the source")]
     file_name: str | None
-    row: Annotated[int | None, Meta(description="of a table: the one in `file_name` that the source is", examples=[7])]
-    sheet: Annotated[str | None, Meta(description="of a workbook: the one that `row` is in")]
-    link: Annotated[str, Meta(description="path that opens the passage")]
-    metadata: Annotated[JsonObject, Meta(description="of the source, as they were sent")]
+    row: Annotated[
+        int | None, Meta(description="if the source is a row of a table: its number in `file_name`", examples=[7])
+    ]
+    sheet: Annotated[
+        str | None, Meta(description="if the source is a row of a workbook: the sheet that contains the row")
+    ]
+    link: Annotated[str, Meta(description="the path of the passage")]
+    metadata: Annotated[JsonObject, Meta(description="metadata of the source, as sent")]
 
 
 class QueryMetrics(Struct, frozen=True):
@@ -134,7 +139,7 @@ class QueryMetrics(Struct, frozen=True):
 
 class ValidationMetrics(QueryMetrics, frozen=True):
     recall_at_k: Annotated[  # type: ignore[assignment]
-        dict[str, float | None], Meta(description="null where nobody knows how much there is to find")
+        dict[str, float | None], Meta(description="null if the number of relevant chunks is unknown")
     ]
     avg_similarity_score: Score
     total_results: int
@@ -142,7 +147,9 @@ class ValidationMetrics(QueryMetrics, frozen=True):
     calculated_at: Annotated[datetime, Meta(examples=[MOMENT])]
     basis: Annotated[
         Literal["judgments", "threshold"],
-        Meta(description="what is relevant: what was judged for this query, or what scores as high as an answer"),
+        Meta(
+            description="what counts as relevant: chunks judged for this query, or chunks above the index's threshold"
+        ),
     ]
 
 
@@ -156,10 +163,10 @@ class QueryResponse(Struct, frozen=True, omit_defaults=True, kw_only=True):
     query_id: Annotated[str, Meta(examples=["query_9a533b1d8c6f"])]
     query_text: str
     results: list[RetrievalResult]
-    validation_metrics: Annotated[ValidationMetrics, Meta(description="where it was asked for")] | None = None
+    validation_metrics: Annotated[ValidationMetrics, Meta(description="present if `validate` was true")] | None = None
     search_metadata: SearchMetadata
     warnings: Annotated[
-        list[str], Meta(description="what of the query was not searched; absent where all of it was")
+        list[str], Meta(description="parts of the query that were not searched; absent if all of it was")
     ] = []
 
 
@@ -167,8 +174,8 @@ class ValidatedQuery(Struct, frozen=True):
     query_id: str
     query_text: str
     retrieved_chunks: Annotated[list[UUID], Meta(description="at most `top_k`, best first")]
-    relevant_retrieved: Annotated[int, Meta(description="how many of them were expected")]
-    total_expected: Annotated[int, Meta(description="how many different chunks were")]
+    relevant_retrieved: Annotated[int, Meta(description="number of retrieved chunks that were expected")]
+    total_expected: Annotated[int, Meta(description="number of different expected chunks")]
     metrics: QueryMetrics
 
 
@@ -193,14 +200,15 @@ class ValidationResponse(Struct, frozen=True):
 class QueryComparison(Struct, frozen=True):
     query_text: str
     metrics: Annotated[
-        dict[str, Difference], Meta(description="by name, such as `precision_at_5`, `recall_at_10`, `mrr`")
+        dict[str, Difference],
+        Meta(description="differences by metric, such as `precision_at_5`, `recall_at_10`, `mrr`"),
     ]
-    gained: Annotated[list[UUID], Meta(description="retrieved by this run and not by the other one")]
-    lost: Annotated[list[UUID], Meta(description="the other way round")]
+    gained: Annotated[list[UUID], Meta(description="chunks retrieved by this run only")]
+    lost: Annotated[list[UUID], Meta(description="chunks retrieved by the other run only")]
 
 
 class Comparison(Struct, frozen=True):
-    """Of what both runs measured: the same names, the same queries. More is better."""
+    """Differences between two runs, for metrics and queries that both have. Higher is better."""
 
     against: ValidationId
     aggregate_metrics: dict[str, Difference]
@@ -223,7 +231,8 @@ class ValidationSummary(Struct, frozen=True):
 class ValidationsResponse(Struct, frozen=True):
     validations: list[ValidationSummary]
     next: Annotated[
-        str | None, Meta(description="`before` for the next page; null where this is the last", examples=[VALIDATION])
+        str | None,
+        Meta(description="send as `before` to get the next page; null on the last page", examples=[VALIDATION]),
     ]
 
 
@@ -231,20 +240,18 @@ class CollectionInfo(Struct, frozen=True):
     name: Annotated[str, Meta(examples=[DEFAULT_COLLECTION])]
     vector_size: Annotated[int, Meta(examples=[384])]
     distance: Literal["Cosine"]
-    point_count: Annotated[int, Meta(description="chunks that this key may see", examples=[1500])]
+    point_count: Annotated[int, Meta(description="number of chunks that this API key may see", examples=[1500])]
     created_at: Annotated[datetime, Meta(examples=["2025-12-15T09:00:00Z"])]
 
 
 class CollectionsResponse(Struct, frozen=True):
-    collections: Annotated[list[CollectionInfo], Meta(description="one for each name that a collection has")]
+    collections: Annotated[list[CollectionInfo], Meta(description="one entry per name of a collection")]
 
 
 class RetrievalErrorInfo(ErrorInfo, frozen=True, omit_defaults=True):
     details: Annotated[
         JsonObject | None,
-        Meta(
-            description="`field`, the `value` it had, what the `problem` is, and `accepted` names where there are any"
-        ),
+        Meta(description="the refused `field`, its `value`, the `problem`, and the `accepted` names if there are any"),
     ] = None
 
 

@@ -72,7 +72,7 @@ async def test_a_module_and_a_prompt_file_add_a_capability(
 
 
 def test_a_name_is_registered_once() -> None:
-    with pytest.raises(Misconfigured, match="a capability named owner_ask is registered already"):
+    with pytest.raises(Misconfigured, match="a capability named owner_ask is already registered"):
         register(capability_named("owner_ask"))
     with pytest.raises(NotFound, match=r"there are: .*market_brief.*owner_ask"):
         capability_named("waiting_times")

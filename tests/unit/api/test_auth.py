@@ -93,7 +93,7 @@ async def test_a_token_with_one_byte_changed_is_not_valid(position: int, flip: i
     ],
 )
 def test_keys_come_over_a_wire_that_nobody_else_writes_to(url: str) -> None:
-    with pytest.raises(Misconfigured, match="keys come by https"):
+    with pytest.raises(Misconfigured, match="the URL of public keys must be https"):
         PublicKeys.at(url)
 
 

@@ -146,7 +146,7 @@ def test_blanks_take_no_time(blanks: str, end: str) -> None:
         '{"query_text": "x", "top_k": NaN}',
         '{"query_text": 5, "query_text": "x"}',
     ],
-    ids=["half a pair beside a float", "half a pair in an unknown field", "no number", "a field twice"],
+    ids=["half a pair beside a float", "half a pair in an unknown field", "no number", "same field twice"],
 )
 def test_a_second_look_accepts_no_more_than_the_first(body: str) -> None:
     with pytest.raises(InvalidInput):
