@@ -185,7 +185,7 @@ async def list_all(
     lang: Annotated[str | None, Option(metavar="L", help="only sources in this language")] = None,
     as_json: Json = False,
 ) -> None:
-    """The sources an organization has in an index."""
+    """List the sources of an organization in an index."""
     spec, scope = await _index_and_scope(catalogue, index, org)
     if source_type is not None and source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
@@ -212,7 +212,7 @@ async def show(
     org: Org,
     as_json: Json = False,
 ) -> None:
-    """One source: what is known about it, and its text."""
+    """Show the metadata and the text of a source."""
     spec, scope = await _index_and_scope(catalogue, index, org)
     found = await _find_source(catalogue, source, spec, scope)
     passages = await catalogue.ledger.content(scope, found.id, operator=True)

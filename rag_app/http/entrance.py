@@ -125,7 +125,7 @@ class Entrance:
             and origin not in self.origins
             and origin_of(origin) != origin_of(str(connection.base_url))
         ):
-            raise Unauthenticated("Without a credential, pages of other origins are not answered")
+            raise Unauthenticated("Requests from pages of other origins must send a credential")
         if self.near and not is_near(connection):
             raise Unauthenticated("Without a credential, the demo answers this machine alone, at http://127.0.0.1")
         try:
