@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from math import log
+from math import fsum, log
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -158,7 +158,7 @@ def _priors(pool: Sequence[Passage], question: Question, context: Context) -> ND
     weight = {word: log((len(pool) + 1) / (known[word] + 0.5)) for word in wanted}
     return np.asarray(
         [
-            _OVERLAP_WEIGHT * sum(weight[word] for word in said & wanted) / max(1e-9, sum(weight.values()))
+            _OVERLAP_WEIGHT * fsum(weight[word] for word in said & wanted) / max(1e-9, fsum(weight.values()))
             + _NEWS_WEIGHT * log(1 + min(_MOST_NEWS, len(said - wanted)))
             + _SOURCE_WEIGHT * context.blocks[passage.block].score
             for passage, said in zip(pool, words, strict=True)

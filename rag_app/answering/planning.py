@@ -533,7 +533,7 @@ class _Reader:
     def _kinds(self) -> set[str]:
         """The kinds that are named, but for those that another one consists of."""
         named = {each.name for each in self._of("kind")}
-        for kind in tuple(named):
+        for kind in sorted(named):
             held = {stems(phrase) for phrase in self.spec.records[kind].holds}
             named -= {
                 other for other in named - {kind} if held & {stems(phrase) for phrase in self.spec.records[other].words}

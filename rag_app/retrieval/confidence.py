@@ -116,8 +116,8 @@ def _of_sentences(sentences: Sequence[Sentence], weights: Mapping[str, float]) -
     stems: dict[str, float] = {}
     for word, weight in weights.items():
         stems[stem(word)] = max(weight, stems.get(stem(word), 0.0))
-    total = sum(stems.values()) or 1.0
-    shares = [sum(stems.get(each, 0.0) for each in stems_of(sentence.text)) / total for sentence in sentences]
+    total = math.fsum(stems.values()) or 1.0
+    shares = [math.fsum(stems.get(each, 0.0) for each in stems_of(sentence.text)) / total for sentence in sentences]
     best = max(range(len(sentences)), key=lambda place: sentences[place].cosine)
     cosines = sorted((each.cosine for each in sentences), reverse=True)[:_NEAREST]
     both = max(each.cosine + _OVERLAP_WEIGHT * share for each, share in zip(sentences, shares, strict=True))

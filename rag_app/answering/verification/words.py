@@ -432,8 +432,8 @@ _CALENDAR = words_in(
 
 def _alike(clause: Clause, others: Sequence[Clause]) -> list[Clause]:
     """The clauses that share the most of its words, and those that share nearly as many."""
-    total = sum(map(_stem_weight, clause.words))
-    shares = [sum(map(_stem_weight, clause.words & other.words)) / total if total else 0.0 for other in others]
+    total = math.fsum(map(_stem_weight, clause.words))
+    shares = [math.fsum(map(_stem_weight, clause.words & other.words)) / total if total else 0.0 for other in others]
     best = max(shares, default=0.0)
     if best < _ENOUGH_SHARED:
         return []
