@@ -47,7 +47,7 @@ class Exchange:
     started: float = field(default_factory=perf_counter)
     closing: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     count: Callable[[int], Awaitable[None]] = field(default=lambda _: asyncio.sleep(0))
-    seconds_for_body: float = SECONDS_FOR_BODY
+    seconds_for_body: float = field(default_factory=lambda: SECONDS_FOR_BODY)
     status: int | None = None
     _closed: asyncio.Task[None] | None = field(default=None, init=False)
 

@@ -12,7 +12,11 @@ from pathlib import Path
 
 import rag_app.application  # noqa: F401  what most commands need
 from rag_app.console import cli
+from rag_app.documents import worker
 from tests.remembered import remember
+
+IMPATIENT = {"_HEARTBEAT": 0.3, "_SILENT": 2.0, "_POLL": 0.2, "_PAUSE": 0}
+"""How soon a worker takes another one to be gone: the next one need not wait as long as in production."""
 
 
 def become(arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str) -> None:
@@ -37,5 +41,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    vars(worker).update(IMPATIENT)
     with remember(Path(sys.argv[1])):
         main()

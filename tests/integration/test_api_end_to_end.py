@@ -24,7 +24,7 @@ from rag_app.database import private
 from rag_app.database.migrate import upgrade
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.retrieval.embedding import MiniLM
-from tests.conftest import MIGRATIONS
+from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE
 from tests.contract.test_errors import problem
 from tests.contract.test_rag_retrieval import ANSWER, INSUFFICIENT, SEARCH
 from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served
@@ -129,7 +129,7 @@ def variables(urls: tuple[str, str], store: str, folder: Path, qdrant: Path) -> 
     }
 
 
-@pytest.fixture(scope="module", params=["postgres", "qdrant"])
+@pytest.fixture(scope="module", params=[ON_DEFAULT_STORE])
 def service(
     request: pytest.FixtureRequest, database_urls: tuple[str, str], qdrant_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
@@ -491,7 +491,7 @@ def test_a_model_behind_a_gateway(service: Service) -> None:
     assert all(PLANS in each.prompt for each in model.requests), "no tokens are spent on a weak match"
 
 
-@pytest.mark.parametrize("store", ["postgres", "qdrant"])
+@pytest.mark.parametrize("store", [ON_DEFAULT_STORE])
 def test_postgresql_goes_away_and_comes_back(store: str, tmp_path: Path) -> None:
     asked = {"query_text": PLANS}
     with ExitStack() as at_last, ExitStack() as running:

@@ -19,6 +19,7 @@ from rag_app.database.urls import database_urls
 from rag_app.domain import InvalidInput, Misconfigured, Mode, Scope, StoreFailed
 from rag_app.domain.answer import Question
 from rag_app.settings import Settings
+from tests.conftest import ON_DEFAULT_STORE
 from tests.integration.conftest import INDEX
 from tests.integration.service import Text, ingest
 
@@ -76,7 +77,7 @@ def opened(work: Callable[[Application], Coroutine[Any, Any, T]]) -> T:
         return asyncio.run(run())
 
 
-@pytest.fixture(scope="module", params=["postgres", "qdrant"])
+@pytest.fixture(scope="module", params=[ON_DEFAULT_STORE])
 def world(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, Path, UUID, UUID]]:

@@ -22,6 +22,7 @@ from rag_app.documents.uploads import Upload
 from rag_app.domain.answer import Question
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
+from tests.conftest import ON_DEFAULT_STORE
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
 INDEXES = ("org_knowledge", "book", "salon_calls", "marketplace")
@@ -576,7 +577,7 @@ async def tenant(application: Application, folder: Path) -> Tenant:
     return Tenant(organization.id, user.id, key, word, chunks, sources, job=str(job.id))
 
 
-@pytest.fixture(scope="module", params=["postgres", "qdrant"])
+@pytest.fixture(scope="module", params=[ON_DEFAULT_STORE])
 def world(
     request: pytest.FixtureRequest, database_urls: tuple[str, str], qdrant_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,

@@ -29,7 +29,7 @@ from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking, IndexSpec, load_index
 from rag_app.settings import Settings
 from rag_app.surfaces.administration.indexing import Indexing
-from tests.conftest import MIGRATIONS, NewPostgres
+from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE, NewPostgres
 from tests.integration.conftest import Forking
 from tests.integration.stopping import stopped, until_blocked
 from tests.integration.test_ingestion import contents, write_corpus
@@ -54,7 +54,7 @@ def template(new_postgres: NewPostgres) -> PrivatePostgres:
     return server
 
 
-@pytest.fixture(params=["postgres", "qdrant"])
+@pytest.fixture(params=[ON_DEFAULT_STORE])
 async def urls(
     request: pytest.FixtureRequest, template: PrivatePostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> DatabaseUrls:

@@ -36,7 +36,7 @@ from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.settings import Settings
 from rag_app.surfaces.administration.indexing import Indexing, Moved
-from tests.conftest import MIGRATIONS, NewPostgres
+from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE, NewPostgres
 from tests.integration.conftest import Forking
 from tests.integration.stopping import stopped
 from tests.integration.test_indexes import FINE, INDEX, SPEC, deployed, holdings, ingest, new_org, quietly
@@ -59,7 +59,7 @@ def template(new_postgres: NewPostgres) -> PrivatePostgres:
     return server
 
 
-@pytest.fixture(params=["postgres", "qdrant"])
+@pytest.fixture(params=[ON_DEFAULT_STORE])
 async def urls(
     request: pytest.FixtureRequest, template: PrivatePostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> DatabaseUrls:

@@ -31,14 +31,14 @@ from tests.unit.ingestion.bombs import pages
 TOPICS = ["lighthouse", "bakery", "orchard", "violin", "glacier", "harbour", "printing press", "beehive"]
 
 
-def write_corpus(folder: Path, documents: int, paragraphs: int = 1) -> None:
+def write_corpus(folder: Path, documents: int, paragraphs: int = 1, sentences: int = 6) -> None:
     chance = random.Random(7)
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(documents):
         body = "\n\n".join(
             " ".join(
                 f"The {chance.choice(TOPICS)} number {chance.randrange(1000)} stands near the {chance.choice(TOPICS)}."
-                for _ in range(6)
+                for _ in range(sentences)
             )
             for _ in range(paragraphs)
         )
@@ -88,6 +88,7 @@ async def test_ingest_is_idempotent_and_follows_changes(
     assert [hit.text for hit in await search("When does the museum open?")] == ["Otters hold hands while they sleep."]
 
 
+@ON_DEFAULT
 async def test_metadata_comes_from_where_people_put_it(
     ingest: Ingest, search: Search, application: Application, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ async def test_metadata_comes_from_where_people_put_it(
     assert hits["Front matter"].section == "Other"
 
 
+@ON_DEFAULT
 async def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
     ingest: Ingest, search: Search, tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ async def test_what_cannot_be_read_is_named_and_the_rest_goes_on(
     }  # fmt: skip
 
 
+@ON_DEFAULT
 async def test_owner_visibility_and_public_content(
     ingest: Ingest, search: Search, organization: NewOrganization, application: Application, tmp_path: Path
 ) -> None:
@@ -160,12 +163,10 @@ async def test_owner_visibility_and_public_content(
     assert await search("lunch", org_id=(await organization()).id, user=ann) == ()
 
 
+@pytest.mark.parametrize("environment", ["postgres"], indirect=True)  # local Qdrant belongs to one process
 async def test_two_ingests_at_once_do_not_duplicate(
-    application: Application, database_urls: tuple[str, str], org: UUID, organization: NewOrganization,
-    environment: str, tmp_path: Path,
-) -> None:  # fmt: skip
-    if environment == "qdrant":
-        return  # local Qdrant belongs to one process and the two would share it; PostgreSQL is where this can happen
+    application: Application, database_urls: tuple[str, str], org: UUID, organization: NewOrganization, tmp_path: Path
+) -> None:
     write_corpus(tmp_path / "docs", 40)
     urls = DatabaseUrls(database_urls[1], database_urls[0], private=True)
     async with open_application(Settings(), urls) as other:
@@ -186,7 +187,7 @@ async def test_killed_anywhere_the_same_command_ends_the_same(
 ) -> None:  # fmt: skip
     killed, undisturbed = await organization(), await organization()
     docs = tmp_path / "docs"
-    write_corpus(docs, 300)  # 128 are written together
+    write_corpus(docs, 300, sentences=1)  # 128 are written together
     urls = DatabaseUrls(database_urls[1], database_urls[0], private=True)
     async with open_application(Settings(), urls):
         pass  # the indexes are built

@@ -22,6 +22,7 @@ from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
 from tests.conftest import SEVERAL, NewOrganization
 from tests.integration.conftest import INDEX, ON_DEFAULT, Forking
+from tests.integration.forking import IMPATIENT
 from tests.integration.stopping import stopped
 from tests.integration.test_ingestion import TOPICS, contents
 
@@ -52,11 +53,16 @@ async def user(application: Application) -> UUID:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of four files, and a worker that is thought to be gone after a moment."""
-    monkeypatch.setattr(slices, "_SLICE_FILES", 4)
-    for name, seconds in {"_HEARTBEAT": 0.3, "_SILENT": 2.0, "_POLL": 0.2, "_PAUSE": 0}.items():
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is thought to be gone after a moment; so it is by those that `forking` starts."""
+    for name, seconds in IMPATIENT.items():
         monkeypatch.setattr(worker, name, seconds)
+
+
+@pytest.fixture
+def small(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of four files, too."""
+    monkeypatch.setattr(slices, "_SLICE_FILES", 4)
 
 
 @asynccontextmanager
@@ -217,7 +223,7 @@ async def test_a_turn_that_fails_is_taken_again_and_given_up_in_the_end(
 @SEVERAL
 async def test_a_worker_is_killed_anywhere_and_another_one_ends_the_job(
     application: Application, database_urls: tuple[str, str], org: UUID, user: UUID, organization: NewOrganization,
-    forking: Forking, small: None, tmp_path: Path,
+    forking: Forking, impatient: None, tmp_path: Path,
 ) -> None:  # fmt: skip
     undisturbed = (await organization()).id
     job = await application.jobs.begin(sender(org, user), INDEX, Target(org), uploads(200))

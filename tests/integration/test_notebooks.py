@@ -22,5 +22,5 @@ def test_notebook_runs(path: Path, environment: str, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     assert not any(cell.get("outputs") for cell in notebook.cells), "clear the outputs before committing"
     database.upgrade()  # as an operator would; the kernel inherits the environment, and with it the tests' database
-    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client = NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()

@@ -51,6 +51,7 @@ async def put_in(rag: Rag, *texts: str, **asked: Any) -> tuple[str, list[str]]:
     return slug, [node.node_id for node in nodes]
 
 
+@ON_DEFAULT
 async def test_ordinary_nodes_are_found_answered_from_and_deleted(application: Application) -> None:
     rag = Rag(application)
     slug, ids = await put_in(rag, OPEN, LATE)
@@ -68,6 +69,7 @@ async def test_ordinary_nodes_are_found_answered_from_and_deleted(application: A
     assert [each.get_content() for each in await store.aget_nodes(ids)] == [LATE]
 
 
+@ON_DEFAULT
 async def test_a_pipeline_writes_documents_again_and_again(application: Application) -> None:
     """By the document that its nodes name: a source with its metadata, whole after a rebuild, too."""
     rag = Rag(application)

@@ -33,7 +33,7 @@ async def found(application: Application, org: UUID, narrowed: Narrowed) -> set[
     return {node.node.metadata["external_id"] for node in nodes}
 
 
-async def test_a_thousand_filters_find_what_the_files_say(
+async def test_a_hundred_filters_find_what_the_files_say(
     ingest: Ingest, application: Application, org: UUID, organization: NewOrganization, tmp_path: Path
 ) -> None:
     tables = sorted(SAMPLES.glob("*/bookings/*.csv"))
@@ -46,7 +46,7 @@ async def test_a_thousand_filters_find_what_the_files_say(
     assert len(rows) == 30
     chance = random.Random(18)
     some = 0
-    for _ in range(1000):
+    for _ in range(100):
         begin = date(2026, 1, 1) + timedelta(days=chance.randrange(-5, 115))
         asked: dict[str, Any] = {
             "stylist_id": chance.choice([None, None, 2, 3, 4, 5, 7, 9, 11]),
@@ -65,7 +65,7 @@ async def test_a_thousand_filters_find_what_the_files_say(
         }
         assert await found(application, org, Narrowed(**asked)) == expected, asked
         some += bool(expected)
-    assert some > 150
+    assert some > 15
 
 
 TABLE = ["no,name,born", "1,Ada,1815-12-10", "2,Bo,1900-01-01", "3,Cy,1950-05-05"]
@@ -78,6 +78,7 @@ async def taken_in(application: Application, org: UUID, table: Path, *lines: str
     return await ingestor.ingest([table], base=table.parent, rows=RULE)
 
 
+@ON_DEFAULT
 async def test_again_is_by_the_key(application: Application, org: UUID, search: SearchFor, tmp_path: Path) -> None:
     table = tmp_path / "people.csv"
     head, ada, bo, cy = TABLE

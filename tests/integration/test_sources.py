@@ -20,6 +20,7 @@ import pytest
 from rag_app.access.roles import Role
 from rag_app.application import Application
 from rag_app.documents.kinds import tell_suffix
+from tests.conftest import ON_DEFAULT_STORE
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
 PATH = "/api/v1/sources"
@@ -68,7 +69,7 @@ async def an_organization(application: Application) -> dict[str, Any]:
     return {"org": organization.id, "slug": organization.slug, "key": key, "reader": reader.id, "admin": admin.id}
 
 
-@pytest.fixture(scope="module", params=["postgres", "qdrant"])
+@pytest.fixture(scope="module", params=[ON_DEFAULT_STORE])
 def running(
     request: pytest.FixtureRequest, database_urls: tuple[str, str], qdrant_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,

@@ -44,6 +44,7 @@ def stocked(environment: str) -> str:
     return environment
 
 
+@ON_DEFAULT
 def test_from_a_script(stocked: str) -> None:
     """Its loop runs now and then. After it has ended, the call says so."""
     with asyncio.Runner() as runner:
@@ -58,6 +59,7 @@ def test_from_a_script(stocked: str) -> None:
         engine.query(WARRANTY)
 
 
+@ON_DEFAULT
 def test_from_a_thread(stocked: str) -> None:
     """Cold, before the loop has a connection, and warm; afterwards the application closes."""
 
@@ -83,10 +85,9 @@ async def test_inside_a_loop_it_says_what_to_await(application: Application) -> 
 
 
 @ON_DEFAULT
-@pytest.mark.timeout(300)
 def test_from_a_notebook(stocked: str, tmp_path: Path) -> None:
     notebook = v4.new_notebook(cells=[v4.new_code_cell(each) for each in CELLS])  # type: ignore[no-untyped-call]
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(tmp_path)}}).execute()
     refused, in_a_thread, awaited = ("".join(each.text for each in cell.outputs) for cell in notebook.cells[1:4])
     assert "await engine.aquery" in refused
     assert "[Source 1]" in in_a_thread and in_a_thread == awaited
