@@ -63,7 +63,7 @@ class Browser:
         context = self.engine.new_context(
             base_url=self.url, color_scheme=theme, viewport=PHONE if phone else DESKTOP, has_touch=phone, **options
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         context.route("**/*", self._look_at)
         self.contexts.append(context)

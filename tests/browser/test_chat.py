@@ -12,7 +12,7 @@ from tests.integration.lexybrain import BOX, KEYWORD, Chat, citing
 from tests.scripted_model import Reply
 
 expect: Any = sync_api.expect
-expect.set_options(timeout=20_000)  # others may be at work on this machine
+expect.set_options(timeout=60_000)  # others may be at work on this machine
 SAID = "The demand index is 58 {}."
 
 

@@ -62,7 +62,7 @@ RENDER = """async ([path, texts]) => {
     document.body.append(into);
     const before = performance.now();
     into.append(render(text));
-    if (performance.now() - before > 1000) slow.push(text.slice(0, 40));
+    if (performance.now() - before > 30000) slow.push(text.slice(0, 40));
     found.push(...harm(into).map((each) => `${text.slice(0, 80)} -> ${each}`));
   }
   await new Promise((done) => setTimeout(done, 200));
@@ -99,7 +99,7 @@ def test_hostile_answers_questions_and_titles_are_shown_as_text(
     )
     page.keyboard.press("Enter")
     last = page.locator("article.answer").last
-    expect(last.get_by_role("button", name="Copy with citations")).to_be_visible(timeout=20_000)
+    expect(last.get_by_role("button", name="Copy with citations")).to_be_visible(timeout=60_000)
     page.get_by_role("button", name="What to do with this thread").click()
     page.get_by_role("button", name="Rename").click()
     page.get_by_label("Title").fill("</title><script>alert(1)</script>")

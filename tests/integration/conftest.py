@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import UUID
 
 import pytest
@@ -17,6 +18,7 @@ from rag_app.application import Application, open_application
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
+from rag_app.documents.reading import Readers
 from rag_app.domain.answer import Hit, Mode, Question
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.settings import Settings
@@ -57,6 +59,34 @@ async def application(environment: str, database_urls: tuple[str, str]) -> Async
 def _remembered(vectors: Path) -> Iterator[None]:
     with remember(vectors):
         yield
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _readers_go_on() -> Iterator[None]:
+    """A process that reads files takes a second to start: an application that closes leaves its own to the next one."""
+    idle: dict[tuple[str, str], list[Any]] = {}
+    start = Readers._child
+
+    def left(readers: Readers) -> list[Any]:
+        """Those with the same limits that were started here: a path may be relative."""
+        return idle.setdefault((repr(readers._limits), str(Path.cwd())), [])
+
+    def child(self: Readers) -> Any:
+        with suppress(IndexError):
+            self._idle.append(left(self).pop())
+        return start(self)
+
+    def close(self: Readers) -> None:
+        left(self).extend(self._idle)
+        self._idle.clear()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Readers, "_child", child)
+        patch.setattr(Readers, "close", close)
+        yield
+    for children in idle.values():
+        for each in children:
+            each.close()
 
 
 @dataclass(frozen=True)

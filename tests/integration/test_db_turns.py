@@ -102,9 +102,10 @@ async def used(database: Database, account: Account) -> int:
     return (await Accounts(database).used([account.user]))[account.user]
 
 
-async def spent_today(database: Database) -> Decimal:
+async def spent(database: Database) -> Decimal:
+    """On all days: a test may begin before midnight and end after it."""
     async with database.session() as session:
-        return await session.scalar(select(func.max(DailyCostRow.cents)).where(_TODAY)) or Decimal(0)
+        return await session.scalar(select(func.sum(DailyCostRow.cents))) or Decimal(0)
 
 
 _TODAY = DailyCostRow.day == func.timezone("UTC", func.now()).cast(DailyCostRow.day.type)
@@ -122,11 +123,11 @@ async def test_a_turn_from_its_beginning_to_its_end(
         {"client": "web", "version": "1.0"},
     )
     assert await state(database, who) == {"threads": 1, "messages": 1, "used": 1, "reservations": 1}
-    before = await spent_today(database)
+    before = await spent(database)
     done = outcome()
     assert await keep_answer(database, begun, done)
     assert await state(database, who) == {"threads": 1, "messages": 2, "used": 1, "reservations": 0}
-    assert await spent_today(database) == before + Decimal("0.25")
+    assert await spent(database) == before + Decimal("0.25")
     async with database.scoped(scope) as session:
         said, answer = (await session.scalars(select(MessageRow).order_by(MessageRow.created_at))).all()
         assert (said.id, said.role, said.content) == (begun.message, "user", HELLO.text)
@@ -268,10 +269,10 @@ async def test_an_end_that_fails_half_way_has_not_been(
     who = await account()
     begun, done = await keep_message(database, asking(who), HELLO), outcome()
     half_way = await state(database, who)
-    before = await spent_today(database)
+    before = await spent(database)
     with pytest.raises(Exception, match="cost_cents"):
         await keep_answer(database, begun, replace(done, cost_cents=None))  # type: ignore[arg-type]
-    assert await state(database, who) == half_way and await spent_today(database) == before
+    assert await state(database, who) == half_way and await spent(database) == before
     assert await keep_answer(database, begun, done)
     with pytest.raises(Exception, match="pk_rag_messages"):
         await keep_answer(database, begun, done)
@@ -295,7 +296,9 @@ async def test_another_user_cannot_end_a_turn(account: NewAccount, database: Dat
 
 async def test_the_cap_holds_from_the_cent_that_reaches_it(account: NewAccount, database: Database) -> None:
     who = await account()
-    cap = await spent_today(database) + 5
+    async with database.session() as session:
+        today = await session.scalar(select(func.max(DailyCostRow.cents)).where(_TODAY))
+    cap = (today or Decimal(0)) + 5
     first, second = (
         await keep_message(database, asking(who), HELLO, cost_cap_cents=cap),
         await keep_message(database, asking(who), HELLO, cost_cap_cents=cap),

@@ -337,7 +337,7 @@ def test_a_message_deleted_meanwhile_is_in_no_lesson(chat: Chat) -> None:
 
 async def test_of_a_withdrawal_and_a_collection_at_once_nothing_is_left(chat: Chat, database: Database) -> None:
     training = Training(database, Accounts(database))
-    for _ in range(10):
+    for _ in range(3):
         user = await asyncio.to_thread(consenting, chat)
         await asyncio.to_thread(chat.post, BOX, user)
         (kept,) = await asyncio.to_thread(collected, chat, user, 1)
