@@ -463,7 +463,7 @@ async def insert_named(session: AsyncSession, table: type[Base], kind: type[Kind
     )
     if made is None:
         key, taken = next(iter(values.items()))
-        raise InvalidInput(key, taken, f"{taken!r} is already taken")
+        raise InvalidInput(key, taken, f"{taken!r} is taken")
     return _to(kind, made)
 
 

@@ -121,7 +121,7 @@ async def evaluate(
     mode: Mode = "hybrid",
     as_json: Json = False,
 ) -> None:
-    """Measure retrieval (nDCG@10, P@k, R@k, MRR, hit rate) or, with --answers, answers.
+    """Measure retrieval: nDCG@10, P@k, R@k, MRR, hit rate. With --answers, measure answers.
 
     With --answers, each question is asked in the index and organization that it names. To ask the questions of another
     corpus, give --corpus, --index and --org.

@@ -198,7 +198,7 @@ def test_what_is_no_backup_is_refused_and_nothing_is_made(
         "short": "not a backup, or is incomplete",
         "text": "not a backup, or is incomplete",
         "zip": "not a backup of rag-app",
-        "damaged": "damaged: database.dump is not what it was",
+        "damaged": "damaged: database.dump does not match its checksum",
         "newer": r"made by rag-app 99.0 \(revision 9999\), which is newer",
     }.items():
         with pytest.raises(InvalidInput, match=message):

@@ -73,7 +73,7 @@ async def test_only_the_hash_of_a_key_is_kept(keys: Keys, database: Database, or
 
 @pytest.mark.parametrize("name", ["", " ", "a\0b", "two\nlines"])
 async def test_what_is_no_name_of_a_key(name: str, keys: Keys, organization: NewOrganization) -> None:
-    with pytest.raises(InvalidInput, match="name: must be a printable text"):
+    with pytest.raises(InvalidInput, match="name: must be printable text"):
         await keys.create(await organization(), name)
 
 

@@ -332,7 +332,9 @@ async def test_a_switch_waits_for_whoever_writes_and_refuses_what_is_not_complet
         await indexing.switch(INDEX, 1)
         await reread(application)
         await ingest(application, org, tmp_path / "docs")
-        with pytest.raises(InvalidInput, match=f"generation 2 of {INDEX} lacks 2 sources as they are now; {REBUILD}"):
+        with pytest.raises(
+            InvalidInput, match=f"generation 2 of {INDEX} lacks the current version of 2 sources; {REBUILD}"
+        ):
             await indexing.switch(INDEX, 2)
         assert [each[1] for each in await states(application)] == ["active", "retired"]
 
@@ -400,9 +402,7 @@ async def test_going_back_makes_up_for_what_came_since(
         (docs / "doc-001.md").unlink()
         await ingest(application, org, docs)
         await (await application.ingestor(FINE, Target(org))).delete([source_id(org, INDEX, "doc-001.md")])
-        message = (
-            r"generation 1 of org_knowledge lacks 1 sources as they are now, .*/index.toml declares: put that back"
-        )
+        message = r"generation 1 of org_knowledge lacks the current version of 1 sources, .*/index.toml declares: put that back"
         with pytest.raises(InvalidInput, match=message):
             await Indexing(application).roll_back(INDEX, force=False, begin=quietly)
         assert await states(application) == [(1, "retired", 3), (2, "active", 3)]  # one as it was
@@ -498,7 +498,7 @@ async def test_what_cannot_be_built_is_named_and_nothing_is_switched(
             "author: must be a whole number of at most 64 bits, not 'Ada'",
         )
         assert (outcome.generation.state, outcome.lacking, outcome.built.sources) == ("building", 1, 1)
-        with pytest.raises(InvalidInput, match="generation 2 of org_knowledge lacks 1 sources"):
+        with pytest.raises(InvalidInput, match="generation 2 of org_knowledge lacks the current version of 1 sources"):
             await Indexing(application).switch(INDEX, None)
         await (await application._ingestor(declared, Target(org))).delete([source_id(org, INDEX, "bad.md")])
         again = await rebuild(application, switch=True)

@@ -128,8 +128,8 @@ class Indexing:
                         raise InvalidInput(
                             "",
                             index,
-                            f"generation {generation.number} of {spec.name} lacks {lacking} sources as they "
-                            f"are now, and cannot be given them: it {misfit}, or do without them: --force",
+                            f"generation {generation.number} of {spec.name} lacks the current version of {lacking} "
+                            f"sources, which cannot be built in it: it {misfit}; or go back without them: --force",
                         )
                     return Outcome(await self._generations.activate(generation.id), Built(), lacking, misfit)
             return await self._complete(spec, generation, begin, switch=True)
