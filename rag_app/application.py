@@ -429,13 +429,13 @@ class Application(Directory):
         was = (generation.embedding_model, generation.dimension)
         if was != (self.embedder.model_name, self.dimension):
             return (
-                f"was built with {was[0]} ({was[1]} dimensions), the settings say "
-                f"{self.embedder.model_name} ({self.dimension}): set RAG_EMBEDDING back"
+                f"was built with {was[0]} ({was[1]} dimensions), but the settings name "
+                f"{self.embedder.model_name} ({self.dimension}): restore the earlier RAG_EMBEDDING"
             )
         if generation.settings.get("layout") != LAYOUT:
-            return "was built by another release, which stores an index differently: go back to that release"
+            return "was built by another release, which stores indexes differently: go back to that release"
         if dict(generation.settings) != _built_with(spec):
-            return f"was built with other fields or chunking than {spec.name}/index.toml declares: put that back"
+            return f"was built with other fields or chunking than {spec.name}/index.toml now declares: restore the earlier index.toml"
         return None
 
     def _check_fits(self, spec: IndexSpec, generation: Generation) -> None:
