@@ -147,7 +147,9 @@ async def test_a_rebuild_with_another_chunking_goes_on_beside_the_live_generatio
         before = await contents(application, org)
 
     declare(monkeypatch, FINE)
-    with pytest.raises(Misconfigured, match=rf"other fields or chunking than .* put that back, or run {REBUILD}"):
+    with pytest.raises(
+        Misconfigured, match=rf"other fields or chunking than .* restore the earlier index.toml, or run {REBUILD}"
+    ):
         async with open_application(Settings(), urls):
             pass
     async with unchecked(urls) as application:
@@ -402,7 +404,7 @@ async def test_going_back_makes_up_for_what_came_since(
         (docs / "doc-001.md").unlink()
         await ingest(application, org, docs)
         await (await application.ingestor(FINE, Target(org))).delete([source_id(org, INDEX, "doc-001.md")])
-        message = r"generation 1 of org_knowledge lacks the current version of 1 sources, .*/index.toml declares: put that back"
+        message = r"generation 1 of org_knowledge lacks the current version of 1 sources, .*/index.toml now declares: restore the earlier index.toml"
         with pytest.raises(InvalidInput, match=message):
             await Indexing(application).roll_back(INDEX, force=False, begin=quietly)
         assert await states(application) == [(1, "retired", 3), (2, "active", 3)]  # one as it was
@@ -458,7 +460,7 @@ async def test_another_model_is_not_asked_for_vectors_of_this_one(
         usual = application.embedder
         application.embedder = MiniLM(model_name="another-model")
         with pytest.raises(
-            Misconfigured, match=rf"was built with all-MiniLM.*: set RAG_EMBEDDING back, or run {REBUILD}"
+            Misconfigured, match=rf"was built with all-MiniLM.*: restore the earlier RAG_EMBEDDING, or run {REBUILD}"
         ):
             await application.start()
         assert (await rebuild(application, switch=True)).generation.embedding_model == "another-model"
@@ -576,7 +578,7 @@ def test_the_commands(
 
     declare(monkeypatch, FINE)
     refused = rag("search", "x", "-i", INDEX, "-o", "acme", status=1)
-    assert refused.endswith(f"put that back, or run {REBUILD}\n")
+    assert refused.endswith(f"restore the earlier index.toml, or run {REBUILD}\n")
     built = rag("indexes", "rebuild", INDEX).splitlines()
     assert re.fullmatch(
         f"generation 2 of {INDEX} in postgres is building; 2 sources built, \\d+ chunks written", built[0]

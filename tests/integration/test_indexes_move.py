@@ -469,7 +469,9 @@ async def test_a_move_keeps_to_what_the_settings_fit(
         finer = Application(application.settings, urls)
         try:
             finer.backends = application.backends  # local Qdrant is open already
-            with pytest.raises(Misconfigured, match=f"index {INDEX} in {first} was built with other .*: put that back"):
+            with pytest.raises(
+                Misconfigured, match=f"index {INDEX} in {first} was built with other .*: restore the earlier index.toml"
+            ):
                 await move(finer, second)
             await Indexing(finer).rebuild(INDEX, switch=True, begin=quietly)
             moved = await move(finer, second)  # what answers there does not fit any longer: a new one
