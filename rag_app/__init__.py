@@ -1,6 +1,6 @@
-"""Questions over content that only some people may see, answered with verified citations.
+"""Answers questions with verified citations, over content that only some people may see.
 
-In a notebook or a program:
+Search and ask:
 
     import rag_app
 
@@ -10,7 +10,7 @@ In a notebook or a program:
         answer = await rag.ask("What is embodied AI?", index="book", organization="aurora")
         print(answer.text, [citation.hit.title for citation in answer.citations])
 
-And the parts, for those who call a model themselves (docs/library.md):
+Prepare the context and the prompt for a model that you call yourself (docs/library.md):
 
     result = await rag_app.run_rag_pipeline(
         tenant_id="aurora", site_id="eu", query_text="Do you have wireless headphones?"

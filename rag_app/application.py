@@ -1,4 +1,4 @@
-"""The only place where the parts are put together."""
+"""Builds the application from the settings: database, stores, models and services. Only this module knows all parts."""
 
 import asyncio
 import logging

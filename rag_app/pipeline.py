@@ -1,8 +1,8 @@
-"""A principal asks a question within a scope; what follows is here, in order.
+"""The way from a question to an answer: choose the capability, retrieve, judge, answer, verify, record.
 
-The capability picks the index, retrieval policy and prompt; its query engine retrieves hits, cuts and folds them,
-judges whether they are good enough, writes an answer whose every claim cites a hit, and verifies the citations.
-A surface calls `search`, `answer` or `stream`; nothing else leads from a question to an answer.
+A principal asks a question within a scope. The capability determines the index, the retrieval policy and the prompt.
+Its query engine retrieves hits, removes weak hits and duplicates, judges whether the rest is good enough, writes an
+answer in which every claim cites a hit, and verifies the citations. All surfaces call `search`, `answer` or `stream`.
 """
 
 import asyncio
@@ -73,14 +73,14 @@ async def today_in_utc(scope: Scope) -> date:
 
 
 class Pipeline:
-    """Questions to hits and answers, over whatever store, embedding model and synthesizers it is given.
+    """Finds hits and answers questions with the given store, embedding model and synthesizers.
 
-    With `budgets`, an answer by a model is given within the token budgets of the scope's organizations, and counts
-    there. Who asks one without counts by itself, as conversations do.
+    With `budgets`, answers by a model are limited by the token budgets of the scope's organizations and counted there.
+    Without, the caller must count tokens itself, as conversations do.
 
-    `parts` are those of a capability that somebody else wrote: its retriever and postprocessors.
+    `parts` returns the custom retriever and postprocessors of a capability, if it has any.
 
-    `owner` is the event loop that these belong to. LlamaIndex' synchronous calls run on it, from whatever thread.
+    `owner` is the event loop that the store and the models belong to. LlamaIndex's synchronous calls run on it.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class Pipeline:
         self.owner: asyncio.AbstractEventLoop | None = None
 
     def warnings(self, question: Question) -> list[str]:
-        """What of a question the embedding model leaves out or does not know, for people. Empty as a rule, and where no
-        model says so."""
+        """Messages about parts of the question that the embedding model ignores, or a language that it does not know.
+        Usually empty."""
         losses: Callable[[str], list[str]] | None = getattr(self._embedder, "losses", None)
         text = question.searched or question.text
         return [*(losses(text) if losses else ()), *filter(None, [self._unknown_language(text)])]
@@ -113,9 +113,9 @@ class Pipeline:
         return not_understood(text, self._embedder.model_name, getattr(self._embedder, "languages", ()))
 
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
-        """The hits of a question, best first; no model is called.
+        """The hits of a question, best first. Calls no answering model.
 
-        Raises NotFound for an index there is not, InvalidInput for a filter it does not declare, EmbeddingFailed
+        Raises NotFound for an unknown index, InvalidInput for a filter that the index does not declare, EmbeddingFailed
         and StoreFailed.
         """
         retriever = self.retriever(index, question, scope)
@@ -129,8 +129,8 @@ class Pipeline:
     async def answer(self, capability: str, question: Question, scope: Scope) -> Answer:
         """An answer with verified citations, or the capability's refusal.
 
-        Raises as `search`, and ModelFailed where the answering model does not answer; a capability with a
-        `failure_text` copes with most of what fails (see CapabilityEngine). Raises BudgetSpent where there are budgets.
+        Raises the errors of `search`, ModelFailed if the answering model fails, and BudgetSpent if a budget is used up. A
+        capability with a `failure_text` handles most failures itself (see CapabilityEngine).
         """
         question = await self.dated(capability, question, scope)
         engine = self.engine(capability, question, scope)

@@ -1,4 +1,4 @@
-"""The query engine of a capability: retrieve, postprocess, judge, synthesize, verify."""
+"""The query engine of a capability: it retrieves, postprocesses, judges, synthesizes and verifies."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The HTTP application, put together from what it is given. Its own routes are health, numbers and the OpenAPI document."""
+"""Builds the HTTP application from the given surfaces. Adds routes for health, metrics and the OpenAPI document."""
 
 import asyncio
 import hmac

@@ -1,4 +1,4 @@
-"""A contract as data: its routes, who may enter, its limits, its errors."""
+"""A surface is the definition of one HTTP API: its routes, accepted credentials, limits and errors."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence

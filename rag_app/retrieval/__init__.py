@@ -1,1 +1,1 @@
-"""From a question to hits: index specs, filters, embedding, fusion, postprocessors, confidence."""
+"""Retrieval finds the hits of a question: index specs, filters, embedding, fusion, postprocessors, confidence."""

@@ -224,7 +224,7 @@ def test_a_refusal_looks_like_one_and_shows_what_came_nearest(browser: Browser, 
     ask(page, "How many moons does Jupiter have?")
     said = answer(page)
     expect(said).to_contain_text("Not answered")
-    expect(said.locator("summary")).to_contain_text("What came nearest")
+    expect(said.locator("summary")).to_contain_text("Closest hits")
     assert "refused" in said.get_attribute("class")
 
 

@@ -81,7 +81,7 @@ export function notes(message) {
   const made = element("aside", { class: "notes", "aria-label": "Sources" });
   if (used.length) made.append(element("h3", {}, "Cited"), element("ol", {}, ...used.map(note)));
   if (others.length) {
-    const title = isRefusal(message) ? "What came nearest" : "Also found";
+    const title = isRefusal(message) ? "Closest hits" : "Also found";
     const list = element("ul", {}, ...others.map(note));
     const more = element("details", {}, element("summary", {}, `${title} (${others.length})`), list);
     if (isRefusal(message)) more.setAttribute("open", "");
