@@ -44,12 +44,12 @@ from rag_app.domain import (
     resource_folder,
 )
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
-from rag_app.retrieval.filters import check_filters, fields_of
+from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.foreign import adopt, with_cosines
 from rag_app.retrieval.guarded import Guarded
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
-from rag_app.retrieval.periods import find_period
+from rag_app.retrieval.periods import period_of
 from rag_app.retrieval.postprocessors import leave_out, postprocessors_for, step
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
@@ -167,17 +167,9 @@ class Pipeline:
                 raise
 
     async def dated(self, capability: str, question: Question, scope: Scope) -> Question:
-        """The question with the day on which it is asked, and the period that its words mean then.
-
-        Dates in its filters are the period: words of time mean nothing beside them, and nothing in an index whose sources
-        have no dates that tell of anything (`dated_types`).
-        """
-        today = question.today or await self.today(scope)
-        spec = find_index(self._indexes, capability_named(capability).index)
-        said = question.period
-        if said is None and spec.dated_types != () and "date" not in fields_of(question.filters):
-            said = find_period(question.text, today)
-        return replace(question, today=today, period=said)
+        """The question with the day on which it is asked, and the period that its words mean then."""
+        asked = replace(question, today=question.today or await self.today(scope))
+        return replace(asked, period=period_of(asked, find_index(self._indexes, capability_named(capability).index)))
 
     async def _check_budgets(self, engine: CapabilityEngine, scope: Scope) -> None:
         if self._budgets is not None and engine.synthesizer.model not in (None, EXTRACTIVE):

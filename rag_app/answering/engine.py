@@ -32,7 +32,7 @@ from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
-from rag_app.answering.records import FoundRecords, RecordFinder
+from rag_app.answering.records import FoundRecords, NotRecorded, RecordFinder
 from rag_app.answering.refusals import elsewhen_text, near_text, nearest_period
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.answering.verification.verdict import Ground, Verification
@@ -83,8 +83,8 @@ class Evidence:
 
     `retrieved` and `above_threshold` count chunks, and `look` says where they come from, as Answer does. `failures` are
     those that nothing was found for; `seconds` is how long all this took; `warnings` are the postprocessors'. `records`
-    is what a question about records found: then the nodes are those records. `elsewhen` is the period that it is from,
-    where nothing is recorded for the one that was asked for.
+    is what a question about records found: then the nodes are those records; `lacking` says which field they have not.
+    `elsewhen` is the period that it is from, where nothing is recorded for the one that was asked for.
     """
 
     question: Question
@@ -100,6 +100,7 @@ class Evidence:
     look: Look = Look.FIRST
     warnings: tuple[str, ...] = ()
     records: FoundRecords | None = None
+    lacking: str = ""
     elsewhen: Period | None = None
 
     @property
@@ -265,7 +266,8 @@ class CapabilityEngine(BaseQueryEngine):
         started, capability = time.perf_counter(), self.capability
         try:
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
-                if self._records is not None and (told := await self._records.find(question)) is not None:
+                told = await self._records.find(question) if self._records is not None else None
+                if isinstance(told, FoundRecords):
                     return replace(self._of_records(question, told), seconds=time.perf_counter() - started)
                 query, first, steps = _bundle(question, by), self._retriever, self._postprocessors
                 if question.period != self._question.period and self._prepare:
@@ -298,7 +300,8 @@ class CapabilityEngine(BaseQueryEngine):
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        return replace(best, seconds=time.perf_counter() - started)
+        lacking = told.text if isinstance(told, NotRecorded) else ""
+        return replace(best, lacking=lacking, seconds=time.perf_counter() - started)
 
     def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
         """Records are what was asked for, whatever their similarity: there is nothing to judge."""
@@ -455,7 +458,7 @@ class CapabilityEngine(BaseQueryEngine):
         if not evidence.hits:
             return self.capability.refusal
         warning = self._warn(evidence.question.text) if self._warn else ""
-        return near_text(self.capability, evidence.question, self._languages, warning)
+        return near_text(self.capability, evidence.question, self._languages, evidence.lacking or warning)
 
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with every sentence checked, cut at the capability's limits; or a refusal where no claim is left."""

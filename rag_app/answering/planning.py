@@ -1,61 +1,46 @@
 """What a question asks of records, read by rules: the kind, the fields, the values and the days that it names.
 
-A question becomes a query (`RecordQuery`) only where every word of it is understood: as a word of the index (index.toml
-says how people speak of its fields and records), as a value that the scope's records have, as words of time, or as one of
-those in planning.toml that ask ("how many", "cheapest", "per") or say nothing ("please"). A word that is none of them may
+A question becomes a query (`RecordQuery`) only where every word of it is understood (wording.py). A word that is not may
 change what is meant, so with one left over there is no query, and the words' way is taken.
 """
 
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 
+from rag_app.answering.wording import (
+    NUMBER_FIELDS,
+    Meaning,
+    Token,
+    figure,
+    goes_by,
+    known_words,
+    read_words,
+    says_nothing,
+    stem,
+    stems,
+    variants,
+    vocabulary_of,
+)
 from rag_app.domain import FieldType, frozen
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, LT, LTE, NE, condition
-from rag_app.retrieval.index import IndexSpec, Kind, Vocabulary
+from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, conditions_of
 from rag_app.retrieval.records import Aggregate, Grain, Named, RecordQuery
 from rag_app.retrieval.spelling import corrected
-from rag_app.retrieval.text import tokens
+from rag_app.retrieval.text import tokens as tokens_of
 
-Phrase = tuple[str, ...]
-_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
-_NUMBER_FIELDS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
-_LONGEST = 6  # words of a phrase
 _MOST_LEFT = 6  # words that may be values
 _LISTED, _RANKED, _GROUPED = 12, 10, 24
 _GRAINS = ("day", "week", "month", "year")
-_COMPARED = {
-    "under": LT, "over": GT, "least_of": GTE, "most_of": LTE,
-}  # fmt: skip
-_NUMBERED = ("_id", "_number", "_no")
+_COMPARED = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
+_ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
+_LINKS = frozenset({"or", "not", "all", "between"})
+_LONGEST_FIELD = 2  # words of a field that no record has
 _CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
-
-
-@frozen
-class Meaning:
-    """What a phrase may mean: `role` as in planning.toml, or "kind", "field", "high", "low", "value", "unit", "weekday"."""
-
-    role: str
-    name: str = ""
-    value: str = ""
-
-
-@dataclass(slots=True)
-class Token:
-    """A word of the question, with what it was understood as."""
-
-    text: str
-    stem: str
-    meaning: Meaning | None = None
-    said: bool = False
-    others: tuple[Meaning, ...] = ()
-    also: tuple[str, ...] = ()
 
 
 @frozen
@@ -63,10 +48,11 @@ class Plan:
     """A query, and what it was made of: the kind of record, the figures that are named, the words for the conditions.
 
     `single`: one record is asked for, so that others come in only where they are its equals. `distinct`: how many
-    different values there are.
+    different values there are. `everything` is the query without those conditions.
     """
 
     query: RecordQuery
+    everything: RecordQuery
     kind: str | None = None
     single: bool = False
     conditions: tuple[str, ...] = ()
@@ -78,71 +64,74 @@ class Plan:
     def is_list(self) -> bool:
         return self.query.aggregate is None
 
+    @property
+    def otherwise(self) -> "Plan | None":
+        """The same for the days of another year, where the words may mean them as well."""
+        if self.period is None or self.period.otherwise is None:
+            return None
+        old, new = conditions_of(self.period), conditions_of(self.period.otherwise)
+
+        def moved(query: RecordQuery) -> RecordQuery:
+            return replace(query, filters=(*(each for each in query.filters if each not in old), *new))
+
+        return replace(self, query=moved(self.query), everything=moved(self.everything), period=self.period.otherwise)
+
 
 @frozen
 class Reading:
-    """A question as far as it is understood: `plan` where it is a query, `unknown` the words that are left."""
+    """A question as far as it is understood: `plan` where it is a query, `unknown` the words that are left.
+
+    `missing`: what the records of this `kind` are asked for, and no field of theirs is called.
+    """
 
     plan: Plan | None = None
     unknown: tuple[str, ...] = ()
+    missing: str = ""
+    kind: str | None = None
 
 
-def may_ask(text: str, spec: IndexSpec) -> bool:
-    """Whether a question is worth reading: it names a kind of record or a field of the index, or asks for a figure."""
-    return bool(spec.records) and any(token.meaning for token in _read(text, _phrases(spec, ())))
+def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
+    """Whether a question is worth reading: it names a kind of record, a field or days, or asks for a figure."""
+    return bool(spec.records) and (period is not None or any(map(_asks, read_words(text, spec))))
 
 
 def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, ...]:
     """The words that may be values of fields, where the others are understood; empty where there is nothing to ask."""
-    tokens = _read(_without(text, period), _phrases(spec, ()))
-    left = tuple(token.text.lower() for token in tokens if token.meaning is None and not token.said)
-    if not any(token.meaning for token in tokens) and period is None:
+    tokens = read_words(_without(text, period), spec)
+    left = [token.text for token in tokens if token.is_left]
+    if len(left) > _MOST_LEFT or (period is None and not any(map(_asks, tokens))):
         return ()
-    known = {token.text.lower() for token in tokens if not token.said or len(token.text) > 2}
-    return tuple(dict.fromkeys((*left, *known))) if len(left) <= _MOST_LEFT else ()
+    known = [token.text for token in tokens if not token.said or len(token.text) > 2]
+    return tuple(dict.fromkeys(each for word in (*left, *known) for each in variants(word)))
 
 
-def read_question(text: str, spec: IndexSpec, values: Sequence[Named], period: Period | None) -> Reading:
+def read_question(
+    text: str, spec: IndexSpec, values: Sequence[Named], period: Period | None, today: date | None = None
+) -> Reading:
     """The query that a question is, with the `values` of its words that the scope has, and its days."""
-    tokens = _read(_without(text, period), _phrases(spec, values))
-    _read_names(tokens, values)
-    _settle(tokens, spec)
-    reader = _Reader(spec, tokens, period)
-    plan = reader.plan()
-    unknown = tuple(token.text.lower() for token in tokens if token.meaning is None and not token.said)
-    return Reading(plan if not unknown else None, unknown)
+    tokens = read_words(_without(text, period), spec, values)
+    plan = _Reader(spec, tokens, period, today).plan()
+    left = [token for token in tokens if token.is_left]
+    if not left:
+        return Reading(plan)
+    unknown = tuple(token.text.lower() for token in left)
+    missing = " ".join(unknown) if plan is not None and _is_missing_field(tokens, left) else ""
+    return Reading(None, unknown, missing, plan.kind if plan is not None and missing else None)
 
 
 def respelled(text: str, options: Mapping[str, Mapping[str, float]], spec: IndexSpec, values: Sequence[Named]) -> str:
     """The text with each of these words as the likeliest of its spellings that is a word of the index or of a value."""
-    known = {word for phrase in _phrases(spec, values) for word in phrase} | _nothing()
-    meant = {}
+    known, meant = known_words(spec, values), {}
     for word, found in options.items():
-        among = known if len(tokens(word)) > 1 else _nothing()  # a word that the model knows whole is hardly misspelt
+        among = known if len(tokens_of(word)) > 1 else says_nothing()  # what the model knows whole is hardly misspelt
         there = sorted((cost, each) for each, cost in found.items() if stem(each) in among)
         if there:
             meant[word] = there[0][1]
     return corrected(text, meant)
 
 
-def stem(word: str) -> str:
-    """
-    >>> stem("Bookings"), stem("is"), stem("categories")
-    ('booking', 'is', 'category')
-    """
-    word = word.casefold()
-    if word.endswith("ies") and len(word) > 4:
-        return f"{word[:-3]}y"
-    return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
-
-
-def stems(text: str) -> Phrase:
-    return tuple(stem(word) for word in _WORD.findall(_bare(text)))
-
-
-def _bare(text: str) -> str:
-    """Without the s of a genitive."""
-    return re.sub(r"(?<=\w)['’]s\b", "", text)
+def _asks(token: Token) -> bool:
+    return token.meaning is not None and token.role not in _LINKS
 
 
 def _without(text: str, period: Period | None) -> str:
@@ -150,356 +139,284 @@ def _without(text: str, period: Period | None) -> str:
     return text if period is None else f"{text[: period.span[0]]} , {text[period.span[1] :]}"
 
 
-# -- the words of planning.toml and of the index
-@cache
-def _table() -> Mapping[str, Mapping[str, str]]:
-    table: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-    return table
+def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
+    """Whether the words that are left stand in one place, behind words that ask for a field: "how many tips"."""
+    places = [place for place, token in enumerate(tokens) if token.is_left]
+    if len(left) > _LONGEST_FIELD or places[-1] - places[0] >= len(places):
+        return False
+    before = [token for token in tokens[: places[0]] if token.meaning]
+    return bool(before) and before[-1].role in _ASKS_A_FIELD
 
 
-@cache
-def _common() -> Mapping[Phrase, tuple[Meaning, ...]]:
-    found: dict[Phrase, tuple[Meaning, ...]] = {}
-    for role, phrases in _table()["roles"].items():
-        for phrase in re.split(r"[|\n]", phrases):
-            if key := stems(phrase):
-                found[key] = (*found.get(key, ()), Meaning(role))
-    for day, phrases in _table()["weekdays"].items():
-        for phrase in phrases.split("|"):
-            found[stems(phrase)] = (Meaning("weekday", value="6,7" if day == "weekend" else day),)
-    return found
-
-
-@cache
-def _nothing() -> frozenset[str]:
-    return frozenset(map(stem, _table()["said"]["words"].split()))
-
-
-def _phrases(spec: IndexSpec, values: Iterable[Named]) -> Mapping[Phrase, tuple[Meaning, ...]]:
-    """What phrases mean, the likeliest first: as values, as the index's words, as words that ask."""
-    found: dict[Phrase, tuple[Meaning, ...]] = {}
-    for phrase, meaning in _meanings(spec, values):
-        if (key := stems(phrase)) and meaning not in found.get(key, ()):
-            found[key] = (*found.get(key, ()), meaning)
-    for key, meanings in _common().items():
-        found[key] = (*found.get(key, ()), *meanings)
-    return found
-
-
-def _meanings(spec: IndexSpec, values: Iterable[Named]) -> Iterator[tuple[str, Meaning]]:
-    for each in values:
-        yield each.value, Meaning("value", each.field, each.value)
-    for name, words in spec.vocabulary.items():
-        for value, phrases in words.values.items():
-            yield from ((phrase, Meaning("value", name, value)) for phrase in phrases)
-        yield from ((phrase, Meaning("high", name)) for phrase in words.high)
-        yield from ((phrase, Meaning("low", name)) for phrase in words.low)
-    for name, kind in spec.records.items():
-        yield from ((phrase, Meaning("kind", name)) for phrase in kind.words)
-    for name in spec.fields:
-        if (words := spec.vocabulary.get(name, Vocabulary())).own:
-            continue
-        named = words.words
-        yield from ((phrase, Meaning("field", name)) for phrase in (*named, name.replace("_", " ")))
-    yield from ((words.unit, Meaning("unit", name)) for name, words in spec.vocabulary.items() if words.unit)
-    yield from ((phrase, Meaning("said")) for phrase in spec.said)
-
-
-def _read(text: str, phrases: Mapping[Phrase, tuple[Meaning, ...]]) -> list[Token]:
-    """The words of a text, the longest phrases understood first; the first word of a phrase carries its meaning."""
-    tokens = [Token(word, stem(word)) for word in _WORD.findall(_bare(text))]
-    place = 0
-    while place < len(tokens):
-        for length in range(min(_LONGEST, len(tokens) - place), 0, -1):
-            meanings = phrases.get(tuple(token.stem for token in tokens[place : place + length]))
-            if meanings:
-                _mark(tokens[place : place + length], _likeliest(meanings, tokens, place + length))
-                tokens[place].others = meanings
-                place += length
-                break
-        else:
-            tokens[place].said = tokens[place].stem in _nothing()
-            place += 1
-    return tokens
-
-
-def _likeliest(meanings: Sequence[Meaning], tokens: Sequence[Token], after: int) -> Meaning | None:
-    """Of several meanings the first; the number of a record is meant only with a number behind it ("customer 42")."""
-    numbered = [each for each in meanings if each.role == "field" and each.name.endswith(_NUMBERED)]
-    if numbered and after < len(tokens) and tokens[after].text.isdigit():
-        return numbered[0]
-    others = [each for each in meanings if each not in numbered] or [*meanings]
-    if others[0].role == "value" and len({each.name for each in others if each.role == "value"}) > 1:
-        return Meaning("unclear")
-    return others[0]
-
-
-def _mark(tokens: Sequence[Token], meaning: Meaning | None) -> None:
-    for token in tokens:
-        token.said = True
-    if meaning is not None and meaning.role != "said":
-        tokens[0].meaning = meaning
-
-
-def _read_names(tokens: list[Token], values: Sequence[Named]) -> None:
-    """A part of a name stands for it: "Theo" for Theo Lindqvist, of whom there must be one, in one field.
-
-    Right before the kind of a record it stands for all values that have it: "wedding keywords".
-    """
-    for place, token in enumerate(tokens):
-        if token.meaning is not None or token.said or _figure(token.text) is not None:
-            continue
-        having = {(each.field, each.value) for each in values if token.stem in stems(each.value)}
-        behind = place + 1 < len(tokens) and _role(tokens[place + 1]) == "kind"
-        meant = sorted(having if behind else {each for each in having if _is_name(each[1])})
-        if meant and len({name for name, _ in meant}) == 1 and (behind or len(meant) == 1):
-            token.meaning = Meaning("value", *meant[0])
-            token.also = tuple(value for _, value in meant[1:])
-
-
-def _is_name(value: str) -> bool:
-    words = _WORD.findall(value)
-    return 1 < len(words) <= 4 and all(word[:1].isupper() for word in words)
-
-
-def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
-    """A word for a value and for figures ("rain") means the figures where those are asked for and none are named."""
-    roles = {token.meaning.role for token in tokens if token.meaning}
-    named = {token.meaning.name for token in tokens if token.meaning and token.meaning.role in ("field", "high", "low")}
-    if not roles & {"sum", "average", "much", "most", "least"} or any(
-        spec.fields.get(each) in _NUMBER_FIELDS for each in named
-    ):
-        return
-    for token in tokens:
-        if token.meaning is not None and token.meaning.role in ("value", "unclear"):
-            figures = [
-                each for each in token.others if each.role == "field" and spec.fields.get(each.name) in _NUMBER_FIELDS
-            ]
-            token.meaning = figures[0] if figures else token.meaning
-
-
-# -- what they ask together
-@dataclass
 class _Reader:
     """Reads the tokens of one question. `plan` is None where they are no query, or more than one."""
 
-    spec: IndexSpec
-    tokens: list[Token]
-    period: Period | None
+    def __init__(self, spec: IndexSpec, tokens: Sequence[Token], period: Period | None, today: date | None) -> None:
+        self.spec, self.tokens, self.period, self.today = spec, tokens, period, today
+        self.kinds = self._kinds()
+        self.kind = next(iter(self.kinds), None)
+        self.figures = [name for name in self._fields("field", "total") if self._is_figure(name)]
+        self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
+        self.group, self.grain = self._group()
 
     def plan(self) -> Plan | None:
-        compared, values, kinds = self._comparisons(), self._values(), self._kinds()
-        if values is None or len(kinds) > 1 or any(self._has(role) for role in ("not", "unclear")):
+        if len(self.kinds) > 1 or self._has("unclear") or not self._is_positive():
             return None
-        figures = [name for name in self._fields("field") if self._is_figure(name)]
-        keys = [name for name in self._fields("field") if self.spec.fields.get(name) is FieldType.KEYWORD]
-        named = next(iter(kinds), None)
-        query = self._asked(named, figures, keys)
-        if query is None:
+        compared, values = self._comparisons(), self._values()
+        query = self._asked()
+        if query is None or values is None:
             return None
-        kind = named or self._meant(query, figures, keys, values)
+        kind = self.kind or self._meant(query, [*compared, *values])
         weekdays = tuple(int(day) for each in self._of("weekday") for day in each.value.split(","))
-        own, days = self._has("own"), conditions_of(self.period) if self.period is not None else ()
-        everything = not (compared or values or weekdays or own or days or query.aggregate or query.order)
-        if everything or (kind is None and len(self.spec.source_types) > 1):
-            return None
+        ahead = self._ahead()
+        period = self.period or ahead
+        days = conditions_of(period) if period is not None else ()
+        own = self._has("own") and not any(vocabulary_of(self.spec, each.key).own for each in values)
+        if ahead is not None and query.aggregate is None and query.order is None:
+            query = replace(query, order="date", descending=False, limit=1 if self._has("next") else query.limit)
         ranked = [each for each in values if each.operator in (GT, LT) and self._is_figure(each.key)]
         if query.aggregate is None and query.order is None and len(ranked) == 1:  # "trending": the most of it first
             query = replace(query, order=ranked[0].key, descending=ranked[0].operator is GT)
-        asked = replace(query, filters=(*compared, *values, *days), own=own, weekdays=weekdays)
+        narrowed = compared or values or weekdays or own or days or query.aggregate or query.order
+        if not narrowed and not (self._has("all") and kind is not None):
+            return None
+        if kind is None and len(self.spec.source_types) > 1 and (query.aggregate or not self._names_a_field(query)):
+            return None
+        query = query if kind is None else self._of_kind(query, kind)
+        everything = replace(query, filters=(*query.filters, *days), own=own)
         return Plan(
-            asked if kind is None else self._of_kind(asked, self.spec.records[kind]),
+            replace(everything, filters=(*everything.filters, *compared, *values), weekdays=weekdays),
+            everything,
             kind,
             single=query.aggregate is None and query.order is not None and query.limit == 1,
-            conditions=tuple(_told(each) for each in (*compared, *values) if not self._words(each.key).own),
-            period=self.period,
+            conditions=tuple(
+                _told(each) for each in (*compared, *values) if not vocabulary_of(self.spec, each.key).own
+            ),
+            period=period,
             distinct=query.group is not None and query.limit == _GROUPED and not self._has("each"),
-            figures=tuple(figures),
+            figures=tuple(self.figures),
         )
 
-    def _of_kind(self, query: RecordQuery, kind: Kind) -> RecordQuery:
-        types = condition("source_type", IN, kind.source_types)
-        return replace(query, filters=(types, *query.filters), having=kind.having)
+    def _of_kind(self, query: RecordQuery, name: str) -> RecordQuery:
+        kind = self.spec.records[name]
+        return replace(query, filters=(condition("source_type", IN, kind.source_types),), having=kind.having)
 
-    def _meant(
-        self, query: RecordQuery, figures: Sequence[str], keys: Sequence[str], values: Sequence[MetadataFilter]
-    ) -> str | None:
-        """The kind that is meant where none is named: that of the fields, where they agree."""
-        names = {query.order, query.of, query.group, *figures, *keys, *(each.key for each in values)}
-        kinds = {kind for name in names if name is not None and (kind := self._words(name).kind) is not None}
-        if len(kinds) == 1:
-            return kinds.pop()
+    def _meant(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
+        """The kind that is meant where none is named: that of the figure, else of the fields, where they agree."""
+        figures, others = (
+            {query.order, query.of},
+            {query.group, *self.figures, *self.keys, *(each.key for each in conditions)},
+        )
+        for names in figures, others:
+            kinds = {kind for name in names if (kind := vocabulary_of(self.spec, name).kind) is not None}
+            if kinds:
+                return kinds.pop() if len(kinds) == 1 else None
         return next(iter(self.spec.records)) if len(self.spec.records) == 1 else None
 
+    def _names_a_field(self, query: RecordQuery) -> bool:
+        return bool(self.figures) or query.order not in (None, "date")
+
+    def _ahead(self) -> Period | None:
+        """From today on, where what comes is asked for and no days are said."""
+        if self.today is None or self.period is not None or not (self._has("ahead") or self._has("next")):
+            return None
+        return Period(self.today, None, "", (0, 0))
+
     # -- the one thing that is asked
-    def _asked(self, kind: str | None, figures: list[str], keys: list[str]) -> RecordQuery | None:
+    def _asked(self) -> RecordQuery | None:
         """Aggregate, order, group and limit; filters are not looked at."""
-        ways = [role for role in ("sum", "average") if self._has(role)]
-        extreme, (group, grain) = self._extreme(kind, figures), self._group(keys)
-        if len(ways) > 1 or extreme is _UNCLEAR:
+        ways = [each for each in (Aggregate.SUM, Aggregate.AVERAGE) if self._has(each.value)]
+        orders = self._orders()
+        if orders is None or len(orders) > 1 or len(ways) > 1:
             return None
         if ways:
-            return self._total(Aggregate(ways[0]), figures, group, grain)
-        if isinstance(extreme, RecordQuery):
-            return self._of_extreme(extreme, kind, figures, keys, group, grain)
-        return self._plainly(kind, figures, keys, group, grain)
+            return self._total(ways[0])
+        if orders:
+            return self._extreme(*orders[0])
+        return self._plainly()
 
-    def _plainly(
-        self, kind: str | None, figures: list[str], keys: list[str], group: str | None, grain: Grain | None
-    ) -> RecordQuery | None:
+    def _plainly(self) -> RecordQuery | None:
         """Without a word for the most, the mean or the sum."""
-        much, many = self._has("much"), self._has("count")
-        summed = [name for name in figures if self._words(name).adds_up]
-        if (much or (many and kind is None)) and len(summed) == 1:
-            return self._total(Aggregate.SUM, summed, group, grain)
+        much, many = self._has("much") or self._has("total"), self._has("count")
+        summed = [name for name in self._measured() if vocabulary_of(self.spec, name).adds_up]
+        if (much or (many and self.kind is None)) and len(summed) == 1:
+            return self._over(Aggregate.SUM, summed[0])
         if much:
             return None
-        if many or group is not None:
-            return self._count(kind, keys, group, grain, many)
+        if many or self.group is not None:
+            return self._count()
         if self._has("rank") or self._has("each"):
-            return RecordQuery(order=figures[0], limit=_RANKED) if len(figures) == 1 else None
+            return RecordQuery(order=self.figures[0], limit=_RANKED) if len(self.figures) == 1 else None
         return RecordQuery(limit=_LISTED)
 
-    def _count(
-        self, kind: str | None, keys: Sequence[str], group: str | None, grain: Grain | None, many: bool
-    ) -> RecordQuery:
-        if group is not None:
-            return RecordQuery(
-                aggregate=Aggregate.COUNT, group=group, grain=grain, limit=_GROUPED,
-                order=group if grain else None, descending=grain is None,
-            )  # fmt: skip
-        if kind is None and len(keys) == 1 and many:  # how many stylists
-            return RecordQuery(aggregate=Aggregate.COUNT, group=keys[0], limit=_GROUPED)
+    def _count(self) -> RecordQuery:
+        if self.group is not None:
+            return self._over(Aggregate.COUNT, None)
+        if self.kind is None and len(self.keys) == 1:  # how many stylists
+            return RecordQuery(aggregate=Aggregate.COUNT, group=self.keys[0], limit=_GROUPED)
         return RecordQuery(aggregate=Aggregate.COUNT)
 
-    def _total(
-        self, aggregate: Aggregate, figures: Sequence[str], group: str | None, grain: Grain | None
-    ) -> RecordQuery | None:
-        if aggregate is Aggregate.SUM and not figures and self._has("count"):
-            return RecordQuery(aggregate=Aggregate.COUNT)  # how many in total
-        named = dict.fromkeys((*figures, *self._fields("high"), *self._fields("low")))
+    def _total(self, aggregate: Aggregate) -> RecordQuery | None:
+        """A sum or a mean; of what is not said where the kind has one figure that adds up."""
+        if self._has("count") and aggregate is Aggregate.AVERAGE:
+            return None
+        if (self._has("count") or self._counts_a_kind()) and not self.figures:
+            return self._count()
+        named = self._measured()
         if len(named) != 1:
             return None
-        of = next(iter(named))
-        if self._has("most") or self._has("least"):
-            return (
-                None
-                if group is None
-                else RecordQuery(
-                    aggregate=aggregate, of=of, group=group, grain=grain, limit=1, descending=self._has("most")
-                )
-            )
+        if not (self._has("most") or self._has("least")):
+            return self._over(aggregate, named[0])
+        if self.group is None:
+            return None
+        by_group = self._over(aggregate, named[0])
+        return replace(by_group, limit=1, order=None, descending=self._has("most"))
+
+    def _over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
+        """Over all records, or for each group: groups of time in their order, others the largest first."""
         return RecordQuery(
-            aggregate=aggregate, of=of, group=group, grain=grain,
-            limit=_GROUPED if group else 5, order=group if grain else None, descending=grain is None,
+            aggregate=aggregate, of=of, group=self.group, grain=self.grain, limit=_GROUPED if self.group else 5,
+            order=self.group if self.grain else None, descending=self.grain is None,
         )  # fmt: skip
 
-    def _extreme(self, kind: str | None, figures: list[str]) -> "RecordQuery | object | None":
-        """What "cheapest", "most", "best" and "latest" order by; the field is None where it is still to be found."""
+    def _measured(self) -> list[str]:
+        """The fields that a sum or a mean may be of: those that are named, else by their unit, else the kind's own."""
+        if named := list(dict.fromkeys((*self.figures, *self._fields("high", "low")))):
+            return named
+        if named := [name for name in self._fields("unit") if self._is_figure(name)]:
+            return named
+        kind = self.kind or self._meant(RecordQuery(), ())
+        words = self.spec.vocabulary.items()
+        return [name for name, each in words if each.adds_up and each.kind == kind and kind is not None]
+
+    def _counts_a_kind(self) -> bool:
+        """Total bookings: a sum of nothing but their number."""
+        pairs = zip(self.tokens, self.tokens[1:], strict=False)
+        return any(first.role == "sum" and second.role == "kind" for first, second in pairs)
+
+    def _orders(self) -> list[tuple[str, bool]] | None:
+        """What "cheapest", "most", "best" and "latest" order by, and whether the largest comes first.
+
+        The field is "" where it is still to be found; None where nobody can tell.
+        """
         ways = [(name, True) for name in self._fields("high")] + [(name, False) for name in self._fields("low")]
-        for role, descending in (("most", True), ("least", False)):
+        by = self._ordered_field()
+        for role, descending in ("most", True), ("least", False):
             if self._has(role) and not ways:
-                ways.append((self._extreme_field(kind, figures), descending))
-        for role, good in (("best", True), ("worst", False)):
+                ways.append((by, descending))
+        for role, good in ("best", True), ("worst", False):
             if self._has(role) and not ways:
-                name = self._extreme_field(kind, figures)
-                best = self._words(name).best or ("high" if kind and self.spec.records[kind].by == name else None)
-                if not name or best is None:
-                    return _UNCLEAR
-                ways.append((name, (best == "high") == good))
-        for role, descending in (("newest", True), ("oldest", False)):
-            if self._has(role):
-                ways.append(("date", descending))
-        if not ways:
-            return None
-        if len(set(ways)) > 1:
-            return _UNCLEAR
-        name, descending = ways[0]
-        return RecordQuery(order=name or None, descending=descending, limit=self._wanted())
+                own = self.kind is not None and self.spec.records[self.kind].by == by
+                best = vocabulary_of(self.spec, by).best or ("high" if own else None)
+                if not by or best is None:
+                    return None
+                ways.append((by, (best == "high") == good))
+        ways += [("date", descending) for role, descending in (("newest", True), ("oldest", False)) if self._has(role)]
+        return list(dict.fromkeys(ways))
 
-    def _extreme_field(self, kind: str | None, figures: Sequence[str]) -> str:
-        if len(figures) == 1:
-            return figures[0]
-        return (self.spec.records[kind].by or "") if kind and not figures else ""
+    def _ordered_field(self) -> str:
+        if len(self.figures) == 1:
+            return self.figures[0]
+        return (self.spec.records[self.kind].by or "") if self.kind and not self.figures else ""
 
-    def _of_extreme(
-        self, extreme: RecordQuery, kind: str | None, figures: Sequence[str], keys: Sequence[str],
-        group: str | None, grain: Grain | None,
-    ) -> RecordQuery | None:  # fmt: skip
+    def _extreme(self, name: str, descending: bool) -> RecordQuery | None:
         """One record, or one group: which stylist has the most bookings, which year the most rain."""
-        name = extreme.order
-        subject, grain_of = (group, grain) if group else self._subject(kind, keys, name)
-        largest = self._has("most") or self._has("least") or grain_of is not None
-        if subject is None or not largest:
-            return extreme if name is not None else None
-        by_group = replace(extreme, order=None, group=subject, grain=grain_of)
-        if name is None or (kind is not None and not figures and name == self.spec.records[kind].by):
+        record = RecordQuery(order=name or None, descending=descending, limit=self._wanted())
+        group, grain = (self.group, self.grain) if self.group else self._subject(name)
+        largest = self._has("most") or self._has("least") or grain is not None
+        if group is None or not largest:
+            return record if name else None
+        by_group = replace(record, order=None, group=group, grain=grain)
+        if not name or (self.kind and not self.figures and name == self.spec.records[self.kind].by):
             return replace(by_group, aggregate=Aggregate.COUNT)
-        if self._words(name).adds_up and not self._said("highest", "lowest", "largest", "smallest", "biggest"):
+        if vocabulary_of(self.spec, name).adds_up and not self._is_of_one():
             return replace(by_group, aggregate=Aggregate.SUM, of=name)
-        return extreme if grain_of is None else None
+        return record if grain is None else None
 
-    def _subject(self, kind: str | None, keys: Sequence[str], name: str | None) -> tuple[str | None, Grain | None]:
+    def _subject(self, name: str) -> tuple[str | None, Grain | None]:
         """What there is one of: "which stylist", "which year"."""
-        if len(keys) == 1:
-            return keys[0], None
+        if len(self.keys) == 1:
+            return self.keys[0], None
         said = next((role for role in _GRAINS if self._has(role)), None)
-        by_day = said == "day" and (kind is not None or len(self.spec.records) == 1)  # the records are days
-        return (None, None) if said is None or name == "date" or by_day else ("date", Grain(said))
+        named = name in self._fields("field", "high", "low")
+        if said is None or name == "date" or (said == "day" and named):  # the dearest day is that of a record
+            return None, None
+        return "date", Grain(said)
 
-    def _group(self, keys: list[str]) -> tuple[str | None, Grain | None]:
+    def _group(self) -> tuple[str | None, Grain | None]:
         """The field behind "per" or "each", and by what a time is grouped."""
         for place, token in enumerate(self.tokens):
-            if token.meaning is None or token.meaning.role != "each":
+            if token.role != "each":
                 continue
             for other in self.tokens[place + 1 : place + 3]:
                 if other.meaning is None:
                     continue
-                if other.meaning.role in _GRAINS:
-                    return "date", Grain(other.meaning.role)
-                if other.meaning.role == "field" and other.meaning.name in keys:
+                if other.role in _GRAINS:
+                    return "date", Grain(other.role)
+                if other.role == "field" and other.meaning.name in self.keys:
                     return other.meaning.name, None
                 break
-        if self._has("each") and len(keys) == 1 and (self._has("count") or self._has("much")):
-            return keys[0], None
+        if self._has("each") and len(self.keys) == 1 and (self._has("count") or self._has("much")):
+            return self.keys[0], None
         return None, None
 
     def _wanted(self) -> int:
         """How many are asked for: "the top 3", "the five cheapest", or one."""
-        counts = [value for token in self._free() if (value := _figure(token.text)) is not None and value == int(value)]
-        if len(counts) == 1 and 1 <= counts[0] <= 20:
-            for token in self._free():
-                if _figure(token.text) is not None:
-                    token.said = True
-            return int(counts[0])
+        counts = [
+            (token, value) for token in self.tokens if token.is_left and (value := figure(token.text)) is not None
+        ]
+        if len(counts) == 1 and counts[0][1] in range(1, 21):
+            counts[0][0].said = True
+            return int(counts[0][1])
         return 1
 
     # -- conditions
     def _comparisons(self) -> list[MetadataFilter]:
         """Figures with what they are compared by; each belongs to a field, by its unit, its name, or as the only one."""
-        found = []
+        found = self._ranges()
         for place, token in enumerate(self.tokens):
-            value = None if token.said else _figure(token.text)
+            value = figure(token.text) if token.is_left else None
             bound = None if value is None else self._bound(place, value)
             if bound is not None:
                 found.append(bound)
                 token.said = True
         return found
 
+    def _ranges(self) -> list[MetadataFilter]:
+        """Between 20 and 40 pounds."""
+        found = []
+        for place, (lead, first, _, last) in enumerate(zip(*(self.tokens[n:] for n in range(4)), strict=False)):
+            least, most = figure(first.text), figure(last.text)
+            if lead.role == "between" and least is not None and most is not None:
+                name = self._compared_field(place + 3, either=True)
+                bounds = name and (self._compared(name, GTE, least), self._compared(name, LTE, most))
+                if bounds and None not in bounds:
+                    found += [each for each in bounds if each is not None]
+                    first.said = last.said = True
+        return found
+
     def _bound(self, place: int, value: float) -> MetadataFilter | None:
         before = self.tokens[max(0, place - 3) : place]
-        operator = next((_COMPARED[role] for each in before if (role := _role(each)) in _COMPARED), None)
-        numbered = [each.meaning.name for each in before[-2:] if each.meaning and _role(each) == "field"]
-        if operator is None and numbered and numbered[-1].endswith(_NUMBERED):
+        behind = self.tokens[place + 1 : place + 4]
+        words = [*before, *(each for each in behind if each.role in ("least_of", "most_of"))]
+        operator = next((_COMPARED[each.role] for each in words if each.role in _COMPARED), None)
+        numbered = [each.meaning.name for each in before[-2:] if each.meaning and each.role == "field"]
+        if operator is None and numbered and goes_by(numbered[-1]):
             return self._compared(numbered[-1], EQ, value)
+        name = self._compared_field(place, either=operator is not None)
+        return self._compared(name, operator or EQ, value) if name else None
+
+    def _compared_field(self, place: int, *, either: bool) -> str | None:
+        """The field that the figure here is of: by its unit, or, where `either`, by a name or as the only one."""
+        figures = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
         after = self.tokens[place + 1].meaning if place + 1 < len(self.tokens) else None
-        figures = [name for role in ("field", "high", "low") for name in self._fields(role)]
-        figures = [name for name in dict.fromkeys(figures) if self._is_figure(name)]
-        if after is not None and after.role in ("unit", "field") and self.spec.fields.get(after.name) in _NUMBER_FIELDS:
-            same = [name for name in figures if self._words(name).unit == self._words(after.name).unit]
-            name = same[0] if len(same) == 1 and after.role == "unit" else after.name
-            return self._compared(name, operator or EQ, value) if operator or after.role == "unit" else None
-        return self._compared(figures[0], operator, value) if operator is not None and len(figures) == 1 else None
+        if after is not None and after.role in ("unit", "field") and self.spec.fields.get(after.name) in NUMBER_FIELDS:
+            if after.role == "field":
+                return after.name if either else None
+            unit = vocabulary_of(self.spec, after.name).unit
+            same = [name for name in figures if vocabulary_of(self.spec, name).unit == unit]
+            return same[0] if len(same) == 1 else after.name
+        return figures[0] if either and len(figures) == 1 else None
 
     def _compared(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
         whole = self.spec.fields.get(name) is FieldType.INTEGER
@@ -509,26 +426,50 @@ class _Reader:
 
     def _values(self) -> list[MetadataFilter] | None:
         """What values of fields are named; of one field any of them. None where they do not go together."""
-        found: dict[str, list[str]] = {}
+        named: dict[str, list[str]] = {}
+        other: dict[str, list[str]] = {}
+        for token, before in zip(self.tokens, [None, *self._behind_nothing()], strict=False):
+            if token.meaning is None or token.role != "value":
+                continue
+            known = (other if before == "not" else named).setdefault(token.meaning.name, [])
+            known += [value for value in (token.meaning.value, *token.also) if value not in known]
+        made = [self._conditions(name, values) for name, values in named.items()]
+        for name, values in other.items():
+            keyword = self.spec.all_fields[name] is FieldType.KEYWORD and name not in named
+            made.append([condition(name, NE, value) for value in values] if keyword else None)
+        return None if None in made else [each for some in made if some for each in some]
+
+    def _conditions(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
+        kind = self.spec.all_fields[name]
+        written = [_CONDITION.fullmatch(value) for value in values]
+        if kind in NUMBER_FIELDS and all(written):
+            return [condition(name, each[1], float(each[2])) for each in written if each is not None]
+        if kind is FieldType.TAGS:
+            return [condition(name, CONTAINS, value) for value in values]
+        if kind is FieldType.BOOLEAN and len(values) == 1:
+            return [condition(name, EQ, values[0] == "true")]
+        if kind is FieldType.KEYWORD:
+            return [condition(name, EQ, values[0]) if len(values) == 1 else condition(name, IN, values)]
+        return None
+
+    def _behind_nothing(self) -> Iterator[str]:
+        """For each token its role, or that of the last one that has any: "not" of "not yet done"."""
+        role = ""
         for token in self.tokens:
-            if token.meaning is not None and token.meaning.role == "value":
-                known = found.setdefault(token.meaning.name, [])
-                known += [value for value in (token.meaning.value, *token.also) if value not in known]
-        made: list[MetadataFilter] = []
-        for name, values in found.items():
-            kind = self.spec.all_fields[name]
-            written = [_CONDITION.fullmatch(value) for value in values]
-            if kind in _NUMBER_FIELDS and all(written):
-                made += [condition(name, each[1], float(each[2])) for each in written if each is not None]
-            elif kind is FieldType.TAGS:
-                made += [condition(name, CONTAINS, value) for value in values]
-            elif kind is FieldType.BOOLEAN and len(values) == 1:
-                made.append(condition(name, EQ, values[0] == "true"))
-            elif kind is FieldType.KEYWORD:
-                made.append(condition(name, EQ, values[0]) if len(values) == 1 else condition(name, IN, values))
-            else:
-                return None
-        return made
+            role = token.role or (role if token.said else "")
+            yield role
+
+    def _is_positive(self) -> bool:
+        """Whether "not" stands before values alone, and "or" between values of one field."""
+        meant = [token for token in self.tokens if token.meaning]
+        for place, token in enumerate(meant):
+            before, after = meant[place - 1 : place], meant[place + 1 : place + 2]
+            if token.role == "not" and not (after and after[0].role == "value"):
+                return False
+            fields = {each.meaning.name if each.role == "value" and each.meaning else "" for each in (*before, *after)}
+            if token.role == "or" and (len(before) + len(after) < 2 or "" in fields or len(fields) > 1):
+                return False
+        return True
 
     def _kinds(self) -> set[str]:
         """The kinds that are named, but for those that another one consists of."""
@@ -543,44 +484,20 @@ class _Reader:
     # -- tokens
     def _is_figure(self, name: str) -> bool:
         """Whether a field is a number that can be compared, and not one that a record goes by."""
-        return self.spec.fields.get(name) in _NUMBER_FIELDS and not name.endswith(_NUMBERED)
+        return self.spec.fields.get(name) in NUMBER_FIELDS and not goes_by(name)
 
-    def _of(self, role: str) -> list[Meaning]:
-        return [token.meaning for token in self.tokens if token.meaning is not None and token.meaning.role == role]
+    def _of(self, *roles: str) -> list[Meaning]:
+        return [token.meaning for token in self.tokens if token.meaning is not None and token.role in roles]
 
     def _has(self, role: str) -> bool:
         return bool(self._of(role))
 
-    def _fields(self, role: str) -> list[str]:
-        return [*dict.fromkeys(each.name for each in self._of(role))]
+    def _is_of_one(self) -> bool:
+        """Whether the figure of one record is meant, and no sum: "highest", not "most"."""
+        return any(each.role == "single" for token in self.tokens for each in token.others)
 
-    def _free(self) -> list[Token]:
-        return [token for token in self.tokens if token.meaning is None and not token.said]
-
-    def _said(self, *words: str) -> bool:
-        return any(token.stem in words for token in self.tokens)
-
-    def _words(self, name: str | None) -> Vocabulary:
-        return self.spec.vocabulary.get(name or "") or Vocabulary()
-
-
-_UNCLEAR = object()
-"""More than one order, or one that nobody can tell."""
-
-
-def _figure(word: str) -> float | None:
-    """
-    >>> _figure("1,200"), _figure("ten"), _figure("listing")
-    (1200.0, 10.0, None)
-    """
-    if re.fullmatch(r"\d+|\d+\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?", word):
-        return float(word.replace(",", ""))
-    known = _table()["numbers"].get(word.casefold())
-    return None if known is None else float(known)
-
-
-def _role(token: Token) -> str:
-    return token.meaning.role if token.meaning else ""
+    def _fields(self, *roles: str) -> list[str]:
+        return [*dict.fromkeys(each.name for role in roles for each in self._of(role))]
 
 
 def _told(each: MetadataFilter) -> str:

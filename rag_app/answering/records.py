@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
-from datetime import UTC, datetime
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -10,19 +9,18 @@ from llama_index.core.schema import NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.planning import Plan, Reading, may_ask, read_question, respelled, words_left
-from rag_app.answering.telling import Telling
+from rag_app.answering.telling import Outcome, Telling, missing_text
 from rag_app.domain import Filters, Hit, Mode, Question, frozen
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import GTE, IN, LT, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.periods import Period, conditions_of, find_period
+from rag_app.retrieval.periods import conditions_of, period_of
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import RecordQuery, Records
 from rag_app.retrieval.spelling import SHORTEST, spellings
 from rag_app.retrieval.store import ScopedStore, Search
 
-_LANGUAGES = ("en", "fr", "de")  # those of planning.toml
 _MOST_SPELLED = 3  # words that may be misspelt
 _EQUALS = 5  # records that are the best together
 
@@ -42,6 +40,13 @@ class FoundRecords:
     computed: bool
 
 
+@frozen
+class NotRecorded:
+    """A question about records was understood, but for a field that they have not: `text` says so."""
+
+    text: str
+
+
 class RecordFinder:
     """Answers questions about the records of an index, in one scope, from at most `most` sources."""
 
@@ -56,22 +61,35 @@ class RecordFinder:
         self._spec, self._open_store = spec, open_store
         self._embedder, self._dimension, self._most = embedder, dimension, most
 
-    async def find(self, question: Question) -> FoundRecords | None:
+    async def find(self, question: Question) -> FoundRecords | NotRecorded | None:
         """What the records say; None where the question asks nothing of them, or they do not hold what it asks.
 
         The question's own filters hold as well, those of a second look where it has one. Raises StoreFailed and
         EmbeddingFailed.
         """
-        if question.leans or not may_ask(question.text, self._spec):
+        if question.leans or not may_ask(question.text, self._spec, question.period):
             return None
         store = await self._open_store()
         asking.set(store.scope.organizations)
-        plan = (await self._understand(question, store)).plan
-        if plan is None:
-            return None
-        found, elsewhen = await self._query(plan, question, store)
+        reading = await self._understand(question, store)
+        if reading.plan is None:
+            lacking = missing_text(self._spec, reading.kind, reading.missing)
+            return NotRecorded(lacking) if lacking else None
+        plan, found, outcome = await self._query(reading.plan, question, store)
         if not found.rows or (plan.kind is None and len(found.types) > 1):
             return None
+        shown = await self._nearest(found, question, store)
+        kept, listed = _above(shown, question), plan.is_list and outcome != "none"
+        if len(kept) < len(shown) and not listed:
+            return None if kept else FoundRecords(plan, (), "", "", computed=True)
+        hits = to_hits(kept)
+        if hits and listed and not any(_has_all(hit, plan.figures) for hit in hits):
+            return None  # the texts may say what the fields do not hold
+        telling = Telling(self._spec, plan, found, hits, outcome)
+        return FoundRecords(plan, tuple(kept), telling.text, telling.understood, computed=not listed)
+
+    async def _nearest(self, found: Records, question: Question, store: ScopedStore) -> list[NodeWithScore]:
+        """The chunk of each record that is nearest to the question, in the order of the records."""
         wanted = [*dict.fromkeys(source for row in found.rows for source in row.sources)][: self._most]
         vector = await embed_query(self._embedder, question.text, self._dimension)
         nearest: dict[UUID, NodeWithScore] = {}
@@ -83,49 +101,53 @@ class RecordFinder:
                 nearest.setdefault(UUID(node.node.metadata["source_id"]), node)
             if len(nodes) < asked.top_k:
                 break  # a long source crowds out others no more: that was all there is
-        shown = [nearest[source] for source in wanted if source in nearest]
-        kept = _above(shown, question)
-        if len(kept) < len(shown) and not plan.is_list:
-            return None if kept else FoundRecords(plan, (), "", "", computed=True)
-        hits = to_hits(kept)
-        if hits and plan.is_list and not any(_has_all(hit, plan.figures) for hit in hits):
-            return None  # the texts may say what the fields do not hold
-        telling = Telling(self._spec, plan, found, hits, elsewhen)
-        return FoundRecords(plan, tuple(kept), telling.text, telling.understood, computed=not plan.is_list)
+        return [nearest[source] for source in wanted if source in nearest]
 
     async def _understand(self, question: Question, store: ScopedStore) -> Reading:
         """The question as a plan, with its words put right where they are no others than those that there are."""
-        text, spec, period = question.text, self._spec, _period(question, self._spec)
+        text, spec, period = question.text, self._spec, question.period
         words = words_left(text, spec, period)
         values = await store.named_values(words) if words else []
-        reading = read_question(text, spec, values, period)
+        reading = read_question(text, spec, values, period, question.today)
         if not 0 < len(reading.unknown) <= _MOST_SPELLED or min(map(len, reading.unknown)) < SHORTEST:
             return reading
         options = {word: spellings(word) for word in reading.unknown}
         others = await store.named_values(sorted({each for found in options.values() for each in found}))
         spelled = respelled(text, options, spec, others)
-        return read_question(spelled, spec, [*values, *others], _period(replace(question, text=spelled), spec))
+        if spelled == text:
+            return reading
+        period = period_of(replace(question, text=spelled, period=None), spec)
+        return read_question(spelled, spec, [*values, *others], period, question.today)
 
-    async def _query(self, plan: Plan, question: Question, store: ScopedStore) -> tuple[Records, bool]:
-        """What the plan's query finds; or the record next to its days, where they have none, and True."""
+    async def _query(self, plan: Plan, question: Question, store: ScopedStore) -> tuple[Plan, Records, Outcome]:
+        """What the plan's query finds, or the same of another year that is meant as well.
+
+        Else, where its conditions leave nothing, the records without them; or the record next to its days.
+        """
         filters = question.filters if question.wide is None else question.wide
-        query = replace(plan.query, filters=(*filters, *plan.query.filters))
-        if plan.is_list:
-            query = replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
-        elif query.limit == 1:
-            query = replace(query, limit=_EQUALS)
-        found = await store.find_records(query)
-        if found.total:
-            best = found.rows[0].value
-            alone = plan.single or plan.query.limit == 1
-            rows = tuple(row for row in found.rows if row.value == best) if alone else found.rows
-            return replace(found, rows=rows), False
-        if plan.period is None:
-            return found, False
+        for each in filter(None, (plan, plan.otherwise)):
+            found = await store.find_records(self._limited(each, filters))
+            if found.total:
+                best = found.rows[0].value
+                alone = each.single or each.query.limit == 1
+                rows = tuple(row for row in found.rows if row.value == best) if alone else found.rows
+                return each, replace(found, rows=rows), "found"
+        if plan.conditions and plan.kind is not None:
+            everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))
+            base = replace(everything, order=None, aggregate=None, of=None, group=None, grain=None, limit=_EQUALS)
+            if (others := await store.find_records(base)).total:
+                return plan, others, "none"
         for elsewhen in _beside(plan, filters):
             if (near := await store.find_records(elsewhen)).rows:
-                return near, True
-        return found, False
+                return plan, near, "elsewhen"
+        return plan, Records(), "found"
+
+    def _limited(self, plan: Plan, filters: Filters) -> RecordQuery:
+        """The plan's query with the question's filters; of one record or group also those that are its equals."""
+        query = replace(plan.query, filters=(*filters, *plan.query.filters))
+        if plan.is_list:
+            return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
+        return replace(query, limit=_EQUALS) if query.limit == 1 else query
 
 
 def _has_all(hit: Hit, fields: Collection[str]) -> bool:
@@ -151,11 +173,3 @@ def _above(nodes: Collection[NodeWithScore], question: Question) -> list[NodeWit
     if question.threshold is None or not question.threshold_sent:
         return [*nodes]
     return cut_below([*nodes], question.threshold)
-
-
-def _period(question: Question, spec: IndexSpec) -> Period | None:
-    """The days that are asked about; dates in its filters are the period, and words of time add nothing."""
-    filters = question.filters if question.wide is None else question.wide
-    if spec.dated_types == () or "date" in fields_of(filters):
-        return None
-    return find_period(question.text, question.today or datetime.now(UTC).date(), _LANGUAGES)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from typing import Literal
 from uuid import UUID
 
 from rag_app.answering.context import neutralise
@@ -9,25 +10,31 @@ from rag_app.answering.planning import Plan
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
 from rag_app.retrieval.index import IndexSpec, Vocabulary, template_fields
 from rag_app.retrieval.records import Aggregate, Record, Records
+from rag_app.retrieval.text import sentences
 
 _SENTENCES = 3  # told as sentences of their own; of more, one sentence with semicolons
+_TEXT = 5  # sentences of a record that is told with its text
 _FIELDS = 4  # of a record without a sentence of its own
 _CITED = 5
 
 
-class Telling:
-    """Tells what was found. `elsewhen`: nothing of the days that were asked about, but a record next to them."""
+Outcome = Literal["found", "none", "elsewhen"]
+"""What a query came to: "none" are records that the plan's conditions leave none of, "elsewhen" one next to its days."""
 
-    def __init__(self, spec: IndexSpec, plan: Plan, found: Records, hits: Sequence[Hit], elsewhen: bool) -> None:
+
+class Telling:
+    """Tells what was found."""
+
+    def __init__(self, spec: IndexSpec, plan: Plan, found: Records, hits: Sequence[Hit], outcome: Outcome) -> None:
         self._spec, self._plan, self._found = spec, plan, found
         self._hits = {hit.source_id: (number, hit) for number, hit in enumerate(hits, 1)}
-        self._elsewhen = elsewhen
+        self._outcome = outcome
 
     @property
     def understood(self) -> str:
         """What was asked, in a line: "4 of your listings, by sales"."""
         query = self._plan.query
-        parts = [self._counted(self._found.total)]
+        parts = [self._counted(0 if self._outcome == "none" else self._found.total)]
         if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
             parts = [f"the {self._aggregate} of {parts[0]}"]
         if query.group is not None:
@@ -43,8 +50,10 @@ class Telling:
         """What is said; empty where no hit is left to cite."""
         if not self._hits:
             return ""
-        if self._elsewhen:
+        if self._outcome == "elsewhen":
             return self._beside()
+        if self._outcome == "none":
+            return self._none()
         query = self._plan.query
         if query.group is not None:
             return self._groups()
@@ -61,7 +70,17 @@ class Telling:
         elif len(lines) < self._found.total:
             lead += f", the first {len(lines)}"
         said = "; ".join(lines) if len(lines) > _SENTENCES else ". ".join(lines)
-        return f"{lead}: {said}." if lead else f"{said}."
+        told = f"{lead}: {said}." if lead else f"{said}."
+        return f"{told} {self._text()}".rstrip() if len(lines) == 1 else told
+
+    def _text(self) -> str:
+        """The first sentences of the one record that is told, where its kind has a text that says more."""
+        kind = self._spec.records.get(self._plan.kind or "")
+        if kind is None or not kind.text:
+            return ""
+        (number, hit), *_ = self._hits.values()
+        said = [_one_line(each).rstrip(".!?") for each in sentences(hit.text, hit.lang)[:_TEXT]]
+        return " ".join(f"{each} [Source {number}]." for each in said)
 
     def _line(self, row: Record) -> str:
         number, hit = self._hits[row.sources[0]]
@@ -146,6 +165,12 @@ class Telling:
             f"Nothing is recorded{what} for {days}; the nearest is of {when}: {self._sentence(hit)} [Source {number}]."
         )
 
+    def _none(self) -> str:
+        """That no record is as it was asked for, of so many that there are."""
+        number, own = self._found.total, "your" if self._plan.query.own else "the"
+        all_of_them = f"None of {own} {number:,} {self._noun(number)}{self._when}"
+        return f"{all_of_them} has {' and '.join(self._plan.conditions)} {self._cite(self._sources)}."
+
     # -- words
     def _counted(self, number: int | None) -> str:
         """ "4 of your listings", "3 alerts with status open"."""
@@ -171,8 +196,11 @@ class Telling:
     def _conditions(self) -> str:
         days = [WEEKDAYS[day - 1] for day in self._plan.query.weekdays]
         weekdays = f" on a {' or '.join(days)}" if days else ""
-        when = f" ({self._plan.period.label})" if self._plan.period else ""
-        return f"{self._told}{weekdays}{when}"
+        return f"{self._told}{weekdays}{self._when}"
+
+    @property
+    def _when(self) -> str:
+        return f" ({self._plan.period.label})" if self._plan.period else ""
 
     def _noun(self, number: int) -> str:
         name = self._spec.records[self._plan.kind].words[0] if self._plan.kind else "record"
@@ -208,6 +236,11 @@ class Telling:
     def _cite(self, sources: Sequence[UUID]) -> str:
         numbers = [self._hits[source][0] for source in dict.fromkeys(sources) if source in self._hits]
         return " ".join(f"[Source {number}]" for number in numbers[:_CITED])
+
+
+def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:
+    """That the records of a kind have no such field; empty where none is missing."""
+    return f"The {_plural(spec.records[kind].words[0], 2)} do not record {missing}" if kind and missing else ""
 
 
 _PERIODS: Mapping[str, Callable[[date], str]] = {

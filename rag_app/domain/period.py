@@ -20,7 +20,8 @@ class Period:
     """Days, from `start` to `end`, both included; one is None where there is no bound ("before 9 January").
 
     `said` are the words that mean it, at `span` of the text. `grain` is what was named: a day, a week (Monday to Sunday),
-    a month and so on, or "days" for any others. `label` tells the days in English.
+    a month and so on, or "days" for any others. `label` tells the days in English. `otherwise` are the days of another
+    year that the words may mean as well: "14 January" has no year.
     """
 
     start: date | None
@@ -28,6 +29,7 @@ class Period:
     said: str
     span: tuple[int, int]
     grain: Grain = "days"
+    otherwise: "Period | None" = None
 
     @property
     def label(self) -> str:

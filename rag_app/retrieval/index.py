@@ -86,7 +86,8 @@ class Vocabulary(_Strict):
 
     `words` name the field ("price"), `unit` is what its figures count, as it is written behind them ("dollars"). `high`
     and `low` ask for its largest and smallest values ("dearest", "cheapest"); `best` says which of them is the best.
-    `adds_up`: its figures make a total, so that "how much" asks for their sum. `values` are other words for a value
+    `adds_up`: its figures make a total, so that "how much" asks for their sum; `totals` are words that ask for it by
+    themselves ("revenue"). `values` are other words for a value
     ("out of stock" for false), or for a condition on a number ("rising" for ">0"). `kind` is the kind of record
     (`Kind`) that is meant where a question names the field and no kind. `own` marks the boolean field that is false for
     records of others: "mine" and "ours" leave those out.
@@ -98,6 +99,7 @@ class Vocabulary(_Strict):
     high: Phrases = ()
     low: Phrases = ()
     adds_up: bool = False
+    totals: Phrases = ()
     values: Mapping[str, Phrases] = {}
     kind: Name | None = None
     own: bool = False
@@ -108,7 +110,8 @@ class Kind(_Strict):
 
     `words` name it, `holds` are words of other kinds that it consists of ("the terms on my watchlist"). `by` is the field
     that "the best" and "the strongest" of them are found by. `sentence` tells one of them: the first whose {fields} the
-    record has; title and date may stand in it, too.
+    record has; title and date may stand in it, too. `text`: a record that is found alone is told with the first sentences
+    of its text as well.
     """
 
     words: Phrases
@@ -117,6 +120,7 @@ class Kind(_Strict):
     holds: Phrases = ()
     by: Name | None = None
     sentence: Annotated[Sentences, BeforeValidator(lambda said: [said] if isinstance(said, str) else said)] = ()
+    text: bool = False
 
 
 class IndexSpec(_Strict):

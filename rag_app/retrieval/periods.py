@@ -7,17 +7,29 @@ say what is a period at all, and which days a week, a month or "since Monday" ha
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-from rag_app.domain import FRENCH_MONTHS, GERMAN_MONTHS, MONTHS, Filters, Grain, Period, days_around, days_text
-from rag_app.retrieval.filters import GTE, LT, condition
+from rag_app.domain import (
+    FRENCH_MONTHS,
+    GERMAN_MONTHS,
+    MONTHS,
+    Filters,
+    Grain,
+    Period,
+    Question,
+    days_around,
+    days_text,
+)
+from rag_app.retrieval.filters import GTE, LT, condition, fields_of
 from rag_app.retrieval.filters import or_missing as or_none
+from rag_app.retrieval.index import IndexSpec
 
-__all__ = ["LANGUAGES", "Period", "conditions_of", "days_text", "find_period", "names_day", "names_period"]
+__all__ = ["LANGUAGES", "Period", "conditions_of", "days_text", "find_period", "names_day", "names_period", "period_of"]
 
 LANGUAGES = ("en", "fr", "de")
 """Those that periods.toml has words of."""
@@ -77,6 +89,17 @@ def find_period(text: str, today: date, languages: Sequence[str] = LANGUAGES) ->
     text = text[:_QUESTION]
     found = [_period_in(text, today, grammar) for grammar in _grammars(tuple(languages))]
     return max(filter(None, found), key=lambda period: period.span[1] - period.span[0], default=None)
+
+
+def period_of(question: Question, spec: IndexSpec) -> Period | None:
+    """The days that a question asks about, on the day on which it is asked.
+
+    Dates in its filters are the period: words of time mean nothing beside them, and nothing in an index whose sources
+    have no dates that tell of anything (`dated_types`).
+    """
+    if question.period is not None or spec.dated_types == () or "date" in fields_of(question.filters):
+        return question.period
+    return find_period(question.text, question.today or datetime.now(UTC).date())
 
 
 def names_period(text: str, period: Period, dated: date | None = None) -> bool:
@@ -142,6 +165,7 @@ class _Grammar:
         unit = f"(?:{'|'.join(words['units'].values())})"
         number = rf"(?:\d{{1,3}}|{'|'.join(words['numbers'].split())})"
         ordinal = f"(?:{'|'.join(words['ordinals'].split())})"
+        part = f"(?:{words['units']['week']}|{words['half']})"
         step = f"(?:{words['last']}|{words['this']}|{words['next']})"
         move = f"(?:{words['last']}|{words['next']})"
         of, the = rf"(?:(?:{words['of']})\s+)?", rf"(?:(?:{words['the']})\s+)?"
@@ -149,6 +173,7 @@ class _Grammar:
         yield rf"(?P<week_of>(?:{words['week_of']})\s+{the}(?:{_NUMERIC}|{dated}))"
         yield rf"(?P<written>{_NUMERIC})"
         yield rf"(?P<dated>{dated})"
+        yield rf"(?P<part>{the}(?:{ordinal}|{words['last']})\s+{part}\s+(?:{words['of']})\s+{the}{month}(?:,?\s+{of}{_YEAR})?)"
         over = rf"|(?:{words['over']})\s+(?:{words['last']})\s+{unit}" if "over" in words else ""
         yield rf"(?P<rolling>{move}\s+{number}\s+{unit}|{number}\s+{move}\s+{unit}{over})"
         for name, noun in ("stepped", unit), ("stepped_weekday", weekday), ("stepped_month", month):
@@ -159,6 +184,7 @@ class _Grammar:
         quarter = words["quarter"].format(ordinal=ordinal)
         yield rf"(?P<quarter>(?:[qt][1-4]|{quarter})(?:\s+{_YEAR})?|{_YEAR}\s+[qt][1-4])"
         yield rf"(?P<ago>{words['ago'].format(number=number, unit=unit)})"
+        yield rf"(?P<numbered>{words['numbered']})"
         yield rf"(?P<near>{words['near']})"
         yield rf"(?P<feast>{'|'.join(words['feasts'].values())})"
         yield rf"(?P<year>{_YEAR})"
@@ -242,9 +268,14 @@ class _Reading:
 
     def singles(self) -> Iterator[Period]:
         """What is named alone, or with "since", "until", "before" and "after"."""
-        matches = [*self.grammar.point.finditer(self.text)]
+        matches, weekday = [*self.grammar.point.finditer(self.text)], None
         for match, following in zip_longest(matches, matches[1:]):
             if following and self._is_same_day(match, following):
+                weekday = match
+                continue
+            if weekday is not None:
+                yield from self._on_weekday(weekday, match)
+                weekday = None
                 continue
             container = following and _kind(following) == "stepped" and self._adjoin(match, following)
             days = self._days_in(match, following) if container and following else self._days(match)
@@ -252,11 +283,20 @@ class _Reading:
                 yield period
 
     def _is_same_day(self, weekday: re.Match[str], following: re.Match[str]) -> bool:
-        """Wednesday, 14 January."""
+        """Wednesday, 14 January. The weekday is a part of the date."""
         joined = re.fullmatch(
             rf",?\s*(?:(?:{self.grammar.words['the']})\s+)?", self.text[weekday.end() : following.start()]
         )
         return joined is not None and _kind(weekday) == "weekday" and _kind(following) in ("dated", "written")
+
+    def _on_weekday(self, weekday: re.Match[str], match: re.Match[str]) -> Iterator[Period]:
+        """A date with its weekday: without a year it is of the nearest one in which the two agree."""
+        days, said = self._days(match), self._weekday(weekday[0])
+        if days is not None and _kind(match) == "dated" and not re.search(_YEAR, match[0]):
+            years = (_valid(self.today.year + by, days[0].month, days[0].day) for by in (0, -1, 1, -2, 2, -3, 3))
+            days = next(((day, day) for day in years if day and day.weekday() == said), days)
+        if days is not None:
+            yield self._period(days, weekday.start(), match.end(), "day")
 
     def _adjoin(self, first: re.Match[str], second: re.Match[str]) -> bool:
         between = self.text[first.end() : second.start()].strip()
@@ -289,7 +329,23 @@ class _Reading:
         if grammar.after("after", self.text, start) and _kind(match) in ("written", "dated"):
             end = None if last >= self.today else self.today
             return self._period((last + timedelta(days=1), end), start, match.end(), "days", "after")
-        return self._period(days, start, match.end(), _grain(days, match)) if self._is_named(match) else None
+        return self._named(match, days) if self._is_named(match) else None
+
+    def _named(self, match: re.Match[str], days: Days) -> Period:
+        period = self._period(days, match.start(), match.end(), _grain(days, match))
+        return replace(period, otherwise=self._of_another_year(match, period))
+
+    def _of_another_year(self, match: re.Match[str], period: Period) -> Period | None:
+        """The next nearest year of a day or a month that is said without one."""
+        if _kind(match) not in ("dated", "month", "part") or re.search(_YEAR, match[0]) or not period.start:
+            return None
+        ahead = period.start > self.today
+        others = _Reading(self.text, self.today, self.grammar)
+        others.future, others.past = not ahead, ahead
+        days = others._days(match, soon=0)
+        if days is None or days[0] == period.start:
+            return None
+        return replace(period, start=days[0], end=days[1])
 
     def _period(
         self, days: tuple[date | None, date | None], start: int, end: int, grain: Grain, lead: str = ""
@@ -329,6 +385,8 @@ class _Reading:
             "week_of": lambda: self._week_of(said),
             "dated": lambda: self._dated(said, soon),
             "month": lambda: self._month(said),
+            "part": lambda: self._part(said),
+            "numbered": lambda: self._numbered(said),
             "weekday": lambda: self._nearest(self._weekday(said), soon),
             "quarter": lambda: self._quarter(said),
             "feast": lambda: self._feast(said),
@@ -394,6 +452,29 @@ class _Reading:
         else:
             own = self.today.year - (place + 1 > self.today.month)
         return days_around(date(own, place + 1, 1), "month")
+
+    def _part(self, said: str) -> Days | None:
+        """A half of a month, or seven days of it: the first ones, the second, or the last."""
+        words = self.grammar.words
+        month = self._month(said)
+        if month is None:
+            return None
+        first, last = month
+        place = _place(said, self.grammar.ordinals)
+        if re.search(rf"(?<!\w)(?:{words['half']})(?!\w)", said, re.I):
+            middle = first + timedelta(days=14)
+            return (first, middle) if place == 0 else (middle + timedelta(days=1), last)
+        if place is None:
+            return last - timedelta(days=6), last
+        begun = first + timedelta(days=7 * place)
+        return begun, begun + timedelta(days=6)
+
+    def _numbered(self, said: str) -> Days | None:
+        """On the 14th: of this month, or of the nearest one that is meant."""
+        number = int(re.sub(r"\D", "", said))
+        months = [_shift(self.today.replace(day=1), by, "month") for by in (-2, -1, 0, 1, 2)]
+        days = [_valid(each.year, each.month, number) for each in months]
+        return self._choose([each for each in days if each], soon=0)
 
     def _quarter(self, said: str) -> Days:
         year = re.search(_YEAR, said)

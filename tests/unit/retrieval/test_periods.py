@@ -57,6 +57,12 @@ What was booked on 27 January?                            | 2026-01-27..2026-01-
 What was booked on January 27th?                          | 2026-01-27..2026-01-27
 What was booked on the 3rd of January 2026?               | 2026-01-03..2026-01-03
 What was booked on 2026-01-08?                            | 2026-01-08..2026-01-08
+What was booked on Jan 8?                                 | 2026-01-08..2026-01-08
+Which calls came on Wednesday, 14 January?                | 2026-01-14..2026-01-14
+Who called on the 14th?                                   | 2026-11-14..2026-11-14
+How many days of December 2013 were wet?                  | 2013-12-01..2013-12-31
+What fired in the last week of January?                   | 2026-01-25..2026-01-31
+Sales in the first half of October?                       | 2026-10-01..2026-10-15
 What is booked on 5 December?                             | 2026-12-05..2026-12-05
 What was booked on 5 December?                            | 2025-12-05..2025-12-05
 Which customers called on Wednesday, 14 January 2026?     | 2026-01-14..2026-01-14

@@ -1,0 +1,282 @@
+"""The words of a question about records, and what each of them may mean.
+
+An index says how people speak of its fields and records (index.toml); the scope's records have values; planning.toml has
+the words that ask ("how many", "cheapest", "per") and those that say nothing ("please").
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rag_app.domain import FieldType, frozen
+from rag_app.retrieval.index import IndexSpec, Vocabulary
+from rag_app.retrieval.records import Named
+
+Phrase = tuple[str, ...]
+NUMBER_FIELDS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
+_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
+_ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
+_LONGEST = 6  # words of a phrase
+_MOST_NAMED = 12  # values that a part of them may stand for
+
+
+@frozen
+class Meaning:
+    """What a phrase may mean: `role` as in planning.toml, or of the index's words "kind", "field", "total", "high", "low",
+    "value", "unit", or "weekday"; "unclear" is a value of two fields."""
+
+    role: str
+    name: str = ""
+    value: str = ""
+
+
+@dataclass(slots=True)
+class Token:
+    """A word of the question, with what it was understood as: the first word of a phrase carries its `meaning`.
+
+    `said`: it is understood, or says nothing. `others` are further meanings of the phrase, `also` further values.
+    """
+
+    text: str
+    stem: str
+    meaning: Meaning | None = None
+    said: bool = False
+    others: tuple[Meaning, ...] = ()
+    also: tuple[str, ...] = ()
+
+    @property
+    def is_left(self) -> bool:
+        return self.meaning is None and not self.said
+
+    @property
+    def role(self) -> str:
+        return self.meaning.role if self.meaning else ""
+
+
+def read_words(text: str, spec: IndexSpec, values: Sequence[Named] = ()) -> list[Token]:
+    """The words of a question with their meanings: whole phrases first, then parts of values."""
+    tokens = [Token(word, stem(word)) for word in _words(text)]
+    phrases = _phrases(spec, values)
+    place = 0
+    while place < len(tokens):
+        place += _read_phrase(tokens, place, phrases, spec)
+    _read_parts(tokens, values, spec)
+    _settle(tokens, spec)
+    return tokens
+
+
+def known_words(spec: IndexSpec, values: Iterable[Named]) -> frozenset[str]:
+    """The stems of all words that mean something in an index."""
+    return frozenset(word for phrase in _phrases(spec, values) for word in phrase) | says_nothing()
+
+
+@cache
+def says_nothing() -> frozenset[str]:
+    return frozenset(map(stem, _table()["said"]["words"].split()))
+
+
+def variants(word: str) -> tuple[str, ...]:
+    """How a value may have the word: as it is, and in the other number.
+
+    >>> variants("trims"), variants("category")
+    (('trims', 'trim'), ('category', 'categorys', 'categories'))
+    """
+    word, one = word.casefold(), stem(word)
+    plural = (f"{one}s", f"{one[:-1]}ies") if one.endswith("y") else (f"{one}s",)
+    return tuple(dict.fromkeys((word, one, *plural)))
+
+
+def stem(word: str) -> str:
+    """
+    >>> stem("Bookings"), stem("is"), stem("categories")
+    ('booking', 'is', 'category')
+    """
+    word = word.casefold()
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
+
+
+def stems(text: str) -> Phrase:
+    return tuple(map(stem, _words(text)))
+
+
+def figure(word: str) -> float | None:
+    """
+    >>> figure("1,200"), figure("ten"), figure("listing")
+    (1200.0, 10.0, None)
+    """
+    if re.fullmatch(r"\d+|\d+\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?", word):
+        return float(word.replace(",", ""))
+    known = _table()["numbers"].get(word.casefold())
+    return None if known is None else float(known)
+
+
+def vocabulary_of(spec: IndexSpec, field: str | None) -> Vocabulary:
+    return spec.vocabulary.get(field or "") or Vocabulary()
+
+
+def goes_by(field: str) -> bool:
+    """Whether the field is a number that a record goes by, and no figure: "customer 42"."""
+    return field.endswith(("_id", "_number", "_no"))
+
+
+def _words(text: str) -> list[str]:
+    """The words, without articles and without the s of a genitive."""
+    bare = re.sub(r"(?<=\w)['’]s\b", "", text)
+    return [word for word in _WORD.findall(bare) if word.casefold() != _ARTICLE]
+
+
+# -- the words of planning.toml and of the index
+@cache
+def _table() -> Mapping[str, Mapping[str, str]]:
+    path = Path(__file__).with_name("planning.toml")
+    table: Mapping[str, Mapping[str, str]] = tomllib.loads(path.read_text("utf-8"))
+    return table
+
+
+@cache
+def _common() -> Mapping[Phrase, tuple[Meaning, ...]]:
+    found: dict[Phrase, tuple[Meaning, ...]] = {}
+    for role, phrases in _table()["roles"].items():
+        for phrase in re.split(r"[|\n]", phrases):
+            if key := stems(phrase):
+                found[key] = (*found.get(key, ()), Meaning(role))
+    for day, phrases in _table()["weekdays"].items():
+        for phrase in phrases.split("|"):
+            found[stems(phrase)] = (Meaning("weekday", value="6,7" if day == "weekend" else day),)
+    return found
+
+
+def _phrases(spec: IndexSpec, values: Iterable[Named]) -> Mapping[Phrase, tuple[Meaning, ...]]:
+    """What phrases mean, the likeliest first: as values, as the index's words, as words that ask."""
+    found: dict[Phrase, tuple[Meaning, ...]] = {}
+    for phrase, meaning in _meanings(spec, values):
+        if (key := stems(phrase)) and meaning not in found.get(key, ()):
+            found[key] = (*found.get(key, ()), meaning)
+    for key, meanings in _common().items():
+        found[key] = (*found.get(key, ()), *meanings)
+    return found
+
+
+def _meanings(spec: IndexSpec, values: Iterable[Named]) -> Iterator[tuple[str, Meaning]]:
+    for each in values:
+        yield each.value, Meaning("value", each.field, each.value)
+    for name, words in spec.vocabulary.items():
+        for value, phrases in words.values.items():
+            yield from ((phrase, Meaning("value", name, value)) for phrase in phrases)
+        for role, phrases in ("high", words.high), ("low", words.low), ("total", words.totals):
+            yield from ((phrase, Meaning(role, name)) for phrase in phrases)
+    for name, kind in spec.records.items():
+        yield from ((phrase, Meaning("kind", name)) for phrase in kind.words)
+    for name in spec.fields:
+        words = vocabulary_of(spec, name)
+        named = () if words.own else (*words.words, name.replace("_", " "))
+        yield from ((phrase, Meaning("field", name)) for phrase in named)
+    yield from ((words.unit, Meaning("unit", name)) for name, words in spec.vocabulary.items() if words.unit)
+    yield from ((phrase, Meaning("said")) for phrase in spec.said)
+
+
+# -- a question
+def _read_phrase(
+    tokens: Sequence[Token], place: int, phrases: Mapping[Phrase, tuple[Meaning, ...]], spec: IndexSpec
+) -> int:
+    """Reads the longest phrase that begins here; how many words it has."""
+    for length in range(min(_LONGEST, len(tokens) - place), 0, -1):
+        phrase = tokens[place : place + length]
+        meanings = phrases.get(tuple(token.stem for token in phrase))
+        if not meanings:
+            continue
+        for token in phrase:
+            token.said = True
+        after = tokens[place + length].text if place + length < len(tokens) else ""
+        meaning = _likeliest(meanings, after, spec)
+        tokens[place].meaning = meaning if meaning.role != "said" else None
+        tokens[place].others = meanings
+        return length
+    tokens[place].said = tokens[place].stem in says_nothing()
+    return 1
+
+
+def _likeliest(meanings: Sequence[Meaning], after: str, spec: IndexSpec) -> Meaning:
+    """Of several meanings the first; the number of a record is meant only with a number behind it ("customer 42").
+
+    The name of a kind is no value beside that. A value that several fields have is unclear.
+    """
+    numbered = [each for each in meanings if each.role == "field" and goes_by(each.name)]
+    if numbered and after.isdigit():
+        return numbered[0]
+    first, *others = [each for each in meanings if each not in numbered] or meanings
+    kinds = [each for each in meanings if each.role == "kind"]
+    if first.role != "value" or kinds:
+        return (*kinds, first)[0]
+    field = _field_of([first, *(each for each in others if each.role == "value")], spec)
+    return next((each for each in (first, *others) if each.name == field), Meaning("unclear"))
+
+
+def _field_of(values: Iterable[Meaning], spec: IndexSpec) -> str | None:
+    """The one field that these are values of; tags do not count beside a keyword."""
+    fields = {each.name for each in values}
+    if len(fields) > 1:
+        fields = {name for name in fields if spec.all_fields[name] is not FieldType.TAGS}
+    return fields.pop() if len(fields) == 1 else None
+
+
+def _read_parts(tokens: Sequence[Token], values: Sequence[Named], spec: IndexSpec) -> None:
+    """Words that are left, in a row, stand for the values of one field that have them all: "colour", "walnut board"."""
+    place = 0
+    while place < len(tokens):
+        length = 0
+        while place + length < len(tokens) and _may_be_part(tokens[place + length]):
+            length += 1
+        while length and not _read_part(tokens, place, length, values, spec):
+            length -= 1
+        place += length or 1
+
+
+def _may_be_part(token: Token) -> bool:
+    return token.is_left and figure(token.text) is None
+
+
+def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequence[Named], spec: IndexSpec) -> bool:
+    part = {token.stem for token in tokens[place : place + length]}
+    having = [Meaning("value", each.field, each.value) for each in values if part <= {*stems(each.value)}]
+    field = _field_of(having, spec)
+    meant = sorted(each.value for each in having if each.name == field)
+    if field is None or not meant or len(meant) > _MOST_NAMED:
+        return False
+    behind = place + length < len(tokens) and tokens[place + length].role == "kind"
+    if not behind and len(meant) > 1 and (length == 1 or any(map(_is_name, meant))):
+        return False  # two people, or what has half of its values by another name
+    if not behind and length == 1 and not _is_name(meant[0]) and not vocabulary_of(spec, field).kind:
+        return False
+    for token in tokens[place : place + length]:
+        token.said = True
+    tokens[place].meaning, tokens[place].also = Meaning("value", field, meant[0]), tuple(meant[1:])
+    return True
+
+
+def _is_name(value: str) -> bool:
+    words = _WORD.findall(value)
+    return 1 < len(words) <= 4 and all(word[:1].isupper() for word in words)
+
+
+def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """A word for a value and for figures ("rain") means the figures where those are asked for and none are named."""
+    roles = {token.role for token in tokens}
+    named = {
+        token.meaning.name for token in tokens if token.meaning and token.role in ("field", "high", "low", "total")
+    }
+    if not roles & {"sum", "average", "much", "most", "least"} or any(
+        spec.fields.get(each) in NUMBER_FIELDS for each in named
+    ):
+        return
+    for token in tokens:
+        if token.role in ("value", "unclear"):
+            figures = [
+                each for each in token.others if each.role == "field" and spec.fields.get(each.name) in NUMBER_FIELDS
+            ]
+            token.meaning = figures[0] if figures else token.meaning
