@@ -488,6 +488,15 @@ def checked_name(key: str, name: str) -> str:
     return name
 
 
+def beginning_of(name: str) -> str:
+    """A name as it may be printed: of an API key no more than a list shows.
+
+    >>> beginning_of("ada"), beginning_of("rag_" + 43 * "x")
+    ('ada', 'rag_xxxxxxxx')
+    """
+    return name[:_BEGINNING] if _KEY.fullmatch(name) else name
+
+
 def _named(key: str) -> ColumnElement[bool]:
     if key_id := uuid_in(key):
         return ApiKeyRow.id == key_id

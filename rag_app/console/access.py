@@ -119,6 +119,7 @@ async def grant(
     read: search and read (the default). write: also add, change and delete sources. admin: also empty an index. A new
     role replaces the earlier one; none removes it.
     """
+    from rag_app.access.people import beginning_of
     from rag_app.access.roles import EVERY_INDEX, Role
     from rag_app.retrieval.index import find_index, load_indexes
     from rag_app.settings import Settings
@@ -127,11 +128,11 @@ async def grant(
         raise InvalidInput("role", role, f"accepted: {', '.join([*Role, 'none'])}")
     organization = await directory.people.organization(org)
     name = find_index(load_indexes(*Settings().indexes.folders), index).name if index else EVERY_INDEX
-    user = await directory.keys.user_of(organization, who)
+    user, shown = await directory.keys.user_of(organization, who), beginning_of(who)
     if user is None:
-        user = (await directory.people.user(who)).id
+        user = (await directory.people.user(shown)).id
     await directory.roles.grant(organization.id, user, None if role == "none" else Role(role), name)
-    print(f"{who}\t{role}\t{'every index' if name == EVERY_INDEX else name} of {organization.slug}")
+    print(f"{shown}\t{role}\t{'every index' if name == EVERY_INDEX else name} of {organization.slug}")
 
 
 @orgs.command()

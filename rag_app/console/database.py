@@ -171,12 +171,11 @@ async def _look(application: Application, findings: _Findings) -> None:
         if name == "vector_store":
             findings.add("vector store", stores if state == "ok" else f"{stores}: {state}", problem=state != "ok")
         elif name in application.indexes:
-            well = (
-                f"index, built with these settings{await _calibration(application, name)}{await _limits(application, name)}"
-                if state == "ok"
-                else state
-            )
-            findings.add(name, well, problem=state != "ok")
+            if state != "ok":
+                findings.add(name, state, problem=True)
+                continue
+            notes = [await note(application, name) for note in (_calibration, _limits, elsewhere)]
+            findings.add(name, "index, built with these settings" + "".join(notes))
 
 
 async def _limits(application: Application, index: str) -> str:
@@ -184,6 +183,23 @@ async def _limits(application: Application, index: str) -> str:
     generation = await application.backends.active(application.indexes[index])
     said = await application.backends.of(generation.store).limits(generation.table_prefix)
     return f"; {said}" if said else ""
+
+
+async def elsewhere(application: Application, index: str) -> str:
+    """Of an index that nothing is in: the other store that its sources are in, if there is one."""
+    from rag_app.documents.generations import GenerationState
+    from rag_app.surfaces.administration.indexing import Indexing
+
+    asked = await application.backends.active(application.indexes[index])
+    sources = {
+        each.generation.store: each.sources
+        for each in await Indexing(application).holdings()
+        if each.generation.index == index and each.generation.state is GenerationState.ACTIVE
+    }
+    other = max(sources, key=lambda store: sources[store], default=asked.store)
+    if sources.get(asked.store) or not sources.get(other):
+        return ""
+    return f"; nothing is in it, its sources are in {other} ({sources[other]}): `rag-app indexes move {index} --to {asked.store}`"
 
 
 async def _calibration(application: Application, index: str) -> str:

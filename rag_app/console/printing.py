@@ -203,7 +203,7 @@ def progress_bar(title: str, total: int) -> "Iterator[Progress]":
     began = last_line = time.monotonic()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     rest = TextColumn(
-        "{task.fields[rate]:.0f} files/s, {task.fields[chunks]} chunks  {task.fields[file]}", markup=False
+        "{task.fields[rate]:.1f} files/s, {task.fields[chunks]} chunks  {task.fields[file]}", markup=False
     )
     with counting(title, total, *columns, rest) as update:
 
@@ -215,7 +215,7 @@ def progress_bar(title: str, total: int) -> "Iterator[Progress]":
             if not sys.stderr.isatty() and time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
                 last_line = time.monotonic()
                 left = f"{(total - len(seen)) / rate:.0f} s left" if rate else ""
-                line = f"{title.strip()}: {len(seen)}/{total} files, {rate:.0f}/s, {left}, {summary.chunks} chunks, {path.name}"
+                line = f"{title.strip()}: {len(seen)}/{total} files, {rate:.1f}/s, {left}, {summary.chunks} chunks, {path.name}"
                 print(line, file=sys.stderr, flush=True)
 
         yield step

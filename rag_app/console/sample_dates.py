@@ -4,7 +4,8 @@ The samples tell of January 2026. A manifest that has `[dates] week = 2026-01-12
 placeholders, counted from that Monday, and move by whole weeks to the present one when they are loaded. So weekdays stay
 right, and within a week nothing changes. A month that stands alone becomes the one that its middle moves to.
 
-What stays as written: names of files, bare years, and months that come back ("every April", "Christmas").
+What stays as written: names of files, bare years, months that come back ("every April", "Christmas"), and days of a rule ("before
+31 March of the next year").
 """
 
 import re
@@ -28,6 +29,7 @@ _DATES = re.compile(
     rf"|\b(?P<m3>{_ENGLISH_MONTH}|{_FRENCH_MONTH})(?P<c3>,?\s+)(?P<y3>{_YEAR})"
     rf"|\b(?P<m4>{_ENGLISH_MONTH}|{_FRENCH_MONTH})\b"
 )
+_OF_A_RULE = re.compile(r"\s+of (?:the next|each|every) year\b")
 _LED = re.compile(rf"\b(?:{_LEADS})\s+$", re.IGNORECASE)
 
 
@@ -100,6 +102,8 @@ def _moved(found: re.Match[str], by: timedelta, week: date) -> str:
         name = said["m1"] or said["m2"] or said["m3"] or said["m4"]
         names = MONTHS if name in MONTHS else FRENCH_MONTHS
         month, year = names.index(name) + 1, said["y1"] or said["y2"] or said["y3"]
+        if _OF_A_RULE.match(found.string, found.end()):
+            return found[0]
         if said["d1"] or said["d2"]:
             day = int(said["d1"] or said["d2"])
             moved = (date(int(year), month, day) if year else _nearest(month, day, week)) + by

@@ -18,6 +18,7 @@ from sqlalchemy import text
 
 from rag_app.application import Application
 from rag_app.console import cli
+from rag_app.console.database import elsewhere
 from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.urls import DatabaseUrls
@@ -170,6 +171,22 @@ def write_lines(file: Path, count: int) -> None:
         {"id": f"line-{n:04}", "title": f"Line {n}", "text": f"The lighthouse number {n} stands."} for n in range(count)
     ]
     file.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+
+
+async def test_an_empty_index_names_the_store_that_its_sources_are_in(urls: DatabaseUrls, tmp_path: Path) -> None:
+    async with opened(urls) as application:
+        first, second = store_of(application), OTHER[store_of(application)]
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "docs" / "till.md").write_text("The till is counted by two people.")
+        await ingest(application, await new_org(application), tmp_path / "docs")
+        assert await elsewhere(application, INDEX) == ""
+    async with opened(urls, second) as application:
+        said = await elsewhere(application, INDEX)
+        assert (
+            said == f"; nothing is in it, its sources are in {first} (1): `rag-app indexes move {INDEX} --to {second}`"
+        )
+        await move(application, second)
+        assert await elsewhere(application, INDEX) == ""
 
 
 async def test_there_and_back_again_with_the_same_answers_and_nothing_embedded(

@@ -22,6 +22,7 @@ WEEK = date(2026, 1, 12)
         ("le 1er mars 2026", "le 3 janvier 2027"),
         ("in January, as in every January", "in November, as in every January"),
         ("since October 2025", "since August 2026"),
+        ("before 31 March of the next year", "before 31 March of the next year"),
         ("Her wedding is on 23 May.", "Her wedding is on 27 March."),
         ("May I come? They march on. A* is of 1968.", "May I come? They march on. A* is of 1968."),
         ("week-2026-01-12.csv, 31 February 2026", "week-2026-01-12.csv, 31 February 2026"),
