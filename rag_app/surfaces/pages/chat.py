@@ -25,11 +25,21 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
 """What somebody may ask who has not asked yet, by capability."""
 
 
-@page(["/", "/threads/{thread_id:uuid}"], menu="Ask", order=0)
-async def ask(request: Caller, thread_id: FromPath[UUID] | None = None) -> Html:
+@page("/", menu="Ask", order=0)
+async def ask(request: Caller) -> Html:
     """Asked and answered in the browser, by the public routes."""
+    return _render_chat(request, "")
+
+
+@page("/threads/{thread_id:uuid}")
+async def show_thread(request: Caller, thread_id: FromPath[UUID]) -> Html:
+    """The same, opened at one thread."""
+    return _render_chat(request, str(thread_id))
+
+
+def _render_chat(request: Caller, thread: str) -> Html:
     capabilities = [(name, name.replace("_", " ").capitalize(), text) for name, text in DESCRIPTIONS.items()]
-    return render(request, "chat.html", thread=str(thread_id or ""), capabilities=capabilities, examples=EXAMPLES)
+    return render(request, "chat.html", thread=thread, capabilities=capabilities, examples=EXAMPLES)
 
 
 _PAGE = 100  # messages, as many as are read at once

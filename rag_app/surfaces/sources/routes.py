@@ -9,7 +9,7 @@ from uuid import UUID
 from litestar import Response
 from litestar.exceptions import HTTPException
 from litestar.openapi.spec import Tag
-from litestar.params import FromPath, QueryParameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import File
 from msgspec import Meta, Struct, json
 
@@ -254,7 +254,7 @@ async def put_source(request: Caller, source_id: FromPath[str], sources: Injecte
     summary="Change a source's title and metadata",
 )
 async def change_source(
-    request: Caller, source_id: FromPath[str], data: ChangeBody, sources: Injected[Sources]
+    request: Caller, source_id: FromPath[str], data: JSONBody[ChangeBody], sources: Injected[Sources]
 ) -> SourceInfo:
     """Omitted fields keep their value. A null removes a field."""
     return await sources.change(request.user, source_id, data)
