@@ -8,6 +8,7 @@ Replies are given in order and the last one for ever; a function of the request'
 It speaks plain JSON and, where the request says so, server-sent events, on any path below `server.url`.
 """
 
+import asyncio
 import json
 import re
 import select
@@ -163,6 +164,25 @@ class ScriptedModel:
                 """Nothing: `requests` has it all."""
 
         return Handler
+
+
+class Impatient:
+    """`asyncio` for `rag_app.answering.models`: a timeout runs out when a server has the request and says nothing, and not
+    before, however busy the machine is. `silent` stands in the script for a reply that does not come."""
+
+    _latest: asyncio.Timeout
+    _loop: asyncio.AbstractEventLoop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        self._loop, self._latest = asyncio.get_running_loop(), asyncio.timeout(100 * seconds)
+        return self._latest
+
+    def silent(self, _: dict[str, Any]) -> Reply:
+        self._loop.call_soon_threadsafe(lambda: self._latest.reschedule(self._loop.time()))
+        return Reply("late", delay_s=300)
 
 
 def marker_of(body: dict[str, Any], *texts: str) -> str:

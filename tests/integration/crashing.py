@@ -1,4 +1,4 @@
-"""Asks LexyBrain and dies at one step of the way: `python -m tests.integration.crashing USER ORG MESSAGE`.
+"""Asks LexyBrain and dies at one step of the way: `python -m tests.integration.crashing USER ORG MESSAGE STEP...`.
 
 For each step a process is forked that kills itself there, as a power cut would. Prints the steps it died at.
 """
@@ -70,11 +70,11 @@ async def ask(user: UUID, org: UUID, message: str) -> None:
         await turn.answer()
 
 
-def main(user: str, org: str, message: str) -> None:
-    for step, arm in STEPS.items():
+def main(user: str, org: str, message: str, *steps: str) -> None:
+    for step in steps:
         child = os.fork()
         if child == 0:
-            arm()
+            STEPS[step]()
             asyncio.run(ask(UUID(user), UUID(org), f"{message} {step}"))
             os._exit(0)
         _, status = os.waitpid(child, 0)

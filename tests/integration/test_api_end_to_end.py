@@ -19,6 +19,7 @@ from sqlalchemy import make_url, select
 
 from rag_app.access.limits import RateLimiter, Window
 from rag_app.access.tables import OrganizationTokensRow
+from rag_app.answering import models
 from rag_app.application import Application
 from rag_app.database import private
 from rag_app.database.migrate import upgrade
@@ -28,7 +29,7 @@ from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE
 from tests.contract.test_errors import problem
 from tests.contract.test_rag_retrieval import ANSWER, INSUFFICIENT, SEARCH
 from tests.integration.service import Text, bearer, configured, forget_public, ingest, prepare, served
-from tests.scripted_model import Reply, Script, ScriptedModel, marker_of
+from tests.scripted_model import Impatient, Reply, Script, ScriptedModel, marker_of
 
 PLANS = "What does the yearly plan cost?"
 PARKING = "Where can visitors park?"
@@ -448,23 +449,23 @@ def test_the_contracts_fixed_thresholds(service: Service) -> None:
 
 
 @only_postgres
-def test_a_model_behind_a_gateway(service: Service) -> None:
-    slow = Reply("too late", delay_s=300)
+def test_a_model_behind_a_gateway(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient = Impatient()
+    monkeypatch.setattr(models, "asyncio", impatient)
     script: list[Script] = [
         lambda body: Reply(
             f"It costs 480 euros a year, as Plans and prices says {marker_of(body, '480 euros')}. Ada likes it [Source 99]."
         ),
         Reply("It is surely very cheap."),  # cites nothing
         Reply(status=429),
-        slow,
-        slow,  # it is asked twice
+        impatient.silent,
+        impatient.silent,  # it is asked twice
         Reply(status=401),
         Reply(malformed=True),
     ]
     with ScriptedModel(*script) as model:
         gateway = {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": model.url, "RAG_LLM_API_KEY": "key of the gateway"}
-        patience = {"RAG_LLM_TIMEOUT": "3", "RAG_LLM_BACKOFF": "0"}
-        with configured({**gateway, **patience}), served() as client:
+        with configured({**gateway, "RAG_LLM_BACKOFF": "0"}), served() as client:
             ada = bearer(service.ada)
             answers = [client.post(ANSWER[0], json={"query_text": PLANS}, headers=ada) for _ in range(6)]
             refusal = client.post(ANSWER[0], json={"query_text": NOT_THERE}, headers=ada).json()

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.integration.crashing import STEPS
 from tests.integration.lexybrain import BOX, load, newcomer, rows
 from tests.integration.service import configured, prepare
@@ -13,17 +15,23 @@ from tests.integration.test_api_end_to_end import variables
 ROOT = Path(__file__).parents[2]
 NOTHING_KEPT = {"1 account", "2 quota, before it is kept", "3 message, before it is kept"}
 ANSWER_KEPT = {"11 response"}
+BY_DAY = (
+    "2 quota, before it is kept", "3 message, before it is kept", "3 message, after it is kept", "7 generation",
+    "8 answer, before it is kept", "11 response",
+)  # fmt: skip
+"""Each way it can end, and both sides of each transaction."""
 
 
+@pytest.mark.parametrize("steps", [BY_DAY, pytest.param((*STEPS,), marks=pytest.mark.thorough)], ids=["some", "all"])
 def test_a_crash_at_each_step(
-    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path
+    steps: tuple[str, ...], database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path
 ) -> None:
     with configured(variables(database_urls, default_store, tmp_path, qdrant_folder)):
         aurora, *_ = prepare(load)
         user = asyncio.run(newcomer(database_urls[1], aurora, "free"))
-        command = [sys.executable, "-m", "tests.integration.crashing", str(user), str(aurora), BOX]
+        command = [sys.executable, "-m", "tests.integration.crashing", str(user), str(aurora), BOX, *steps]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout.splitlines() == list(STEPS), done.stderr
+    assert done.stdout.splitlines() == list(steps), done.stderr
 
     def found(statement: str) -> list[dict[str, object]]:
         return asyncio.run(rows(database_urls[1], statement, user))
@@ -34,7 +42,7 @@ def test_a_crash_at_each_step(
     )
     assert len(threads) == len(found("SELECT id FROM rag_threads")), "no thread without a message"
     kept = {str(each["asked"]).removeprefix(BOX).strip(): each for each in threads}
-    assert set(kept) == set(STEPS) - NOTHING_KEPT, "no message is lost once it is kept"
+    assert set(kept) == set(steps) - NOTHING_KEPT, "no message is lost once it is kept"
     for step, thread in kept.items():
         roles = ["user", "assistant"] if step in ANSWER_KEPT else ["user"]
         assert (thread["roles"], thread["message_count"]) == (roles, len(roles)), step

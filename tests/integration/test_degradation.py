@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from rag_app.answering import models
 from rag_app.domain.errors import EmbeddingFailed, StoreFailed
 from rag_app.retrieval import retriever
 from rag_app.surfaces.lexybrain import conversations
 from tests.integration.lexybrain import BOX, KEYWORD, THREADS, Chat, chatting, citing
 from tests.liar import heard, liar
-from tests.scripted_model import Reply, ScriptedModel
+from tests.scripted_model import Impatient, Reply, ScriptedModel
 
 GOOD = citing(KEYWORD, "The demand index is 58 {}.")
 TROUBLE = "I'm having trouble generating a response right now. Your data shows: "
@@ -29,9 +30,7 @@ def running(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Chat]:  # fmt: skip
     folder = tmp_path_factory.mktemp("degradation")
-    settings = {"RAG_LLM_TIMEOUT": "3"}
-    with chatting(database_urls, default_store, qdrant_folder, folder, settings=settings, kind=request.param) as chat:
-        chat.post(BOX)  # what is loaded with the first request takes time, too
+    with chatting(database_urls, default_store, qdrant_folder, folder, kind=request.param) as chat:
         yield chat
 
 
@@ -42,9 +41,11 @@ def chat(running: Chat) -> Chat:
     return running
 
 
+SILENT = Reply("late", delay_s=300)
+"""Stands for a reply that does not come."""
 FAILURES: list[tuple[str, Sequence[Reply], int, str]] = [
-    ("timeout, then an answer", [Reply("late", delay_s=300)], 2, ""),
-    ("two timeouts", [Reply("late", delay_s=300)] * 2, 2, "ModelTimeout"),
+    ("timeout, then an answer", [SILENT], 2, ""),
+    ("two timeouts", [SILENT] * 2, 2, "ModelTimeout"),
     ("503, then an answer", [Reply(status=503)], 2, ""),
     ("503 twice", [Reply(status=503)] * 2, 2, "ModelFailed"),
     ("429", [Reply(status=429)], 1, "ModelLimited"),
@@ -66,9 +67,13 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("replies", "requests", "failure", "streamed"), WAYS)
-def test_a_model_that_fails(replies: Sequence[Reply], requests: int, failure: str, streamed: bool, chat: Chat) -> None:
+def test_a_model_that_fails(
+    replies: Sequence[Reply], requests: int, failure: str, streamed: bool, chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = Impatient()
+    monkeypatch.setattr(models, "asyncio", impatient)
     user = chat.newcomer()
-    chat.model.script[:] = [*replies, GOOD]
+    chat.model.script[:] = [*(impatient.silent if each is SILENT else each for each in replies), GOOD]
     body = said(chat, BOX, user, streamed)
     assert len(chat.model.requests) == requests
     assert body["flags"]["usedRag"] is True and body["flags"]["fallbackToGeneric"] is bool(failure)

@@ -15,8 +15,6 @@ from sqlalchemy import text
 
 from rag_app.application import Application, open_application
 from rag_app.console import cli
-from rag_app.database.migrate import upgrade
-from rag_app.database.private import PrivatePostgres
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.generations import GenerationState
 from rag_app.documents.metadata import Target
@@ -29,7 +27,7 @@ from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import Chunking, IndexSpec, load_index
 from rag_app.settings import Settings
 from rag_app.surfaces.administration.indexing import Indexing
-from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE, NewPostgres
+from tests.conftest import ON_DEFAULT_STORE, NewPostgres
 from tests.integration.conftest import Forking
 from tests.integration.stopping import stopped, until_blocked
 from tests.integration.test_ingestion import contents, write_corpus
@@ -46,34 +44,17 @@ BY_DAY_ON_POSTGRES = pytest.mark.parametrize(
 """The order of steps and the locks, which are PostgreSQL's for either store; a rebuild itself runs on both."""
 
 
-@pytest.fixture(scope="module")
-def template(new_postgres: NewPostgres) -> PrivatePostgres:
-    """A server whose database is migrated and then left alone: each test has a copy of it."""
-    server = new_postgres()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
-    return server
-
-
 @pytest.fixture(params=[ON_DEFAULT_STORE])
-async def urls(
-    request: pytest.FixtureRequest, template: PrivatePostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def urls(
+    request: pytest.FixtureRequest, new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> DatabaseUrls:
     """A deployment of its own, on an empty database, with either vector store."""
-    return await deployed(template, request.param, tmp_path, monkeypatch)
+    return deployed(new_database, request.param, tmp_path, monkeypatch)
 
 
-async def deployed(
-    template: PrivatePostgres, store: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> DatabaseUrls:
-    name = f"test_{uuid4().hex[:12]}"
-    password = (template.folder / "cluster" / "passwords").read_text().split()[0]
-    at = template.app_url.rpartition("@")[2].partition("/")[0]
-    superuser = await asyncpg.connect(f"postgresql://postgres:{password}@{at}/postgres")
-    try:
-        await superuser.execute(f"CREATE DATABASE {name} TEMPLATE rag OWNER rag_owner")
-    finally:
-        await superuser.close()
-    owner, app = (re.sub(r"/rag\b(?=$|\?)", f"/{name}", url) for url in (template.owner_url, template.app_url))
+def deployed(new_database: NewPostgres, store: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> DatabaseUrls:
+    server = new_database()
+    owner, app = server.owner_url, server.app_url
     for variable, value in {
         "RAG_DATABASE_URL": app, "RAG_DATABASE_OWNER_URL": owner, "RAG_VECTOR_STORE": store,
         "QDRANT_PATH": str(folder / "qdrant"), "RAG_HOME": str(folder / "home"),
@@ -548,9 +529,9 @@ async def test_a_dropped_generation_is_gone_but_for_its_row(urls: DatabaseUrls, 
 
 
 @pytest.fixture
-def deployment(template: PrivatePostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def deployment(new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    asyncio.run(deployed(template, "postgres", tmp_path, monkeypatch))
+    deployed(new_database, "postgres", tmp_path, monkeypatch)
 
 
 def test_the_commands(

@@ -19,8 +19,6 @@ from sqlalchemy import text
 from rag_app.application import Application
 from rag_app.console import cli
 from rag_app.console.database import elsewhere
-from rag_app.database.migrate import upgrade
-from rag_app.database.private import PrivatePostgres
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Ingestor
@@ -37,7 +35,7 @@ from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.settings import Settings
 from rag_app.surfaces.administration.indexing import Indexing, Moved
-from tests.conftest import MIGRATIONS, ON_DEFAULT_STORE, NewPostgres
+from tests.conftest import ON_DEFAULT_STORE, NewPostgres
 from tests.integration.conftest import Forking
 from tests.integration.stopping import stopped
 from tests.integration.test_indexes import FINE, INDEX, SPEC, deployed, holdings, ingest, new_org, quietly
@@ -53,19 +51,12 @@ QUESTIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def template(new_postgres: NewPostgres) -> PrivatePostgres:
-    server = new_postgres()
-    upgrade(server.owner_url, server.app_url, MIGRATIONS)
-    return server
-
-
 @pytest.fixture(params=[ON_DEFAULT_STORE])
-async def urls(
-    request: pytest.FixtureRequest, template: PrivatePostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def urls(
+    request: pytest.FixtureRequest, new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> DatabaseUrls:
     """A deployment on an empty database, with this vector store; what is moved goes to the other one."""
-    urls = await deployed(template, request.param, tmp_path, monkeypatch)
+    urls = deployed(new_database, request.param, tmp_path, monkeypatch)
     declare(monkeypatch, SPEC)
     return urls
 
@@ -525,10 +516,10 @@ async def test_nothing_to_move_and_indexes_that_settings_move_along(
 
 
 def test_the_command(
-    template: PrivatePostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    new_database: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asyncio.run(deployed(template, "postgres", tmp_path, monkeypatch))
+    deployed(new_database, "postgres", tmp_path, monkeypatch)
     declare(monkeypatch, SPEC)
 
     def rag(*arguments: str, status: int = 0) -> str:

@@ -29,7 +29,7 @@ from tests.integration.test_cli import serving
 T = TypeVar("T")
 
 SEARCH, QUERY = "/api/rag/search", "/api/v1/retrieval/query"
-REQUESTS = 300
+REQUESTS = 160
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def test_clients_that_go_away_leave_nothing_behind(served: Served) -> None:
     body = b'{"query": "Who goes there?"}'
     head = f"POST {QUERY} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {served.keys[3]}\r\n"
     request = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
-    for number in range(60):
+    for number in range(24):
         with socket.create_connection((address[0], int(address[1]))) as connection:
             connection.sendall(request)
             time.sleep(number % 12 / 100)  # in every stage of a request

@@ -16,7 +16,7 @@ from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.answering.synthesizers import ModelSynthesizer
 from rag_app.domain.answer import Answer, Delta, Event, Question, Refusal, Usage
 from rag_app.domain.errors import Misconfigured, ModelFailed, ModelLimited, ModelMalformed, ModelSilent, ModelTimeout
-from tests.scripted_model import Reply, ScriptedModel
+from tests.scripted_model import Impatient, Reply, ScriptedModel
 from tests.unit.answering.test_engine import WAITED, engine
 
 ASKED = [ChatMessage(role="system", content="Be brief."), ChatMessage(role="user", content="When do you open?")]
@@ -56,25 +56,6 @@ async def streamed(asked: ChatModel | WithFallback) -> str:
 
 async def drafted(asked: ChatModel | WithFallback) -> str:
     return (await asked.chat(ASKED)).text
-
-
-class Impatient:
-    """`asyncio` for the models: a timeout runs out when a server has the request and says nothing, and not before."""
-
-    _latest: asyncio.Timeout
-    _loop: asyncio.AbstractEventLoop
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(asyncio, name)
-
-    def timeout(self, seconds: float) -> asyncio.Timeout:
-        self._loop, self._latest = asyncio.get_running_loop(), asyncio.timeout(100 * seconds)
-        return self._latest
-
-    def silent(self, _: dict[str, Any]) -> Reply:
-        """Of a script: a reply that is waited for in vain."""
-        self._loop.call_soon_threadsafe(lambda: self._latest.reschedule(self._loop.time()))
-        return Reply("late", delay_s=300)
 
 
 @pytest.fixture

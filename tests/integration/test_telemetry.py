@@ -147,7 +147,7 @@ def process(folder: Path, workers: int) -> Iterator[tuple[str, Path]]:
             server.wait(60)
 
 
-@pytest.fixture(scope="module", params=["json", "text"])
+@pytest.fixture(scope="module", params=["json", pytest.param("text", marks=pytest.mark.thorough)])
 def server(
     request: pytest.FixtureRequest, database_urls: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
