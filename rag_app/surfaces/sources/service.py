@@ -230,7 +230,7 @@ class Sources:
         found = await self._catalogue.matching(principal.scope(), asked)
         if len(found) > 1:
             raise InvalidInput(
-                "external_id", name, f"names {len(found)} sources, in several indexes: use the id of one"
+                "external_id", name, f"matches {len(found)} sources in several indexes; use an id instead"
             )
         return found[0] if found else None
 
@@ -352,7 +352,7 @@ class Sources:
                 raise InvalidInput(
                     "filter",
                     None,
-                    f"is true of everything ({len(found):,} sources); to delete everything, confirm it instead:"
+                    f"matches all {len(found):,} sources. To delete all of them, confirm it instead:"
                     f" `confirm={spec.name}`",
                 )
         await self._uploads.delete(spec, org_id, found)
