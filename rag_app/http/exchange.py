@@ -97,17 +97,23 @@ async def finish(message: Message, scope: Scope) -> None:
     logger.info("%s %s %d in %d ms", scope["method"], path, message["status"], current.elapsed_ms)
 
 
+def _has_body(scope: Scope) -> bool:
+    """Whether the client said that something follows, as few do with a GET."""
+    headers = Headers.from_scope(scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
 class Client:
     """Whoever sent the request. Of one who goes away before the response has started, the work is cancelled.
 
     Watched when the work takes longer than most does, and from when the request has been read to its end (a GET or HEAD
-    is: it has no body). Not before: while a body is due, Granian answers a second `receive` beside the first with a
+    without a body is). Not before: while a body is due, Granian answers a second `receive` beside the first with a
     disconnect that has not happened. What waits for a disconnect later, as a streamed response does, shares the watch.
     """
 
     def __init__(self, scope: HTTPScope, receive: Receive, send: Send, current: Exchange) -> None:
         self._scope, self._receive, self._send, self._exchange = scope, receive, send, current
-        self._has_no_body = self._is_read = scope["method"] in {"GET", "HEAD"}
+        self._has_no_body = self._is_read = scope["method"] in {"GET", "HEAD"} and not _has_body(scope)
         self._takes_long = self._response_started = self._has_gone = False
         self._began = asyncio.get_running_loop().time()
         self._worker: asyncio.Task[Any] | None = None

@@ -240,6 +240,22 @@ def test_half_a_body_is_waited_for_so_long_and_no_longer(
     assert said.startswith("HTTP/1.1 408") and "The body did not arrive within 30 seconds" in said, said
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_connection_that_ends_says_so(method: str, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that was announced and is not read ends the connection: whoever keeps it would fail with the next request."""
+    monkeypatch.setattr("rag_app.http.exchange._SECONDS_FOR_REST", 0.05)
+    host, port = str(client.base_url.host), int(client.base_url.port or 0)
+    head = f"{method} /api/rag/search HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n".encode()
+    for _ in range(5):
+        with socket.create_connection((host, port), timeout=60) as connection:
+            connection.sendall(head)
+            assert b"connection: close" in connection.recv(10_000)
+    with socket.create_connection((host, port), timeout=60) as connection:
+        for _ in range(2):
+            connection.sendall(head + b"{}")
+            assert b"connection: close" not in connection.recv(10_000)
+
+
 @pytest.mark.parametrize("error", [ModelLimited("busy"), StoreFailed("away")])
 def test_what_may_come_back_says_when(error: Exception, client: httpx.Client, backstage: Backstage) -> None:
     backstage.pipeline.error = error
