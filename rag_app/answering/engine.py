@@ -468,7 +468,7 @@ class CapabilityEngine(BaseQueryEngine):
         failures = [*answer.failures, *draft.failures]
         if draft.extracted:
             failures.append(ModelMalformed(f"{draft.model}: a malformed reply, whose text was used"))
-        return replace(answer, asked=draft.model, failures=tuple(failures))
+        return replace(answer, asked=draft.model, prompt=draft.prompt, failures=tuple(failures))
 
     def _verified(self, draft: Draft, evidence: Evidence) -> Answer:
         if not draft.text.strip():

@@ -58,7 +58,8 @@ class Draft:
     """What a synthesizer wrote, before its citations are checked. `text` is empty where it found nothing to say.
 
     `cut_off`: it had to stop before the end, for its limit of tokens or a filter of the model's. `extracted`: the reply
-    it was in is broken (salvage.py). `failures` are those of a model that was asked before this one.
+    it was in is broken (salvage.py). `failures` are those of a model that was asked before this one. `prompt` is the
+    version that it was asked with.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Draft:
     cut_off: bool = False
     extracted: bool = False
     failures: tuple[ModelFailed, ...] = ()
+    prompt: str | None = None
 
 
 @frozen

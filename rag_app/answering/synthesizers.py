@@ -4,6 +4,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from llama_index.core.callbacks import CallbackManager
@@ -77,16 +78,17 @@ class ModelSynthesizer(Synthesizer):
         self.model, self._model, self._prompt, self._draw = model.name, model, prompt, draw
 
     async def write(self, question: Question, context: Context) -> Draft:
-        messages, limits = await self._asked(question, context)
-        return await self._model.chat(messages, **limits)
+        messages, limits, version = await self._asked(question, context)
+        return replace(await self._model.chat(messages, **limits), prompt=version)
 
     async def stream(self, question: Question, context: Context) -> Pieces:
-        messages, limits = await self._asked(question, context)
+        messages, limits, version = await self._asked(question, context)
         async with aclosing(self._model.stream(messages, **limits)) as pieces:
             async for piece in pieces:
-                yield piece
+                yield replace(piece, prompt=version) if isinstance(piece, Draft) else piece
 
-    async def _asked(self, question: Question, context: Context) -> tuple[list[ChatMessage], Limits]:
+    async def _asked(self, question: Question, context: Context) -> tuple[list[ChatMessage], Limits, str]:
+        """What the model is sent, and the name of the prompt's version."""
         try:
             drawn = await self._draw(self._prompt.name) if self._draw else None
         except StoreFailed as error:  # what was found is not lost for it
@@ -99,7 +101,8 @@ class ModelSynthesizer(Synthesizer):
         limits = Limits(
             max_tokens=first(each.max_tokens for each in rules), temperature=first(each.temperature for each in rules)
         )
-        return messages_of(prompt, question, context.text), limits
+        version = f"{prompt.name}_{prompt.version}" if drawn is None else drawn.name
+        return messages_of(prompt, question, context.text), limits, version
 
     def _get_prompts(self) -> PromptDictType:
         return {self._prompt.name: self._prompt.template}

@@ -199,12 +199,12 @@ class Answer:
 
     Where a capability copes with failures (`Capability.failure_text`), `failures` are those of its parts, and
     `complete` is False where a model fell silent in the middle: the text is what it had said by then. `seconds` is how
-    long each stage took: "retrieval", "generation". `asked` is the model that wrote, also where that was refused. `shown`
-    is what the answer was written from, in the order of the prompt; empty when refused. `look` says where `hits` come
-    from, `searched` the text that found them: with the spelling put right, perhaps. `removed` sentences of what was
-    written are left out: no source supports them. `understood` says what was asked of records, where that is what was
-    answered: "4 of your listings, by sales". `elsewhen` is the period that an answer is about where nothing is recorded
-    for the one that was asked for; the text begins with saying so.
+    long each stage took: "retrieval", "generation". `asked` is the model that wrote, also where that was refused, and
+    `prompt` the version of the prompt that it was sent. `shown` is what the answer was written from, in the order of the
+    prompt; empty when refused. `look` says where `hits` come from, `searched` the text that found them: with the spelling
+    put right, perhaps. `removed` sentences of what was written are left out: no source supports them. `understood` says
+    what was asked of records, where that is what was answered: "4 of your listings, by sales". `elsewhen` is the period
+    that an answer is about where nothing is recorded for the one that was asked for; the text begins with saying so.
 
     `probability` (0..1) is the judge's that the hits hold an answer, None where a fixed rule compared a cosine.
     `warnings` say what did not go as configured and changed nothing else: reranking that failed, say.
@@ -226,6 +226,7 @@ class Answer:
     complete: bool = True
     seconds: Mapping[str, float] = field(default_factory=dict)
     asked: str | None = None
+    prompt: str | None = None
     shown: tuple[Shown, ...] = ()
     look: Look = Look.FIRST
     searched: str = ""

@@ -241,7 +241,7 @@ async def test_a_question_gets_the_version_that_the_database_says(
         models = ChosenModels(Settings(), MockEmbedding(embed_dim=3), configs.draw)
         tutor = models.synthesizer(capability_named("book_tutor"))
         try:
-            await tutor.write(question, context)
+            assert (await tutor.write(question, context)).prompt == "book_tutor_v1"
             assert await configs.seed([second]) == [second.name]
             assert await configs.draw("book_tutor") == await configs.get("book_tutor_v1"), "a release changes nothing"
             await configs.change(None, second.name, active=True)

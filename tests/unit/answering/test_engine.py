@@ -266,12 +266,14 @@ async def test_a_model_is_shown_the_prompt_with_the_context(served: tuple[Script
     server, synthesizer = served
     answer = await ask(engine(synthesizer, WAITED, EARLY))
     assert (answer.text, answer.model) == ("One waited almost 15 minutes [Source 1].", "scripted")
+    assert answer.prompt == f"owner_ask_{load_prompts(ROOT / 'prompts')['owner_ask'].version}"
     (request,) = server.requests
     assert "STRICT RULES" in request.prompt and "Question: How long did customers wait?" in request.prompt
     assert "[Source 1] (Relevance: 72.0%)" in request.prompt and f"> {EARLY.text}" in request.prompt
     evidence = await engine(synthesizer, WAITED).gather(Question("How long?"))
     *pieces, draft = [piece async for piece in synthesizer.stream(evidence.question, evidence.context)]
     assert "".join(map(str, pieces)) == "One waited almost 15 minutes [Source 1]." == draft.text  # type: ignore[union-attr]
+    assert draft.prompt == answer.prompt  # type: ignore[union-attr]
 
 
 async def test_a_models_failure_passes_through(served: tuple[ScriptedModel, ModelSynthesizer]) -> None:
