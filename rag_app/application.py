@@ -170,12 +170,13 @@ class Application(Directory):
         self.urls, self.indexes, database = urls, _indexes(settings), self.database
         self.ledger, self.generations = SourceLedger(database), Generations(database)
         self.limiter, self.leases = RateLimiter(database), Leases(database)
-        self.validations, self.kept_answers = Validations(database), KeptAnswers(database, self.ledger)
+        self.validations = Validations(database)
         self.backends = Backends(settings, urls, database, self.ledger, self.generations, self._check_reads)
         file = read_models(settings.model.models_file)
         self.embedder, self.dimension = _embedder(settings, file, parts)
         self.prompts, self.calendar = PromptConfigs(database), Calendar(database)
         self.models = ChosenModels(settings, self.embedder, self.prompts.draw, parts, file)
+        self.kept_answers = KeptAnswers(database, self.ledger, self.models.cost_cents)
         rerankers = Rerankers(file, settings.model.models_file)
         self.calibrations = Calibrations(database, self.backends.kind, self._shipped_fit)
         self.fit_for = self.calibrations.fit_for
@@ -615,6 +616,8 @@ def _site(application: Application) -> "Site | None":
     return build_site(
         application.people,
         application.sessions,
+        application.limiter,
+        tries=settings.pages.tries,
         demo=settings.pages.shown == "demo",
         provider=identity_provider(settings),
         public_url=settings.pages.public_url,

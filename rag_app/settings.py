@@ -529,6 +529,13 @@ class PagesSettings(_Settings):
         le=525_600,
         description="the same in minutes without a request",
     )
+    tries: int = Field(
+        60,
+        alias="RAG_SIGN_IN_TRIES",
+        ge=1,
+        le=MOST_REQUESTS,
+        description="tries to sign in from one address in any 60 seconds; a proxy, and all behind it, is one address",
+    )
 
 
 class OidcSettings(_Settings):

@@ -6,15 +6,16 @@ administrator may read it then. The rest is deleted.
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, cast
 from uuid import UUID
 
 from msgspec import convert
-from sqlalchemy import ColumnElement, CursorResult, any_, delete, func, insert, literal, or_, select
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ColumnElement, CursorResult, any_, bindparam, delete, func, insert, literal, or_, select, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import Uuid
@@ -33,6 +34,7 @@ from rag_app.domain import (
     RagError,
     Scope,
     StoreFailed,
+    Usage,
     frozen,
     storable,
 )
@@ -42,6 +44,8 @@ from rag_app.evaluation.tables import KeptAnswerRow
 log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(hours=24)
+ANSWERED, REFUSED = "answer", "refusal"
+"""Types of usage events, of answers outside of conversations."""
 _SECONDS_BETWEEN = 3600
 _UNJUDGED = KeptAnswerRow.verdict.is_(None)
 _EXPIRED = KeptAnswerRow.asked_at < func.now() - KEPT_FOR
@@ -63,16 +67,30 @@ class GivenFeedback:
     judged_at: datetime
 
 
-class KeptAnswers:
-    """Everything but `keep` raises StoreFailed."""
+_COUNT = text(
+    """
+    INSERT INTO ai_usage_events (
+        user_id, type, plan_code, capability, model_version, latency_ms, stages, tokens_in, tokens_out, cost_cents
+    ) SELECT id, :type, plan_code, :capability, :model, :latency, :stages, :tokens_in, :tokens_out, :cents
+    FROM users WHERE id = :user
+    """
+).bindparams(bindparam("stages", type_=JSONB()))
+"""What an answer took, for the figures of administrators: nothing of what was asked."""
 
-    def __init__(self, database: Database, ledger: SourceLedger) -> None:
-        self._database, self._ledger = database, ledger
+
+class KeptAnswers:
+    """Everything but `keep` raises StoreFailed. `cost_cents` is what a model took for an answer."""
+
+    def __init__(
+        self, database: Database, ledger: SourceLedger, cost_cents: Callable[[str, Usage | None], Decimal] | None = None
+    ) -> None:
+        self._database, self._ledger, self._cost_cents = database, ledger, cost_cents
 
     async def keep(
         self, principal: Principal, request_id: str, capability: str, index: str, question: Question, answer: Answer
     ) -> None:
-        """Keep what was asked and answered, under the id of its response. Of a caller without a user nothing is kept.
+        """Keep what was asked and answered, under the id of its response, and count it. Of a caller without a user
+        nothing is kept.
 
         A second answer under the same id takes the place of the first, unless that one is judged. An answer that
         cannot be kept is given all the same: that is logged.
@@ -91,6 +109,7 @@ class KeptAnswers:
             "answer": storable(answer.text),
             "refusal": answer.refusal and answer.refusal.value,
             "model": answer.model,
+            "prompt": answer.prompt and storable(answer.prompt),
             "sources": [
                 {"source_id": str(hit.source_id), "chunk_id": str(hit.chunk_id), "label": storable(hit.title)}
                 for hit in cited.values()
@@ -103,8 +122,24 @@ class KeptAnswers:
         try:
             async with self._database.scoped(Scope.alone(principal.user)) as session:
                 await session.execute(statement)
+                await session.execute(_COUNT, self._took(principal.user, capability, answer))
         except StoreFailed as error:
             log.warning("an answer was not kept for feedback: %s", error)
+
+    def _took(self, user: UUID, capability: str, answer: Answer) -> dict[str, Any]:
+        stages = {name: round(1000 * each) for name, each in answer.seconds.items()}
+        model = answer.asked or answer.model or "none"
+        return {
+            "user": user,
+            "type": REFUSED if answer.refused else ANSWERED,
+            "capability": capability,
+            "model": model,
+            "latency": sum(stages.values()),
+            "stages": stages,
+            "tokens_in": answer.usage.input_tokens if answer.usage else 0,
+            "tokens_out": answer.usage.output_tokens if answer.usage else 0,
+            "cents": self._cost_cents(model, answer.usage) if self._cost_cents else Decimal(0),
+        }
 
     async def judge(
         self, principal: Principal, request_id: str, verdict: Verdict, comment: str | None, expected: str | None

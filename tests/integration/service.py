@@ -27,6 +27,8 @@ from tests.integration.conftest import INDEX
 T = TypeVar("T")
 
 SECRET = "a secret of the tests, long enough for HS256"
+USUAL = {"RAG_JWT_SECRET": SECRET, "RAG_LOG_LEVEL": "warning", "RAG_SIGN_IN_TRIES": "10000"}
+"""All tests sign in from one address."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def configured(variables: Mapping[str, str]) -> Iterator[pytest.MonkeyPatch]:
     """These environment variables, and a secret for tokens, for as long as the block lasts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("QDRANT_URL", raising=False)
-        for name, value in {"RAG_JWT_SECRET": SECRET, "RAG_LOG_LEVEL": "warning", **variables}.items():
+        for name, value in {**USUAL, **variables}.items():
             patch.setenv(name, value)
         yield patch
 

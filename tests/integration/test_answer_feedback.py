@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,6 +14,7 @@ import pytest
 from rag_app.application import Application
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.surfaces.administration.personal import Personal
+from rag_app.surfaces.management.types import TrendDay
 from tests.conftest import NewPostgres
 from tests.integration.service import Text, bearer, configured, ingest, prepare, served, without_limits
 
@@ -103,6 +105,30 @@ def test_what_is_right_judges_what_is_cited_and_is_said_once(world: World) -> No
     assert world.say(world.ann, request, "wrong").status_code == 200
     assert world.judged() == []
     assert world.say(world.ann, request, "right", expected_source=world.other.name).status_code == 400
+
+
+def test_an_answer_is_counted_without_its_words(world: World) -> None:
+    """Administrators see how many there were, how long they took, and what was thought of them."""
+    seen = "SELECT type, latency_ms, model_version, message_id FROM ai_usage_events WHERE user_id = $1 ORDER BY id"
+    before = len(world.rows(seen, world.bob))
+    request = world.ask(world.bob)
+    assert world.say(world.bob, request, "right").status_code == 200
+    world.ask(world.bob, "Who won the chess championship of 1921?")
+    found = world.rows(seen, world.bob)[before:]
+    assert [each["type"] for each in found] == ["answer", "refusal"] and all(each["latency_ms"] >= 0 for each in found)
+    assert found[0]["model_version"] == "extractive" and found[0]["message_id"] is None
+
+    async def trends(application: Application) -> list[TrendDay]:
+        await application.people.set_role(await application.people.user(str(world.bob)), "admin")
+        principal = await application.people.principal(str(world.bob))
+        today = datetime.now(UTC).date()
+        shown = await application.usage.trends(principal, today, today, "knowledge_answer")
+        none = await application.usage.trends(principal, today, today, "owner_ask")
+        return [*shown.days, *none.days]
+
+    day, calls = prepare(trends)
+    assert day.answers >= 2 and day.refused >= 1 and day.positive >= 1 and day.users >= 1 and calls.answers == 0
+    assert day.latency_p50 is not None
 
 
 def test_nobody_else_knows_it(world: World) -> None:

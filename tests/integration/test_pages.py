@@ -14,7 +14,7 @@ from rag_app.access.people import People
 from rag_app.access.sessions import Sessions, digest
 from rag_app.application import Application
 from rag_app.database.session import Database
-from tests.integration.service import configured, prepare, served
+from tests.integration.service import USUAL, configured, prepare, served
 from tests.integration.test_api_end_to_end import variables
 
 T = TypeVar("T")
@@ -136,6 +136,25 @@ def test_a_code_that_is_old_or_made_up_signs_nobody_in(pages: Pages) -> None:
         for each in (code, "", "x", "\0", "é" * 200, str(user.id), digest(code)):
             assert pages.sign_in(browser, each).status_code == 401, each
         assert not browser.cookies
+
+
+def test_who_tries_too_often_waits(pages: Pages) -> None:
+    """The limit of these pages is far away: it is reached by what the limiter keeps."""
+    _, code = pages.newcomer()
+    full = (
+        "UPDATE rate_windows SET times = array_fill(extract(epoch FROM now())::float8, ARRAY[$1::int]) WHERE key = $2"
+    )
+    with pages.browser() as browser:
+        assert pages.sign_in(browser, "guessed").status_code == 401
+        pages.fetch(full, int(USUAL["RAG_SIGN_IN_TRIES"]), "sign_in:127.0.0.1")
+        try:
+            for refused in (pages.sign_in(browser, code), browser.get("/sign-in/callback?state=guessed")):
+                assert refused.status_code == 429 and "Too many attempts to sign in" in refused.text
+                assert 0 < int(refused.headers["retry-after"]) <= 61
+            assert browser.get("/sign-in").status_code == 200
+        finally:
+            pages.fetch("DELETE FROM rate_windows WHERE key = $1", "sign_in:127.0.0.1")
+        assert pages.sign_in(browser, code).status_code == 303, "the code was not looked at"
 
 
 FOREIGN = [

@@ -125,11 +125,20 @@ async def reopen(request: Caller, feedback_queue: Injected[FeedbackQueue], feedb
 @SURFACE.get(
     f"{ADMIN}/trends",
     InvalidInput("from", "2026-02-01", "must not be after `to` (2026-01-31)"),
-    summary="Show daily figures of conversations",
+    summary="Show daily figures of answers",
 )
-async def trends(request: Caller, usage: Injected[Usage], since: Since = None, until: Until = None) -> TrendsResponse:
+async def trends(
+    request: Caller,
+    usage: Injected[Usage],
+    since: Since = None,
+    until: Until = None,
+    capability: Annotated[
+        Literal["knowledge_answer", "owner_ask"] | None,
+        QueryParameter(description="answers of `/api/rag/answer` or of `/owner/ask`; the default is conversations"),
+    ] = None,
+) -> TrendsResponse:
     """A period is at most 366 whole days in UTC; the default is the last 30 days."""
-    return await usage.trends(request.user, since, until)
+    return await usage.trends(request.user, since, until, capability)
 
 
 @SURFACE.get(

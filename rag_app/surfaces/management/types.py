@@ -75,7 +75,7 @@ class NewSettlement(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TrendDay(Struct, frozen=True):
-    """Of answers in conversations on one day, UTC; latencies in milliseconds, null where there was none."""
+    """Of answers on one day, UTC; latencies in milliseconds, null where there was none."""
 
     date: date
     users: Annotated[Count, Meta(description="users who asked at least one question")]

@@ -1,4 +1,4 @@
-"""What is used, by whom, and how that goes on: of conversations, whose answers leave usage events."""
+"""What is used, by whom, and how that goes on: answers leave usage events, in conversations and outside of them."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, Principal
+from rag_app.evaluation.kept_answers import ANSWERED, REFUSED
 from rag_app.surfaces.lexybrain.statistics import Period, midnight
 from rag_app.surfaces.management.types import (
     AuditEntry,
@@ -51,6 +52,31 @@ _DAYS = text(
     ) AS period LEFT JOIN answers USING (date) LEFT JOIN asking USING (date) LEFT JOIN took USING (date) ORDER BY date
     """
 ).bindparams(*_MOMENTS)
+_DAYS_OUTSIDE = text(
+    """
+    WITH took AS (
+        SELECT (created_at AT TIME ZONE 'UTC')::date AS date, count(*) AS answers,
+            count(*) FILTER (WHERE type = :refused) AS refused, count(DISTINCT user_id) AS users,
+            sum(cost_cents)::float8 AS cost, percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) AS p50,
+            percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms) AS p95
+        FROM ai_usage_events WHERE type IN (:answered, :refused) AND capability = :capability
+            AND created_at >= :since AND created_at < :until GROUP BY 1
+    ), rated AS (
+        SELECT (asked_at AT TIME ZONE 'UTC')::date AS date, count(*) FILTER (WHERE verdict = 'right') AS positive,
+            count(*) FILTER (WHERE verdict = 'wrong') AS negative
+        FROM kept_answers WHERE verdict IS NOT NULL AND capability = :capability
+            AND asked_at >= :since AND asked_at < :until GROUP BY 1
+    )
+    SELECT date, coalesce(users, 0) AS users, coalesce(answers, 0) AS answers, coalesce(refused, 0) AS refused,
+        coalesce(positive, 0) AS positive, coalesce(negative, 0) AS negative, coalesce(cost, 0) AS cost_cents,
+        p50 AS latency_p50, p95 AS latency_p95
+    FROM (
+        SELECT (:since AT TIME ZONE 'UTC')::date + n AS date FROM generate_series(
+            0, (:until AT TIME ZONE 'UTC')::date - (:since AT TIME ZONE 'UTC')::date - 1
+        ) AS n
+    ) AS period LEFT JOIN took USING (date) LEFT JOIN rated USING (date) ORDER BY date
+    """
+).bindparams(*_MOMENTS, answered=ANSWERED, refused=REFUSED)
 _USERS = text(
     """
     SELECT u.id, u.name, u.role, u.plan_code AS plan, coalesce(c.used, 0) AS messages_used,
@@ -62,7 +88,7 @@ _USERS = text(
     LEFT JOIN (
         SELECT user_id, count(*) AS answers, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out,
             sum(cost_cents)::float8 AS cost, max(created_at) AS last
-        FROM ai_usage_events WHERE created_at >= :since AND created_at < :until GROUP BY user_id
+        FROM ai_usage_events WHERE type = 'rag_message' AND created_at >= :since AND created_at < :until GROUP BY user_id
     ) e ON e.user_id = u.id
     WHERE NOT EXISTS (SELECT FROM api_keys k WHERE k.user_id = u.id) OR c.used > 0 OR e.answers > 0
     ORDER BY messages_used DESC, answers DESC, u.name LIMIT 500
@@ -91,13 +117,19 @@ class Usage:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def trends(self, principal: Principal, since: date | None, until: date | None) -> TrendsResponse:
-        """Day by day; the last 30 by default. Raises InvalidInput for dates that are no period."""
+    async def trends(
+        self, principal: Principal, since: date | None, until: date | None, capability: str | None = None
+    ) -> TrendsResponse:
+        """Day by day; the last 30 by default. Of conversations, or of a capability that answers outside of them.
+
+        Raises InvalidInput for dates that are no period.
+        """
         period = Period.of(since, until, today=datetime.now(UTC).date())
         values = {"since": midnight(period.since), "until": midnight(period.until) + timedelta(days=1)}
-        act = Act("trends.read", EVERYBODY, {"from": str(period.since), "to": str(period.until)})
+        about = {} if capability is None else {"capability": capability}
+        act = Act("trends.read", EVERYBODY, {"from": str(period.since), "to": str(period.until), **about})
         async with administering(self._database, principal, act) as session:
-            rows = (await session.execute(_DAYS, values)).mappings().all()
+            rows = (await session.execute(_DAYS_OUTSIDE if about else _DAYS, values | about)).mappings().all()
         return TrendsResponse([convert(dict(each), TrendDay) for each in rows])
 
     async def month(self, principal: Principal, month: str | None) -> UsageResponse:

@@ -4,10 +4,12 @@ Tables are plain HTML, filters are GET forms, changes are POST forms: all of it 
 """
 
 import difflib
+from collections.abc import Sequence
 from itertools import zip_longest
 from urllib.parse import urlencode
 
 from litestar.params import FromPath
+from markupsafe import Markup
 
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptVersion, conversation_types
@@ -17,6 +19,7 @@ from rag_app.surfaces.lexybrain.administration_routes import NewPrompt
 from rag_app.surfaces.lexybrain.statistics import Statistics
 from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue, QueueFilter
+from rag_app.surfaces.management.types import TrendDay
 from rag_app.surfaces.management.usage import Usage
 from rag_app.surfaces.pages.charts import Series, bars, lines
 from rag_app.surfaces.pages.forms import checked, chosen, day, uuid
@@ -34,6 +37,8 @@ TABS = (
 )
 RESOLUTIONS = ("fixed", "noted", "dismissed")
 RATINGS = ("positive", "negative", "neutral")
+PRODUCTS = {"knowledge_answer": "Knowledge", "owner_ask": "Calls"}
+"""Those that answer outside of conversations, by their capability."""
 _UNCHANGED = 3  # lines around a difference
 TEMPLATES.globals["ADMIN_TABS"] = TABS
 
@@ -43,12 +48,20 @@ TEMPLATES.globals["ADMIN_TABS"] = TABS
 
 @page("/admin", administrators=True, menu="Administration", order=60)
 async def overview(request: Caller, statistics: Injected[Statistics], usage: Injected[Usage]) -> Html:
-    since, until = day(request, "from"), day(request, "to")
+    """Of conversations, or of a product that answers outside of them."""
+    since, until, product = day(request, "from"), day(request, "to"), chosen(request, "product", PRODUCTS)
+    days = (await usage.trends(request.user, since, until, product)).days
+    shown = {"product": product, "products": PRODUCTS, "days": days, "charts": _charts(days)}
+    if product is not None:
+        return render(request, "admin-product.html", **shown)
     stats = await statistics.read(request.user, since, until)
-    days = (await usage.trends(request.user, since, until)).days
+    return render(request, "admin-overview.html", stats=stats, **shown)
+
+
+def _charts(days: Sequence[TrendDay]) -> list[tuple[str, tuple[str, ...], Markup]]:
     labels = [f"{each.date:%d %b}" for each in days]
-    charts = [
-        ("Messages", (), bars(labels, Series("messages", [each.messages for each in stats.days], "bar-mark"))),
+    return [
+        ("Answers", (), bars(labels, Series("answers", [each.answers for each in days], "bar-mark"))),
         ("Users who asked", (), bars(labels, Series("users", [each.users for each in days], "bar-mark"))),
         (
             "Time to the whole answer, ms",
@@ -75,8 +88,6 @@ async def overview(request: Caller, statistics: Injected[Statistics], usage: Inj
         ),
         ("Cost, cents", (), bars(labels, Series("cost", [each.cost_cents for each in days], "bar-mark"))),
     ]
-    rows = [*zip(reversed(days), reversed(stats.days), strict=True)]
-    return render(request, "admin-overview.html", stats=stats, charts=charts, rows=rows)
 
 
 # -- feedback

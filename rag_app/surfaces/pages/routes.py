@@ -3,9 +3,11 @@
 from litestar import Router
 from litestar.di import Provide
 
+from rag_app.access.limits import RateLimiter
 from rag_app.access.openid import Provider
 from rag_app.access.people import People
 from rag_app.access.sessions import Sessions
+from rag_app.domain import RateLimited
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.server import Site
 from rag_app.surfaces.pages import administration, answers, chat, documents, playground, signing_in
@@ -19,6 +21,9 @@ MODULES = (chat, signing_in, answers, documents, playground, administration)
 _KINDS = {
     **KINDS,
     404: Kind(404, "not_found", "This page does not exist."),
+    RateLimited: Kind(
+        429, "rate_limited", "Too many attempts to sign in from your network. Wait a minute, then try again."
+    ),
     MISDIRECTED: Kind(
         MISDIRECTED, "misdirected_request", "The demo only answers browsers on this machine, at http://127.0.0.1."
     ),
@@ -28,14 +33,18 @@ _KINDS = {
 def build_site(
     people: People,
     sessions: Sessions,
+    limiter: RateLimiter,
     *,
+    tries: int,
     demo: bool = False,
     provider: Provider | None = None,
     public_url: str | None = None,
 ) -> Site:
-    """`demo`: whoever opens a page on this machine is signed in as a sample user. `public_url`: where browsers come."""
+    """`tries` to sign in are let through from one address in any 60 seconds. `demo`: whoever opens a page on this machine
+    is signed in as a sample user. `public_url`: where browsers come.
+    """
     errors = Errors("/sign-in/demo" if demo else "/sign-in", _KINDS)
-    ways = SigningIn(sessions, people, demo, provider, public_url)
+    ways = SigningIn(sessions, people, limiter, tries, demo, provider, public_url)
     pages = Router(
         "/",
         route_handlers=HANDLERS,

@@ -3,6 +3,7 @@
 import hmac
 import logging
 from collections.abc import Sequence
+from ipaddress import IPv4Address, ip_address, ip_network
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -11,10 +12,11 @@ from litestar.exceptions import HTTPException, NotFoundException
 from litestar.handlers import BaseRouteHandler
 from litestar.response import Redirect
 
+from rag_app.access.limits import RateLimiter
 from rag_app.access.openid import Attempt, Provider
 from rag_app.access.people import People
 from rag_app.access.sessions import ATTEMPT_LIFETIME, Sessions
-from rag_app.domain import NotFound, RagError, Unauthenticated, frozen
+from rag_app.domain import NotFound, RagError, RateLimited, Unauthenticated, frozen
 from rag_app.http.entrance import LOOPBACK_HOST, PAGES_COOKIES, AnyConnection, is_near, is_same_origin, pages_cookie
 from rag_app.http.problems import AnyRequest
 from rag_app.http.surface import Injected
@@ -45,14 +47,25 @@ logger = logging.getLogger("rag_app.http")
 class SigningIn:
     """How this server signs people in. `demo`: without anything to show, on this machine.
 
-    `public_url`: where browsers reach it. Without one, who comes by a loopback address reaches it there.
+    `public_url`: where browsers reach it. Without one, who comes by a loopback address reaches it there. `tries` from one
+    address are let through in any 60 seconds.
     """
 
     sessions: Sessions
     people: People
+    limiter: RateLimiter
+    tries: int
     demo: bool = False
     provider: Provider | None = None
     public_url: str | None = None
+
+    async def count(self, request: AnyRequest) -> None:
+        """Count one try to sign in, whether it succeeds or not. Raises RateLimited."""
+        window = await self.limiter.hit(
+            f"sign_in:{network_of(request.client.host if request.client else '')}", self.tries
+        )
+        if not window.allowed:
+            raise RateLimited(window.limit, window.resets_at)
 
     def url(self, request: AnyRequest) -> str | None:
         """Where this browser reaches the server; None where no setting says so and the browser cannot be believed."""
@@ -67,6 +80,21 @@ def stay_near(connection: AnyConnection, _: BaseRouteHandler) -> None:
     """A guard of the demo, whose pages ask for no proof: this machine alone reaches them, under a name of this machine."""
     if not is_near(connection):
         raise HTTPException(status_code=MISDIRECTED, detail="The demo answers browsers on this machine, at 127.0.0.1")
+
+
+def network_of(host: str) -> str:
+    """What one machine may choose its addresses from: an IPv4 address, the first 64 bits of one of IPv6.
+
+    >>> network_of("192.0.2.7"), network_of("2001:db8:1:2:3::4"), network_of("::ffff:192.0.2.7"), network_of("testserver")
+    ('192.0.2.7', '2001:db8:1:2::/64', '192.0.2.7', 'testserver')
+    """
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv4Address):
+        return str(address)
+    return str(address.ipv4_mapped or ip_network((address, 64), strict=False))
 
 
 @page("/sign-in", open_to_all=True)
@@ -103,6 +131,7 @@ async def leave_for_provider(request: AnyRequest, signing_in: Injected[SigningIn
     if url is None:
         problem = f"To sign in at {provider.host}, this server's RAG_PUBLIC_URL must be set"
         return show_ways(request, signing_in, status=MISDIRECTED, problem=problem)
+    await signing_in.count(request)
     attempt = Attempt()
     try:
         address = await provider.address(attempt, url + CALLBACK)
@@ -116,6 +145,7 @@ async def leave_for_provider(request: AnyRequest, signing_in: Injected[SigningIn
 @page(CALLBACK, open_to_all=True)
 async def come_back(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
     """From the identity provider, with a code, in the browser that left for it. An attempt counts once."""
+    await signing_in.count(request)
     url = signing_in.url(request) or ""
     name = _name(ATTEMPT_COOKIES, url)
     attempt, said = Attempt(request.cookies.get(name, "")), dict(request.query_params)
@@ -168,6 +198,7 @@ def _away(provider: Provider) -> str:
 @action("/sign-in/code", open_to_all=True)
 async def take_code(request: AnyRequest, signing_in: Injected[SigningIn]) -> Html:
     """A code becomes a session. It works once: who follows the link again is told so."""
+    await signing_in.count(request)
     form = await request.form()
     code, after = str(form.get("code", "")).strip(), local_path(str(form.get("next", "/")))
     try:
