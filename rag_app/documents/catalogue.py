@@ -73,7 +73,10 @@ class Entry:
 
 @frozen
 class Asked:
-    """Which sources: of these indexes, that match `filters` and have `search` in their title, id or file's name."""
+    """Which sources: of these indexes, that match `filters` and have `search` in their title, id or file's name.
+
+    `ready`: those whose chunks all stand, or those that are being written; for `page` alone.
+    """
 
     indexes: tuple[str, ...]
     filters: Filters = ()
@@ -84,6 +87,7 @@ class Asked:
     limit: int = 50
     external_ids: tuple[str, ...] = ()
     organizations: frozenset[UUID] = field(default_factory=frozenset)
+    ready: bool | None = None
 
 
 class Catalogue:
@@ -98,6 +102,8 @@ class Catalogue:
         order, kind = SORTS[asked.sort]
         key = tuple_(order, SourceRow.id)
         statement = _entries(generations).add_columns(order.label("place")).where(*_matching(asked), *seen_by(scope))
+        if asked.ready is not None:
+            statement = statement.where(_READY if asked.ready else not_(_READY))
         if asked.after is not None:
             place = _place(asked, kind)
             statement = statement.where(key < place if asked.descending else key > place)
@@ -142,6 +148,11 @@ class Catalogue:
         return int(sources), int(text) + int(originals)
 
 
+_READY = func.coalesce(
+    and_(SourceBuildRow.state == "ready", SourceBuildRow.version == SourceRow.version), literal(False)
+)
+
+
 def _entries(generations: Collection[int]) -> Any:
     build = and_(
         SourceBuildRow.source_id == SourceRow.id,
@@ -156,9 +167,7 @@ def _entries(generations: Collection[int]) -> Any:
             SourceRow.updated_at,
             SourceRow.size.label("size"),
             func.coalesce(SourceBuildRow.chunks, 0).label("chunks"),
-            func.coalesce(
-                and_(SourceBuildRow.state == "ready", SourceBuildRow.version == SourceRow.version), literal(False)
-            ).label("ready"),
+            _READY.label("ready"),
             OriginalRow.size.label("original"),
             OriginalRow.file_name.label("original_name"),
         )

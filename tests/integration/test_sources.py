@@ -187,6 +187,7 @@ def test_a_list_is_filtered_searched_sorted_and_paged(writer: Writer) -> None:
     ):  # fmt: skip
         wanted = expected if expected is not None else [f"d{n}" for n in range(1, 8) if n != 3]
         assert names(urlencode({"filter": written})) == sorted(wanted), written
+    assert len(names("state=ready")) == 7 and names("state=writing") == []
     assert names("search=TITLE 2") == ["d2"] and names("search=_itle 2") == [] and len(names("search=100%25")) == 7
     for sort in ("title", "-title", "date", "-date", "created_at", "-updated_at", "size", "external_id"):
         seen, cursor = [], ""
@@ -199,6 +200,7 @@ def test_a_list_is_filtered_searched_sorted_and_paged(writer: Writer) -> None:
             assert seen == sorted(seen, reverse=sort[0] == "-")
     for bad in (
         "sort=colour",
+        "state=lost",
         "filter=colour=red",
         "cursor=abc",
         "limit=0",

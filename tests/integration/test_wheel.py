@@ -59,6 +59,9 @@ def test_the_wheel_carries_its_data(wheel: Path) -> None:
         files = {path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
         assert files and {f"rag_app/_data/{path.relative_to(ROOT).as_posix()}" for path in files} <= names
     assert not [name for name in names if name.split("/")[0] in {*DATA, "tests", "notebooks", "docs"}]
+    pages = ROOT / "rag_app" / "surfaces" / "pages"
+    shown = [path for folder in ("templates", "static") for path in (pages / folder).iterdir()]
+    assert len(shown) > 20 and {path.relative_to(ROOT).as_posix() for path in shown} <= names
     assert {"rag_app/py.typed", "rag_app/console/cli.py"} <= names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 

@@ -14,34 +14,54 @@ from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import ThreadMessage, ThreadWithMessages
+from rag_app.surfaces.pages.forms import chosen, uuid
+from rag_app.surfaces.pages.signing_in import SigningIn
 from rag_app.surfaces.pages.site import SECURITY, Html, page, render
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
     ("market_brief", "What are the top trending wedding keywords on Etsy right now?"),
-    ("keyword_explanation", "What is the demand index of “velvet ring box” on Etsy?"),
-    ("competitor_intel", "By how much does Thistle & Crown undercut our milgrain ring?"),
     ("alert_explanation", "Why was the alert for hammered silver rings triggered?"),
+    ("competitor_intel", "Which of our listings sells best?"),
 )
-"""What somebody may ask who has not asked yet, by capability."""
+"""What the samples of the demo answer, by capability."""
 
 
 @page("/", menu="Ask", order=0)
-async def ask(request: Caller) -> Html:
+async def ask(request: Caller, signing_in: Injected[SigningIn]) -> Html:
     """Asked and answered in the browser, by the public routes."""
-    return _render_chat(request, "")
+    return _render_chat(request, "", signing_in.demo)
 
 
 @page("/threads/{thread_id:uuid}")
-async def show_thread(request: Caller, thread_id: FromPath[UUID]) -> Html:
+async def show_thread(request: Caller, signing_in: Injected[SigningIn], thread_id: FromPath[UUID]) -> Html:
     """The same, opened at one thread."""
-    return _render_chat(request, str(thread_id))
+    return _render_chat(request, str(thread_id), signing_in.demo)
 
 
-def _render_chat(request: Caller, thread: str) -> Html:
+def _render_chat(request: Caller, thread: str, demo: bool) -> Html:
     capabilities = [(name, name.replace("_", " ").capitalize(), text) for name, text in DESCRIPTIONS.items()]
-    return render(request, "chat.html", thread=thread, capabilities=capabilities, examples=EXAMPLES)
+    examples = EXAMPLES if demo else ()
+    return render(request, "chat.html", thread=thread, capabilities=capabilities, examples=examples, demo=demo)
 
 
+@page("/threads")
+async def threads_without_scripts(request: Caller, threads: Injected[Threads]) -> Html:
+    """The caller's threads, for browsers that run no scripts."""
+    cursor = chosen(request, "cursor")
+    found = await threads.list(request.user, limit=_SHOWN, after=cursor, archived=None, user=None, everybody=False)
+    return render(request, "threads.html", found=found)
+
+
+@page("/threads/{thread_id:uuid}/plain")
+async def thread_without_scripts(request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID]) -> Html:
+    """Messages of one thread, the newest or those before one, for browsers that run no scripts."""
+    said = chosen(request, "before")
+    before = None if said is None else uuid("before", said)
+    thread = await threads.read(request.user, thread_id, limit=_SHOWN, before=before)
+    return render(request, "thread.html", thread=thread, newest=before is not None)
+
+
+_SHOWN = 50  # threads, or messages, on a page without scripts
 _PAGE = 100  # messages, as many as are read at once
 
 

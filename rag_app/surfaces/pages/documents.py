@@ -15,17 +15,19 @@ SORTS = {
     "-date": "date, newest first",
     "-size": "size, largest first",
 }
+STATES = {"ready": "ready", "writing": "being written"}
 _LONGEST_SHOWN = 200_000  # characters of a text
 _SHOWN_CHUNKS = 100
 
 
 @page("/documents", menu="Documents", order=30)
 async def documents(request: Caller, sources: Injected[Sources]) -> Html:
-    """A page of the caller's sources, by a part of their names."""
+    """A page of the caller's sources, by a part of their names, by index and by state."""
     indexes = sources.indexes(request.user)
     asked = {
         "index": chosen(request, "index", indexes),
         "search": chosen(request, "search"),
+        "state": chosen(request, "state", STATES),
         "sort": chosen(request, "sort", SORTS) or "-updated_at",
     }
     search = asked["search"]
@@ -34,6 +36,7 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
         search=None if search is None else search[:200],
         sort=asked["sort"] or "-updated_at",
         cursor=chosen(request, "cursor"),
+        state=asked["state"],
     )
     found = await sources.page(request.user, listing)
     return render(
@@ -43,6 +46,7 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
         asked=asked,
         indexes=indexes,
         sorts=SORTS,
+        states=STATES,
         organizations=visitor_of(request).organizations,
     )
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import Response
@@ -126,6 +126,10 @@ async def list_sources(
     external_id: Annotated[
         str | None, QueryParameter(max_length=500, description="return only the source with this external id")
     ] = None,
+    in_state: Annotated[
+        Literal["ready", "writing"] | None,
+        QueryParameter(name="state", description="return only sources in this state"),
+    ] = None,
     organization: Annotated[
         str | None, QueryParameter(max_length=200, description="the slug or id of one of your organizations")
     ] = None,
@@ -142,6 +146,7 @@ async def list_sources(
             limit=limit,
             external_id=_text("external_id", external_id),
             organization=_text("organization", organization),
+            state=in_state,
         ),
     )
 

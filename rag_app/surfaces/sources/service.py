@@ -90,6 +90,7 @@ class Listing:
     limit: int = 50
     external_id: str | None = None
     organization: str | None = None
+    state: str | None = None
 
 
 @frozen
@@ -177,6 +178,7 @@ class Sources:
             limit=asked.limit,
             external_ids=() if asked.external_id is None else (asked.external_id,),
             organizations=mine,
+            ready=None if asked.state is None else asked.state == "ready",
         )
         if not specs:
             return SourcesResponse([], None)

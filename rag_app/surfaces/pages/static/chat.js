@@ -54,11 +54,20 @@ const atEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < 48;
 function settle() {
   if (follows) box.scrollTop = box.scrollHeight;
   by("latest").hidden = atEnd();
+  showHead();
 }
 box.addEventListener("scroll", () => {
   follows = atEnd();
   by("latest").hidden = follows;
+  showHead();
 });
+/** The title is not shown above the question that it was made from, nor above the start. */
+function showHead() {
+  const first = now.more ? null : turns.querySelector(".asked");
+  const made = !now.title || first?.textContent?.replace(/\s+/g, " ").startsWith(now.title.replace(/…$/, ""));
+  const seen = first ? first.getBoundingClientRect().bottom > box.getBoundingClientRect().top : !now.thread;
+  chat.toggleAttribute("data-repeats", Boolean(made && seen));
+}
 by("latest").addEventListener("click", () => {
   follows = true;
   settle();
@@ -78,12 +87,16 @@ function showTitle() {
     }
   }
   document.querySelector('[data-thread-action="archive"]')?.replaceChildren(now.archived ? "Bring back" : "Archive");
+  showHead();
 }
 
+/** @param {import("./message.js").Message} each */
+const shown = (each) => (each.role === "user" ? questionOf(each) : answerOf(each));
 function showMessages() {
-  turns.replaceChildren(...now.messages.map((each) => (each.role === "user" ? questionOf(each) : answerOf(each))));
+  turns.replaceChildren(...now.messages.map(shown));
   by("start").hidden = Boolean(now.thread) || now.messages.length > 0;
   by("earlier").hidden = !now.more;
+  showHead();
 }
 
 /** @param {boolean} running */
@@ -214,12 +227,22 @@ async function refresh(turn) {
 }
 
 by("earlier").addEventListener("click", async () => {
-  const before = box.scrollHeight;
-  const found = await call("GET", `${ONE}/${now.thread}?limit=${PAGE}&before=${now.messages[0].id}`);
-  now.messages = [...found.messages, ...now.messages];
-  now.more = found.hasMore;
-  showMessages();
-  box.scrollTop += box.scrollHeight - before;
+  const turn = now.fresh;
+  by("earlier").disabled = true;
+  try {
+    const found = await call("GET", `${ONE}/${now.thread}?limit=${PAGE}&before=${now.messages[0].id}`);
+    if (turn !== now.fresh) return;
+    const before = box.scrollHeight - box.scrollTop;
+    now.messages = [...found.messages, ...now.messages];
+    now.more = found.hasMore;
+    by("earlier").hidden = !now.more;
+    turns.prepend(...found.messages.map(shown));
+    box.scrollTop = box.scrollHeight - before;
+  } catch (error) {
+    if (turn === now.fresh) showTrouble(asProblem(error), null);
+  } finally {
+    by("earlier").disabled = false;
+  }
 });
 
 /** @param {unknown} error */
@@ -583,9 +606,11 @@ by("new").addEventListener("click", (/** @type {MouseEvent} */ event) => {
 for (const each of document.querySelectorAll("[data-example]")) {
   each.addEventListener("click", () => {
     const chosen = /** @type {HTMLElement} */ (each).dataset;
-    text.value = chosen.example;
     by("capability").value = chosen.capability ?? "";
+    if (!chosen.example) return void text.focus();
+    text.value = chosen.example;
     by("ask").requestSubmit();
+    by("capability").value = ""; // of this question alone
   });
 }
 addEventListener("popstate", () => {

@@ -74,18 +74,19 @@ function note(source) {
   return element("li", {}, mark, said);
 }
 
+const NEAREST = 3; // sources that a refusal shows without being asked
+
 /** @param {Message} message */
 export function notes(message) {
   const used = cited(message.sources);
   const others = message.sources.filter((each) => each.citation == null);
   const made = element("aside", { class: "notes", "aria-label": "Sources" });
   if (used.length) made.append(element("h3", {}, "Cited"), element("ol", {}, ...used.map(note)));
+  const nearest = isRefusal(message) ? others.splice(0, NEAREST) : [];
+  if (nearest.length) made.append(element("h3", {}, "Closest hits"), element("ul", {}, ...nearest.map(note)));
   if (others.length) {
-    const title = isRefusal(message) ? "Closest hits" : "Also found";
     const list = element("ul", {}, ...others.map(note));
-    const more = element("details", {}, element("summary", {}, `${title} (${others.length})`), list);
-    if (isRefusal(message)) more.setAttribute("open", "");
-    made.append(more);
+    made.append(element("details", {}, element("summary", {}, `Also found (${others.length})`), list));
   }
   return made;
 }

@@ -9,6 +9,12 @@
     // a browser that keeps nothing
   }
   if (kept === "light" || kept === "dark") root.dataset.theme = kept;
+  // on a phone the menus are wider than the screen
+  addEventListener("DOMContentLoaded", () => {
+    for (const here of document.querySelectorAll(".menu [aria-current], .tabs [aria-current]")) {
+      here.scrollIntoView({ block: "nearest", inline: "center" });
+    }
+  });
   addEventListener("click", (event) => {
     if (!(event.target instanceof Element) || !event.target.closest("[data-theme-toggle]")) return;
     const now = root.dataset.theme ?? (system.matches ? "dark" : "light");
