@@ -15,6 +15,7 @@ from rag_app.application import Application
 from rag_app.domain.scope import PUBLIC_ORGANIZATION
 from rag_app.surfaces.administration.personal import Personal
 from rag_app.surfaces.management.types import TrendDay
+from rag_app.surfaces.management.usage import Usage
 from tests.conftest import NewPostgres
 from tests.integration.service import Text, bearer, configured, ingest, prepare, served, without_limits
 
@@ -122,8 +123,8 @@ def test_an_answer_is_counted_without_its_words(world: World) -> None:
         await application.people.set_role(await application.people.user(str(world.bob)), "admin")
         principal = await application.people.principal(str(world.bob))
         today = datetime.now(UTC).date()
-        shown = await application.usage.trends(principal, today, today, "knowledge_answer")
-        none = await application.usage.trends(principal, today, today, "owner_ask")
+        shown = await Usage(application.database).trends(principal, today, today, "knowledge_answer")
+        none = await Usage(application.database).trends(principal, today, today, "owner_ask")
         return [*shown.days, *none.days]
 
     day, calls = prepare(trends)

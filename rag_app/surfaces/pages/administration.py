@@ -6,6 +6,7 @@ Tables are plain HTML, filters are GET forms, changes are POST forms: all of it 
 import difflib
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Any
 from urllib.parse import urlencode
 
 from litestar.params import FromPath
@@ -51,7 +52,7 @@ async def overview(request: Caller, statistics: Injected[Statistics], usage: Inj
     """Of conversations, or of a product that answers outside of them."""
     since, until, product = day(request, "from"), day(request, "to"), chosen(request, "product", PRODUCTS)
     days = (await usage.trends(request.user, since, until, product)).days
-    shown = {"product": product, "products": PRODUCTS, "days": days, "charts": _charts(days)}
+    shown: dict[str, Any] = {"product": product, "products": PRODUCTS, "days": days, "charts": _charts(days)}
     if product is not None:
         return render(request, "admin-product.html", **shown)
     stats = await statistics.read(request.user, since, until)
