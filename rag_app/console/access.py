@@ -264,7 +264,7 @@ async def set_role(
 ) -> None:
     """Make a user an administrator or an ordinary user, at once.
 
-    An administrator may read all conversations and apply other plans to their own messages. Reads of conversations are
+    An administrator may read the conversations of all organizations and apply other plans to their own messages. Reads of conversations are
     recorded in the audit log.
     """
     print(_USER.format(await directory.people.set_role(await directory.people.user(user), role)))
