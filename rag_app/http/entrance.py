@@ -127,7 +127,7 @@ class Entrance:
         ):
             raise Unauthenticated("Requests from pages of other origins must send a credential")
         if self.near and not is_near(connection):
-            raise Unauthenticated("Without a credential, the demo answers this machine alone, at http://127.0.0.1")
+            raise Unauthenticated("Without a credential, the demo only answers this machine, at http://127.0.0.1")
         try:
             return await access.people.member_of(self.default_organization)
         except NotFound as error:
@@ -166,7 +166,7 @@ class Entrance:
 
     def _needs_key(self, accepted: Collection[Credential]) -> None:
         if Credential.API_KEY not in self._taken(accepted):
-            raise Unauthenticated(f"No API key is taken here. {self._refusal(accepted)}")
+            raise Unauthenticated(f"API keys are not accepted here. {self._refusal(accepted)}")
 
     def _refusal(self, accepted: Collection[Credential]) -> Unauthenticated:
         words = {

@@ -138,7 +138,7 @@ def test_a_surface_takes_what_it_says_and_nothing_else(
     if name in on:
         assert (response.status_code, response.json()) == (200, {"subject": who})
     else:
-        assert refusal(response) == ("No API key is taken here. " if "key" in shown else "") + MESSAGES[name]
+        assert refusal(response) == ("API keys are not accepted here. " if "key" in shown else "") + MESSAGES[name]
 
 
 MESSAGES = {

@@ -279,7 +279,7 @@ def test_sources_are_deleted_by_id_by_filter_and_all(writer: Writer) -> None:
         {"filters": [{"key": "org_id", "value": str(writer.org)}], "condition": "and"},
     ):
         refused = writer.call("DELETE", "", 400, params={"index": INDEX, "filter": json.dumps(everything)})
-        assert "true of everything (5 sources)" in refused["error"]["message"], everything
+        assert "matches all 5 sources" in refused["error"]["message"], everything
         assert f"confirm={INDEX}" in refused["error"]["message"]
     rest = {"filters": [{"key": "author", "value": "a0"}], "condition": "not"}
     assert writer.call("DELETE", params={"index": INDEX, "filter": json.dumps(rest)}) == {"deleted": 3}
