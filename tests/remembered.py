@@ -5,7 +5,7 @@ As a program, the command with it: `python -m tests.remembered FOLDER demo --che
 """
 
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,20 +23,19 @@ from rag_app.retrieval.embedding import MiniLM
 @contextmanager
 def remember(folder: Path) -> "Iterator[None]":
     """A file for each text, which processes and threads share: it is written under another name and renamed."""
-    embed = MiniLM._get_text_embedding
+    embed = MiniLM._get_text_embeddings
 
-    def remembered(self: MiniLM, text: str) -> list[float]:
-        file = folder / sha256(text.encode()).hexdigest()
-        with suppress(FileNotFoundError):
-            return [float(each) for each in np.frombuffer(file.read_bytes(), np.float32)]
-        vector = embed(self, text)
-        new = folder / uuid4().hex
-        new.write_bytes(np.array(vector, np.float32).tobytes())
-        new.replace(file)
-        return vector
+    def remembered(self: MiniLM, texts: list[str]) -> list[list[float]]:
+        files = [folder / sha256(text.encode()).hexdigest() for text in texts]
+        new = [place for place, file in enumerate(files) if not file.exists()]
+        for place, vector in zip(new, embed(self, [texts[place] for place in new]), strict=True):
+            written = folder / uuid4().hex
+            written.write_bytes(np.array(vector, np.float32).tobytes())
+            written.replace(files[place])
+        return [[float(each) for each in np.frombuffer(file.read_bytes(), np.float32)] for file in files]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MiniLM, "_get_text_embedding", remembered)
+        patch.setattr(MiniLM, "_get_text_embeddings", remembered)
         yield
 
 

@@ -146,13 +146,13 @@ def assert_agree(some: Answers, others: Answers) -> None:
 def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every text that the embedding model is given."""
     texts: list[str] = []
-    embed = MiniLM._get_text_embedding
+    embed = MiniLM._get_text_embeddings
 
-    def counted(self: MiniLM, words: str) -> Any:
-        texts.append(words)
+    def counted(self: MiniLM, words: list[str]) -> Any:
+        texts.extend(words)
         return embed(self, words)
 
-    monkeypatch.setattr(MiniLM, "_get_text_embedding", counted)
+    monkeypatch.setattr(MiniLM, "_get_text_embeddings", counted)
     return texts
 
 

@@ -72,6 +72,31 @@ async def test_questions_that_wait_are_encoded_together_where_they_are_about_as_
     assert all(max(each) == min(each) for each in encoded)
 
 
+async def test_short_texts_of_a_length_are_encoded_together_and_hold_up_no_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = MiniLM(cache_size=0, threads=1)
+    encoded: list[list[int]] = []
+    encode, begun, go_on = model._encode, threading.Event(), threading.Event()
+
+    def held(texts: Sequence[Sequence[int]], session: object) -> list[list[float]]:
+        if threading.current_thread().name.startswith("embed-texts"):
+            encoded.append([len(text) for text in texts])
+            begun.set()
+            assert go_on.wait(60)
+        return encode(texts, session)
+
+    texts = [f"Note {n}: the queue is long." for n in range(10)] + ["word " * 150] * 2
+    alone = [model.get_text_embedding(text) for text in texts]
+    monkeypatch.setattr(MiniLM, "_encode", lambda self, *args: held(*args))
+    embedding = asyncio.create_task(model.aget_text_embedding_batch(texts))
+    await asyncio.to_thread(begun.wait, 60)
+    assert await model.aget_query_embedding(texts[0]) == alone[0]
+    go_on.set()
+    assert await embedding == alone
+    assert encoded == [[152], [152], [10] * 10]
+
+
 async def test_a_failure_is_that_of_every_question_it_was_to_encode() -> None:
     model = MiniLM(cache_size=0, threads=1)
     works, model._session = model._session, None
