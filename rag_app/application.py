@@ -363,7 +363,9 @@ class Application(Directory):
     async def work(self) -> None:
         """Take turns from the queue until cancelled."""
         from rag_app.documents.worker import work
+        from rag_app.documents.workspace import remove_abandoned_folders
 
+        await asyncio.to_thread(remove_abandoned_folders)
         keeping = asyncio.create_task(self._keep_jobs())
         try:
             await work(self.urls.app, self.take_turn)

@@ -312,7 +312,10 @@ class _Run:
         return await self._ledger.builds(self._target.org_id, self._generation, [source.id for source in sources])
 
     async def embed(self, split: _Split) -> _Split:
-        await embed_nodes(self._ingestor._embedder, [node for *_, nodes in split.work for node in nodes])
+        changed = [source.id for source, *_ in split.work if source.id in split.builds]
+        known = await self._ingestor._store.export(changed) if changed else []
+        nodes = [node for *_, chunks in split.work for node in chunks]
+        await embed_nodes(self._ingestor._embedder, nodes, known)
         return split
 
     async def write(self, split: _Split) -> None:
@@ -385,16 +388,19 @@ def _without_file(origins: Iterable[str]) -> list[str]:
     return gone
 
 
-async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode]) -> None:
-    """Give each chunk its vector. Raises EmbeddingFailed.
+async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode], known: Iterable[TextNode] = ()) -> None:
+    """Give each chunk its vector: that of a chunk in `known` with the same text, or the model's. Raises EmbeddingFailed.
 
     The longest come first: those that a model takes together need little padding, and no thread begins a long text when
     the others have ended.
     """
-    texts = sorted(((searchable_text(node), place) for place, node in enumerate(nodes)), key=lambda each: -len(each[0]))
-    vectors = await embed_texts(embedder, [text for text, _ in texts]) if texts else []
-    for (_, place), vector in zip(texts, vectors, strict=True):
-        nodes[place].embedding = vector
+    vectors = {searchable_text(node): node.embedding for node in known}
+    texts = [searchable_text(node) for node in nodes]
+    new = sorted({text: None for text in texts if text not in vectors}, key=lambda text: -len(text))
+    if new:
+        vectors |= zip(new, await embed_texts(embedder, new), strict=True)
+    for node, text in zip(nodes, texts, strict=True):
+        node.embedding = vectors[text]
 
 
 async def write_sources(ledger: SourceLedger, store: ScopedStore, generation_id: int, work: Work) -> int:

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -28,6 +27,7 @@ from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
 from rag_app.documents.tables import JobFileRow, JobRow
 from rag_app.documents.uploads import Received, Upload
+from rag_app.documents.workspace import temporary_folder
 from rag_app.domain import (
     EmbeddingFailed,
     Forbidden,
@@ -301,9 +301,9 @@ async def take_turn(jobs: Jobs, ingest: Ingest, org_id: UUID) -> None:
 
 
 async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[Received]:
-    with TemporaryDirectory(prefix="rag-job-") as folder:
+    with temporary_folder() as folder:
         uploads = await asyncio.to_thread(
-            lambda: [_upload(Path(folder), place, *each) for place, each in taken.files.items()]
+            lambda: [_upload(folder, place, *each) for place, each in taken.files.items()]
         )
         return await ingest(taken.index, taken.target, uploads, taken.sender)
 

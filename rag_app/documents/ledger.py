@@ -132,6 +132,13 @@ class SourceLedger:
             yield Writer(connection, {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"})
 
     @asynccontextmanager
+    async def counting(self, org_id: UUID) -> AsyncIterator[None]:
+        """Be the only one that counts an organization's sources and adds to them; a lock as `writing` has it."""
+        async with self._database.dedicated() as connection:
+            await connection.execute(_LOCK, {"name": f"rag_app/count/{org_id}"})
+            yield
+
+    @asynccontextmanager
     async def switching(self, index: str) -> AsyncIterator[None]:
         """Wait until nobody writes in this index, and let nobody begin; a lock as `writing` has it."""
         async with self._database.dedicated() as connection:

@@ -2,7 +2,7 @@
 
     read      files by the readers' processes; a text is a document as it is
     make      the sources that they are, with the names to replace them by; what cannot be one is said
-    check     no source that the sender may not see is written over; the organization's limits
+    check     no source that the sender may not see is written over; the organization's limits, under a lock
     ingest    `Ingestor.ingest_documents`, as everything that is ingested
 
 Sent again, what has not changed costs nothing: a request that broke off can be repeated.
@@ -11,7 +11,8 @@ Sent again, what has not changed costs nothing: a request that broke off can be 
 import asyncio
 import hashlib
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
@@ -143,9 +144,14 @@ class Uploads:
         )
         for each in made:
             _leave_out(each, taken, "is the name of a source that you may not see")
-        await self._check_limits(target.org_id, made)
+        async with self._within_limits(target.org_id, made):
+            return await self._put_in(spec, target, made, ids - taken)
+
+    async def _put_in(
+        self, spec: IndexSpec, target: Target, made: Sequence[_Made], ids: Collection[UUID]
+    ) -> list[Received]:
         generation = (await self._active(spec)).id
-        before = await self._ledger.builds(target.org_id, generation, ids - taken)
+        before = await self._ledger.builds(target.org_id, generation, ids)
         ingestor = await self._ingestor(spec, target)
         summary = await ingestor.ingest_documents(_reading(made), summary=Summary())
         failed = {problem.path: problem.reason for problem in summary.failed}
@@ -203,11 +209,21 @@ class Uploads:
         for each in self._idle:
             each.close()
 
-    async def _check_limits(self, org_id: UUID, made: Sequence[_Made]) -> None:
-        most, size = self._limits.sources, self._limits.size
+    @asynccontextmanager
+    async def _within_limits(self, org_id: UUID, made: Sequence[_Made]) -> AsyncIterator[None]:
+        """Uploads of an organization that has limits take turns: no two of them count on the same room."""
         found = [(source, document) for each in made for source, document in each.found]
-        if (most is None and size is None) or not found:
+        if self._limits == Limits() or not found:
+            yield
             return
+        async with self._ledger.counting(org_id):
+            await self._check_limits(org_id, made, found)
+            yield
+
+    async def _check_limits(
+        self, org_id: UUID, made: Sequence[_Made], found: Sequence[tuple[Source, Document]]
+    ) -> None:
+        most, size = self._limits.sources, self._limits.size
         sources, taken = await self._catalogue.usage(org_id, [source.id for source, _ in found])
         if most is not None and sources + len(found) > most:
             raise OrganizationFull(

@@ -22,6 +22,7 @@ from rag_app.domain.errors import InvalidInput
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval import store as stores
+from rag_app.retrieval.embedding import MiniLM
 from rag_app.settings import Settings
 from tests.conftest import NewOrganization
 from tests.integration.conftest import INDEX, ON_DEFAULT, Forking, Ingest, Search
@@ -244,6 +245,36 @@ async def test_batches_go_over_files_and_a_file_over_batches(
     assert sorted(failure.path for failure in changed.failed) == ["doc-000.md", "moved.jsonl#n30"]
     left = await contents(application, org)
     assert len(left) == 155 - 20 and "doc-000.md" in left and "n19" not in left
+
+
+@ON_DEFAULT
+async def test_a_text_that_stands_is_not_embedded_again(
+    ingest: Ingest, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    embed = MiniLM._get_text_embeddings
+
+    def told(self: MiniLM, texts: list[str]) -> list[list[float]]:
+        asked.extend(texts)
+        return embed(self, texts)
+
+    def write(author: str, animal: str) -> None:
+        lines = [
+            {"id": "a", "title": "Otters", "text": "They hold hands while they sleep.", "author": author},
+            {"id": "b", "title": "Setts", "text": f"They are dug by {animal}s."},
+        ]
+        (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+
+    monkeypatch.setattr(MiniLM, "_get_text_embeddings", told)
+    write("Ann", "fox")
+    await ingest(tmp_path / "lines.jsonl")
+    (before,) = [hit.score for hit in await search("Who holds hands?") if hit.title == "Otters"]
+    asked.clear()
+    write("Bob", "badger")
+    assert (await ingest(tmp_path / "lines.jsonl")).updated == 2
+    assert asked == ["Setts\n\nThey are dug by badgers."]
+    (hit,) = [hit for hit in await search("Who holds hands?") if hit.title == "Otters"]
+    assert hit.metadata["author"] == "Bob" and hit.score == pytest.approx(before)
 
 
 @ON_DEFAULT

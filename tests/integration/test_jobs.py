@@ -1,22 +1,24 @@
 """Jobs: files that were handed over become sources, whoever dies, in turns that are fair, and only their owners see them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.embeddings import MockEmbedding
 from sqlalchemy import text
 
 from rag_app.application import Application
 from rag_app.database.session import Database
+from rag_app.documents import ingest as ingesting
 from rag_app.documents import jobs as slices
 from rag_app.documents import worker
 from rag_app.documents.jobs import Job, JobState
 from rag_app.documents.metadata import Target
-from rag_app.documents.uploads import Upload
+from rag_app.documents.uploads import Limits, OrganizationFull, Received, Upload
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
@@ -218,6 +220,40 @@ async def test_a_turn_that_fails_is_taken_again_and_given_up_in_the_end(
     async with working(application):
         (done,) = await ended(application, again)
     assert (done.state, done.done) == (JobState.DONE, 2)
+
+
+async def test_uploads_at_once_do_not_take_the_same_room(
+    application: Application, org: UUID, user: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    embed = ingesting.embed_texts
+
+    async def held(embedder: BaseEmbedding, texts: Sequence[str]) -> list[list[float]]:
+        begun.set()
+        await go_on.wait()
+        return await embed(embedder, texts)
+
+    async def waits() -> bool:
+        there = "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        waiting = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND {there}"
+        async with application.database.session() as session:
+            return begun.is_set() or bool(await session.scalar(text(waiting)))
+
+    def upload(n: int) -> asyncio.Task[list[Received]]:
+        spec = application.indexes[INDEX]
+        return asyncio.create_task(application.uploads.ingest(spec, Target(org), uploads(1, n), sender(org, user)))
+
+    monkeypatch.setattr(application.uploads, "_limits", Limits(sources=1))
+    monkeypatch.setattr(ingesting, "embed_texts", held)
+    first = upload(1)
+    await until(waits)
+    begun.clear()
+    second = upload(2)
+    await until(waits)
+    go_on.set()
+    with pytest.raises(OrganizationFull):
+        await second
+    assert [each.status for each in await first] == ["added"]
 
 
 @SEVERAL

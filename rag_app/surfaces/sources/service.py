@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeVar
 from uuid import UUID
 
@@ -28,6 +27,7 @@ from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, undeclared
 from rag_app.documents.originals import Originals
 from rag_app.documents.uploads import Received, Upload, Uploads
+from rag_app.documents.workspace import temporary_folder
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     FieldType,
@@ -383,8 +383,8 @@ class Sources:
     @contextmanager
     def receiving(self) -> Iterator[Path]:
         """A folder for what a request brings; it is gone afterwards."""
-        with TemporaryDirectory(prefix="rag-upload-") as folder:
-            yield Path(folder)
+        with temporary_folder() as folder:
+            yield folder
 
     async def _fetched(self, upload: Upload, folder: Path) -> Upload:
         if upload.url is None:
