@@ -5,8 +5,9 @@
 
 The real `rag-app serve`, but that nobody is told to wait (tests/integration/unlimited.py), over the private PostgreSQL
 of a home of its own. Clients ask one thing after the other (those of tests/soak.py), while `rag-app ingest` reads a
-folder that changes before each run. Then one of these gets a `kill -9`: the server, one of its workers, the ingest, the
-postmaster of PostgreSQL, one connection's process of it (PostgreSQL then ends all others). The next blow comes when the
+folder that changes before each run, and a client puts documents of another organization in and takes some out, by jobs
+over HTTP. Then one of these gets a `kill -9`: the server, one of its workers, the worker that does the jobs, the ingest,
+the postmaster of PostgreSQL, one connection's process of it (PostgreSQL then ends all others). The next blow comes when the
 server has answered five searches in a row on new connections. A server that has ended, or has not answered for
 PATIENCE seconds, is started again, as an operator's supervisor would; that is counted.
 
@@ -17,8 +18,9 @@ It fails on
   server or worker breaks connections, a killed ingest touches no request;
 - an answer that shows another organization's text;
 - a PostgreSQL that takes more than RECOVERY seconds to serve again, or needs the server restarted;
-- an ingest that fails outside the windows, and a last one that does not succeed;
-- an end state that is not the undisturbed one. The folder's last state is read into an empty home, and both homes must
+- an ingest that fails outside the windows, and a last one that does not succeed; a job that does not end well;
+- an end state that is not the undisturbed one. The folder's last state is read into an empty home, the documents that
+  were put in are put in there, once, and both homes must
   have the same sources, chunks, statistics of terms and results of searches.
 
 All processes that it starts have ended when it ends. The report goes to stdout and .bench/chaos.json.
@@ -50,11 +52,13 @@ import httpx
 
 from bench.figures import Bound, Table, machine, percentile
 from bench.progress import say
+from rag_app.access.roles import Role
 from rag_app.application import Application, open_application
 from rag_app.database.private import private_postgres
 from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.documents.metadata import Target
-from rag_app.domain import Mode, Question, Scope
+from rag_app.documents.uploads import Upload
+from rag_app.domain import Mode, Question, Scope, source_id
 from rag_app.settings import Settings
 from rag_app.stores.words import CHUNK
 from rag_app.surfaces.lexybrain.quotas import Plans
@@ -68,7 +72,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / ".bench" / "chaos.json"
-BLOWS = ("postgres", "server", "worker", "ingest", "connection")
+BLOWS = ("postgres", "server", "worker", "jobs", "ingest", "connection")
 WORKERS = 2
 GRACE = 5.0
 """Seconds after the server answers again in which a request may still fail: it began before, or got a dead connection."""
@@ -80,6 +84,8 @@ QUIET = (1.0, 4.0)
 """Seconds of undisturbed work between a window's end and the next blow."""
 COLOURS = ("amber", "cobalt")
 FILES, RECORDS = 6, 180
+AT_ONCE = 60
+"""Documents of a job."""
 
 
 # --- what is read in
@@ -161,6 +167,9 @@ async def people(application: Application, clients: int, folder: Path) -> list[U
         organization = await application.people.organization(colour)
         assert organization.id == organizations[colour]
         _, key = await application.keys.create(organization, f"chaos {n}")
+        principal = await application.keys.principal(key)
+        assert principal.user is not None
+        await application.roles.grant(organization.id, principal.user, Role.WRITE, INDEX)
         user = await application.people.create_user(f"client {n}", plan="chaos")
         await application.people.add_member(organization, user)
         found.append(User(bearer(user.id), {"Authorization": f"Bearer {key}"}, mark(colour), questions))
@@ -286,6 +295,66 @@ class Ingest:
         return status
 
 
+@dataclass(slots=True)
+class Loading:
+    """A client that puts documents in over HTTP, job after job; what it got no answer to, it sends again."""
+
+    chance: random.Random
+    http: httpx.AsyncClient
+    texts: dict[str, str] = field(default_factory=dict)
+    last: int = 0
+    jobs: int = 0
+
+    async def work(self, over: asyncio.Event) -> None:
+        while not over.is_set():
+            await self.once()
+
+    async def once(self) -> None:
+        gone = self.chance.sample(sorted(self.texts), len(self.texts) // 10)
+        for name in gone:
+            del self.texts[name]
+            source = source_id(uuid5(NAMESPACE_DNS, COLOURS[1]), INDEX, name)
+            await self._call("DELETE", f"/api/v1/sources/{source}", 200, 404)
+        changed = self.chance.sample(sorted(self.texts), len(self.texts) // 5)
+        new = [f"sent-{self.last + n}" for n in range(RECORDS - len(self.texts))]
+        self.last += len(new)
+        self.texts |= {name: self._write_text(name) for name in (*changed, *new)}
+        documents = [{"external_id": name, "text": text} for name, text in self.texts.items()]
+        for first in range(0, len(documents), AT_ONCE):
+            await self._put_in(documents[first : first + AT_ONCE])
+
+    def _write_text(self, name: str) -> str:
+        thing, price = self.chance.choice(THINGS), self.chance.randrange(10**6)
+        return f"Document {name}: the {mark(COLOURS[1])} {thing} was bought for {price} euros."
+
+    async def _put_in(self, documents: Sequence[dict[str, str]]) -> None:
+        headers = {"Prefer": "respond-async", "Idempotency-Key": f"load-{self.chance.getrandbits(64)}"}
+        body = {"index": INDEX, "documents": documents}
+        job = (await self._call("POST", "/api/v1/sources", 202, json=body, headers=headers))["job"]
+        while (state := (await self._call("GET", f"/api/v1/jobs/{job}", 200))["state"]) != "done":
+            if state == "failed":  # given up after several blows to the same slice
+                await self._call("POST", f"/api/v1/jobs/{job}/retry", 200, 202, 400)
+            await asyncio.sleep(0.2)
+        self.jobs += 1
+
+    async def _call(self, method: str, path: str, *well: int, **options: Any) -> Any:
+        deadline = time.monotonic() + 10 * PATIENCE
+        while True:
+            try:
+                reply = await self.http.request(method, path, **options)
+            except httpx.HTTPError as error:
+                told = repr(error)
+            else:
+                if reply.status_code in well:
+                    return reply.json()
+                told = f"{reply.status_code} {reply.text}"
+                if reply.status_code < 500 and reply.status_code != 409:  # 409: the same request is under way
+                    raise RuntimeError(f"{method} {path}: {told}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{method} {path}: {told}, for {10 * PATIENCE:.0f} seconds")
+            await asyncio.sleep(0.2)
+
+
 @dataclass(frozen=True, slots=True)
 class Blow:
     """What was killed, when, when the server served again, and how often the supervisor had to start it."""
@@ -314,6 +383,11 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def serving_workers(server: int) -> list[int]:
+    """Those that answer; not the one that does the jobs."""
+    return [pid for pid in workers(server) if b"--beside" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 def victim(what: str, chance: random.Random, served: Served, ingest: Ingest, home: Path) -> int | None:
     """The process to kill; None where there is none just now."""
     assert served.process
@@ -321,7 +395,9 @@ def victim(what: str, chance: random.Random, served: Served, ingest: Ingest, hom
         case "server":
             return served.process.pid
         case "worker":
-            return chance.choice(workers(served.process.pid) or [served.process.pid])
+            return chance.choice(serving_workers(served.process.pid) or [served.process.pid])
+        case "jobs":
+            return min({*workers(served.process.pid)} - {*serving_workers(served.process.pid)}, default=None)
         case "ingest":
             return ingest.process.pid if ingest.process and not ingest.process.ended else None
         case "postgres":
@@ -411,6 +487,7 @@ class Run:
     blows: list[Blow] = field(default_factory=list)
     ingests: list[tuple[float, float, int]] = field(default_factory=list)
     last_ingest: int = -1
+    jobs: int = 0
     stopped_well: bool = False
     state: dict[str, list[Any]] = field(default_factory=dict)
     differing: dict[str, list[str]] = field(default_factory=dict)
@@ -463,7 +540,7 @@ class Run:
         killed = sum(1 for _, _, status in self.ingests if status == -signal.SIGKILL)
         said = (
             f"{len(self.asked)} requests in {self.seconds:.0f} s, {failed} of them failed. {len(self.ingests)} runs of "
-            f"ingest, {killed} of them killed. In the end: "
+            f"ingest, {killed} of them killed; {self.jobs} jobs over HTTP. In the end: "
             + ", ".join(
                 f"{len(self.state.get(name, []))} {name}" for name in ("sources", "chunks", "postings", "searches")
             )
@@ -474,20 +551,27 @@ class Run:
 
 
 async def disturb(
-    run: Run, chance: random.Random, seconds: float, served: Served, ingest: Ingest, users: Sequence[User], home: Path
+    run: Run,
+    chance: random.Random,
+    seconds: float,
+    served: Served,
+    ingest: Ingest,
+    load: Loading,
+    users: Sequence[User],
+    home: Path,
 ) -> None:
     """Blows under load, for that many seconds; then everything ends what it began."""
     supervising = asyncio.create_task(served.supervise())
     if await served.answers(users[0], 10 * PATIENCE) is None:
         raise RuntimeError(f"it does not serve; see {served.log}")
     over, began = asyncio.Event(), time.monotonic()
-    reading = asyncio.create_task(ingest.work(over))
+    reading, sending = asyncio.create_task(ingest.work(over)), asyncio.create_task(load.work(over))
     try:
         async with asking(served.url, users, run.asked):
             while time.monotonic() - began < seconds:
                 for what in chance.sample(BLOWS, len(BLOWS)):
                     await asyncio.sleep(chance.uniform(*QUIET))
-                    if time.monotonic() - began > seconds or reading.done():
+                    if time.monotonic() - began > seconds or reading.done() or sending.done():
                         break
                     if (pid := victim(what, chance, served, ingest, home)) is None:
                         continue
@@ -497,12 +581,16 @@ async def disturb(
                         f"{blow.at - began:5.0f} s: {what} killed, served again after {blow.back - blow.at:.1f} s, {len(run.asked)} requests"
                     )
                     await asyncio.sleep(max(0.0, GRACE + blow.back - time.monotonic()))
-                if reading.done():
+                if reading.done() or sending.done():
                     break
     finally:
         over.set()
-        await reading
-        supervising.cancel()
+        try:
+            await asyncio.gather(reading, sending)
+        finally:
+            supervising.cancel()
+            await load.http.aclose()
+    run.jobs = load.jobs
     run.seconds, run.ingests = time.monotonic() - began, list(ingest.runs)
     run.last_ingest = await ingest.once()
 
@@ -562,23 +650,33 @@ def main() -> int:
         users = at_home(home, lambda application: people(application, clients, home))
         served, ingest = Served(free_port(), log), Ingest(Corpus(folder, random.Random(f"corpus {seed}")), log)
         stack.callback(kill_all, served, ingest)
-        asyncio.run(disturb(run, random.Random(seed), seconds, served, ingest, users, home))
+        http = httpx.AsyncClient(base_url=served.url, headers=users[1].key, timeout=30, trust_env=False)
+        load = Loading(random.Random(f"load {seed}"), http)
+        asyncio.run(disturb(run, random.Random(seed), seconds, served, ingest, load, users, home))
         assert served.process
         run.stopped_well = served.process.stop(30)
         run.state = at_home(home, end_state)
         run.differing = differences(
-            run.state, at_home(control, lambda application: undisturbed(application, folder, control))
+            run.state, at_home(control, lambda application: undisturbed(application, folder, load.texts, control))
         )
     bounds = run.bounds()
     report(run, bounds, {**conditions, "seconds": f"{run.seconds:.0f}"})
     return 0 if all(bound.held for bound in bounds) else 1
 
 
-async def undisturbed(application: Application, folder: Path, home: Path) -> dict[str, list[Any]]:
+async def undisturbed(
+    application: Application, folder: Path, texts: dict[str, str], home: Path
+) -> dict[str, list[Any]]:
     """The state of a home that was given the same, once."""
     organizations = await begin(application, home)
     ingestor = await application.ingestor(application.indexes[INDEX], Target(organizations[COLOURS[0]]))
     assert not (await ingestor.ingest([folder], base=folder)).failed
+    sent = [Upload(external_id=name, text=text) for name, text in texts.items()]
+    other = organizations[COLOURS[1]]
+    received = await application.uploads.ingest(
+        application.indexes[INDEX], Target(other), sent, Scope(frozenset({other}))
+    )
+    assert not [each for each in received if each.problems]
     return await end_state(application)
 
 

@@ -1,6 +1,6 @@
 """Keeps an organization's part of an index in step with files.
 
-Read, compare by content hash, split, embed, and then write under a lock: the ledger says what is about to be
+Pass over files that are as they were; read the others, compare by content hash, split, embed, and then write under a lock: the ledger says what is about to be
 written, the store replaces the sources' chunks, the ledger says it is done. Sources go through in batches, however the
 files hold them: while one batch is written, the next is embedded, and the one after it is read and split. Killed
 anywhere, the same command again ends where an undisturbed one does. Rebuilding and moving write the same way, with the
@@ -21,6 +21,8 @@ from collections.abc import (
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
+from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -30,9 +32,9 @@ from llama_index.core.schema import TextNode
 
 from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Document, Passage
-from rag_app.documents.ledger import NO_BUILD, Build, SourceLedger, Writer, place_of
+from rag_app.documents.ledger import NO_BUILD, Build, FileRead, SourceLedger, Writer, place_of, version_number
 from rag_app.documents.metadata import Target, to_source
-from rag_app.documents.reading import Documents, File, Readers, documents_below
+from rag_app.documents.reading import Documents, File, Readers, digest_of, documents_below
 from rag_app.domain import InvalidInput, RowsRule, Source, UnreadableDocument, row_mapping
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.index import IndexSpec
@@ -40,6 +42,8 @@ from rag_app.retrieval.store import ScopedStore, searchable_text
 
 _SOURCES = 128
 """Sources, or files, written together: what a transaction costs is shared by all of them."""
+_LOOKED_UP = 1_000
+"""Files of which is asked together whether they are as they were."""
 _CHARACTERS = 100_000
 """Of text after which a batch is full however few its sources are: some seconds of embedding."""
 
@@ -71,10 +75,20 @@ Progress = Callable[[Path, Summary], None]
 
 @dataclass(slots=True, eq=False)
 class _Following:
-    """A file that is being read, and whether all of it could be."""
+    """A file that is being read: whether all of it could be, without a remark, and what it holds so far."""
 
     file: File
     whole: bool = True
+    faultless: bool = True
+    sources: int = 0
+    versions: int = 0
+
+    @property
+    def as_read(self) -> FileRead | None:
+        """What is kept of it, so that it need not be read again; None where something is to be said again."""
+        if not self.faultless or not self.sources or self.file.digest is None:
+            return None
+        return FileRead(self.file.origin, self.file.digest, self.sources, self.versions)
 
 
 @dataclass(slots=True)
@@ -121,6 +135,14 @@ class Ingestor:
         self._spec, self._generation, self._store, self._ledger = spec, generation_id, store, ledger
         self._embedder, self._target, self._erase, self._readers = embedder, target, erase, readers
         self._chunker = Chunker(spec.chunking)
+        self._settings = (
+            version("rag_app"),
+            spec.fields,
+            spec.source_types,
+            spec.default_source_type,
+            spec.languages,
+            target,
+        )
         self.change: Callable[[Document], Document] = _as_read
 
     async def ingest(
@@ -136,14 +158,18 @@ class Ingestor:
     ) -> Summary:
         """Every file below `paths`. Sources are named by their file's path, relative to `base` if it is below it.
 
-        A source that a file held before and holds no more is removed. What cannot be read is in the summary, which
-        adds to the one that is given. Files that a pattern of `exclude` names are passed over; the patterns are those
+        A source that a file held before and holds no more is removed. A file that is as it was, and whose sources stand,
+        is not read again. What cannot be read is in the summary, which adds to the one that is given. Files that a pattern of `exclude` names are passed over; the patterns are those
         of `fnmatch`, for a file's name or its path below the folder. With `rows`, each row of a table is a source by
         that rule, as the index's own rules say for some files. With `dry_run` nothing is embedded or written,
         and the summary says what would be.
         """
-        with closing(self._readers.read_all(self._files(paths, base, exclude, rows))) as reading:
-            return await self.ingest_documents(reading, progress=progress, summary=summary, dry_run=dry_run)
+        summary, standing = summary or Summary(), set[UUID]()
+        files = await self._changed(self._files(paths, base, exclude, rows), summary, progress, standing)
+        with closing(self._readers.read_all(map(self._with_digest, files))) as reading:
+            return await self.ingest_documents(
+                reading, progress=progress, summary=summary, dry_run=dry_run, standing=standing
+            )
 
     def _files(
         self, paths: Iterable[Path], base: Path, exclude: Sequence[str], rows: RowsRule | None
@@ -155,6 +181,37 @@ class Ingestor:
             mapping = row_mapping(self._spec.rows, self._spec.fields, shown, rows)
             yield File(path, shown, origin.as_posix(), given if given.is_dir() else given.parent, mapping)
 
+    async def _changed(
+        self, files: Iterator[File], summary: Summary, progress: Progress, standing: set[UUID]
+    ) -> list[File]:
+        """The files that are to be read. The others are counted, and their sources are put into `standing`."""
+        changed: list[File] = []
+        while some := await asyncio.to_thread(lambda: [*islice(files, _LOOKED_UP)]):
+            origins = [file.origin for file in some]
+            org_id, index = self._target.org_id, self._spec.name
+            read = await self._ledger.files_as_read(org_id, index, self._generation, origins)
+            if self.change is not _as_read:
+                read.clear()
+            for file in await asyncio.to_thread(self._with_digests, some, read):
+                digest, sources = read.get(file.origin, ("", []))
+                if file.digest != digest:
+                    changed.append(file)
+                    continue
+                standing.update(sources)
+                summary.unchanged += len(sources)
+                progress(file.path, summary)
+        return changed
+
+    def _with_digests(self, files: Sequence[File], read: Collection[str]) -> list[File]:
+        return [self._with_digest(file) if file.origin in read else file for file in files]
+
+    def _with_digest(self, file: File) -> File:
+        """Of all that its sources follow from, but for `change`."""
+        if file.digest is not None or self.change is not _as_read:
+            return file
+        said = repr((self._settings, file.shown, file.root, file.rows))
+        return file._replace(digest=digest_of(file, said.encode()))
+
     async def ingest_documents(
         self,
         reading: Iterator[tuple[File, Documents]],
@@ -162,16 +219,18 @@ class Ingestor:
         progress: Progress = lambda path, summary: None,
         summary: Summary | None = None,
         dry_run: bool = False,
+        standing: Collection[UUID] = (),
     ) -> Summary:
         """The same for documents that have been read, or are as `reading` is iterated, which is done in a thread.
 
-        A file without an origin holds what it holds: no other source is removed for it.
+        A file without an origin holds what it holds: no other source is removed for it. Sources that are `standing` are
+        those of other files.
         """
         summary = summary or Summary()
         if not dry_run:
             await self.finish_deletions()
         async with self._ledger.writer(self._target.org_id, self._spec.name) as writer:
-            run = _Run(self, summary, progress, writer, dry_run)
+            run = _Run(self, summary, progress, writer, dry_run, {*standing})
             if dry_run:
                 async for split in run.batches(reading):
                     await run.foresee(split)
@@ -227,12 +286,20 @@ def _as_read(document: Document) -> Document:
 class _Run:
     """One pass of an ingestor over files."""
 
-    def __init__(self, ingestor: Ingestor, summary: Summary, progress: Progress, writer: Writer, dry_run: bool) -> None:
+    def __init__(
+        self,
+        ingestor: Ingestor,
+        summary: Summary,
+        progress: Progress,
+        writer: Writer,
+        dry_run: bool,
+        seen: set[UUID],
+    ) -> None:
         self._ingestor, self._summary, self._progress = ingestor, summary, progress
         self._writer, self._dry_run = writer, dry_run
         self._ledger, self._generation = ingestor._ledger, ingestor._generation
         self._target, self._spec = ingestor._target, ingestor._spec
-        self._seen = set[UUID]()
+        self._seen = seen
 
     async def batches(self, reading: Iterator[tuple[File, Documents]]) -> AsyncIterator[_Split]:
         """What is to be embedded and written, split. Reading is not for the event loop's thread."""
@@ -284,6 +351,7 @@ class _Run:
             part = document.external_id or document.name
             # a row is taken in without what of it could not be read: its file has been read whole
             self._summary.failed += [UnreadableDocument(file.shown, problem) for problem in document.problems]
+            following.faultless = following.faultless and not document.problems
             try:
                 source = to_source(document, file.shown, file.origin, self._spec, self._target)
                 if source.id in self._seen:
@@ -294,10 +362,12 @@ class _Run:
                 self._fail(following, UnreadableDocument(shown, row + str(error)))
                 continue
             self._seen.add(source.id)
+            following.sources += 1
+            following.versions += version_number(source.version)
             yield source, document
 
     def _fail(self, following: _Following, failure: UnreadableDocument) -> None:
-        following.whole = False
+        following.whole = following.faultless = False
         self._summary.failed.append(failure)
 
     def _split(
@@ -325,6 +395,8 @@ class _Run:
         if gone := await self._gone(split.ended):
             await self._ingestor._delete(self._writer, gone)
             self._summary.removed += len(gone)
+        if read := [known for each in split.ended if (known := each.as_read) is not None]:
+            await self._ledger.keep_files(self._target.org_id, self._spec.name, read)
         self._tell(split)
 
     async def _write(self, split: _Split) -> None:

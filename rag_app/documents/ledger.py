@@ -71,6 +71,25 @@ class Build:
         return self.state is BuildState.READY and self.version == source.version
 
 
+@frozen
+class FileRead:
+    """A file that was read whole: the digest of what its sources follow from, how many there are, their versions' sum."""
+
+    origin: str
+    digest: str
+    sources: int
+    versions: int
+
+
+def version_number(version: str) -> int:
+    """Of a source's version: the sum of several says which they are, whatever their order.
+
+    >>> version_number("0f" + 62 * "0")
+    67553994410557440
+    """
+    return int(version[:15], 16)
+
+
 NO_BUILD = Build("", BuildState.WRITING, 0)
 
 
@@ -286,6 +305,25 @@ class SourceLedger:
         )
         return [origin for (origin,) in await self._rows_of({org_id}, below.distinct().order_by(SourceRow.origin))]
 
+    async def files_as_read(
+        self, org_id: UUID, index: str, generation_id: int, origins: Collection[str]
+    ) -> dict[str, tuple[str, list[UUID]]]:
+        """Of these files those whose sources stand in the generation as they were read: their digests and sources."""
+        values = {"org": org_id, "index": index, "generation": generation_id, "origins": [*origins]}
+        async with self._acting_for(org_id) as session:
+            rows = (await session.execute(_AS_READ, values)).all()
+        return {origin: (digest, sources) for origin, digest, sources in rows}
+
+    async def keep_files(self, org_id: UUID, index: str, files: Sequence[FileRead]) -> None:
+        """Write down that these files were read whole, and what they held."""
+        values: dict[str, Any] = {
+            "origins": [file.origin for file in files],
+            "digests": [file.digest for file in files],
+            "sources": [file.sources for file in files],
+            "versions": [file.versions for file in files],
+        }
+        await self._execute({org_id}, _KEEP_FILES, org=org_id, index=index, **values)
+
     # -- what a rebuild asks
 
     async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
@@ -427,7 +465,29 @@ _REOPEN = text(
     "UPDATE source_builds SET state = 'writing', updated_at = now()"
     " WHERE org_id = :org AND source_id = ANY(CAST(:ids AS uuid[]))"
 )
-_FORGET = text("DELETE FROM sources WHERE org_id = :org AND id = ANY(CAST(:ids AS uuid[])) AND deleted_at IS NOT NULL")
+_FORGET = text(
+    "WITH gone AS (DELETE FROM sources WHERE org_id = :org AND id = ANY(CAST(:ids AS uuid[])) AND deleted_at IS NOT NULL"
+    " RETURNING index_name, origin)"
+    " DELETE FROM read_files f USING gone"
+    " WHERE f.org_id = :org AND f.index_name = gone.index_name AND f.origin = gone.origin"
+)
+_AS_READ = text(
+    "SELECT f.origin, f.digest, array_agg(s.id) FROM read_files f"
+    " JOIN sources s ON s.org_id = f.org_id AND s.index_name = f.index_name AND s.origin = f.origin"
+    "   AND s.deleted_at IS NULL"
+    " LEFT JOIN source_builds b ON b.source_id = s.id AND b.generation_id = :generation"
+    " WHERE f.org_id = :org AND f.index_name = :index AND f.origin = ANY(CAST(:origins AS text[]))"
+    " GROUP BY f.origin, f.digest, f.sources, f.versions"
+    " HAVING bool_and(coalesce(b.state = 'ready' AND b.version = s.version, false)) AND count(*) = f.sources"
+    "   AND sum(CAST(CAST('x' || left(s.version, 15) AS bit(60)) AS bigint)) = f.versions"
+)
+_KEEP_FILES = text(
+    "INSERT INTO read_files (org_id, index_name, origin, digest, sources, versions)"
+    " SELECT :org, :index, * FROM unnest(CAST(:origins AS text[]), CAST(:digests AS text[]),"
+    "   CAST(:sources AS integer[]), CAST(:versions AS numeric[]))"
+    " ON CONFLICT (org_id, index_name, origin) DO UPDATE"
+    " SET digest = excluded.digest, sources = excluded.sources, versions = excluded.versions"
+)
 _FORGET_BUILDS = text(
     "DELETE FROM source_builds WHERE generation_id = :generation"
     " AND (CAST(:ids AS uuid[]) IS NULL OR source_id = ANY(CAST(:ids AS uuid[])))"

@@ -8,12 +8,14 @@ Files are read ahead of those that are asked for, by all children in turn, as fa
 """
 
 import fcntl
+import hashlib
 import json
 import logging
 import os
 import pickle
 import resource
 import signal
+import stat
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
@@ -45,7 +47,7 @@ _ACCEPTED = {
 class File(NamedTuple):
     """`shown` is what errors call it; its sidecar may not be a link that leads out of `root`.
 
-    With `rows`, each row of a table in it is a document.
+    With `rows`, each row of a table in it is a document. `digest` was that of the file before it was read.
     """
 
     path: Path
@@ -53,6 +55,28 @@ class File(NamedTuple):
     origin: str
     root: Path
     rows: RowMapping | None = None
+    digest: str | None = None
+
+
+def digest_of(file: File, said: bytes) -> str | None:
+    """Of the file, its sidecar and what is `said` besides; None where there is no such file, or it may not be read."""
+    digest = hashlib.sha256(said)
+    try:
+        for path in (file.path, file.path.with_name(f"{file.path.name}{SIDECAR}")):
+            if path is not file.path and not os.path.lexists(path):
+                continue
+            with open(path, "rb", opener=_open_at_once) as stream:
+                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                    return None
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Also a pipe that nobody writes into."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def documents_below(path: Path) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """The tables of sources and generations."""
 
 from datetime import datetime
+from decimal import Decimal
 from uuid import UUID
 
 from sqlalchemy import (
@@ -102,6 +103,22 @@ class SourceRow(Base):
     created_at: Mapped[Made]
     updated_at: Mapped[Made]
     deleted_at: Mapped[datetime | None]
+
+
+class ReadFileRow(Base):
+    """A file that was read whole, and what it held: the number of its sources, and the sum of their versions.
+
+    `digest` is that of everything that its sources follow from.
+    """
+
+    __tablename__ = "read_files"
+
+    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
+    index: Mapped[str] = mapped_column("index_name", primary_key=True)
+    origin: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str]
+    sources: Mapped[int]
+    versions: Mapped[Decimal]
 
 
 class OriginalRow(Base):

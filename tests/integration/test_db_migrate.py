@@ -132,7 +132,7 @@ async def test_row_level_security_is_forced(server: PrivatePostgres) -> None:
         assert forced.all() == [
             "ai_failures", "ai_usage_events", "audit_events", "calibrations", "feedback_settlements", "idempotency_keys",
             "index_roles", "job_files", "jobs", "judgments", "kept_answers", "lexybrain_requests", "lexybrain_responses",
-            "organization_tokens", "originals", "rag_feedback", "rag_messages", "rag_threads",
+            "organization_tokens", "originals", "rag_feedback", "rag_messages", "rag_threads", "read_files",
             "source_builds", "sources",
             "usage_counters", "usage_reservations", "validations",
         ]  # fmt: skip

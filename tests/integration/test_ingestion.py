@@ -18,6 +18,7 @@ from rag_app.database.session import Database
 from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
+from rag_app.documents.reading import File, _Child
 from rag_app.domain.errors import InvalidInput
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
@@ -205,7 +206,8 @@ async def test_killed_anywhere_the_same_command_ends_the_same(
     for state, ready, left in (
         ("ready", 0, {"writing": 128}),  # the first batch is in the store, and not known to be
         ("writing", 128, {"ready": 128}),  # it is, and the next one is not begun
-        ("ready", 256, {"ready": 256, "writing": 44}),
+        # 127 files are passed over: nobody knew yet whether the last one had ended
+        ("ready", 255, {"ready": 255, "writing": 45}),
     ):
         process = forking.start(command(killed.slug), tmp_path)
         async with stopped(database_urls[0], killed.id, state, ready, process.kill):
@@ -245,6 +247,48 @@ async def test_batches_go_over_files_and_a_file_over_batches(
     assert sorted(failure.path for failure in changed.failed) == ["doc-000.md", "moved.jsonl#n30"]
     left = await contents(application, org)
     assert len(left) == 155 - 20 and "doc-000.md" in left and "n19" not in left
+
+
+@ON_DEFAULT
+async def test_a_file_that_is_as_it_was_is_not_read_again(
+    ingest: Ingest, search: Search, application: Application, org: UUID, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    sent = _Child.send
+
+    def told(self: _Child, file: File) -> None:
+        read.append(file.path.name)
+        sent(self, file)
+
+    async def ingested(*unchanged: str, **options: Any) -> Summary:
+        read.clear()
+        summary = await ingest(folder, **options)
+        assert not {*read} & {*unchanged} and len(read) == len(names) - len(unchanged)
+        return summary
+
+    monkeypatch.setattr(_Child, "send", told)
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    names = ["a.jsonl", "b.md", "c.md", "d.md"]
+    (folder / "a.jsonl").write_text("".join(f'{{"id": "{n}", "text": "Otter {n}."}}\n' for n in range(3)), "utf-8")
+    for name in names[1:]:
+        (folder / name).write_text(f"# {name}\n\nThe {name} of badgers.", "utf-8")
+    assert (await ingested()).added == 6
+    again = await ingested(*names)
+    assert (again.added, again.unchanged, again.removed, again.failed) == (0, 6, 0, [])
+
+    stat = (folder / "b.md").stat()
+    (folder / "b.md").write_text("# b.md\n\nThe b.md of beavers.", "utf-8")  # as long as before, and as old
+    (folder / "b.md").write_text((folder / "b.md").read_text()[: stat.st_size], "utf-8")
+    os.utime(folder / "b.md", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    (folder / "c.md.meta.json").write_text('{"author": "Zoé"}', "utf-8")
+    changed = await ingested("a.jsonl", "d.md")
+    assert (changed.updated, changed.unchanged) == (2, 4)
+    ingestor = await application.ingestor(application.indexes[INDEX], Target(org))
+    await ingestor.delete([source_id(org, INDEX, "1"), source_id(org, INDEX, "d.md")])
+    back = await ingested("b.md", "c.md")
+    assert (back.added, back.unchanged) == (2, 4)
+    assert {hit.text for hit in await search("beavers")} >= {"The b.md of beavers.", "Otter 1.", "The d.md of badgers."}
 
 
 @ON_DEFAULT

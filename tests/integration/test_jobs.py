@@ -13,7 +13,6 @@ from sqlalchemy import text
 
 from rag_app.application import Application
 from rag_app.database.session import Database
-from rag_app.documents import ingest as ingesting
 from rag_app.documents import jobs as slices
 from rag_app.documents import worker
 from rag_app.documents.jobs import Job, JobState
@@ -22,6 +21,7 @@ from rag_app.documents.uploads import Limits, OrganizationFull, Received, Upload
 from rag_app.domain.errors import InvalidInput, NotFound
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility
+from rag_app.retrieval.embedding import embed_texts
 from tests.conftest import SEVERAL, NewOrganization
 from tests.integration.conftest import INDEX, ON_DEFAULT, Forking
 from tests.integration.forking import IMPATIENT
@@ -226,12 +226,11 @@ async def test_uploads_at_once_do_not_take_the_same_room(
     application: Application, org: UUID, user: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
-    embed = ingesting.embed_texts
 
     async def held(embedder: BaseEmbedding, texts: Sequence[str]) -> list[list[float]]:
         begun.set()
         await go_on.wait()
-        return await embed(embedder, texts)
+        return await embed_texts(embedder, texts)
 
     async def waits() -> bool:
         there = "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -244,7 +243,7 @@ async def test_uploads_at_once_do_not_take_the_same_room(
         return asyncio.create_task(application.uploads.ingest(spec, Target(org), uploads(1, n), sender(org, user)))
 
     monkeypatch.setattr(application.uploads, "_limits", Limits(sources=1))
-    monkeypatch.setattr(ingesting, "embed_texts", held)
+    monkeypatch.setattr("rag_app.documents.ingest.embed_texts", held)
     first = upload(1)
     await until(waits)
     begun.clear()
