@@ -331,7 +331,10 @@ class Loading:
         headers = {"Prefer": "respond-async", "Idempotency-Key": f"load-{self.chance.getrandbits(64)}"}
         body = {"index": INDEX, "documents": documents}
         job = (await self._call("POST", "/api/v1/sources", 202, json=body, headers=headers))["job"]
+        deadline = time.monotonic() + 20 * PATIENCE
         while (state := (await self._call("GET", f"/api/v1/jobs/{job}", 200))["state"]) != "done":
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"job {job} is {state} after {20 * PATIENCE:.0f} seconds")
             if state == "failed":  # given up after several blows to the same slice
                 await self._call("POST", f"/api/v1/jobs/{job}/retry", 200, 202, 400)
             await asyncio.sleep(0.2)
@@ -383,9 +386,14 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def serving_workers(server: int) -> list[int]:
-    """Those that answer; not the one that does the jobs."""
-    return [pid for pid in workers(server) if b"--beside" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+def job_worker(server: int) -> int | None:
+    """The process that does the jobs; a thread of the server has started it."""
+    for each in Path(f"/proc/{server}/task").glob("*/children"):
+        for pid in each.read_text().split():
+            with suppress(FileNotFoundError):
+                if b"--beside" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
+    return None
 
 
 def victim(what: str, chance: random.Random, served: Served, ingest: Ingest, home: Path) -> int | None:
@@ -395,9 +403,9 @@ def victim(what: str, chance: random.Random, served: Served, ingest: Ingest, hom
         case "server":
             return served.process.pid
         case "worker":
-            return chance.choice(serving_workers(served.process.pid) or [served.process.pid])
+            return chance.choice(workers(served.process.pid) or [served.process.pid])
         case "jobs":
-            return min({*workers(served.process.pid)} - {*serving_workers(served.process.pid)}, default=None)
+            return job_worker(served.process.pid)
         case "ingest":
             return ingest.process.pid if ingest.process and not ingest.process.ended else None
         case "postgres":
@@ -641,7 +649,7 @@ def main() -> int:
         model = stack.enter_context(scripted_model())
         patch = stack.enter_context(
             configured({
-                "RAG_HOME": str(home), "RAG_VECTOR_STORE": "postgres", "RAG_LOG_LEVEL": "info",
+                "RAG_HOME": str(home), "RAG_VECTOR_STORE": "postgres", "RAG_LOG_LEVEL": "info", "RAG_SERVE_WORKER": "true",
                 "RAG_MODELS_FILE": str(models_file(home, model)), "TEST_MODEL_KEY": "key",
             })
         )  # fmt: skip
