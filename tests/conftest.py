@@ -29,10 +29,12 @@ from rag_app.database.private import PrivatePostgres, private_postgres
 from rag_app.database.session import Database, asyncpg_url
 from tests.fuzzing import examples
 
-# How long an example takes is the machine's business, not the product's: others may be at work on it.
+# How long an example takes is the machine's business, not the product's: others may be at work on it. Examples are the
+# same in each run of the same code; `make fuzz` looks for new ones.
 settings.register_profile(
-    "any machine", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+    "any machine", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow],
+    derandomize="FUZZ_EXAMPLES" not in os.environ,
+)  # fmt: skip
 settings.load_profile("any machine")
 
 # Servers of tests start no process for jobs beside them: tests of jobs have workers of their own.
