@@ -29,7 +29,7 @@ from rag_app.answering.models import estimated
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.records import RecordFinder
-from rag_app.answering.refusals import not_understood
+from rag_app.answering.refusals import not_understood, not_understood_here
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import (
     Answer,
@@ -249,7 +249,11 @@ class Pipeline:
             owner=self.owner,
             prepare=prepare,
             languages=find_index(self._indexes, chosen.index).languages,
-            warn=self._unknown_language,
+            warn=partial(
+                not_understood_here,
+                model=self._embedder.model_name,
+                understood=getattr(self._embedder, "languages", ()),
+            ),
             records=self._finder(chosen, scope) if by_fields and isinstance(retriever, ChunkRetriever) else None,
             question=question,
             foreign=adopted,

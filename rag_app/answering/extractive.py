@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
-from rag_app.answering.kinds import has_kind, kind_of
+from rag_app.answering.kinds import FIGURES, has_kind, kind_of, reckoning_of, states
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
+from rag_app.answering.refusals import not_understood_here, unanswered_text
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Question, day_of, day_text, frozen
 from rag_app.retrieval.embedding import embed_query, embed_texts
@@ -36,6 +37,8 @@ MAX_CHOSEN = 3
 MAX_RIVALS = 12
 """Passages that those of an answer are compared with, the nearest to the question."""
 MAX_PARTS = 3
+MOST_LOOKED_AT = 5
+"""Passages among which one has what a part of the question asks for, or it is not answered."""
 SUMMARY_LENGTH = 300
 """Characters of a summary, at most."""
 GAP = 0.4
@@ -71,21 +74,29 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        scores = score_passages(ranking, question, context).scores
-        chosen = _choose(scores, ranking.ranked, ranking.pool)
+        scored = score_passages(ranking, question, context)
+        missing = _missing(ranking.asked[1:], scored)
+        chosen = _choose(scored, ranking.ranked, ranking.pool)
+        if not chosen or (ranking.asked[1] in missing and reckoning_of(ranking.asked[1])):
+            return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
         rivals = _rivals(chosen, ranking, question, context)
         others = [passage for passage in chosen if passage not in rivals]
         said = others[: len(chosen) - len(rivals)] if rivals else chosen
         if question.period is not None:
             said = [_dated(passage, context) for passage in said]
-        return Draft(" ".join(part for part in (_opposed(rivals), _written(said)) if part), EXTRACTIVE)
+        known = getattr(self._embedder, "languages", ())
+        warning = not_understood_here(question.text, self._embedder.model_name, known)
+        written = _opposed(rivals), _written(said), unanswered_text(question.text, missing), warning and f"{warning}."
+        return Draft(" ".join(part for part in written if part), EXTRACTIVE)
 
 
 @frozen
 class PassageScores:
-    """Of the ranked passages: `scores` has a row for each part of the question; `words` is the share of its words."""
+    """Of the ranked passages: `scores` has a row for each part of the question, and `holds` whether a passage has what
+    that part asks for; `words` is the share of the question's words."""
 
     scores: NDArray[np.float64]
+    holds: NDArray[np.bool_]
     words: NDArray[np.float64]
 
 
@@ -97,7 +108,8 @@ def score_passages(ranking: Ranking, question: Question, context: Context) -> Pa
     prior = _priors(ranking.ranked, question, context)
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]])
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + prior - _KIND_WEIGHT * lacks
-    return PassageScores(scores, np.asarray(words))
+    held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]])
+    return PassageScores(scores, held, np.asarray(words))
 
 
 def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -108,6 +120,21 @@ def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
     """
     kind = kind_of(question)
     return [kind is not None and not has_kind(kind, f"{each.lead} {each.text}", question) for each in found]
+
+
+def holds(question: str, found: Sequence[Passage]) -> list[bool]:
+    """Which passages can answer a question: those with a figure where one is asked for, and, of what is to be worked out
+    over several things, those that state the result themselves.
+
+    >>> holds("How many dogs live here?", [Passage(0, 0, "Dogs are welcome."), Passage(0, 1, "Two dogs live here.")])
+    [False, True]
+    """
+    result, figure = reckoning_of(question), kind_of(question) in FIGURES
+    lacking = lacks_kind(question, found) if figure else [False] * len(found)
+    return [
+        not lacks and (result is None or states(result, f"{each.lead} {each.text}", question))
+        for each, lacks in zip(found, lacking, strict=True)
+    ]
 
 
 async def rank_passages(embedder: BaseEmbedding, question: Question, context: Context) -> Ranking:
@@ -221,27 +248,48 @@ def _cut(text: str, most: int) -> str:
     return ENDED.sub("", text) if not text.endswith("…") else text
 
 
-def _choose(scores: NDArray[np.float64], ranked: Sequence[Passage], pool: Sequence[Passage]) -> list[Passage]:
-    """The best of `ranked` for each part, then the next best for any, without near-duplicates; `scores` are (parts, ranked).
+def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Passage]) -> list[Passage]:
+    """The best of `ranked` that has what a part asks for, for each part; then the next best for any, without near-duplicates.
 
-    "It ..." brings the sentence before it along. One that is far behind the best is left out.
+    "It ..." brings the sentence before it along. One that is far behind the best is left out. Nothing where no part has
+    its answer.
     """
+    scores = scored.scores
     before = {(passage.block, passage.place + 1): passage for passage in pool}
     most = MAX_CHOSEN + len(scores) - 1
     chosen: list[Passage] = []
     overall = scores.max(axis=0)
     follows = np.zeros(len(ranked))
     for place in range(most):
-        current = (scores[place] if place < len(scores) else overall) + follows
-        best = next((i for i in np.argsort(-current) if not _is_said(ranked[i], chosen)), None)
-        if best is None or len(chosen) >= most or current[best] < overall.max() - GAP:
+        asked = place < len(scores)
+        if not asked and not chosen:
             break
+        current = (_held(scores[place], scored.holds[place]) if asked else overall) + follows
+        best = next((i for i in np.argsort(-current) if not _is_said(ranked[i], chosen)), None)
+        if best is None or len(chosen) >= most or (not asked and current[best] < overall.max() - GAP):
+            break
+        if current[best] < overall.max() - GAP:
+            continue
         chosen.append(passage := ranked[best])
         previous = before.get((passage.block, passage.place))
         if previous and _POINTS_BACK.match(passage.text) and previous not in chosen and len(chosen) < most:
             chosen.append(previous)
         follows += [_NEXT_WEIGHT * (before.get((each.block, each.place)) is passage) for each in ranked]
     return chosen
+
+
+def _held(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The scores of those passages that have what is asked for, if they are among the nearest."""
+    near = np.argsort(-scores)[:MOST_LOOKED_AT]
+    held = np.full_like(scores, -np.inf)
+    held[near] = np.where(holds[near], scores[near], -np.inf)
+    return held
+
+
+def _missing(asked: Sequence[str], scored: PassageScores) -> list[str]:
+    """The parts of a question that none of the nearest passages answers."""
+    rows = zip(asked, scored.scores, scored.holds, strict=True)
+    return [part for part, scores, held in rows if np.isneginf(_held(scores, held)).all()]
 
 
 def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, context: Context) -> tuple[Passage, ...]:

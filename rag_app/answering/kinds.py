@@ -1,4 +1,5 @@
-"""The kind of value that a question asks for, whether a sentence has one, and which of its names no source has.
+"""The kind of value that a question asks for, whether a sentence has one, what of it takes more than one sentence to
+work out, and which of its names no source has.
 
 Rules for questions in English, German and French. What a sentence has must be news: a figure or a name that the question
 has is not its answer. Where no rule knows a question, any sentence may answer it.
@@ -121,10 +122,65 @@ _VALUES = {
         r"|if|weil|denn|da|damit|grund|ursache|wegen|deshalb|car|parce)\b"
     ),
 }  # fmt: skip
+FIGURES = frozenset([Kind.MONEY, Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH, Kind.NUMBER])
+"""Kinds that no sentence has without a figure, so that one without it is no answer. The others may be said in any words."""
 _NEEDS_FIGURE = frozenset([Kind.LENGTH, Kind.WEIGHT, Kind.AGE, Kind.WARMTH])
 _NEEDS_NEWS = frozenset([Kind.TIME, Kind.PLACE])
 _LETTERS = 5
 """Of a name that are looked for, so that "Frieda's" is found in "Frieda"."""
+_BESIDE = 40
+"""Characters beside a figure, among which is what it counts."""
+_RULE = _pattern(
+    r"\b(?:must|(?-i:may)|can|could|should|shall|allowed|do (?:i|you|we) (?:get|need)|darf|dürfen|muss|müssen|kann|können|soll|sollen|peut|peuvent|doit)\b"
+)
+_PLURAL = re.compile(r"\w+s|[A-ZÄÖÜ]\w+|people|children|men|women", re.UNICODE)
+_MEASURED = _pattern(
+    rf"\s?-?(?:{_UNITS_OF_TIME}|{_MONTHS}|[ap]\.?m\b|o['’]clock|uhr\b|[%$€£°]|per ?cent|prozent|euros?\b|dollars?\b|pounds?\b"
+    r"|k?g\b|[ckm]?m\b|kilo|metres?\b|meters?\b|degrees?\b|grad\b|:\d)"
+)
+
+
+class Reckoning(StrEnum):
+    """What is worked out over several records: a sentence answers it only where it states the result itself."""
+
+    COUNT = "count"
+    TOTAL = "total"
+    AVERAGE = "average"
+    EXTREME = "extreme"
+    NEVER = "never"
+
+
+_TOTAL = r"totals?|altogether|all told|in all|combined|overall|sum of|insgesamt|zusammen|gesamt\w*|summe|au total|en tout|somme"
+_AVERAGE = r"average|averages|on average|mean of|median|durchschnitt\w*|im schnitt|mittelwert|en moyenne|moyennes?"
+# Words in -est that compare nothing.
+_NO_EXTREME = (
+    "interest|request|test|rest|west|guest|forest|honest|harvest|protest|suggest|invest|contest|digest|chest|quest|modest|arrest"
+    "|priest|breast|pest|vest|nest|manifest|conquest|southwest|northwest|midwest|everest|budapest|earnest|ingest|attest|[a-zäöü]*fest"
+)
+_EXTREME = (
+    rf"(?!(?:{_NO_EXTREME})\b)[a-z]{{3,}}est|(?<!at )most(?! of\b| likely\b)|(?<!at )least(?! of\b)|fewest|worst|best(?! way\b| to\b)"
+    r"|last time|(?:am )?(?:meisten|wenigsten|besten|schlechtesten)|(?:höchst|niedrigst|größt|kleinst|teuerst|billigst|günstigst"
+    r"|längst|kürzest|ältest|neuest|stärkst|schwächst)e[nrs]?|zuletzt|zum letzten mal|(?:le|la|les) (?:plus|moins|meilleure?s?|pires?)"
+    r"|dernière fois"
+)
+_ASKED_OVER = {
+    Reckoning.AVERAGE: _pattern(rf"\b(?:{_AVERAGE})\b"),
+    Reckoning.TOTAL: _pattern(rf"\b(?:{_TOTAL})\b"),
+    Reckoning.EXTREME: _pattern(rf"\b(?:{_EXTREME})\b|\bwhen (?:did|was|were|has|have)\b.{{1,60}}\blast\W*$|\bwann .{{1,60}}\bzuletzt\b"),
+    Reckoning.NEVER: _pattern(r"\b(?:who|which|what|wer|welche[rsn]?|qui|quels?|quelles?)\b.{0,60}\b(?:never|niemals|nie|jamais)\b"),
+    Reckoning.COUNT: _pattern(
+        r"\b(?:how many(?: of)?(?: the| our| my| your| their)?|wie ?viele|combien d(?:e |es |['’])|anzahl (?:der|von)"
+        r"|nombre de)\s*(?!(?:in|of|from|per|do|does|did|is|are|was|were|can|may|must|have|has|will|there|times)\b)(?P<counted>[^?.,;]+)"
+    ),
+}  # fmt: skip
+_STATED = {
+    Reckoning.AVERAGE: _pattern(rf"\b(?:{_AVERAGE}|mean|typical(?:ly)?|usual(?:ly)?|normal(?:ly)?|meist(?:ens)?|habituellement)\b"),
+    Reckoning.TOTAL: _pattern(rf"\b(?:{_TOTAL}|total\w*|all)\b"),
+    Reckoning.EXTREME: _pattern(
+        rf"\b(?:{_EXTREME}|mostly|mainly|majority|half|two[- ]thirds|more (?:\w+ )?than (?:any|all|every)|mehrheit|hälfte|moitié)\b"
+    ),
+    Reckoning.NEVER: _pattern(r"\b(?:never|no|not|none|nobody|without|nie|niemals|kein\w*|nicht|jamais|aucun\w*|pas)\b|n['’]t\b"),
+}  # fmt: skip
 
 
 def kind_of(question: str) -> Kind | None:
@@ -134,6 +190,47 @@ def kind_of(question: str) -> Kind | None:
     ('number', 'person', None)
     """
     return next((kind for kind, pattern in _ASKED.items() if pattern.search(question)), None)
+
+
+def reckoning_of(question: str) -> Reckoning | None:
+    """What a question wants worked out over several things: None where one sentence can be expected to say it.
+
+    >>> reckoning_of("How many dogs live here?"), reckoning_of("Which cut is the cheapest?"), reckoning_of("Who cuts?")
+    (<Reckoning.COUNT: 'count'>, <Reckoning.EXTREME: 'extreme'>, None)
+    """
+    found = next((each for each, pattern in _ASKED_OVER.items() if pattern.search(question)), None)
+    if found is Reckoning.COUNT and (kind_of(question) is not Kind.NUMBER or _RULE.search(question)):
+        return None  # "how many may I bring" asks for a rule, which one sentence gives in words of its own
+    return found
+
+
+def states(reckoning: Reckoning, text: str, question: str) -> bool:
+    """Whether a text itself states what a question wants worked out.
+
+    >>> states(Reckoning.COUNT, "Two dogs and a cat live in house B.", "How many dogs live here?")
+    True
+    >>> states(Reckoning.COUNT, "Dogs are kept on a lead until 8 o'clock.", "How many dogs live here?")
+    False
+    >>> states(Reckoning.EXTREME, "A cut costs 40 euros.", "Which cut is the cheapest?")
+    False
+    """
+    if reckoning is not Reckoning.COUNT:
+        return _STATED[reckoning].search(text) is not None
+    thing, asked = _counted(question), _words(question)
+    beside = [
+        f"{text[max(0, each.start() - _BESIDE) : each.start()]} {text[each.end() : each.end() + _BESIDE]}"
+        for each in _FIGURE.finditer(text)
+        if not _words(each[0]) <= asked and not _MEASURED.match(text, each.end())
+    ]
+    return any(word[:_LETTERS] == thing for each in beside for word in _words(each))
+
+
+def _counted(question: str) -> str:
+    """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
+    found = _ASKED_OVER[Reckoning.COUNT].search(question)
+    words: list[str] = re.findall(r"[^\W\d_]+", found["counted"] if found else "")
+    nouns = [word for word in words if _PLURAL.fullmatch(word)]
+    return (nouns or words or [""])[0].casefold()[:_LETTERS]
 
 
 def has_kind(kind: Kind, text: str, question: str) -> bool:

@@ -7,8 +7,11 @@ What a seed's client is told is said in its capability, and in no other words.
 import re
 from collections.abc import Collection
 from datetime import date
+from functools import cache
 
 from rag_app.answering.capabilities import Capability
+from rag_app.answering.context import neutralise
+from rag_app.answering.kinds import Reckoning, reckoning_of
 from rag_app.documents.metadata import detect_language
 from rag_app.domain import Period, Question
 
@@ -21,27 +24,69 @@ _NEAR = {
     "pt": "Encontrei algo, mas nada disso responde à pergunta.",
 }
 """By the two letters of the language; English is the capability's own."""
+_UNANSWERED = {
+    "en": "Nothing that was found answers this part",
+    "de": "Nichts von dem, was gefunden wurde, beantwortet diesen Teil",
+    "fr": "Rien de ce qui a été trouvé ne répond à cette partie",
+}
+_RESULTS = {
+    "en": "Nothing that was found states {}, and it was not worked out: that takes records with fields.",
+    "de": "Nichts, was gefunden wurde, nennt {}, und ausgerechnet wurde es nicht: Dafür braucht es Datensätze mit Feldern.",
+    "fr": "Rien de ce qui a été trouvé n'indique {}, et rien n'a été calculé : il faut pour cela des fiches avec des champs.",
+}
+"""Added where a question wants something worked out over several things that no sentence states."""
+_WANTED = {
+    Reckoning.COUNT: {"en": "this count", "de": "diese Anzahl", "fr": "ce nombre"},
+    Reckoning.TOTAL: {"en": "this total", "de": "diese Summe", "fr": "ce total"},
+    Reckoning.AVERAGE: {"en": "this average", "de": "diesen Durchschnitt", "fr": "cette moyenne"},
+    Reckoning.EXTREME: {"en": "which of them it is", "de": "welches davon es ist", "fr": "lequel c'est"},
+    Reckoning.NEVER: {"en": "for which of them this never holds", "de": "für welche das nie gilt", "fr": "pour lesquels ce n'est jamais le cas"},
+}  # fmt: skip
 _NAMES = {
     "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "nl": "Dutch", "pt": "Portuguese", "da": "Danish",
     "sv": "Swedish", "no": "Norwegian", "fi": "Finnish", "pl": "Polish", "cs": "Czech", "tr": "Turkish",
     "ru": "Russian", "uk": "Ukrainian", "el": "Greek", "ar": "Arabic", "he": "Hebrew", "hi": "Hindi",
     "zh": "Chinese", "ja": "Japanese", "ko": "Korean",
 }  # fmt: skip
-# Words that a question in English has and one in another language has not; a guess needs longer texts.
-_ENGLISH = re.compile(
-    r"\b(?:the|what|which|who|where|when|why|how|does|did|is|are|was|were|can|our|your|my|this|that|there|with|of|and"
-    r"|for|to|it|we|you|they|not|tell|show|give|have|has|much|many|about)\b",
-    re.IGNORECASE,
-)
+_ENGLISH_ONLY = {
+    "de": "Das eingerichtete Embedding-Modell ({}) kennt nur Englisch: Was auf Deutsch gefragt wird, findet es schlecht",
+    "fr": "Le modèle d'embedding configuré ({}) ne connaît que l'anglais : il trouve mal ce qui est demandé en français",
+    "es": "El modelo de embedding configurado ({}) solo conoce el inglés: encuentra mal lo que se pregunta en español",
+    "it": "Il modello di embedding configurato ({}) conosce solo l'inglese: trova male ciò che si chiede in italiano",
+    "nl": "Het ingestelde embeddingmodel ({}) kent alleen Engels: wat in het Nederlands wordt gevraagd, vindt het slecht",
+    "pt": "O modelo de embedding configurado ({}) só conhece inglês: encontra mal o que se pergunta em português",
+}
+"""Said to who asks in that language; `not_understood` says it in English, and of any model."""
+# Words that a question in one language has and one in the others hardly has: a guess by letters needs longer texts.
+_WORDS = {
+    "en": "the what which who where when why how does did is are were can our your my this that there with of and for to it we you they"
+    " not tell show give have has much many about",
+    "de": "der das und ist sind ein eine einen wie viel viele wann wer wo wohin warum wieso welche welcher welches kann können darf muss"
+    " kostet kosten gibt es ich wir man nicht für mit von zum zur im dem den bei wird werden haben hat mein unser ihr oder bis nach",
+    "fr": "le les des du est sont une quel quelle quels quelles où quand combien pourquoi comment qui pour dans avec peut faut il elle nous"
+    " vous mon notre ce cette et ou jusqu pas sur aux",
+    "es": "el los las del es son una qué cuál cuándo cuánto cuánta cuántos dónde quién cómo por para con puede hay se mi nuestro y en",
+    "it": "il gli della è sono una che quale quando quanto quanti dove chi come perché per con può si di mio nostro e",
+    "nl": "het een hoe wat wanneer wie waar waarom welke kan mag moet zijn voor met van naar bij wordt niet mijn onze en ik",
+    "pt": "os da é são uma qual quando quanto quantos onde quem como por para com pode meu nosso e em não",
+}  # fmt: skip
 
 
 def language_of(text: str) -> str:
     """Two letters. English where a text says too little.
 
-    >>> language_of("Wie hoch muss ein Gutschein mindestens sein?"), language_of("opening hours of the shop")
-    ('de', 'en')
+    >>> language_of("Was kostet der Eintritt?"), language_of("opening hours of the shop"), language_of("Où êtes-vous ?")
+    ('de', 'en', 'fr')
     """
-    return "en" if _ENGLISH.search(text) else detect_language(text, "en")
+    said = re.findall(r"[^\W\d_]+", text.casefold())
+    known = {language: sum(word in words for word in said) for language, words in _word_sets().items()}
+    best = max(known, key=lambda language: known[language])
+    return best if known[best] else detect_language(text, "en")
+
+
+@cache
+def _word_sets() -> dict[str, frozenset[str]]:
+    return {language: frozenset(words.split()) for language, words in _WORDS.items()}
 
 
 def not_understood(text: str, model: str, understood: Collection[str]) -> str:
@@ -59,20 +104,48 @@ def not_understood(text: str, model: str, understood: Collection[str]) -> str:
     return f"The configured embedding model ({model}) knows {known} only, and the question seems to be in {_NAMES[language]}"
 
 
+def not_understood_here(text: str, model: str, understood: Collection[str]) -> str:
+    """The same in the question's own language, of a model that knows English only; else in English.
+
+    >>> not_understood_here("Wie hoch muss ein Gutschein sein?", "MiniLM", ("en",))
+    'Das eingerichtete Embedding-Modell (MiniLM) kennt nur Englisch: Was auf Deutsch gefragt wird, findet es schlecht'
+    """
+    said = not_understood(text, model, understood)
+    own = _ENGLISH_ONLY.get(language_of(text)) if said and {*understood} == {"en"} else None
+    return own.format(model) if own else said
+
+
 def near_text(capability: Capability, question: Question, declared: Collection[str], warning: str = "") -> str:
     """Said where hits are there and none is good enough.
 
-    In the language that the request asks for, else in the question's if the index declares it; with the `warning` that
-    the embedding model may be why. A capability without such words of its own has one refusal for all cases.
+    In the language that the request asks for, else in the question's if the index declares it; with what a result that
+    no source states would take, and the `warning` that the embedding model may be why, in the question's own language.
+    A capability without such words of its own has one refusal for all cases.
     """
     if not capability.near:
         return capability.refusal
+    asked = language_of(question.text)
     wanted = question.instructions.values.get("language", "en")
-    if wanted == "en" and {*declared} - {"en"}:
-        asked = language_of(question.text)
-        wanted = asked if asked in declared else "en"
-    said = _NEAR.get(wanted, capability.near)
-    return f"{said} {warning}." if warning else said
+    if wanted == "en" and asked in declared:
+        wanted = asked
+    said = [_NEAR.get(wanted, capability.near)]
+    if reckoning := reckoning_of(question.text):
+        language = wanted if wanted in _RESULTS else "en"
+        said.append(_RESULTS[language].format(_WANTED[reckoning][language]))
+    if warning:
+        said.append(f"{warning}.")
+    return " ".join(said)
+
+
+def unanswered_text(question: str, missing: Collection[str]) -> str:
+    """That parts of a question are not answered; empty where all are.
+
+    >>> unanswered_text("Who cuts, and how many chairs are there?", ["and how many chairs are there?"])
+    'Nothing that was found answers this part: “and how many chairs are there?”'
+    """
+    parts = " ".join(f"“{' '.join(neutralise(part).split())}”" for part in missing)
+    language = language_of(question)
+    return f"{_UNANSWERED.get(language, _UNANSWERED['en'])}: {parts}" if parts else ""
 
 
 def elsewhen_text(asked: Period, found: Period) -> str:

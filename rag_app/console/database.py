@@ -148,7 +148,13 @@ async def _look(application: Application, findings: _Findings) -> None:
     from rag_app.database.migrate import current
 
     settings, urls = application.settings, application.urls
-    await findings.check("embedding", application.check_embedder(), f"{application.embedder.model_name} answers")
+    known = getattr(application.embedder, "languages", ())
+    understood = (
+        f"; it knows {' and '.join(known)} only: questions in other languages are answered badly" if known else ""
+    )
+    await findings.check(
+        "embedding", application.check_embedder(), f"{application.embedder.model_name} answers{understood}"
+    )
     if not application.models.all:
         findings.add("answers", "extractive: sentences of the sources; RAG_LLM names a model that writes")
     for model in application.models.all:

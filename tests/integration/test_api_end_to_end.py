@@ -468,7 +468,11 @@ def test_a_model_behind_a_gateway(service: Service, monkeypatch: pytest.MonkeyPa
         with configured({**gateway, "RAG_LLM_BACKOFF": "0"}), served() as client:
             ada = bearer(service.ada)
             answers = [client.post(ANSWER[0], json={"query_text": PLANS}, headers=ada) for _ in range(6)]
+            asked = len(model.requests)
             refusal = client.post(ANSWER[0], json={"query_text": NOT_THERE}, headers=ada).json()
+            streamed = client.post(
+                ANSWER[0], json={"query_text": NOT_THERE}, headers=ada | {"Accept": "text/event-stream"}
+            ).text
     answered, uncited, limited, late, forbidden, malformed = answers
     body = answered.json()
     assert body["status"] == "success" and body["answer"]["model"] == "google/gemini-2.5-flash"
@@ -488,8 +492,9 @@ def test_a_model_behind_a_gateway(service: Service, monkeypatch: pytest.MonkeyPa
     problem(late, 500, "model_timeout")
     problem(forbidden, 500, "model_failed")
     problem(malformed, 500, "model_failed")
-    assert refusal["status"] == "insufficient_context"
-    assert all(PLANS in each.prompt for each in model.requests), "no tokens are spent on a weak match"
+    assert (refusal["status"], refusal["answer"]["confidence"]) == ("insufficient_context", "low")
+    assert "insufficient_context" in streamed
+    assert len(model.requests) == asked == len(script), "no model is called for a weak match"
 
 
 @pytest.mark.parametrize("store", [ON_DEFAULT_STORE])

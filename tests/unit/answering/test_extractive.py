@@ -73,6 +73,27 @@ async def test_each_part_of_a_question_gets_its_sentence(synthesizer: Extractive
     assert "Parking behind the salon is free for customers [Source 2]." in text
 
 
+async def test_a_part_that_nothing_answers_is_named(synthesizer: ExtractiveSynthesizer) -> None:
+    question = "How much is a hair cut for adults, and how heavy is the dryer?"
+    text = (await synthesizer.write(Question(question), context(SALON))).text
+    assert text.startswith("A hair cut costs 40 dollars for adults [Source 1].")
+    assert text.endswith("Nothing that was found answers this part: “and how heavy is the dryer?”")
+
+
+@pytest.mark.parametrize("question", ["Which service is the cheapest?", "How many hair cuts were there in May?"])
+async def test_no_sentence_stands_for_what_has_to_be_worked_out(
+    question: str, synthesizer: ExtractiveSynthesizer
+) -> None:
+    assert (await synthesizer.write(Question(question), context(SALON))).text == ""
+    told = context(SALON, "The cheapest service is a wash. There were 31 hair cuts in May.")
+    assert "[Source 2]" in (await synthesizer.write(Question(question), told)).text
+
+
+async def test_an_answer_says_that_the_model_does_not_know_its_language(synthesizer: ExtractiveSynthesizer) -> None:
+    text = (await synthesizer.write(Question("Wann öffnet der Salon am Samstag?"), context(HOURS))).text
+    assert "(all-MiniLM-L6-v2-int8) kennt nur Englisch" in text.split("]. ")[-1]
+
+
 async def test_a_sentence_that_says_only_what_was_asked_is_no_answer(synthesizer: ExtractiveSynthesizer) -> None:
     echo = context("The revenue of Tesla in 2020. Tesla earned 31 billion dollars. Dogs sleep.")
     text = (await synthesizer.write(Question("What was the revenue of Tesla in 2020?"), echo)).text

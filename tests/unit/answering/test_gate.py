@@ -88,6 +88,19 @@ def test_a_refusal_is_in_the_language_that_is_asked_for_or_declared() -> None:
     assert near_text(KNOWLEDGE, asked, ("en", "de")) == KNOWLEDGE.refusal, "its seed's words, whatever the language"
 
 
+def test_a_refusal_says_what_a_result_would_take() -> None:
+    said = near_text(BOOK, Question("Which robot is the fastest?"), ("en",))
+    assert (
+        said
+        == f"{BOOK.near} Nothing that was found states which of them it is, and it was not worked out: that takes records with fields."
+    )
+    german = near_text(BOOK, Question("Wie viele Roboter gibt es?"), ("en", "de"))
+    assert german.endswith(
+        "Nichts, was gefunden wurde, nennt diese Anzahl, und ausgerechnet wurde es nicht: Dafür braucht es Datensätze mit Feldern."
+    )
+    assert near_text(KNOWLEDGE, Question("Which robot is the fastest?"), ("en",)) == KNOWLEDGE.refusal
+
+
 def test_an_english_model_says_so_to_who_asks_in_another_language() -> None:
     warning = not_understood(GERMAN, "small", MiniLM.model_fields["languages"].default)
     assert warning == (

@@ -1,6 +1,6 @@
 import pytest
 
-from rag_app.answering.kinds import Kind, has_kind, kind_of, share_unnamed
+from rag_app.answering.kinds import Kind, Reckoning, has_kind, kind_of, reckoning_of, share_unnamed, states
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,50 @@ def test_names_and_figures_are_looked_for_in_the_sources() -> None:
     assert share_unnamed("What did Mila ask Owen?", sources) == 0.5
     assert share_unnamed("who cuts her hair in 2027", sources) == 1
     assert share_unnamed("who cuts her hair", sources) == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ("How many loaves did we sell in May?", Reckoning.COUNT),
+        ("Wie viele Gäste waren da?", Reckoning.COUNT),
+        ("Combien de chiens vivent ici ?", Reckoning.COUNT),
+        ("what did we spend in total", Reckoning.TOTAL),
+        ("How long does a repair take on average?", Reckoning.AVERAGE),
+        ("Which pump is the cheapest?", Reckoning.EXTREME),
+        ("Welche Pumpe ist am teuersten?", Reckoning.EXTREME),
+        ("When did Ann come last?", Reckoning.EXTREME),
+        ("Which members never paid?", Reckoning.NEVER),
+        ("How many books may I borrow?", None),
+        ("How many minutes does a cut take?", None),
+        ("What is the best way to clean it?", None),
+        ("Who is the guest of honour at the harvest fest?", None),
+        ("At least how old must I be?", None),
+        ("What happened last week?", None),
+    ],
+)
+def test_a_question_wants_something_worked_out(question: str, wanted: Reckoning | None) -> None:
+    assert reckoning_of(question) is wanted
+
+
+@pytest.mark.parametrize(
+    ("question", "states_it", "is_near"),
+    [
+        ("How many loaves did we sell in May?", "We sold 4,200 loaves.", "Loaves cost 4 euros from 1 May."),
+        (
+            "How many people work at night?",
+            "Six people bake at night.",
+            "The night shift begins at 1:30 and ends at 9:00.",
+        ),
+        ("what did we spend in total", "Spending was 300 euros in all.", "We spent 300 euros on flour."),
+        ("How long does a repair take on average?", "A repair usually takes a day.", "The repair took a day."),
+        ("Which pump is the cheapest?", "No pump costs least but the P2.", "The P2 is a pump for 90 euros."),
+        ("Which members never paid?", "Ann has not paid.", "Ann paid in May."),
+    ],
+)
+def test_a_sentence_states_what_is_to_be_worked_out_or_not(question: str, states_it: str, is_near: str) -> None:
+    wanted = reckoning_of(question)
+
+    assert wanted is not None
+    assert states(wanted, states_it, question)
+    assert not states(wanted, is_near, question)
