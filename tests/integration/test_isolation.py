@@ -456,6 +456,23 @@ def test_a_count_is_of_what_one_sees(world: World, kind: str, noun: str) -> None
         assert (int(told[1]) if told else 0) == len(theirs), (person, response.json())
 
 
+def test_groups_are_of_what_one_sees(world: World) -> None:
+    """The author of each text is its organization: the answer tells no other, and no other number of records."""
+    seen = Counter[str]()
+    for person in world.people[:6]:
+        theirs = Counter(
+            each.fields["author"]
+            for each in world.visible(person)
+            if each.org != PUBLIC_ORGANIZATION and each.fields.get("source_type") == "transcript"
+        )
+        response = world.post(ANSWER[0], person, {"query_text": "How many of our calls are there per author?"})
+        world.check(person, response)
+        told = re.findall(r"([0-9a-f-]{36}): (\d+) call", response.json()["answer"]["text"])
+        assert {author: int(number) for author, number in told} == theirs, (person, response.json())
+        seen += theirs
+    assert len(seen) > 1
+
+
 def test_everybody_sees_what_is_theirs(world: World) -> None:
     for person in world.people:
         assert world.found(person, EVERYTHING) == {each.id for each in world.visible(person)}
