@@ -11,13 +11,12 @@ from rag_app.stores.postgres_tables import Query, column
 _CITED = 5
 """Sources that are named of a group, or of all that a total was computed from."""
 _MOST_VALUES = 500
-_AGGREGATES = {
-    Aggregate.COUNT: "count(*)::float8",
+_COMPUTED = {
+    Aggregate.COUNT: "sum(size)::float8",
     Aggregate.SUM: "sum(number)::float8",
-    Aggregate.AVERAGE: "avg(number)::float8",
+    Aggregate.AVERAGE: "(sum(number) / nullif(sum(size), 0))::float8",
 }
-
-_TYPES = "ARRAY(SELECT source_type FROM found GROUP BY source_type ORDER BY source_type) AS types"
+"""Of rows that have the `size` and the sum of so many records."""
 
 
 class RecordStatement(Query):
@@ -31,33 +30,53 @@ class RecordStatement(Query):
 
     def _single(self, query: RecordQuery) -> str:
         value = f"min(v.{column(query.order or 'date')})"
-        number = f"min(v.{column(query.of)})" if query.of else "NULL::float8"
-        aggregate = f"(SELECT {_AGGREGATES[query.aggregate]} FROM found)" if query.aggregate else "NULL::float8"
+        aggregate = _COMPUTED[query.aggregate] if query.aggregate else "NULL::float8"
         direction = "DESC" if query.descending else "ASC"
         return f"""WITH found AS MATERIALIZED (
-                SELECT v.source_id, {value} AS value, {number} AS number, min(v.source_type) AS source_type
-                FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id)
-            SELECT ARRAY[source_id] AS sources, value, NULL AS of_group, 1::bigint AS size,
-                (SELECT count(*) FROM found) AS total, {aggregate} AS aggregate, {_TYPES}
-            FROM found ORDER BY value {direction} NULLS LAST, source_id LIMIT {self.bind(query.limit, "bigint")}"""
+                SELECT v.source_id, {value} AS value, {self._number(query)} AS number, min(v.source_type COLLATE "C") AS source_type
+                FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id),
+            types AS MATERIALIZED (
+                SELECT source_type, count(*) AS size, sum(number) AS number FROM found GROUP BY source_type),
+            totals AS MATERIALIZED (
+                SELECT sum(size)::bigint AS total, {aggregate} AS aggregate,
+                    array_agg(source_type ORDER BY source_type) AS types
+                FROM types)
+            SELECT ARRAY[source_id] AS sources, value, NULL AS of_group, 1::bigint AS size, total, aggregate, types
+            FROM found, totals ORDER BY value {direction} NULLS LAST, source_id LIMIT {self.bind(query.limit, "bigint")}"""
 
     def _groups(self, query: RecordQuery, group: str, aggregate: Aggregate) -> str:
+        """Groups in byte order; the newest sources of those alone that are told."""
         key = f"v.{column(group)}"
         if query.grain is not None:
             key = f"to_char(date_trunc({self.bind(query.grain.value, 'text')}, {_day(key)}), 'YYYY-MM-DD')"
-        number = f"min(v.{column(query.of)})" if query.of else "NULL::float8"
         order = f"{'of_group' if query.order == group else 'value'} {'DESC' if query.descending else 'ASC'}"
         return f"""WITH found AS MATERIALIZED (
-                SELECT v.source_id, min({key}::text) AS of_group, {number} AS number, min(v.date) AS date,
-                    min(v.source_type) AS source_type
+                SELECT v.source_id, min({key}::text COLLATE "C") AS of_group, {self._number(query)} AS number,
+                    min(v.date) AS date, min(v.source_type COLLATE "C") AS source_type
                 FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id),
+            parts AS MATERIALIZED (
+                SELECT of_group, source_type, count(*) AS size, sum(number) AS number
+                FROM found GROUP BY of_group, source_type),
             groups AS MATERIALIZED (
-                SELECT of_group, {_AGGREGATES[aggregate]} AS value, count(*) AS size,
-                    (array_agg(source_id ORDER BY date DESC NULLS LAST, source_id))[1:{_CITED}] AS sources
-                FROM found GROUP BY of_group)
-            SELECT sources, value, of_group, size, (SELECT count(*) FROM groups) AS total,
-                (SELECT {_AGGREGATES[aggregate]} FROM found) AS aggregate, {_TYPES}
-            FROM groups ORDER BY {order} NULLS LAST, of_group LIMIT {self.bind(query.limit, "bigint")}"""
+                SELECT of_group, {_COMPUTED[aggregate]} AS value, sum(size)::bigint AS size FROM parts GROUP BY of_group),
+            totals AS MATERIALIZED (
+                SELECT count(DISTINCT of_group) AS total, {_COMPUTED[aggregate]} AS aggregate,
+                    array_agg(DISTINCT source_type ORDER BY source_type) AS types
+                FROM parts),
+            told AS MATERIALIZED (
+                SELECT row_number() OVER (ORDER BY {order} NULLS LAST, of_group) AS place, of_group, value, size
+                FROM groups ORDER BY place LIMIT {self.bind(query.limit, "bigint")}),
+            newest AS (
+                SELECT place, source_id,
+                    row_number() OVER (PARTITION BY place ORDER BY date DESC NULLS LAST, source_id) AS at
+                FROM found JOIN told USING (of_group)),
+            cited AS (
+                SELECT place, array_agg(source_id ORDER BY at) AS sources FROM newest WHERE at <= {_CITED} GROUP BY place)
+            SELECT sources, value, of_group, size, total, aggregate, types
+            FROM told JOIN cited USING (place), totals ORDER BY place"""
+
+    def _number(self, query: RecordQuery) -> str:
+        return f"min(v.{column(query.of)})" if query.of else "NULL::float8"
 
     def _visible(self, query: RecordQuery) -> str:
         """The mandatory part, the filters, and that the fields that are ordered, summed or grouped by are there."""
