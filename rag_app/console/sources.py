@@ -42,6 +42,31 @@ if TYPE_CHECKING:
 app = group()
 sources = group("Manage ingested sources.")
 
+SeenBy = Annotated[
+    str | None, Option(metavar="V", help="who may see the documents: user, group, team or global; team by default")
+]
+SeenByGroups = Annotated[
+    list[str] | None, Option("--group", metavar="G", help="a group that may see the documents; repeatable")
+]
+Excluded = Annotated[
+    list[str] | None, Option(metavar="PATTERN", help="skip files with this name or path: '*.tmp'; repeatable")
+]
+Rows = Annotated[
+    bool, Option("--rows", help="make each row of a table a source, by the index's rule or the following options")
+]
+RowKey = Annotated[
+    list[str] | None, Option(metavar="COL", help="a column of the key that identifies a row; repeatable")
+]
+RowDate = Annotated[
+    list[str] | None, Option(metavar="COL", help="the column of a row's date; give it twice for date and time")
+]
+RowTitle = Annotated[str | None, Option(metavar="T", help="template of a row's title: 'Booking of {customer}'")]
+RowText = Annotated[
+    str | None, Option(metavar="T", help="template of a row's text: '{customer} on {date:%d %B}[, {note}]'")
+]
+Base = Annotated[Path | None, Option(metavar="DIR", help="external ids are paths relative to this folder; default: .")]
+Prune = Annotated[bool, Option("--prune", help="delete the sources of files that are no longer in the folders")]
+
 _SOURCE = "{0.external_id}\t{0.source_type}\t{0.lang}\t{1}\t{0.title}"
 
 
@@ -57,36 +82,16 @@ async def ingest(
     lang: Annotated[str | None, Option(metavar="L", help="language of all documents; detected by default")] = None,
     meta: Annotated[list[str] | None, Option(metavar="K=V", help="metadata of all documents; repeatable")] = None,
     owner: Annotated[str | None, Option(metavar="U", help="the user who owns the documents: name or id")] = None,
-    visibility: Annotated[
-        str | None, Option(metavar="V", help="who may see the documents: user, group, team or global; team by default")
-    ] = None,
-    groups: Annotated[
-        list[str] | None, Option("--group", metavar="G", help="a group that may see the documents; repeatable")
-    ] = None,
-    base: Annotated[
-        Path | None, Option(metavar="DIR", help="external ids are paths relative to this folder; default: .")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, Option(metavar="PATTERN", help="skip files with this name or path: '*.tmp'; repeatable")
-    ] = None,
-    rows: Annotated[
-        bool, Option("--rows", help="make each row of a table a source, by the index's rule or the following options")
-    ] = False,
-    row_key: Annotated[
-        list[str] | None, Option(metavar="COL", help="a column of the key that identifies a row; repeatable")
-    ] = None,
-    row_date: Annotated[
-        list[str] | None, Option(metavar="COL", help="the column of a row's date; give it twice for date and time")
-    ] = None,
-    row_title: Annotated[
-        str | None, Option(metavar="T", help="template of a row's title: 'Booking of {customer}'")
-    ] = None,
-    row_text: Annotated[
-        str | None, Option(metavar="T", help="template of a row's text: '{customer} on {date:%d %B}[, {note}]'")
-    ] = None,
-    prune: Annotated[
-        bool, Option("--prune", help="delete the sources of files that are no longer in the folders")
-    ] = False,
+    visibility: SeenBy = None,
+    groups: SeenByGroups = None,
+    base: Base = None,
+    exclude: Excluded = None,
+    rows: Rows = False,
+    row_key: RowKey = None,
+    row_date: RowDate = None,
+    row_title: RowTitle = None,
+    row_text: RowText = None,
+    prune: Prune = False,
     dry_run: Annotated[bool, Option("--dry-run", help="write nothing, only show what would be done")] = False,
     as_json: Json = False,
 ) -> None:
@@ -98,25 +103,18 @@ async def ingest(
     from rag_app.documents.documents import Document
     from rag_app.documents.ingest import offered
     from rag_app.documents.metadata import to_source
-    from rag_app.documents.proposals import propose
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import target_of
 
     metadata = _metadata(source_type, lang, meta or [])
-    for path in paths:
-        if not path.exists():
-            raise NotFound("file or folder", str(path))
+    folders = _folders(paths, prune)
     spec = find_index(application.indexes, index)
     target = await target_of(application, org, site, owner, visibility, metadata, groups or [])
     to_source(Document("nothing", ()), "nothing", "", spec, target)  # refuses bad metadata once, not for each file
-    folders = [path for path in paths if path.is_dir()]
-    if prune and len(folders) < len(paths):
-        raise InvalidInput("--prune", None, "can only be used with folders, not with single files")
     asked = RowsRule(key=tuple(row_key or ()), date=tuple(row_date or ()), title=row_title or "", text=row_text or "")
     passed_over = exclude or []
-    total = sum(1 for _ in offered(paths, passed_over))
     ingestor = await application.ingestor(spec, target)
-    with progress_bar(f"{spec.name}/{org}", total) as progress:
+    with progress_bar(f"{spec.name}/{org}", sum(1 for _ in offered(paths, passed_over))) as progress:
         summary = await ingestor.ingest(
             paths,
             base=base or Path.cwd(),
@@ -131,10 +129,30 @@ async def ingest(
     told = summary_text(summary)
     print_result(as_json, summary_json(summary), f"would be: {told}" if dry_run else told)
     if rows and dry_run:
-        for proposal in propose(application.readers, paths, passed_over, spec):
-            print(f"\n{proposal}", file=sys.stderr if as_json else sys.stdout)
+        _propose(application, paths, passed_over, spec, as_json)
     if summary.failed:
         raise Exit(2)
+
+
+def _propose(
+    application: Application, paths: list[Path], passed_over: list[str], spec: "IndexSpec", as_json: bool
+) -> None:
+    """Print what index.toml could say of each table."""
+    from rag_app.documents.proposals import propose
+
+    for proposal in propose(application.readers, paths, passed_over, spec):
+        print(f"\n{proposal}", file=sys.stderr if as_json else sys.stdout)
+
+
+def _folders(paths: list[Path], prune: bool) -> list[Path]:
+    """Those of the paths that are folders. Raises NotFound for a path there is not, InvalidInput for a file to prune."""
+    for path in paths:
+        if not path.exists():
+            raise NotFound("file or folder", str(path))
+    folders = [path for path in paths if path.is_dir()]
+    if prune and len(folders) < len(paths):
+        raise InvalidInput("--prune", None, "can only be used with folders, not with single files")
+    return folders
 
 
 def _metadata(source_type: str | None, lang: str | None, pairs: list[str]) -> dict[str, object]:

@@ -6,7 +6,7 @@ administrator may read it then. The rest is deleted.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -14,15 +14,12 @@ from typing import Any, cast
 from uuid import UUID
 
 from msgspec import convert
-from sqlalchemy import ColumnElement, CursorResult, any_, bindparam, delete, func, insert, literal, or_, select, text
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy import ColumnElement, CursorResult, bindparam, delete, func, insert, or_, select, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
-from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.tables import SourceRow
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
     Answer,
@@ -38,7 +35,7 @@ from rag_app.domain import (
     frozen,
     storable,
 )
-from rag_app.evaluation.records import judge, judging_organization
+from rag_app.evaluation.records import check_comment, expected_source, held_sources, judge
 from rag_app.evaluation.tables import KeptAnswerRow
 
 log = logging.getLogger(__name__)
@@ -154,8 +151,7 @@ class KeptAnswers:
         """
         if expected is not None and verdict is Verdict.RIGHT:
             raise InvalidInput("expected_source", expected, "can only be sent with the verdict wrong")
-        if comment is not None and comment != storable(comment):
-            raise InvalidInput("comment", None, "must not contain NUL characters or unpaired surrogates")
+        check_comment(comment)
         scope, this = principal.scope(), select(KeptAnswerRow).where(*_own(principal, request_id))
         found: list[UUID] = []
         if expected is not None and expected == storable(expected):
@@ -165,7 +161,7 @@ class KeptAnswers:
             row = await session.scalar(this.with_for_update())
             if row is None:
                 raise NotFound("answer", request_id)
-            named = None if expected is None else await _one(session, found, expected)
+            named = None if expected is None else await expected_source(session, found, "expected_source", expected)
             # made anew, not updated: so what it had judged goes, in whatever organization that was
             await session.execute(delete(KeptAnswerRow).where(KeptAnswerRow.id == row.id))
             columns = [each.name for each in KeptAnswerRow.__table__.columns if each.name != "id"]
@@ -174,10 +170,8 @@ class KeptAnswers:
             values |= {"expected_source_id": named and named.id}
             kept = (await session.scalars(insert(KeptAnswerRow).values(values).returning(KeptAnswerRow))).one()
             cited = [UUID(each["source_id"]) for each in row.sources] if verdict is Verdict.RIGHT else []
-            for source in await _there(session, cited) if named is None else [named]:
-                organization = judging_organization(principal, source.org_id)
-                if organization is not None:
-                    await judge(session, organization, row.index_name, row.question, source.id, answer=kept.id)
+            for source in await held_sources(session, cited) if named is None else [named]:
+                await judge(session, principal, row.index_name, row.question, source, answer=kept.id)
         return convert(kept, GivenFeedback, from_attributes=True)
 
     async def withdraw(self, principal: Principal, request_id: str) -> None:
@@ -206,22 +200,3 @@ class KeptAnswers:
 def _own(principal: Principal, request_id: str) -> list[ColumnElement[bool]]:
     mine = [KeptAnswerRow.user_id == principal.user, KeptAnswerRow.request_id == storable(request_id)]
     return [*mine, or_(~_UNJUDGED, ~_EXPIRED)]
-
-
-async def _there(session: AsyncSession, ids: Collection[UUID]) -> list[SourceRow]:
-    """Those of these sources that the session sees: they stay until the transaction ends."""
-    if not ids:
-        return []
-    wanted = SourceRow.id == any_(literal([*ids], ARRAY(Uuid)))
-    statement = select(SourceRow).where(wanted, SourceRow.deleted_at.is_(None)).order_by(SourceRow.id)
-    return [*await session.scalars(statement.with_for_update(read=True, key_share=True))]
-
-
-async def _one(session: AsyncSession, found: Collection[UUID], name: str) -> SourceRow:
-    """The source that this name means."""
-    rows = await _there(session, found)
-    if not rows:
-        raise InvalidInput("expected_source", name, "must be a source that you may see")
-    if len(rows) > 1:
-        raise InvalidInput("expected_source", name, "matches several sources; send an id instead")
-    return rows[0]

@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.database.session import Database
 from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import SourceRow
-from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, Principal
+from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, Principal, storable
 from rag_app.evaluation.tables import JudgmentRow, ValidationRow
 from rag_app.evaluation.validation import Judged, Span
 
@@ -170,30 +170,57 @@ class Validations:
         return {source: content for source, content in await self._database.read(principal.scope(), statement)}  # noqa: C416 - rows
 
 
+def check_comment(comment: str | None) -> None:
+    """Raises InvalidInput for a text that PostgreSQL cannot keep."""
+    if comment is not None and comment != storable(comment):
+        raise InvalidInput("comment", None, "must not contain NUL characters or unpaired surrogates")
+
+
+async def held_sources(session: AsyncSession, ids: Collection[UUID]) -> list[SourceRow]:
+    """Those of these sources that the session sees: they stay until the transaction ends."""
+    if not ids:
+        return []
+    wanted = SourceRow.id == any_(literal([*ids], ARRAY(Uuid)))
+    statement = select(SourceRow).where(wanted, SourceRow.deleted_at.is_(None)).order_by(SourceRow.id)
+    return [*await session.scalars(statement.with_for_update(read=True, key_share=True))]
+
+
+async def expected_source(session: AsyncSession, found: Collection[UUID], field: str, name: str) -> SourceRow:
+    """The one source that a user's feedback names, held as by `held_sources`. `found` are all that have the name.
+
+    Raises InvalidInput for `field` where the session sees none of them, or several.
+    """
+    rows = await held_sources(session, found)
+    if not rows:
+        raise InvalidInput(field, name, "must be a source that you may see")
+    if len(rows) > 1:
+        raise InvalidInput(field, name, "matches several sources; send an id instead")
+    return rows[0]
+
+
 async def judge(
     session: AsyncSession,
-    org_id: UUID,
+    principal: Principal,
     index: str,
     query: str,
-    source: UUID,
+    source: SourceRow,
     *,
     feedback: UUID | None = None,
     answer: UUID | None = None,
 ) -> None:
-    """Write down what a user's feedback says: that all of this source answers the query. It goes with the feedback.
+    """Record what a user's feedback says: that all of this source answers the query. It is deleted with the feedback.
 
-    The feedback is on a message, or on a kept `answer`. The organization must be one of the session's.
+    The feedback is on a message, or on a kept `answer`. The source's own organization judges it. A public source is
+    judged by the principal's organization; if the principal has none, or several, nothing is recorded.
     """
-    values = {"org_id": org_id, "index_name": index, "query": _key(query), "source_id": source}
+    org_id = source.org_id
+    if org_id == PUBLIC_ORGANIZATION:
+        own = principal.organizations - {PUBLIC_ORGANIZATION}
+        if len(own) != 1:
+            return
+        (org_id,) = own
+    values = {"org_id": org_id, "index_name": index, "query": _key(query), "source_id": source.id}
     await session.execute(insert(JudgmentRow).values(**values, feedback_id=feedback, answer_id=answer))
-
-
-def judging_organization(principal: Principal, source_organization: UUID) -> UUID | None:
-    """The organization that judges a source: its own; of a public source the caller's, if there is one and no other."""
-    if source_organization != PUBLIC_ORGANIZATION:
-        return source_organization
-    own = principal.organizations - {PUBLIC_ORGANIZATION}
-    return next(iter(own)) if len(own) == 1 else None
 
 
 _JUDGE = text(

@@ -4,25 +4,21 @@ Whatever changes feedback holds the row of its message first: of two changes at 
 message that is gone.
 """
 
-from collections.abc import Collection
 from datetime import date, timedelta
 from typing import Annotated
 from uuid import UUID
 
 from msgspec import Meta, Struct, field, to_builtins
-from sqlalchemy import ColumnElement, Delete, any_, case, delete, func, insert, literal, select, text, true, tuple_
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import ColumnElement, Delete, case, delete, func, insert, select, text, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
-from sqlalchemy.types import Uuid
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.tables import SourceRow
 from rag_app.domain import InvalidInput, NotFound, Principal, storable
-from rag_app.evaluation.records import judge, judging_organization
+from rag_app.evaluation.records import check_comment, expected_source, judge
 from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rated, Rating, Role, as_wire
@@ -134,14 +130,13 @@ class FeedbackLedger:
         """
         if expected is not None and rating is not Rating.NEGATIVE:
             raise InvalidInput("expectedSourceId", expected, "can only be sent with the rating negative")
-        if comment is not None and comment != storable(comment):
-            raise InvalidInput("comment", None, "must not contain NUL characters or unpaired surrogates")
+        check_comment(comment)
         scope, found = principal.scope(), list[UUID]()
         if expected is not None and expected == storable(expected):
             found = await self._ledger.named(scope, self._index, [expected])
         async with self._database.scoped(scope) as session:
             answer = await _answer(session, principal, message)
-            source = None if expected is None else await _one(session, found, expected)
+            source = None if expected is None else await expected_source(session, found, "expectedSourceId", expected)
             # made anew, not updated: so what it had judged goes, in whatever organization that was
             since = await session.scalar(_gone(principal, message).returning(FeedbackRow.created_at))
             made = insert(FeedbackRow).values(
@@ -153,10 +148,8 @@ class FeedbackLedger:
                 **({} if since is None else {"created_at": since}),
             )
             row = (await session.scalars(made.returning(FeedbackRow))).one()
-            if source is not None and (org_id := judging_organization(principal, source.org_id)) is not None:
-                asked = await _asked(session, answer)
-                if asked is not None:
-                    await judge(session, org_id, self._index, asked, source.id, feedback=row.id)
+            if source is not None and (asked := await _asked(session, answer)) is not None:
+                await judge(session, principal, self._index, asked, source, feedback=row.id)
         return as_wire(KeptMessageFeedback, row)
 
     async def withdraw(self, principal: Principal, message: UUID) -> None:
@@ -207,21 +200,6 @@ async def _answer(session: AsyncSession, principal: Principal, message: UUID) ->
             "message_id", str(message), "is one of your own messages; feedback can only be given on answers"
         )
     return row
-
-
-async def _one(session: AsyncSession, found: Collection[UUID], name: str) -> SourceRow:
-    """The source that this name means: it stays until the transaction ends."""
-    statement = (
-        select(SourceRow)
-        .where(SourceRow.id == any_(literal([*found], ARRAY(Uuid))), SourceRow.deleted_at.is_(None))
-        .with_for_update(read=True, key_share=True)
-    )
-    rows = (await session.scalars(statement)).all()
-    if not rows:
-        raise InvalidInput("expectedSourceId", name, "must be a source that you may see")
-    if len(rows) > 1:
-        raise InvalidInput("expectedSourceId", name, "matches several sources; send an id instead")
-    return rows[0]
 
 
 def _gone(principal: Principal, message: UUID) -> Delete:

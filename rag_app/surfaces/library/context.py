@@ -165,15 +165,12 @@ def build_context_blocks(
     ---
     > 30 days.
     """
-    limits = {
-        "max_context_tokens": max_context_tokens,
-        "max_context_characters": max_context_characters,
-        "max_chunks_per_source": max_chunks_per_source,
-        "max_sources": max_sources,
-    }
-    for name, limit in limits.items():
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise InvalidInput(name, limit, "must be a whole number from 1")
+    _check_limits(
+        max_context_tokens=max_context_tokens,
+        max_context_characters=max_context_characters,
+        max_chunks_per_source=max_chunks_per_source,
+        max_sources=max_sources,
+    )
     if merge_strategy not in get_args(MergeStrategy):
         raise InvalidInput("merge_strategy", merge_strategy, f"accepted: {', '.join(get_args(MergeStrategy))}")
     sources = [group[:max_chunks_per_source] for group in by_source(chunks)[:max_sources]]
@@ -193,6 +190,12 @@ def build_context_blocks(
         )
         for draft, kept in filled
     ]
+
+
+def _check_limits(**limits: int | None) -> None:
+    for name, limit in limits.items():
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise InvalidInput(name, limit, "must be a whole number from 1")
 
 
 def _source(of: Chunk | ContextBlock) -> JsonObject:
