@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_type_hints
 
 from dotenv import dotenv_values
 from platformdirs import user_data_path
@@ -632,25 +632,28 @@ class Settings:
     Raises Misconfigured for a value that is not accepted and for a RAG_ or LEXYBRAIN_RAG_ variable there is not.
     """
 
+    database: DatabaseSettings
+    indexes: IndexSettings
+    store: StoreSettings
+    embedding: EmbeddingSettings
+    model: ModelSettings
+    lexybrain: LexyBrainSettings
+    reading: ReadingSettings
+    uploads: UploadSettings
+    jobs: JobSettings
+    providers: ProviderSettings
+    confidence: ConfidenceSettings
+    api: ApiSettings
+    pages: PagesSettings
+    oidc: OidcSettings
+    retention: RetentionSettings
+    telemetry: TelemetrySettings
+
     def __init__(self) -> None:
         _refuse_unknown()
         try:
-            self.database = DatabaseSettings()
-            self.indexes = IndexSettings()
-            self.store = StoreSettings()
-            self.embedding = EmbeddingSettings()
-            self.model = ModelSettings()
-            self.lexybrain = LexyBrainSettings()
-            self.reading = ReadingSettings()
-            self.uploads = UploadSettings()
-            self.jobs = JobSettings()
-            self.providers = ProviderSettings()
-            self.confidence = ConfidenceSettings()
-            self.api = ApiSettings()
-            self.pages = PagesSettings()
-            self.oidc = OidcSettings()
-            self.retention = RetentionSettings()
-            self.telemetry = TelemetrySettings()
+            for name, group in get_type_hints(Settings).items():
+                setattr(self, name, group())
         except ValidationError as error:
             problems = [f"{_said(str(each['loc'][0]), each['input'])}: {each['msg']}" for each in error.errors()]
             raise Misconfigured("; ".join(problems)) from None
@@ -684,24 +687,7 @@ class Settings:
         return file.read_text()
 
 
-GROUPS: tuple[type[_Settings], ...] = (
-    DatabaseSettings,
-    IndexSettings,
-    StoreSettings,
-    EmbeddingSettings,
-    ModelSettings,
-    LexyBrainSettings,
-    ReadingSettings,
-    UploadSettings,
-    JobSettings,
-    ProviderSettings,
-    ConfidenceSettings,
-    ApiSettings,
-    PagesSettings,
-    OidcSettings,
-    RetentionSettings,
-    TelemetrySettings,
-)
+GROUPS: tuple[type[_Settings], ...] = tuple(get_type_hints(Settings).values())
 _NOT_OURS = frozenset({"RAG_TEST_OWNER_URL", "RAG_TEST_APP_URL", "RAG_SHARED"})
 
 
