@@ -27,6 +27,7 @@ from rag_app.domain import (
     Principal,
     Unauthenticated,
     frozen,
+    uuid_in,
 )
 
 Kind = TypeVar("Kind")
@@ -509,11 +510,3 @@ def _named(key: str) -> ColumnElement[bool]:
 
 def _digest(key: str) -> str:
     return sha256(key.encode()).hexdigest()
-
-
-def uuid_in(text: str) -> UUID | None:
-    """The id that a text is, if it is one."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

@@ -17,6 +17,13 @@ app = group()
 
 Question = Annotated[str, Argument(metavar="Q")]
 TopK = Annotated[int | None, Option("--top-k", "-k", min=1, max=1000, help="maximum number of chunks")]
+Queries = Annotated[
+    Path | None, Option(metavar="F", help="JSONL file with `id` and `text`; the index's own judgments by default")
+]
+Qrels = Annotated[Path | None, Option(metavar="F", help="file of TREC judgments: query 0 external-id grade")]
+Recorded = Annotated[
+    bool, Option("--recorded", help="use the judgments of the organization, from /validate and from feedback")
+]
 Filter = Annotated[
     list[str] | None,
     Option(
@@ -111,13 +118,9 @@ async def evaluate(
     corpus: Annotated[
         str | None, Option(metavar="NAME", help="with --answers: only ask the questions of this corpus")
     ] = None,
-    queries: Annotated[
-        Path | None, Option(metavar="F", help="JSONL file with `id` and `text`; the index's own judgments by default")
-    ] = None,
-    qrels: Annotated[Path | None, Option(metavar="F", help="file of TREC judgments: query 0 external-id grade")] = None,
-    recorded: Annotated[
-        bool, Option("--recorded", help="use the judgments of the organization, from /validate and from feedback")
-    ] = False,
+    queries: Queries = None,
+    qrels: Qrels = None,
+    recorded: Recorded = False,
     mode: Mode = "hybrid",
     as_json: Json = False,
 ) -> None:
@@ -137,10 +140,6 @@ async def evaluate(
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import question_of, scope_of
 
-    if (queries is None) != (qrels is None):
-        raise InvalidInput("", queries, "--queries and --qrels must be used together")
-    if recorded and queries is not None:
-        raise InvalidInput("", queries, "--recorded and --queries cannot be used together")
     spec = find_index(application.indexes, index)
     chosen = question_of("any", 1, mode, [])
     organization = await application.people.organization(org)
@@ -166,13 +165,9 @@ async def calibrate(
     org: Annotated[
         str | None, Option("--org", "-o", metavar="O", help="calibrate for this organization; by default for the index")
     ] = None,
-    queries: Annotated[
-        Path | None, Option(metavar="F", help="JSONL file with `id` and `text`; the index's own judgments by default")
-    ] = None,
-    qrels: Annotated[Path | None, Option(metavar="F", help="file of TREC judgments: query 0 external-id grade")] = None,
-    recorded: Annotated[
-        bool, Option("--recorded", help="use the judgments of the organization, from /validate and from feedback")
-    ] = False,
+    queries: Queries = None,
+    qrels: Qrels = None,
+    recorded: Recorded = False,
     try_only: Annotated[bool, Option("--try", help="show the result without storing it")] = False,
     as_json: Json = False,
 ) -> None:
@@ -184,18 +179,10 @@ async def calibrate(
     members.
     """
     from rag_app.console.calibrate import calibrate_index, calibration_text
-    from rag_app.evaluation.judgments import read_judgments
     from rag_app.retrieval.index import find_index
 
-    if (queries is None) != (qrels is None):
-        raise InvalidInput("", queries, "--queries and --qrels must be used together")
-    if recorded and (queries is not None or org is None):
-        raise InvalidInput("", queries, "--recorded requires --org and cannot be used with --queries")
     spec = find_index(application.indexes, index)
-    if org is None and queries is None:
-        judgments = read_judgments(application.settings.indexes.file(spec.name, "judgments.jsonl"))
-    else:
-        judgments = await _judgments(application, org or "", spec.name, queries, qrels, recorded)
+    judgments = await _judgments(application, org, spec.name, queries, qrels, recorded)
     slug = None if org is None else (await application.people.organization(org)).slug
     with counting("questions", len(judgments.queries)) as count:
         shown = await calibrate_index(application, spec, slug, judgments, not try_only, count)
@@ -224,16 +211,26 @@ async def _evaluate_answers(
 
 
 async def _judgments(
-    application: Application, org: str, index: str, queries: Path | None, qrels: Path | None, recorded: bool
+    application: Application, org: str | None, index: str, queries: Path | None, qrels: Path | None, recorded: bool
 ) -> "Judgments":
+    """From the files that are named, or from what an organization judged, or else the index's own.
+
+    With `org`, of the index's own those of this organization alone.
+    """
     from rag_app.evaluation.judgments import judgments_of, read_judgments, read_trec
 
+    if (queries is None) != (qrels is None):
+        raise InvalidInput("", queries, "--queries and --qrels must be used together")
+    if recorded and (queries is not None or org is None):
+        raise InvalidInput("", queries, "--recorded requires --org and cannot be used with --queries")
     if queries is not None and qrels is not None:
         return read_trec(queries, qrels)
-    if recorded:
+    if recorded and org is not None:
         return judgments_of(await application.validations.recorded(await application.people.member_of(org), index))
-    slug = (await application.people.organization(org)).slug
     judgments = read_judgments(application.settings.indexes.file(index, "judgments.jsonl"))
+    if org is None:
+        return judgments
+    slug = (await application.people.organization(org)).slug
     asked = tuple(query for query in judgments.queries if query.organization == slug)
     ids = {query.id for query in asked}
     return replace(judgments, queries=asked, qrels={q: grades for q, grades in judgments.qrels.items() if q in ids})

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
 
 from typer import Argument, Exit, Option
 
@@ -30,7 +29,7 @@ from rag_app.console.printing import (
     summary_json,
     summary_text,
 )
-from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, frozen, source_id
+from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, frozen, source_id, uuid_in
 
 if TYPE_CHECKING:
     from rag_app.access.people import People
@@ -271,10 +270,7 @@ async def _index_and_scope(catalogue: "_Catalogue | Application", index: str, or
 async def _find_source(catalogue: "_Catalogue | Application", name: str, spec: "IndexSpec", scope: Scope) -> Source:
     """By id or external id. Raises NotFound with the name as it was given."""
     (org_id,) = scope.organizations
-    try:
-        wanted = UUID(name)
-    except ValueError:
-        wanted = source_id(org_id, spec.name, name)
+    wanted = uuid_in(name) or source_id(org_id, spec.name, name)
     with suppress(NotFound):
         found = await catalogue.ledger.get(scope, wanted, operator=True)
         if found.index == spec.name:

@@ -69,7 +69,7 @@ from rag_app.domain.source import (
     passage_link,
     source_id,
 )
-from rag_app.domain.text import storable
+from rag_app.domain.text import storable, uuid_in
 
 __all__ = [
     "FRENCH_MONTHS",
@@ -139,4 +139,5 @@ __all__ = [
     "row_mapping",
     "source_id",
     "storable",
+    "uuid_in",
 ]

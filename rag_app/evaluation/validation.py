@@ -11,7 +11,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from rag_app.documents.ledger import Passages
-from rag_app.domain import Hit, frozen
+from rag_app.domain import Hit, frozen, uuid_in
 from rag_app.evaluation.metrics import hit_rate, precision, reciprocal_rank
 
 Asked = TypeVar("Asked")
@@ -139,10 +139,7 @@ def canonical(chunk: str) -> str:
     >>> canonical("6F2D0E5C-58F3-4C0E-9A53-3B1D8C6F7A10"), canonical("chunk_abc123")
     ('6f2d0e5c-58f3-4c0e-9a53-3b1d8c6f7a10', 'chunk_abc123')
     """
-    try:
-        return str(UUID(chunk))
-    except ValueError:
-        return chunk
+    return str(uuid_in(chunk) or chunk)
 
 
 def locate(chunk: Hit, content: Passages) -> Span | None:

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from uuid import UUID
 
-from rag_app.access.people import uuid_in
 from rag_app.access.roles import EVERY_INDEX, Role, Roles
 from rag_app.documents.jobs import Job, JobFile, Jobs
-from rag_app.domain import NotFound, Principal, Scope, frozen
+from rag_app.domain import NotFound, Principal, Scope, frozen, uuid_in
 
 _SECONDS = 0.5
 """Between two looks at a job that somebody watches."""

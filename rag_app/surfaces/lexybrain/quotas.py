@@ -46,6 +46,7 @@ from rag_app.domain import (
     QuotaExceeded,
     Scope,
     frozen,
+    uuid_in,
 )
 
 if TYPE_CHECKING:
@@ -427,10 +428,8 @@ async def _welcome(session: AsyncSession, principal: Principal) -> Account:
         raise Forbidden(
             f"the `sub` of the token must be a printable text of at most {_LONGEST_SUBJECT} characters, not blank"
         )
-    try:
-        fresh, stored = UUID(subject), None
-    except ValueError:
-        fresh, stored = uuid4(), subject
+    known = uuid_in(subject)
+    fresh, stored = (uuid4(), subject) if known is None else (known, None)
     # as `People.principal` looks for it
     this = _ACCOUNTS.where(called(subject)).order_by((UserRow.subject == subject).desc().nulls_last()).limit(1)
     for name in f"user-{fresh.hex[:12]}", f"user-{uuid4().hex}":  # the second where the first is somebody else's

@@ -10,7 +10,7 @@ from rag_app.answering.citations import cite, numbered, pieces_of
 from rag_app.answering.context import Context, build_context
 from rag_app.answering.context import ContextBlock as PromptBlock
 from rag_app.answering.verification.verdict import Ground, Verification
-from rag_app.domain import Citation, Hit, InvalidInput, frozen
+from rag_app.domain import Citation, Hit, InvalidInput, frozen, uuid_in
 from rag_app.retrieval.foreign import NOWHERE, adopt
 from rag_app.retrieval.hits import to_hit
 from rag_app.surfaces.library.context import ContextBlock
@@ -109,7 +109,4 @@ def _of_block(block: ContextBlock) -> Hit:
 
 
 def _id(name: str) -> UUID:
-    try:
-        return UUID(name)
-    except ValueError:
-        return uuid5(NAMESPACE_URL, name)
+    return uuid_in(name) or uuid5(NAMESPACE_URL, name)

@@ -18,7 +18,7 @@ from llama_index.core.schema import NodeWithScore
 from msgspec import convert, to_builtins
 
 from rag_app.access.groups import Groups
-from rag_app.access.people import People, uuid_in
+from rag_app.access.people import People
 from rag_app.access.roles import Role, Roles
 from rag_app.documents.catalogue import SORTS, Asked, Catalogue, Entry
 from rag_app.documents.generations import Generation
@@ -44,6 +44,7 @@ from rag_app.domain import (
     chunk_id,
     frozen,
     passage_link,
+    uuid_in,
 )
 from rag_app.evaluation.validation import locate
 from rag_app.http.receiving import Allowed
