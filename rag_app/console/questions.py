@@ -221,8 +221,10 @@ async def _judgments(
 
     if (queries is None) != (qrels is None):
         raise InvalidInput("", queries, "--queries and --qrels must be used together")
-    if recorded and (queries is not None or org is None):
-        raise InvalidInput("", queries, "--recorded requires --org and cannot be used with --queries")
+    if recorded and queries is not None:
+        raise InvalidInput("", queries, "--recorded and --queries cannot be used together")
+    if recorded and org is None:
+        raise InvalidInput("", None, "--recorded requires --org")
     if queries is not None and qrels is not None:
         return read_trec(queries, qrels)
     if recorded and org is not None:
