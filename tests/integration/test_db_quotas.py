@@ -542,7 +542,7 @@ async def test_a_subject_that_cannot_be_kept(database: Database, subject: str) -
 
 async def test_a_visitor_has_no_account(database: Database, organization: NewOrganization) -> None:
     visitor = await People(database).member_of((await organization()).slug)
-    with pytest.raises(Forbidden, match="sign in"):
+    with pytest.raises(Forbidden, match="Sign in"):
         await Accounts(database).of(visitor)
     assert (await People(database).principal(visitor.subject)).user is None
 
