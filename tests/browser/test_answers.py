@@ -18,6 +18,7 @@ def test_a_question_about_what_an_organization_knows(browser: Browser) -> None:
     expect(page.locator("#status")).to_have_text("The answer is complete.")
     said = page.locator("article.answer").first
     expect(said).to_contain_text(re.compile("Not answered"))
+    expect(said.locator(".prose")).to_have_css("border-top-style", "dashed")
     said.get_by_role("button", name="This answer is wrong").click()
     page.get_by_label("What is wrong with it?").fill("It was Capablanca.")
     page.get_by_role("button", name="Send").click()
