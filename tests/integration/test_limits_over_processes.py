@@ -148,7 +148,7 @@ def most_in_a_minute(served: Served, key: str) -> int:
 
 
 def is_crowded(refused: httpx.Response) -> bool:
-    return "under way" in refused.json()["error"]["message"]
+    return "are running" in refused.json()["error"]["message"]
 
 
 def test_who_keeps_to_ten_at_once_is_never_refused_for_it(served: Served) -> None:
