@@ -28,6 +28,7 @@ from rag_app.answering.citations import (
     pieces_of,
 )
 from rag_app.answering.context import Context, build_context, widen
+from rag_app.answering.courtesies import courtesy
 from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
 from rag_app.answering.models import Draft, Restart
@@ -264,6 +265,8 @@ class CapabilityEngine(BaseQueryEngine):
         The first look is by the embedding that a bundle brings, or by the texts to embed instead of its own.
         """
         started, capability = time.perf_counter(), self.capability
+        if self._is_courtesy(question):
+            return Evidence(question)
         try:
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
                 told = await self._records.find(question) if self._records is not None else None
@@ -453,8 +456,15 @@ class CapabilityEngine(BaseQueryEngine):
             refusal=why,
         )
 
+    def _is_courtesy(self, question: Question) -> bool:
+        """A model that need not cite answers a greeting itself."""
+        answers = self.synthesizer.model not in (None, EXTRACTIVE) and not self.capability.grounded
+        return not answers and bool(courtesy(question.text))
+
     def _refusal_text(self, evidence: Evidence) -> str:
-        """That nothing was found, or that what was found does not answer."""
+        """A courtesy in return; that nothing was found, or that what was found does not answer."""
+        if self._is_courtesy(evidence.question):
+            return courtesy(evidence.question.text)
         if not evidence.hits:
             return self.capability.refusal
         warning = self._warn(evidence.question.text) if self._warn else ""

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from rag_app.access.people import People
+from rag_app.access.roles import Role, Roles
 from rag_app.access.sessions import Sessions, digest
 from rag_app.application import Application
 from rag_app.database.session import Database
@@ -102,6 +103,19 @@ def test_a_code_signs_in_once_and_a_session_can_be_closed(pages: Pages) -> None:
         thief.cookies.set("rag_pages", stolen)
         assert thief.get("/").status_code == 303
         assert thief.get(USAGE, headers=OWN).status_code == 401
+
+
+def test_who_has_documents_in_knowledge_alone_asks_there(pages: Pages) -> None:
+    user, code = pages.newcomer()
+    [member] = pages.fetch("SELECT org_id FROM memberships WHERE user_id = $1", user.id)
+    pages.work(lambda database: Roles(database).grant(member["org_id"], user.id, Role.WRITE))
+    with pages.browser() as browser:
+        pages.sign_in(browser, code)
+        assert browser.get("/").status_code == 200
+        sent = {"index": "org_knowledge", "documents": [{"text": "The shop is closed on Mondays."}]}
+        assert browser.post("/api/v1/sources", json=sent, headers=OWN).status_code == 200
+        there = browser.get("/")
+        assert (there.status_code, there.headers["location"]) == (303, "/knowledge")
 
 
 def test_signing_in_again_ends_the_session_before(pages: Pages) -> None:

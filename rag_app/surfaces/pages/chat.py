@@ -12,11 +12,14 @@ from msgspec import json, structs
 
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.http.surface import Caller, Injected
+from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
+from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import ThreadMessage, ThreadWithMessages
 from rag_app.surfaces.pages.forms import chosen, uuid
 from rag_app.surfaces.pages.signing_in import SigningIn
-from rag_app.surfaces.pages.site import SECURITY, Html, page, render
+from rag_app.surfaces.pages.site import SECURITY, Html, page, redirect, render
+from rag_app.surfaces.sources.service import Listing, Sources
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
     ("market_brief", "What are the top trending wedding keywords on Etsy right now?"),
@@ -27,8 +30,10 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
 
 
 @page("/", menu="Ask", order=0)
-async def ask(request: Caller, signing_in: Injected[SigningIn]) -> Html:
-    """Asked and answered in the browser, by the public routes."""
+async def ask(request: Caller, signing_in: Injected[SigningIn], sources: Injected[Sources]) -> Html:
+    """Asked and answered in the browser, by the public routes; on another page where only that one has documents."""
+    if not await _has_documents(sources, request, INDEX) and await _has_documents(sources, request, KNOWLEDGE):
+        return redirect(request, "/knowledge")
     return _render_chat(request, "", signing_in.demo)
 
 
@@ -36,6 +41,11 @@ async def ask(request: Caller, signing_in: Injected[SigningIn]) -> Html:
 async def show_thread(request: Caller, signing_in: Injected[SigningIn], thread_id: FromPath[UUID]) -> Html:
     """The same, opened at one thread."""
     return _render_chat(request, str(thread_id), signing_in.demo)
+
+
+async def _has_documents(sources: Sources, request: Caller, index: str) -> bool:
+    there = index in sources.indexes(request.user)
+    return there and bool((await sources.page(request.user, Listing(index=index, limit=1))).sources)
 
 
 def _render_chat(request: Caller, thread: str, demo: bool) -> Html:

@@ -355,3 +355,13 @@ def test_whatever_a_model_says_a_grounded_answer_cites_what_was_found(said: str)
     assert {c.hit.chunk_id for c in answer.citations} <= {WAITED.chunk_id, EARLY.chunk_id}
     assert answer.refused or all(f"[Source {number}]" in answer.text for number in numbers)
     assert answer.refused == ("[Source" not in answer.text)
+
+
+async def test_a_greeting_asks_nothing_of_the_sources() -> None:
+    says = Says("Hello, I am a model.")
+    thanked = await engine(says, WAITED).answer(Question("Thanks so much!"))
+    assert thanked.text.startswith("You are welcome. Ask a question") and not thanked.citations and not says.shown
+    asked = await engine(Says("They waited [Source 1]."), WAITED).answer(Question("Thanks, how long did they wait?"))
+    assert asked.text == "They waited [Source 1]." and not asked.refused
+    chat = next(each for each in CAPABILITIES if each.name == "general_chat")
+    assert (await engine(says, WAITED, capability=chat).answer(Question("Hi"))).text == "Hello, I am a model."
