@@ -110,13 +110,14 @@ def read_question(
 ) -> Reading:
     """The query that a question is, with the `values` of its words that the scope has, and its days."""
     tokens = read_words(_without(text, period), spec, values)
-    plan = _Reader(spec, tokens, period, today).plan()
+    reader = _Reader(spec, tokens, period, today)
+    plan = reader.plan()
     left = [token for token in tokens if token.is_left]
     if not left:
         return Reading(plan)
-    unknown = tuple(token.text.lower() for token in left)
-    missing = " ".join(unknown) if plan is not None and _is_missing_field(tokens, left) else ""
-    return Reading(None, unknown, missing, plan.kind if plan is not None and missing else None)
+    unknown, kind = tuple(token.text.lower() for token in left), reader.about()
+    missing = " ".join(unknown) if kind is not None and _is_missing_field(tokens, left) else ""
+    return Reading(None, unknown, missing, kind if missing else None)
 
 
 def respelled(text: str, options: Mapping[str, Mapping[str, float]], spec: IndexSpec, values: Sequence[Named]) -> str:
@@ -145,7 +146,8 @@ def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
     if len(left) > _LONGEST_FIELD or places[-1] - places[0] >= len(places):
         return False
     before = [token for token in tokens[: places[0]] if token.meaning]
-    return bool(before) and before[-1].role in _ASKS_A_FIELD
+    asked = before[-1].role in _ASKS_A_FIELD if before else False
+    return asked or (places[0] == 1 and tokens[0].stem in ("what", "which"))
 
 
 class _Reader:
@@ -196,6 +198,10 @@ class _Reader:
             distinct=query.group is not None and query.limit == _GROUPED and not self._has("each"),
             figures=tuple(self.figures),
         )
+
+    def about(self) -> str | None:
+        """The kind of record that the question speaks of, as far as it is understood."""
+        return self.kind or self._meant(RecordQuery(), self._values() or [])
 
     def _of_kind(self, query: RecordQuery, name: str) -> RecordQuery:
         kind = self.spec.records[name]

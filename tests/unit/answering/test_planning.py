@@ -153,6 +153,8 @@ def test_what_no_field_is_called_is_missing() -> None:
     assert (reading.missing, reading.kind) == ("", None), "two places that are not understood"
     reading = read_question("How many passengers were on Ada's trips?", BOATS, VALUES, None)
     assert (reading.plan, reading.missing, reading.kind) == (None, "passengers", "trip")
+    for text in "Rank our trips by passengers", "What passengers did Ada get?":
+        assert read_question(text, BOATS, VALUES, None).missing == "passengers"
 
 
 def test_a_day_without_a_year_may_be_of_another_one() -> None:
