@@ -10,6 +10,9 @@ from tokenizers import Tokenizer
 
 # sentencex 1.0.32 panics on a capital letter, one of these and a full stop; a panic is no Exception.
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
+# "am 1. Mai": the library splits German dates unless it knows that the text is German
+_DAY = re.compile(r"\b\d{1,2}\.\s*\Z")
+_GERMAN_MONTH = re.compile(r"(?:Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
 TOKENIZER_FILE = Path(__file__).parent / "minilm-tokenizer.json"
 
 
@@ -18,6 +21,8 @@ def sentences(text: str, lang: str = "en") -> list[str]:
 
     >>> sentences("Dr. Smith paid $3.50. She left!")
     ['Dr. Smith paid $3.50.', 'She left!']
+    >>> sentences("Der Kurs beginnt am 14. September. Er dauert zwei Tage.")
+    ['Der Kurs beginnt am 14. September.', 'Er dauert zwei Tage.']
     """
     return [part for raw in _segments(text, lang) if (part := raw.strip())]
 
@@ -32,10 +37,14 @@ def sentence_pieces(text: str) -> list[str]:
 
 
 def _segments(text: str, lang: str) -> Iterator[str]:
-    start = 0
+    start = end = 0
     for piece in sentencex.segment(lang, _WIDE_SPACE.sub(" ", text)):
-        yield text[start : start + len(piece)]
-        start += len(piece)
+        if end > start and not (_DAY.search(text, start, end) and _GERMAN_MONTH.match(text, end)):
+            yield text[start:end]
+            start = end
+        end += len(piece)
+    if end > start:
+        yield text[start:end]
 
 
 @cache
