@@ -504,7 +504,7 @@ async def test_nothing_to_move_and_indexes_that_settings_move_along(
             ingestor: Ingestor = await application.ingestor(application.indexes[index], Target(org))
             await ingestor.ingest([tmp_path / "docs"], base=tmp_path / "docs")
         with pytest.raises(
-            InvalidInput, match=f"nothing of index {INDEX} is in {second} or llamaindex: nothing to move"
+            InvalidInput, match=f"index {INDEX} has no data in {second} or llamaindex, so there is nothing to move"
         ):
             await move(application, first)
         assert (await move(application)).others == ["full"]
