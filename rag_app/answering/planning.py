@@ -34,11 +34,14 @@ from rag_app.retrieval.spelling import corrected
 from rag_app.retrieval.text import tokens as tokens_of
 
 _MOST_LEFT = 6  # words that may be values
-_LISTED, _RANKED, _GROUPED = 12, 10, 24
+_LISTED, _RANKED, _GROUPED, _SEVERAL = 12, 10, 24, 5
 _GRAINS = ("day", "week", "month", "year")
 _COMPARED = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
 _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
+_SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
 _LINKS = frozenset({"or", "not", "all", "between"})
+_OF_WORDS = frozenset({"how", "why", "where", "wo", "wie", "warum", "wieso", "weshalb", "comment", "où", "pourquoi"})
+_MEANS = frozenset({"mean"})
 _LONGEST_FIELD = 2  # words of a field that no record has
 _CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
 
@@ -63,6 +66,11 @@ class Plan:
     @property
     def is_list(self) -> bool:
         return self.query.aggregate is None
+
+    @property
+    def by_tags(self) -> bool:
+        """Whether a tag is a condition: what lacks it may be so all the same."""
+        return any(isinstance(each, MetadataFilter) and each.operator is CONTAINS for each in self.query.filters)
 
     @property
     def otherwise(self) -> "Plan | None":
@@ -162,7 +170,7 @@ class _Reader:
         self.group, self.grain = self._group()
 
     def plan(self) -> Plan | None:
-        if len(self.kinds) > 1 or self._has("unclear") or not self._is_positive():
+        if len(self.kinds) > 1 or self._has("unclear") or not self._is_positive() or self._asks_of_words():
             return None
         compared, values = self._comparisons(), self._values()
         query = self._asked()
@@ -177,7 +185,8 @@ class _Reader:
         if ahead is not None and query.aggregate is None and query.order is None:
             query = replace(query, order="date", descending=False, limit=1 if self._has("next") else query.limit)
         ranked = [each for each in values if each.operator in (GT, LT) and self._is_figure(each.key)]
-        if query.aggregate is None and query.order is None and len(ranked) == 1:  # "trending": the most of it first
+        ordered = query.order is not None and not self._orders_by_default(query.order)
+        if query.aggregate is None and not ordered and len(ranked) == 1:  # "trending": the most of it first
             query = replace(query, order=ranked[0].key, descending=ranked[0].operator is GT)
         narrowed = compared or values or weekdays or own or days or query.aggregate or query.order
         if not narrowed and not (self._has("all") and kind is not None):
@@ -227,6 +236,13 @@ class _Reader:
         if self.today is None or self.period is not None or not (self._has("ahead") or self._has("next")):
             return None
         return Period(self.today, None, "", (0, 0))
+
+    def _asks_of_words(self) -> bool:
+        """Whether no field can answer: how, why or where something is, or what a word means."""
+        asks = any(token.meaning is None and token.stem in _OF_WORDS for token in self.tokens)
+        asks = asks and not any(map(self._has, ("sum", "average", "count", "much")))
+        last = self.tokens[-1] if self.tokens else None
+        return asks or (last is not None and last.role == "average" and last.stem in _MEANS)
 
     # -- the one thing that is asked
     def _asked(self) -> RecordQuery | None:
@@ -325,14 +341,21 @@ class _Reader:
             return self.figures[0]
         return (self.spec.records[self.kind].by or "") if self.kind and not self.figures else ""
 
+    def _orders_by_default(self, name: str) -> bool:
+        """Whether nothing in the question names the field that its records are ordered by."""
+        named = name in self._fields("field", "total", "high", "low")
+        return not named and self.kind is not None and self.spec.records[self.kind].by == name
+
     def _extreme(self, name: str, descending: bool) -> RecordQuery | None:
         """One record, or one group: which stylist has the most bookings, which year the most rain."""
-        record = RecordQuery(order=name or None, descending=descending, limit=self._wanted())
+        wanted = self._wanted()
+        several = _SEVERAL if self._ranks_a_plural() else 1
+        record = RecordQuery(order=name or None, descending=descending, limit=wanted or several)
         group, grain = (self.group, self.grain) if self.group else self._subject(name)
         largest = self._has("most") or self._has("least") or grain is not None
         if group is None or not largest:
             return record if name else None
-        by_group = replace(record, order=None, group=group, grain=grain)
+        by_group = replace(record, order=None, group=group, grain=grain, limit=wanted or 1)
         if not name or (self.kind and not self.figures and name == self.spec.records[self.kind].by):
             return replace(by_group, aggregate=Aggregate.COUNT)
         if vocabulary_of(self.spec, name).adds_up and not self._is_of_one():
@@ -366,15 +389,22 @@ class _Reader:
             return self.keys[0], None
         return None, None
 
-    def _wanted(self) -> int:
-        """How many are asked for: "the top 3", "the five cheapest", or one."""
+    def _wanted(self) -> int | None:
+        """How many are asked for: "the top 3", "the five cheapest"."""
         counts = [
             (token, value) for token in self.tokens if token.is_left and (value := figure(token.text)) is not None
         ]
         if len(counts) == 1 and counts[0][1] in range(1, 21):
             counts[0][0].said = True
             return int(counts[0][1])
-        return 1
+        return None
+
+    def _ranks_a_plural(self) -> bool:
+        """Whether several are asked for: "the top trending keywords", and not "which of the keywords is best"."""
+        ranked = [place for place, token in enumerate(self.tokens) if token.role in _SUPERLATIVES]
+        behind = self.tokens[ranked[0] + 1 :] if ranked else []
+        kind = next((token for token in behind if token.role == "kind"), None)
+        return kind is not None and kind.text.casefold() != kind.stem
 
     # -- conditions
     def _comparisons(self) -> list[MetadataFilter]:

@@ -132,7 +132,7 @@ class RecordFinder:
                 alone = each.single or each.query.limit == 1
                 rows = tuple(row for row in found.rows if row.value == best) if alone else found.rows
                 return each, replace(found, rows=rows), "found"
-        if plan.conditions and plan.kind is not None:
+        if plan.conditions and plan.kind is not None and not plan.by_tags:
             everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))
             base = replace(everything, order=None, aggregate=None, of=None, group=None, grain=None, limit=_EQUALS)
             if (others := await store.find_records(base)).total:

@@ -14,6 +14,7 @@ from pathlib import Path
 from rag_app.domain import FieldType, frozen
 from rag_app.retrieval.index import IndexSpec, Vocabulary
 from rag_app.retrieval.records import Named
+from rag_app.retrieval.spelling import SHORTEST
 
 Phrase = tuple[str, ...]
 NUMBER_FIELDS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
@@ -69,8 +70,10 @@ def read_words(text: str, spec: IndexSpec, values: Sequence[Named] = ()) -> list
 
 
 def known_words(spec: IndexSpec, values: Iterable[Named]) -> frozenset[str]:
-    """The stems of all words that mean something in an index."""
-    return frozenset(word for phrase in _phrases(spec, values) for word in phrase) | says_nothing()
+    """The stems of all words that mean something in an index, but for short ones that only ask: "perm" is not "per"."""
+    own = frozenset(word for phrase, _ in _meanings(spec, values) for word in stems(phrase))
+    asking = frozenset(word for phrase in _common() for word in phrase if len(word) >= SHORTEST)
+    return own | asking | says_nothing()
 
 
 @cache

@@ -14,7 +14,7 @@ import pytest
 
 from rag_app.domain.source import source_id
 from tests.evidence import context_of, repeating
-from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, Chat, chatting, citing
+from tests.integration.lexybrain import BOX, EXPLAINED, HISTORY, KEYWORD, RAG, THREADS, Chat, chatting, citing
 from tests.integration.service import bearer
 from tests.scripted_model import Reply
 
@@ -323,7 +323,7 @@ def test_an_answer_that_is_refused_for_want_of_a_citation_is_paid_for_all_the_sa
     """Of a model that does not count, what it read is estimated; where no model was asked, nothing was."""
     chat.model.script[:] = [Reply("The demand index is 58.", usage=None)]
     user = chat.newcomer()
-    body = chat.post(BOX, user, capability="keyword_explanation")
+    body = chat.post(EXPLAINED, user, capability="keyword_explanation")
     assert "58" not in body["answer"] and body["model"]["usage"] is None
     long_ago = {"timeRange": {"from": "1999-01-01T00:00:00Z", "to": "1999-01-02T00:00:00Z"}}
     chat.post("How many moons does Jupiter have?", user, capability="market_brief", context=long_ago)

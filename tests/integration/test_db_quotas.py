@@ -501,7 +501,7 @@ async def test_an_account_is_what_the_database_says(database: Database) -> None:
     await people.set_plan(user, "growth")
     await people.set_role(user, "admin")
     assert await accounts.of(principal) == Account(user.id, "growth", -1, True, True)
-    with pytest.raises(Forbidden, match="gone"):
+    with pytest.raises(Forbidden, match="was deleted"):
         await accounts.of(Principal("x", uuid4()))
 
 

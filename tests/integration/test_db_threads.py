@@ -765,9 +765,9 @@ async def test_others_may_not_ask_and_one_who_is_no_administrator_any_more_may_n
 ) -> None:
     hers, _ = await talk.say(ann)
     for user in (ann.user, bob.user, uuid4()):
-        with pytest.raises(Forbidden, match="only an administrator"):
+        with pytest.raises(Forbidden, match="Only an administrator may read"):
             await talk.page(bob, user=user)
-    with pytest.raises(Forbidden, match="only an administrator"):
+    with pytest.raises(Forbidden, match="Only an administrator may read"):
         await talk.page(bob, everybody=True)
     assert await talk.read(admin, hers.id)
     async with talk.database.session() as session:

@@ -12,7 +12,7 @@ from rag_app.answering import models
 from rag_app.domain.errors import EmbeddingFailed, StoreFailed
 from rag_app.retrieval import retriever
 from rag_app.surfaces.lexybrain import conversations
-from tests.integration.lexybrain import BOX, KEYWORD, THREADS, Chat, chatting, citing
+from tests.integration.lexybrain import BOX, EXPLAINED, KEYWORD, THREADS, Chat, chatting, citing
 from tests.liar import heard, liar
 from tests.scripted_model import Impatient, Reply, ScriptedModel
 
@@ -140,7 +140,7 @@ def test_retrieval_that_fails(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(retriever, "embed_query", down)
     user = chat.newcomer()
-    body = chat.post(BOX, user, capability="keyword_explanation")
+    body = chat.post(EXPLAINED, user, capability="keyword_explanation")
     assert body["flags"] == {"usedRag": False, "fallbackToGeneric": False, "insufficientContext": True}
     assert body["sources"] == [] and chat.used(user) == 0 and not chat.model.requests
     chat.model.script[:] = [Reply("I cannot look that up right now.")]
@@ -168,13 +168,13 @@ def test_a_liar_is_not_heard_and_answers_refused_whole_are_free_five_times(chat:
     user = chat.newcomer()
     chat.model.script[:] = [partial(liar, "market_brief")]
     asked: dict[str, Any] = {"capability": "keyword_explanation"}
-    plain, streamed = said(chat, BOX, user, False, **asked), said(chat, BOX, user, True, **asked)
+    plain, streamed = said(chat, EXPLAINED, user, False, **asked), said(chat, EXPLAINED, user, True, **asked)
     assert plain["answer"] == streamed["answer"] and plain["flags"]["removedSentences"] > 20
     assert plain["flags"]["grounded"] is True and chat.used(user) == 2
     assert not heard("market_brief", plain["answer"], chat.model.requests[-1].body)
     chat.model.script[:] = [Reply("The salon is going bankrupt [Source 1].")]
     for refused, used in zip(range(1, 8), (2, 2, 2, 2, 2, 3, 4), strict=True):
-        body = chat.post(BOX, user, **asked)
+        body = chat.post(EXPLAINED, user, **asked)
         assert "bankrupt" not in body["answer"] and "grounded" not in body["flags"]
         assert chat.used(user) == used, refused
     tokens = chat.rows("SELECT sum(tokens_in) AS paid FROM ai_usage_events WHERE type = 'rag_message'", user)
