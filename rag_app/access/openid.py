@@ -85,7 +85,7 @@ class Provider:
 
     >>> Provider("http://id.example", "rag")
     Traceback (most recent call last):
-    rag_app.domain.errors.Misconfigured: RAG_OIDC_ISSUER is https://, or http:// on this machine, not 'http://id.example'
+    rag_app.domain.errors.Misconfigured: RAG_OIDC_ISSUER must be an https:// URL, or an http:// URL of this machine, not 'http://id.example'
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class Provider:
         if not isinstance(claims.get("iat"), int | float):
             raise Unauthenticated("The token is not valid")
         if "at_hash" in claims and not _is_hash_of(access_token, claims["at_hash"]):
-            raise Unauthenticated("The ID token does not match the access token")
+            raise Unauthenticated("The token belongs to another access token")
 
 
 async def fetch(method: str, url: str, **options: Any) -> tuple[int, JsonObject]:

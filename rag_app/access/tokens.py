@@ -75,7 +75,7 @@ class PublicKeys:
 
         >>> PublicKeys.at("http://id.example/jwks.json")
         Traceback (most recent call last):
-        rag_app.domain.errors.Misconfigured: keys come by https://, or by http:// from this machine, not from 'http://id.example/jwks.json'
+        rag_app.domain.errors.Misconfigured: the URL of public keys must be https://, or http:// on this machine, not 'http://id.example/jwks.json'
         """
         if not is_trustworthy(url):
             raise Misconfigured(f"the URL of public keys must be https://, or http:// on this machine, not {url!r}")
@@ -182,7 +182,7 @@ class Tokens:
 
     >>> Tokens("short", audience="rag")
     Traceback (most recent call last):
-    rag_app.domain.errors.Misconfigured: the JWT secret has 5 bytes; at least 32 are needed
+    rag_app.domain.errors.Misconfigured: the JWT secret has 5 bytes; it must have at least 32
     """
 
     key: str | PublicKeys = field(repr=False)

@@ -73,6 +73,12 @@ class Plan:
         return any(isinstance(each, MetadataFilter) and each.operator is CONTAINS for each in self.query.filters)
 
     @property
+    def is_lookup(self) -> bool:
+        """Whether a figure of what is named is asked for, and nothing orders, counts or compares: "the price of X"."""
+        plain = all(isinstance(each, MetadataFilter) and each.operator in (EQ, IN) for each in self.query.filters)
+        return bool(self.figures) and plain and self.is_list and self.query.order is None and self.period is None
+
+    @property
     def otherwise(self) -> "Plan | None":
         """The same for the days of another year, where the words may mean them as well."""
         if self.period is None or self.period.otherwise is None:

@@ -76,7 +76,8 @@ class RecordFinder:
             lacking = missing_text(self._spec, reading.kind, reading.missing)
             return NotRecorded(lacking) if lacking else None
         plan, found, outcome = await self._query(reading.plan, question, store)
-        if not found.rows or (plan.kind is None and len(found.types) > 1):
+        alone = plan.is_lookup and found.total == 1  # its name finds it by words, too, with what else is said of it
+        if not found.rows or alone or (plan.kind is None and len(found.types) > 1):
             return None
         shown = await self._nearest(found, question, store)
         kept, listed = _above(shown, question), plan.is_list and outcome != "none"

@@ -254,6 +254,8 @@ def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequenc
     behind = place + length < len(tokens) and tokens[place + length].role == "kind"
     if not behind and len(meant) > 1 and (length == 1 or any(map(_is_name, meant))):
         return False  # two people, or what has half of its values by another name
+    if len(meant) > 1 and any(stems(field) == stems(word) for kind in spec.records.values() for word in kind.words):
+        return False  # names of the records themselves: not all wedding keywords are called so
     if not behind and length == 1 and not _is_name(meant[0]) and not vocabulary_of(spec, field).kind:
         return False
     for token in tokens[place : place + length]:

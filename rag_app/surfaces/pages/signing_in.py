@@ -38,7 +38,7 @@ CALLBACK = "/sign-in/callback"
 
 MISDIRECTED = 421
 _NO_REFERRER = {"Referrer-Policy": "no-referrer"}
-_NOT_THIS_BROWSER = "This sign-in was not begun in this browser, or it is over. Begin again."
+_NOT_THIS_BROWSER = "This sign-in was started in another browser, or it has expired. Start again."
 
 logger = logging.getLogger("rag_app.http")
 
