@@ -267,10 +267,10 @@ class _Reader:
         """Without a word for the most, the mean or the sum."""
         much, many = self._has("much") or self._has("total"), self._has("count")
         summed = [name for name in self._measured() if vocabulary_of(self.spec, name).adds_up]
-        if (much or (many and self.kind is None)) and len(summed) == 1:
+        if (much or (many and (self.kind is None or self._counts_a_figure()))) and len(summed) == 1:
             return self._over(Aggregate.SUM, summed[0])
-        if much:
-            return None
+        if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):
+            return None  # "rainfall per year" is no number of days
         if many or self.group is not None:
             return self._count()
         if self._has("rank") or self._has("each"):
@@ -316,6 +316,15 @@ class _Reader:
         kind = self.kind or self._meant(RecordQuery(), ())
         words = self.spec.vocabulary.items()
         return [name for name, each in words if each.adds_up and each.kind == kind and kind is not None]
+
+    def _counts_a_figure(self) -> bool:
+        """How many sales: the figure stands right behind the words that ask, and adds up."""
+        asking = False
+        for token in self.tokens:
+            if asking and token.meaning is not None:
+                return token.role == "field" and vocabulary_of(self.spec, token.meaning.name).adds_up
+            asking = token.role == "count" or (asking and token.said)
+        return False
 
     def _counts_a_kind(self) -> bool:
         """Total bookings: a sum of nothing but their number."""

@@ -70,6 +70,8 @@ def filters(text: str) -> list[tuple[str, str, object]]:
         ("average catch by harbour", {"aggregate": Aggregate.AVERAGE, "of": "catch", "group": "harbour"}),
         ("How many trips were on a Sunday?", {"aggregate": Aggregate.COUNT, "weekdays": (7,)}),
         ("lucky trips", {"order": "catch", "descending": True}),
+        ("How many fish did our trips catch?", {"aggregate": Aggregate.SUM, "of": "catch", "own": True}),
+        ("the most plentiful trips", {"order": "catch", "limit": 5}),
         ("What's the total for Ada's trips?", {"aggregate": Aggregate.SUM, "of": "catch"}),
         ("total trips", {"aggregate": Aggregate.COUNT}),
         ("How did we do last week, in kilos altogether?", {"aggregate": Aggregate.SUM, "of": "catch"}),
@@ -124,6 +126,10 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "How many trips are over 20 metres?",
         "trips with Ada or without fish",
         "How many trips on average?",
+        "kilos per month",  # no number of trips
+        "How does a skipper catch the most fish?",
+        "Where is the best harbour?",
+        "What does catch mean?",
     ],
 )
 def test_what_is_not_wholly_understood_goes_the_words_way(text: str) -> None:
