@@ -60,22 +60,19 @@ class Arguments:
         self.secrets = set[str]()
         self.made = dict[str, Any]()
 
-    def fill(self, value: Any, names: Mapping[str, object] = NO_NAMES) -> Any:
-        """Raises Misconfigured for a secret that is not there, and what `make` raises."""
+    def fill(self, value: Any, names: Mapping[str, object] = NO_NAMES, place: str = "arguments") -> Any:
+        """Raises Misconfigured with the `place` of a secret that is not there, and what `make` raises."""
         if isinstance(value, str):
             return _replaced(value, names)
         if isinstance(value, list):
-            return [self.fill(each, names) for each in value]
+            return [self.fill(each, names, f"{place}.{at}") for at, each in enumerate(value)]
         if not isinstance(value, Mapping):
             return value
         if is_reference(value):
-            ((where, name),) = value.items()
-            secret = self._read(where, name)
-            self.secrets |= {each for each in (secret, password_in(secret)) if each}
-            return secret
+            return self._secret(value, place)
         if "class" in value:
             return self._object(value, names)
-        return {key: self.fill(each, names) for key, each in value.items()}
+        return {key: self.fill(each, names, f"{place}.{key}") for key, each in value.items()}
 
     def make(
         self,
@@ -105,6 +102,15 @@ class Arguments:
             told = type(error).__name__ if self.secrets else f"{type(error).__name__}: {error}"
             given = ", ".join(arguments) or "nothing"
             raise Misconfigured(f"class {path}: cannot be made of {given}: {told}") from None
+
+    def _secret(self, reference: Mapping[str, str], place: str) -> str:
+        ((where, name),) = reference.items()
+        try:
+            found = self._read(where, name)
+        except Misconfigured as error:
+            raise Misconfigured(f"{place}: {error}") from None
+        self.secrets |= {each for each in (found, password_in(found)) if each}
+        return found
 
     def _object(self, said: Mapping[str, Any], names: Mapping[str, object]) -> Any:
         if unknown := said.keys() - {"class", "constructor", "arguments"}:

@@ -121,4 +121,4 @@ def _secret(where: str, name: str) -> str:
     try:
         return os.environ[name] if where == "env" else Path(name).read_text("utf-8").strip()
     except (KeyError, OSError):
-        raise Misconfigured(f"a secret: {name} {'is not set' if where == 'env' else 'cannot be read'}") from None
+        raise Misconfigured(f"{name} {'is not set' if where == 'env' else 'cannot be read'}") from None

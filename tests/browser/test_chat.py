@@ -298,7 +298,7 @@ def test_two_organizations_see_nothing_of_each_other(browser: Browser, scripted:
     source = ours.locator("article.answer .prose button.chip").get_attribute("data-source")
     theirs = browser.open("/sign-in")
     theirs.get_by_role("button", name="jonas@birch.example").click()
-    expect(theirs.get_by_text("Answers come from what Birch may see")).to_be_visible()
+    expect(theirs.get_by_text("as a member of Birch")).to_be_visible()
     expect(theirs.locator("#threads")).not_to_contain_text("demand index")
     theirs.get_by_label("Search your threads").fill("quagga")
     expect(theirs.locator("#threads")).to_contain_text("No thread has these words.")

@@ -100,10 +100,16 @@ def test_a_deployment_on_a_store_of_a_file(
 
     async def go_on(application: Application) -> None:
         assert await found(application, ours) == hits, "PostgreSQL compares"
-        spec, backend = application.indexes[INDEX], application.backends.of("llamaindex")
-        assert not await backend.holds((await application.backends.active(spec)).table_prefix)
+        backend = application.backends.of("llamaindex")
+
+        async def holds() -> bool:
+            answering = await application.generations.active(INDEX, "llamaindex")
+            assert answering is not None
+            return await backend.holds(answering.table_prefix)
+
+        assert not await holds()
         await Indexing(application).rebuild(INDEX, switch=True, begin=lambda made, count: lambda built: None)
-        assert await backend.holds((await application.backends.active(spec)).table_prefix)
+        assert await holds()
         assert await found(application, ours) == hits
 
     opened(go_on)

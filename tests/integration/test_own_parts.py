@@ -356,7 +356,9 @@ async def test_parts_in_a_file_each_by_config_alone(
     file = tmp_path / "models.toml"
     file.write_text(FILE, "utf-8")
     monkeypatch.setenv("RAG_MODELS_FILE", str(file))
-    with pytest.raises(Misconfigured, match=r"models\.default: a secret: the variable that it names is not set"):
+    with pytest.raises(
+        Misconfigured, match=r"models\.default: arguments\.[a-z_]+: a secret: the variable that it names is not set"
+    ):
         async with rag_app.open():
             pass
     monkeypatch.setenv("MY_MODEL_KEY", "s3cret")

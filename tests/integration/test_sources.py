@@ -20,7 +20,7 @@ import pytest
 from rag_app.access.roles import Role
 from rag_app.application import Application
 from rag_app.documents.kinds import tell_suffix
-from tests.conftest import ON_DEFAULT_STORE
+from tests.conftest import ON_DEFAULT_STORE, SEVERAL
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
 PATH = "/api/v1/sources"
@@ -576,6 +576,7 @@ def test_kinds_of_files_by_their_content(tmp_path: Path) -> None:
         assert tell_suffix(file, name) == suffix, (content[:20], name)
 
 
+@SEVERAL
 def test_what_an_organization_may_have_is_limited(
     database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path
 ) -> None:
