@@ -96,7 +96,7 @@ function remark(message) {
   const flags = message.flags ?? {};
   if (flags.interrupted) return element("p", { class: "notice small" }, "Stopped here. What had been written is kept.");
   if (flags.fallbackToGeneric) return element("p", { class: "notice warn small" }, "The model failed. This is what was found.");
-  if (isRefusal(message)) return message.sources.length ? element("p", { class: "refusal small" }, "Not answered: the sources do not say.") : null;
+  if (isRefusal(message)) return element("p", { class: "refusal small" }, "Not answered: the sources do not say.");
   if (message.capability === "general_chat" && flags.usedRag === false && !message.sources.length)
     return element("p", { class: "notice small" }, "Answered without sources.");
   return null;
