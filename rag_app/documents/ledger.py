@@ -38,6 +38,7 @@ from rag_app.domain import (
     StoreFailed,
     Visibility,
     frozen,
+    uuid_in,
 )
 
 Passages = Sequence[Mapping[str, Any]]
@@ -382,7 +383,7 @@ class SourceLedger:
         Names that nothing has in the scope are passed over.
         """
         called = [
-            SourceRow.id.in_([found for name in names if (found := _uuid(name))]),
+            SourceRow.id.in_([found for name in names if (found := uuid_in(name))]),
             SourceRow.external_id.in_(names),
         ]
         if uri is not None:
@@ -520,13 +521,6 @@ def _refused(error: DBAPIError) -> Exception:
     if not problem and (getattr(cause, "sqlstate", None) or "")[:2] == "22":  # data exception
         problem = f"not a text for PostgreSQL: {cause}"
     return InvalidInput(field, None, problem) if problem else error
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def _addresses(uri: str) -> list[str]:

@@ -17,7 +17,7 @@ from rag_app.documents.documents import Document, Passage
 from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import NO_BUILD, SourceLedger
 from rag_app.documents.metadata import OWN_KEYS, Target, to_source, versioned
-from rag_app.domain import InvalidInput, Source, source_id
+from rag_app.domain import InvalidInput, Source, source_id, uuid_in
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 from rag_app.retrieval.store import ScopedStore, chunk_node
 
@@ -68,13 +68,13 @@ class NodeWriter:
     async def delete(self, ref_doc_id: str) -> None:
         """The document's source never answers again. One that is not there is passed over."""
         found = {source_id(self._target.org_id, self._spec.name, ref_doc_id)}
-        if own := _uuid(ref_doc_id):
+        if own := uuid_in(ref_doc_id):
             found.add(own)
         await self._delete(found)
 
     def _check(self, node: BaseNode) -> None:
         org, size = node.metadata.get("org_id"), len(node.embedding or ())
-        if org is not None and _uuid(str(org)) != self._target.org_id:
+        if org is not None and uuid_in(str(org)) != self._target.org_id:
             raise InvalidInput("org_id", org, "is not the organization of this store")
         if not node.get_content(MetadataMode.NONE).strip():
             raise InvalidInput("text", node.node_id, "a node without a text cannot be found")
@@ -125,7 +125,7 @@ class NodeWriter:
     def _chunk_id(self, node: BaseNode) -> UUID:
         """Of a node whose id is no UUID the same each time, and another in each organization and index."""
         document = source_id(self._target.org_id, self._spec.name, node.ref_doc_id or node.node_id)
-        return _uuid(node.node_id) or uuid5(document, node.node_id)
+        return uuid_in(node.node_id) or uuid5(document, node.node_id)
 
 
 def _passage(node: BaseNode) -> Passage:
@@ -135,10 +135,3 @@ def _passage(node: BaseNode) -> Passage:
     )
     text = node.get_content(MetadataMode.NONE).strip()
     return Passage(text, str(section) if section else None, int(page) if page.isdecimal() else None)
-
-
-def _uuid(name: str) -> UUID | None:
-    try:
-        return UUID(name)
-    except ValueError:
-        return None
