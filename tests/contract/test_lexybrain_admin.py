@@ -326,7 +326,7 @@ def table(backstage: Backstage) -> list[str]:
     """Of every route there is: its method and path, what is shown to enter, who may."""
     names = {
         Credential.JWT: "token", Credential.COOKIE: "cookie", Credential.EXTENSION: "extension",
-        Credential.API_KEY: "API key", Credential.NONE: "or nothing, where a default organization is set",
+        Credential.API_KEY: "API key", Credential.NONE: "or nothing if a default organization is set",
     }  # fmt: skip
     entrance = Entrance(Tokens(SECRET, AUDIENCE, ISSUER))
     app = api(backstage.services(), backstage.access(), entrance, SURFACES, version="0")
@@ -344,19 +344,19 @@ def table(backstage: Backstage) -> list[str]:
 
 def _may(method: str, path: str) -> str:
     if path.startswith("/api/admin/"):
-        return "administrators; an API key is 403"
+        return "administrators; API keys get 403"
     if path.startswith(("/api/v1/admin/", "/api/v1/playground")):
         return "administrators"
     if path.endswith("/consent"):
-        return "each user for themselves; an API key is 403"
+        return "each user for themselves; API keys get 403"
     if method == "GET" and "/threads" in path and not path.endswith("/answer"):
-        return "each user their own; administrators all, written down"
+        return "each user their own; administrators all, audited"
     if path.startswith(("/api/lexybrain/", "/api/v1/answers/")):
         return "each user their own"
     if path.startswith("/api/v1/jobs"):
         return "each user their own; administrators their organization's"
     if path.startswith("/api/v1/sources") and method != "GET":
-        return "who has the role write"
+        return "callers with the role write"
     return "everybody, within what they may see"
 
 

@@ -172,7 +172,7 @@ async def test_vllms_reranker_is_one_of_jinas_shape(tmp_path: Path, monkeypatch:
 
 def test_every_example_of_the_page_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COHERE_API_KEY", "x")
-    for heading in ("How a class is named", "Embedders", "Rerankers", "Ollama", "vLLM", "Azure OpenAI"):
+    for heading in ("Naming a class", "Embedders", "Rerankers", "Ollama", "vLLM", "Azure OpenAI"):
         for text in recipes(heading):
             (tmp_path / "models.toml").write_text(text, "utf-8")
             file = read_models(tmp_path / "models.toml")
