@@ -16,6 +16,7 @@ from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain import InvalidInput, JsonObject, Scope, Usage, frozen
 from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.remarks import Removed, Understood
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account
@@ -273,16 +274,6 @@ REFERENCE_TYPES = tuple(each.removesuffix("s") for each in RagReferences.__struc
 Grounded = Annotated[
     bool | None,
     Meta(description="whether a cited source supports every claim of the answer; absent if no claim was checked"),
-]
-Understood = Annotated[
-    str,
-    Meta(
-        description="how a question about records was understood; absent if the answer was not computed from record fields",
-        examples=["4 of your listings, by sales"],
-    ),
-]
-Removed = Annotated[
-    int, Meta(description="number of sentences removed because no source supports them; absent if none was removed")
 ]
 
 

@@ -34,6 +34,7 @@ from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import KINDS, Kind
+from rag_app.http.remarks import Removed, Understood, Warnings
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.http.where import Where
@@ -165,21 +166,6 @@ class OwnerSearchResult(Struct, frozen=True):
     row: Row
     sheet: Sheet
     link: Link
-
-
-Warnings = Annotated[
-    list[str], Meta(description="parts of the question that were not searched; absent if all of it was")
-]
-Understood = Annotated[
-    str,
-    Meta(
-        description="how a question about records was understood; absent if the answer was not computed from record fields",
-        examples=["4 of your listings, by sales"],
-    ),
-]
-Removed = Annotated[
-    int, Meta(description="number of sentences removed because no source supports them; absent if none was removed")
-]
 
 
 class OwnerSearchResponse(Struct, frozen=True, omit_defaults=True):
