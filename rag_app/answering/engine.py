@@ -417,6 +417,8 @@ class CapabilityEngine(BaseQueryEngine):
         return replace(self._answered(checked, evidence, EXTRACTIVE, usage), asked=EXTRACTIVE)
 
     def _too_little(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
+        if self._is_courtesy(evidence.question):
+            return self.refusal(evidence, Refusal.COURTESY, courtesy(evidence.question.text))
         return self.refusal(
             evidence,
             Refusal.WEAK if evidence.hits else Refusal.NOTHING_FOUND,
@@ -462,9 +464,7 @@ class CapabilityEngine(BaseQueryEngine):
         return not answers and bool(courtesy(question.text))
 
     def _refusal_text(self, evidence: Evidence) -> str:
-        """A courtesy in return; that nothing was found, or that what was found does not answer."""
-        if self._is_courtesy(evidence.question):
-            return courtesy(evidence.question.text)
+        """That nothing was found, or that what was found does not answer."""
         if not evidence.hits:
             return self.capability.refusal
         warning = self._warn(evidence.question.text) if self._warn else ""

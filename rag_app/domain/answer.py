@@ -186,6 +186,7 @@ class Refusal(StrEnum):
     UNCITED = "uncited"  # no claim of what a model wrote is supported by what was found
     ADMITTED = "admitted"  # it said that it lacks the information
     FAILED = "failed"  # the model did not answer; the text says what was found
+    COURTESY = "courtesy"  # a greeting or thanks, returned: nothing was asked
 
 
 @frozen
@@ -247,6 +248,11 @@ class Answer:
     @property
     def refused(self) -> bool:
         return self.refusal is not None
+
+    @property
+    def courtesy(self) -> bool:
+        """Whether it returns a greeting or thanks: of a message that asks nothing."""
+        return self.refusal is Refusal.COURTESY
 
 
 @frozen

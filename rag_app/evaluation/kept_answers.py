@@ -128,7 +128,7 @@ class KeptAnswers:
         model = answer.asked or answer.model or "none"
         return {
             "user": user,
-            "type": REFUSED if answer.refused else ANSWERED,
+            "type": REFUSED if answer.refused and not answer.courtesy else ANSWERED,
             "capability": capability,
             "model": model,
             "latency": sum(stages.values()),

@@ -17,3 +17,6 @@ Understood = Annotated[
 Removed = Annotated[
     int, Meta(description="number of sentences removed because no source supports them; absent if none was removed")
 ]
+Courtesy = Annotated[
+    bool, Meta(description="true if the text returns a greeting or thanks: nothing was asked; absent otherwise")
+]

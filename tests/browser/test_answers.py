@@ -10,6 +10,17 @@ expect: Any = sync_api.expect
 QUESTION = "Who won the chess championship of 1921?"
 
 
+def test_a_greeting_is_returned_alone(browser: Browser) -> None:
+    page = browser.open("/knowledge")
+    page.get_by_role("textbox", name="Your question").fill("hello")
+    page.keyboard.press("Enter")
+    expect(page.locator("#status")).to_have_text("The answer is complete.")
+    said = page.locator("article.answer").first
+    expect(said.locator(".answer-main > p")).to_have_count(0)  # no remark beside what is said
+    expect(said.locator(".prose")).to_have_text(re.compile("^Hello. Ask a question"))
+    assert "refused" not in said.get_attribute("class")
+
+
 def test_a_question_about_what_an_organization_knows(browser: Browser) -> None:
     page = browser.open("/knowledge")
     assert not serious(page)

@@ -1,5 +1,6 @@
 """The chat, as people use it."""
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -227,6 +228,19 @@ def test_a_refusal_looks_like_one_and_shows_what_came_nearest(browser: Browser, 
     expect(said.locator(".notes h3")).to_have_text("Closest hits")
     expect(said.locator(".notes > ul > li")).to_have_count(3)
     assert "refused" in said.get_attribute("class")
+
+
+@POINT
+def test_thanks_are_returned_alone(browser: Browser) -> None:
+    page = browser.open()
+    page.get_by_label("Kind of answer").select_option("keyword_explanation")
+    ask(page, "Thanks!")
+    for _ in ("as it came", "as it is kept"):
+        said = answer(page)
+        expect(said.locator(".prose")).to_have_text(re.compile("^You are welcome. Ask a question"))
+        expect(said.locator(".answer-main > p")).to_have_count(0)
+        assert "refused" not in said.get_attribute("class")
+        page.reload()
 
 
 @POINT

@@ -34,7 +34,7 @@ from rag_app.domain import (
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
-from rag_app.http.remarks import Removed, Understood, Warnings
+from rag_app.http.remarks import Courtesy, Removed, Understood, Warnings
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.http.where import Where
@@ -192,6 +192,7 @@ class AnswerResponse(Struct, frozen=True, omit_defaults=True):
     warnings: Warnings = []
     removed_sentences: Removed = 0
     understood: Understood = ""
+    courtesy: Courtesy = False
 
 
 Body = Annotated[RetrievalRequest, BodyKwarg(examples=[example(__package__, "request")])]
@@ -273,6 +274,7 @@ async def answer(
             warnings=[*pipeline.warnings(question), *given.caveats],
             removed_sentences=given.removed,
             understood=given.understood,
+            courtesy=given.courtesy,
         )
 
     question = data.question()

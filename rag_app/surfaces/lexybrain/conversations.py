@@ -97,7 +97,7 @@ log = logging.getLogger(__name__)
 INDEX = "marketplace"
 GENERAL = "general_chat"
 # refusals for which no model has written anything; of the others one was paid
-_UNWRITTEN = frozenset({Refusal.NOTHING_FOUND, Refusal.WEAK, Refusal.FAILED})
+_UNWRITTEN = frozenset({Refusal.NOTHING_FOUND, Refusal.WEAK, Refusal.FAILED, Refusal.COURTESY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -404,10 +404,11 @@ def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:
         fallback_to_generic=answer.refusal is Refusal.FAILED or bool(lasting_failures(answer)),
         insufficient_context=answer.refused or len(sources) < ENOUGH_SOURCES or not _uses(answer),
         interrupted=not answer.complete,
-        refused=answer.refused and answer.refusal is not Refusal.FAILED,
+        refused=answer.refused and answer.refusal not in (Refusal.FAILED, Refusal.COURTESY),
         grounded=None if answer.refused or not answer.shown else bool(answer.citations),
         removed_sentences=answer.removed,
         understood=answer.understood,
+        courtesy=answer.courtesy,
     )
 
 

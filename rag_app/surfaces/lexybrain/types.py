@@ -16,7 +16,7 @@ from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain import InvalidInput, JsonObject, Scope, Usage, frozen
 from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.remarks import Removed, Understood
+from rag_app.http.remarks import Courtesy, Removed, Understood
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account
@@ -343,6 +343,7 @@ class ThreadFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
     grounded: Grounded = None
     removed_sentences: Removed = 0
     understood: Understood = ""
+    courtesy: Courtesy = False
 
 
 class MessageFeedback(Struct, frozen=True, rename="camel"):
@@ -416,6 +417,7 @@ class RagFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
     grounded: Grounded = None
     removed_sentences: Removed = 0
     understood: Understood = ""
+    courtesy: Courtesy = False
 
 
 class RagResponse(Struct, frozen=True, rename="camel"):
@@ -460,7 +462,8 @@ class Flags(Struct, frozen=True, rename="camel"):
     the model or the client left. `refused`: the text says that there is no answer; of older messages it is not known.
     `grounded`: every claim has a source that supports it; None where there was none to
     compare with. `removed_sentences` of a model are left out, as no source supports them. `understood` says what was
-    asked of records, where they were found by their fields.
+    asked of records, where they were found by their fields. `courtesy`: a greeting or thanks is returned, nothing was
+    asked.
     """
 
     used_rag: bool = False
@@ -471,6 +474,7 @@ class Flags(Struct, frozen=True, rename="camel"):
     grounded: bool | None = None
     removed_sentences: int = 0
     understood: str = ""
+    courtesy: bool = False
 
 
 class PastMessage(Struct, frozen=True):

@@ -34,7 +34,7 @@ from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import KINDS, Kind
-from rag_app.http.remarks import Removed, Understood, Warnings
+from rag_app.http.remarks import Courtesy, Removed, Understood, Warnings
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
 from rag_app.http.where import Where
@@ -222,6 +222,7 @@ class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
     warnings: Warnings = []
     removed_sentences: Removed = 0
     understood: Understood = ""
+    courtesy: Courtesy = False
 
 
 SearchBody = Annotated[OwnerSearchRequest, BodyKwarg(examples=[example(__package__, "search")])]
@@ -314,6 +315,7 @@ def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResp
         warnings=[*warnings, *given.caveats],
         removed_sentences=given.removed,
         understood=given.understood,
+        courtesy=given.courtesy,
     )
 
 

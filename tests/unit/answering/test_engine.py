@@ -361,6 +361,7 @@ async def test_a_greeting_asks_nothing_of_the_sources() -> None:
     says = Says("Hello, I am a model.")
     thanked = await engine(says, WAITED).answer(Question("Thanks so much!"))
     assert thanked.text.startswith("You are welcome. Ask a question") and not thanked.citations and not says.shown
+    assert thanked.courtesy and thanked.refusal is Refusal.COURTESY
     asked = await engine(Says("They waited [Source 1]."), WAITED).answer(Question("Thanks, how long did they wait?"))
     assert asked.text == "They waited [Source 1]." and not asked.refused
     chat = next(each for each in CAPABILITIES if each.name == "general_chat")

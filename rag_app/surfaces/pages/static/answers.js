@@ -20,7 +20,7 @@ const KINDS = {
     /** @param {any} done */
     message: (done) => ({
       content: done.answer.text,
-      flags: { refused: done.status !== "success" },
+      flags: { refused: done.status !== "success" && !done.courtesy, courtesy: done.courtesy },
       sources: done.citations.map((/** @type {any} */ each, /** @type {number} */ place) => ({
         id: each.source_id,
         type: each.source_type,
@@ -37,7 +37,7 @@ const KINDS = {
     /** @param {any} done */
     message: (done) => ({
       content: done.answer,
-      flags: { refused: !done.has_sufficient_evidence },
+      flags: { refused: !done.has_sufficient_evidence && !done.courtesy, courtesy: done.courtesy },
       sources: done.sources.map((/** @type {any} */ each, /** @type {number} */ place) => ({
         id: each.source_id,
         type: each.source_type,

@@ -6,7 +6,7 @@ import { element, render } from "./markdown.js";
  * @typedef {{id: string, type: string, label: string, score: number, citation?: number | null, quote?: string | null,
  *   available?: boolean, start?: number | null, end?: number | null, url?: string | null}} Source
  * @typedef {{usedRag?: boolean, fallbackToGeneric?: boolean, insufficientContext?: boolean, interrupted?: boolean,
- *   refused?: boolean}} Flags
+ *   refused?: boolean, courtesy?: boolean}} Flags
  * @typedef {{id: string, role: string, content: string, capability?: string | null, sources: Source[], flags: Flags | null,
  *   feedback: {rating: string, comment: string | null, expectedSourceId: string | null} | null}} Message
  */
@@ -96,6 +96,7 @@ function remark(message) {
   const flags = message.flags ?? {};
   if (flags.interrupted) return element("p", { class: "notice small" }, "Stopped here. What had been written is kept.");
   if (flags.fallbackToGeneric) return element("p", { class: "notice warn small" }, "The model failed. This is what was found.");
+  if (flags.courtesy) return null;
   if (isRefusal(message)) return element("p", { class: "refusal small" }, "Not answered: the sources do not say.");
   if (message.capability === "general_chat" && flags.usedRag === false && !message.sources.length)
     return element("p", { class: "notice small" }, "Answered without sources.");
