@@ -93,7 +93,7 @@ class Backends:
         """Where the index's store is, for people."""
         return store_named(self.kind(spec)).place(self._settings)
 
-    def of(self, kind: str) -> Backend:
+    def backend(self, kind: str) -> Backend:
         if kind not in self._opened:
             self._opened[kind] = store_named(kind).open(self._settings, self._database, partial(self._visible, kind))
         return self._opened[kind]
@@ -111,7 +111,7 @@ class Backends:
     def scoped(self, spec: IndexSpec, generation: Generation, scope: Scope) -> ScopedStore:
         """A generation as `scope` sees it."""
         self._ids[generation.store, generation.table_prefix] = generation.id
-        return self.of(generation.store).scoped(spec, generation.table_prefix, scope)
+        return self.backend(generation.store).scoped(spec, generation.table_prefix, scope)
 
     async def active(self, spec: IndexSpec) -> Generation:
         """The generation that answers, as it was at most a moment ago. Raises Misconfigured where there is none."""
@@ -131,11 +131,11 @@ class Backends:
 
     async def create(self, spec: IndexSpec, generation: Generation) -> None:
         """What the generation is stored in, empty."""
-        await self.of(generation.store).create(self.owner(), spec, generation.table_prefix, generation.dimension)
+        await self.backend(generation.store).create(self.owner(), spec, generation.table_prefix, generation.dimension)
 
     async def drop(self, generation: Generation) -> None:
         """What the generation is stored in goes."""
-        await self.of(generation.store).drop(self.owner(), generation.table_prefix)
+        await self.backend(generation.store).drop(self.owner(), generation.table_prefix)
 
     def reaches(self, store: str, specs: Iterable[IndexSpec]) -> bool:
         """Whether this process is configured for a store, be it that no index answers from it any more."""
@@ -418,7 +418,7 @@ class Application(Directory):
         for spec in self.indexes.values():
             generation = await self.backends.active(spec)
             await self.backends.scoped(spec, generation, Scope(frozenset({UUID(int=0)}))).fetch([UUID(int=0)])
-            if not await self.backends.of(generation.store).holds(generation.table_prefix):
+            if not await self.backends.backend(generation.store).holds(generation.table_prefix):
                 raise StoreFailed(
                     f"{generation.store} has nothing of index {spec.name}: {generation.table_prefix} is missing"
                 )

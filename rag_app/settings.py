@@ -617,10 +617,10 @@ class TelemetrySettings(_Settings):
     sentry_dsn: SecretStr | None = Field(None, alias="RAG_SENTRY_DSN", description="Sentry project that errors go to")
 
 
-def _said(name: str, value: object) -> str:
+def _describe_problem(name: str, value: object) -> str:
     """What is wrong, without a value that is for nobody's log.
 
-    >>> _said("RAG_PORT", "http"), _said("RAG_METRICS_TOKEN", "short")
+    >>> _describe_problem("RAG_PORT", "http"), _describe_problem("RAG_METRICS_TOKEN", "short")
     ("RAG_PORT='http'", 'RAG_METRICS_TOKEN')
     """
     return name if name.endswith(("KEY", "SECRET", "TOKEN", "URL", "DSN")) else f"{name}={value!r}"
@@ -655,7 +655,9 @@ class Settings:
             for name, group in get_type_hints(Settings).items():
                 setattr(self, name, group())
         except ValidationError as error:
-            problems = [f"{_said(str(each['loc'][0]), each['input'])}: {each['msg']}" for each in error.errors()]
+            problems = [
+                f"{_describe_problem(str(each['loc'][0]), each['input'])}: {each['msg']}" for each in error.errors()
+            ]
             raise Misconfigured("; ".join(problems)) from None
         keys = ("jwt_secret", "jwt_jwks_url", "jwt_key_file")
         chosen = [f"RAG_{name.upper()}" for name in keys if getattr(self.api, name) is not None]

@@ -46,22 +46,22 @@ class Attempt:
 
     @property
     def state(self) -> str:
-        return self._derived("state")
+        return self._derive_secret("state")
 
     @property
     def nonce(self) -> str:
-        return self._derived("nonce")
+        return self._derive_secret("nonce")
 
     @property
     def verifier(self) -> str:
-        return self._derived("verifier")
+        return self._derive_secret("verifier")
 
     @property
     def challenge(self) -> str:
         """The verifier as the provider is told it beforehand (RFC 7636, S256)."""
         return _base64(sha256(self.verifier.encode()).digest())
 
-    def _derived(self, use: str) -> str:
+    def _derive_secret(self, use: str) -> str:
         return hmac.new(self.secret.encode("utf-8", "replace"), use.encode(), sha256).hexdigest()
 
 

@@ -139,7 +139,7 @@ class People:
             ordered = select(OrganizationRow).order_by(OrganizationRow.slug)
             if among is not None:
                 ordered = ordered.where(OrganizationRow.id.in_(among))
-            return [_to(Organization, row) for row in await session.scalars(ordered)]
+            return [_convert_row(Organization, row) for row in await session.scalars(ordered)]
 
     async def organization(self, slug: str | UUID) -> Organization:
         """For the operator: NotFound names the slugs there are."""
@@ -178,7 +178,7 @@ class People:
         What is not named stays. Raises InvalidInput below 1 and above 10,000.
         """
         async with self._database.session() as session:
-            return _to(Organization, await _limited(session, OrganizationRow, organization.id, limits))
+            return _convert_row(Organization, await _update_limits(session, OrganizationRow, organization.id, limits))
 
     async def set_time_zone(self, organization: Organization, name: str | None) -> None:
         """A name of the IANA time zone database; None is UTC. Which day it is there is what "today" means in a question.
@@ -216,7 +216,7 @@ class People:
                 .group_by(UserRow.id)
                 .order_by(UserRow.name)
             )
-            return [(_to(User, row), tuple(organizations or ())) for row, organizations in rows]
+            return [(_convert_row(User, row), tuple(organizations or ())) for row, organizations in rows]
 
     async def set_plan(self, user: User, plan: str, by: Principal | None = None) -> User:
         """From the user's next message on. What is used this month stays used.
@@ -225,12 +225,12 @@ class People:
         """
         async with acting(self._database, by, Act("users.plan", str(user.id), {"plan": plan})) as session:
             await _check_plan(session, plan)
-            return await _changed(session, user, plan_code=plan)
+            return await _update_user(session, user, plan_code=plan)
 
     async def set_role(self, user: User, role: str) -> User:
         """Raises InvalidInput, which names the roles there are."""
         async with self._database.session() as session:
-            return await _changed(session, user, role=_role(role))
+            return await _update_user(session, user, role=_role(role))
 
     async def user(self, name: str | UUID) -> User:
         """Raises NotFound, which tells no other names."""
@@ -251,7 +251,7 @@ class People:
         statement = select(UserRow).join(MembershipRow, MembershipRow.user_id == UserRow.id)
         mine = statement.where(MembershipRow.org_id == organization.id, UserRow.id.not_in(service))
         async with self._database.session() as session:
-            return [_to(User, row) for row in await session.scalars(mine.order_by(UserRow.name))]
+            return [_convert_row(User, row) for row in await session.scalars(mine.order_by(UserRow.name))]
 
     async def remove_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
         """What they own there stays. Raises NotFound for whom the organization does not have, and for keys' users."""
@@ -346,7 +346,7 @@ class Keys:
                     indexes=None if indexes is None else list(dict.fromkeys(indexes)),
                 )
             )
-            return _to(ApiKey, await session.get_one(ApiKeyRow, key_id)), secret
+            return _convert_row(ApiKey, await session.get_one(ApiKeyRow, key_id)), secret
 
     async def list(self, organization: Organization | None = None) -> list[ApiKey]:
         """All keys, or those of one organization, revoked ones included; oldest first."""
@@ -354,7 +354,7 @@ class Keys:
         if organization is not None:
             keys = keys.where(ApiKeyRow.org_id == organization.id)
         async with self._database.session() as session:
-            return [_to(ApiKey, row) for row in await session.scalars(keys)]
+            return [_convert_row(ApiKey, row) for row in await session.scalars(keys)]
 
     async def revoke(self, key: str, by: Principal | None = None) -> ApiKey:
         """Refuse a key from now on, in every process: given by its id, by how it begins, or as it is.
@@ -370,20 +370,22 @@ class Keys:
             row.revoked_at = func.coalesce(ApiKeyRow.revoked_at, func.now())
             await session.flush()
             await session.refresh(row)
-            return _to(ApiKey, row)
+            return _convert_row(ApiKey, row)
 
     async def user_of(self, organization: Organization, key: str) -> UUID | None:
         """The service user of an organization's key, which is given as to `revoke`; None where there is none."""
         async with self._database.session() as session:
             found: UUID | None = await session.scalar(
-                select(ApiKeyRow.user_id).where(_named(key), ApiKeyRow.org_id == organization.id).limit(1)
+                select(ApiKeyRow.user_id).where(_key_condition(key), ApiKeyRow.org_id == organization.id).limit(1)
             )
             return found
 
     async def set_limits(self, key: str, limits: Mapping[str, int | None]) -> ApiKey:
         """As `People.set_limits`, of one key; None: as its organization has it. Raises NotFound, too."""
         async with self._database.session() as session:
-            return _to(ApiKey, await _limited(session, ApiKeyRow, (await _find_key(session, key)).id, limits))
+            return _convert_row(
+                ApiKey, await _update_limits(session, ApiKeyRow, (await _find_key(session, key)).id, limits)
+            )
 
     async def principal(self, key: str) -> Principal:
         """The service user of a key. Raises Unauthenticated for one that is unknown or revoked, and tells not which.
@@ -419,14 +421,16 @@ async def _check_plan(session: AsyncSession, plan: str) -> None:
         raise NotFound("plan", plan, known)
 
 
-async def _changed(session: AsyncSession, user: User, **values: str) -> User:
+async def _update_user(session: AsyncSession, user: User, **values: str) -> User:
     row = await session.scalar(update(UserRow).where(UserRow.id == user.id).values(**values).returning(UserRow))
     if row is None:
         raise NotFound("user", user.name)
-    return _to(User, row)
+    return _convert_row(User, row)
 
 
-async def _limited(session: AsyncSession, table: type[Row], row_id: UUID, limits: Mapping[str, int | None]) -> Row:
+async def _update_limits(
+    session: AsyncSession, table: type[Row], row_id: UUID, limits: Mapping[str, int | None]
+) -> Row:
     for name, limit in limits.items():
         if limit is not None and not 1 <= limit <= MOST_REQUESTS:
             raise InvalidInput(name, limit, f"must be a number between 1 and {MOST_REQUESTS}, or none")
@@ -439,7 +443,7 @@ async def _limited(session: AsyncSession, table: type[Row], row_id: UUID, limits
 async def _find_key(session: AsyncSession, key: str) -> ApiKeyRow:
     """By its id, by how it begins, or as it is. Raises NotFound, and InvalidInput where several begin like that."""
     shown = key[:_BEGINNING]  # an error must not show more of a key than a list does
-    found = (await session.scalars(select(ApiKeyRow).where(_named(key)))).all()
+    found = (await session.scalars(select(ApiKeyRow).where(_key_condition(key)))).all()
     if not found:
         raise NotFound("key", key if uuid_in(key) else shown)
     if len(found) > 1:
@@ -453,7 +457,7 @@ def _role(role: str) -> str:
     return role
 
 
-def _to(kind: type[Kind], row: Base) -> Kind:
+def _convert_row(kind: type[Kind], row: Base) -> Kind:
     return convert(row, kind, from_attributes=True)
 
 
@@ -465,7 +469,7 @@ async def insert_named(session: AsyncSession, table: type[Base], kind: type[Kind
     if made is None:
         key, taken = next(iter(values.items()))
         raise InvalidInput(key, taken, f"{taken!r} is taken")
-    return _to(kind, made)
+    return _convert_row(kind, made)
 
 
 async def find_named(
@@ -478,7 +482,7 @@ async def find_named(
     row: Base | None = await session.scalar(select(table).where(this, *where))
     if row is None:
         raise NotFound(kind.__name__.lower(), str(name), () if known is None else await session.scalars(known))
-    return _to(kind, row)
+    return _convert_row(kind, row)
 
 
 def checked_name(key: str, name: str) -> str:
@@ -498,7 +502,7 @@ def beginning_of(name: str) -> str:
     return name[:_BEGINNING] if _KEY.fullmatch(name) else name
 
 
-def _named(key: str) -> ColumnElement[bool]:
+def _key_condition(key: str) -> ColumnElement[bool]:
     if key_id := uuid_in(key):
         return ApiKeyRow.id == key_id
     if _KEY.fullmatch(key):

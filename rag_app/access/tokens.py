@@ -219,7 +219,7 @@ class Tokens:
     async def verified(self, token: str) -> JsonObject:
         """Everything that a valid token says. Raises as `claims`."""
         try:
-            claims = await self._decoded(token)
+            claims = await self._decode(token)
             float(claims["exp"])
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("The token has expired") from None
@@ -240,7 +240,7 @@ class Tokens:
             tuple(each for each in groups if isinstance(each, str)) if isinstance(groups, list) else (),
         )
 
-    async def _decoded(self, token: str) -> JsonObject:
+    async def _decode(self, token: str) -> JsonObject:
         """By whatever may have signed the token, each key with the one algorithm it is for."""
         signers: list[tuple[str | jwt.PyJWK, str]] = []
         if isinstance(self.key, str):

@@ -57,7 +57,7 @@ class _Points:
         self.count += 1
         self.total = (self.total + int.from_bytes(blake2b(said, digest_size=16).digest())) % 2**128
 
-    def told(self) -> list[Any]:
+    def summary(self) -> list[Any]:
         return [self.count, f"{self.total:032x}"]
 
 
@@ -112,10 +112,10 @@ async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], s
             for generation in apart:
                 name, points = _member(generation), _Points()
                 with archive.open(name, "w", force_zip64=True) as member:
-                    async for line in application.backends.of(generation.store).dump(generation.table_prefix):
+                    async for line in application.backends.backend(generation.store).dump(generation.table_prefix):
                         points.add(line)
                         member.write(line + b"\n")
-                manifest["points"][name] = points.told()
+                manifest["points"][name] = points.summary()
                 manifest["generations"][name] = [generation.index, generation.dimension]
         if secrets and (kept := settings.database.home / "jwt-secret").exists():
             archive.writestr(_SECRET, kept.read_bytes())
@@ -166,8 +166,8 @@ def restore(file: File) -> None:
 
     settings = Settings()
     home, private = settings.database.home, settings.database.url is None
-    with _opened(file) as archive:
-        manifest = _checked(file, archive)
+    with _open_archive(file) as archive:
+        manifest = _check_archive(file, archive)
         if private and home.exists() and any(home.iterdir()):
             raise Misconfigured(
                 f"{home} is not empty: set RAG_HOME to a new folder; a backup is restored into an empty one"
@@ -178,7 +178,7 @@ def restore(file: File) -> None:
             )
         try:
             with database_urls(settings, migrated=False) as urls:
-                asyncio.run(_read(settings, urls, archive, manifest))
+                asyncio.run(_restore_archive(settings, urls, archive, manifest))
             if _SECRET in archive.namelist():
                 home.mkdir(parents=True, exist_ok=True)
                 (home / "jwt-secret").touch(mode=0o600, exist_ok=False)
@@ -194,14 +194,14 @@ def restore(file: File) -> None:
     )
 
 
-def _opened(file: Path) -> ZipFile:
+def _open_archive(file: Path) -> ZipFile:
     try:
         return ZipFile(file)
     except BadZipFile:
         raise InvalidInput("FILE", str(file), f"{file} is not a backup, or is incomplete") from None
 
 
-def _checked(file: Path, archive: ZipFile) -> JsonObject:
+def _check_archive(file: Path, archive: ZipFile) -> JsonObject:
     """What the backup says of itself, after all of it has been read once."""
     from rag_app.database.migrate import known
 
@@ -225,7 +225,7 @@ def _checked(file: Path, archive: ZipFile) -> JsonObject:
     return manifest
 
 
-async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, manifest: JsonObject) -> None:
+async def _restore_archive(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, manifest: JsonObject) -> None:
     from rag_app.database import dump
     from rag_app.database.migrate import upgrade
     from rag_app.retrieval.index import find_index
@@ -238,7 +238,7 @@ async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, ma
         try:
             for name, (index, dimension) in manifest["generations"].items():
                 store, _, generation = name.removesuffix(".jsonl").partition("/")
-                backend, spec = application.backends.of(store), find_index(application.indexes, index)
+                backend, spec = application.backends.backend(store), find_index(application.indexes, index)
                 if await backend.holds(generation):
                     raise Misconfigured(
                         f"{store} already has {generation}: a backup can only be restored into an empty store"
@@ -251,7 +251,7 @@ async def _read(settings: "Settings", urls: "DatabaseUrls", archive: ZipFile, ma
                 points = _Points()
                 async for line in backend.dump(generation):
                     points.add(line)
-                if points.told() != manifest["points"][name]:
+                if points.summary() != manifest["points"][name]:
                     raise StoreFailed(
                         f"{generation} is not what it was when the backup was made: {points.count} points"
                     )

@@ -54,7 +54,7 @@ async def from_llamaindex(
     with stepping(f"{spec.name}/{org}", "nodes") as step:
         await bringing.run(read, lambda brought: step(brought.nodes), dry_run=dry_run)
     said = "are" if bringing.same_model else "are not"
-    text = f"{bringing.brought.told()}\nthe store's vectors {said} those of {application.embedder.model_name}"
+    text = f"{bringing.brought.summary()}\nthe store's vectors {said} those of {application.embedder.model_name}"
     told = {**asdict(bringing.brought), "same_model": bringing.same_model}
     print_result(as_json, told, f"would be:\n{text}" if dry_run else text)
     if bringing.brought.failed:

@@ -187,7 +187,7 @@ async def _look(application: Application, findings: _Findings) -> None:
 async def _limits(application: Application, index: str) -> str:
     """What the probe of a foreign store found out."""
     generation = await application.backends.active(application.indexes[index])
-    said = await application.backends.of(generation.store).limits(generation.table_prefix)
+    said = await application.backends.backend(generation.store).limits(generation.table_prefix)
     return f"; {said}" if said else ""
 
 

@@ -89,10 +89,10 @@ def move_text(text: str, by: timedelta, week: date) -> str:
     """
     if not by:
         return text
-    return _DATES.sub(lambda found: _moved(found, by, week), text)
+    return _DATES.sub(lambda found: _move_date(found, by, week), text)
 
 
-def _moved(found: re.Match[str], by: timedelta, week: date) -> str:
+def _move_date(found: re.Match[str], by: timedelta, week: date) -> str:
     said = found.groupdict()
     try:
         if said["iso"]:
@@ -113,10 +113,10 @@ def _moved(found: re.Match[str], by: timedelta, week: date) -> str:
             return found[0]
     except ValueError:  # no such day
         return found[0]
-    return _written(said, moved, names)
+    return _format_date(said, moved, names)
 
 
-def _written(said: dict[str, str | None], day: date, names: list[str]) -> str:
+def _format_date(said: dict[str, str | None], day: date, names: list[str]) -> str:
     month = names[day.month - 1]
     if said["d1"]:
         ordinal = _ordinal(day.day, said["th1"])

@@ -60,7 +60,7 @@ class Snapshot:
 @asynccontextmanager
 async def snapshot(url: str) -> AsyncIterator[Snapshot]:
     """The database as it is now. Raises Misconfigured where the role of `url` does not see all rows."""
-    async with _connected(url) as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+    async with _connect(url) as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         if not await connection.fetchval(_SEES_ALL):
             raise Misconfigured(
                 "row-level security hides rows from this role: a backup by it would be incomplete. Set RAG_DATABASE_BACKUP_URL"
@@ -79,7 +79,7 @@ async def reading_role(superuser_url: str) -> str:
     What somebody has put into the database, a function in a view, say, runs as whoever reads it.
     """
     url, password = asyncpg_url(superuser_url), token_urlsafe(32)
-    async with _connected(url.set(database="postgres").render_as_string(hide_password=False)) as connection:
+    async with _connect(url.set(database="postgres").render_as_string(hide_password=False)) as connection:
         if not await connection.fetchval("SELECT true FROM pg_roles WHERE rolname = 'rag_all_reader'"):
             await connection.execute(
                 "CREATE ROLE rag_all_reader LOGIN BYPASSRLS; GRANT pg_read_all_data TO rag_all_reader"
@@ -91,7 +91,7 @@ async def reading_role(superuser_url: str) -> str:
 
 async def check_empty(url: str) -> None:
     """Raises Misconfigured where there is a table already."""
-    async with _connected(url) as connection:
+    async with _connect(url) as connection:
         if found := await connection.fetchval(_ANYTHING):
             raise Misconfigured(
                 f"the database is not empty, it has {found}: a backup can only be restored into an empty database"
@@ -111,7 +111,7 @@ async def restore(owner_url: str, file: IO[bytes], sums: Sums, closed: list[str]
                 told.write(piece)
                 await told.drain()
         told.close()
-    async with _connected(owner_url) as connection:
+    async with _connect(owner_url) as connection:
         for function in closed:
             await connection.execute(f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC")
         looking = connection.transaction()
@@ -132,7 +132,7 @@ async def _sums(connection: asyncpg.Connection) -> Sums:
 
 
 @asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[asyncpg.Connection]:
+async def _connect(url: str) -> AsyncIterator[asyncpg.Connection]:
     try:
         connection = await asyncpg.connect(
             asyncpg_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
@@ -146,7 +146,7 @@ async def _connected(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def _path(program: str, url: str) -> str:
-    async with _connected(url) as connection:
+    async with _connect(url) as connection:
         server = connection.get_server_version().major
     if server in _WHEEL:
         return str(programs() / program)

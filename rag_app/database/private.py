@@ -119,19 +119,19 @@ def private_postgres(folder: Path) -> Iterator[PrivatePostgres]:
     """
     folder = folder.resolve()
     entered_by, leaving = os.getpid(), Event()
-    with _locked(folder):
+    with _lock_folder(folder):
         cluster = _cluster(folder)
         using = _open(cluster.home / "users.lock")
         fcntl.flock(using, fcntl.LOCK_SH)
     try:
-        with _locked(folder):
+        with _lock_folder(folder):
             port = cluster.serve()
         Thread(target=_supervise, args=(folder, cluster, port, leaving), name="postgres", daemon=True).start()
         yield PrivatePostgres(folder, *(cluster.url(role, port) for role in ("rag_owner", "rag_app", "postgres")))
     finally:
         leaving.set()
         if os.getpid() == entered_by:  # not in a forked child: the lock is its parent's
-            with _locked(folder):
+            with _lock_folder(folder):
                 if _try_lock(using):
                     cluster.stop()
                 fcntl.flock(using, fcntl.LOCK_UN)  # closing is not enough: a forked child may have a copy
@@ -146,7 +146,7 @@ def _supervise(folder: Path, cluster: "_Cluster", port: int, leaving: Event) -> 
             failed = 0
             continue
         try:
-            with _locked(folder):
+            with _lock_folder(folder):
                 if not leaving.is_set() and not _answers(port):
                     log.warning("the private PostgreSQL on port %d is gone: it is started again", port)
                     if cluster.serve(port) != port:
@@ -318,7 +318,7 @@ def _cluster(folder: Path) -> _Cluster:
 
 
 def _create(folder: Path) -> None:
-    account = _unprivileged()
+    account = _find_account()
     place = _place(folder, account)
     name = f"rag-postgres-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}-"
     for unfinished in place.glob(f"{name}*.new"):
@@ -340,7 +340,7 @@ def _create(folder: Path) -> None:
         raise
 
 
-def _unprivileged() -> _Account:
+def _find_account() -> _Account:
     """Who a new cluster is for."""
     if (user := os.geteuid()) != 0:
         with suppress(KeyError):
@@ -391,7 +391,7 @@ def _programs(home: Path, account: _Account) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """While nobody else looks for, creates, starts or stops a server there. What the system refuses is explained."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

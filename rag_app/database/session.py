@@ -201,12 +201,12 @@ class Database:
     ) -> AsyncIterator[tuple[AsyncSession, Sequence[Row[Any]]]]:
         """`scoped`, and the rows of the query that it begins with, in the same round trip."""
         async with self.session() as session:
-            yield session, (await session.execute(_within(scope, query))).all()
+            yield session, (await session.execute(_scope_query(scope, query))).all()
 
     async def read(self, scope: Scope, query: SelectBase, operator: bool = False) -> Sequence[Row[Any]]:
         """The rows of one query of `scoped`, which is a transaction of its own: one round trip."""
         async with self.autocommit() as connection:
-            return (await connection.execute(_within(scope, query, operator))).all()
+            return (await connection.execute(_scope_query(scope, query, operator))).all()
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[AsyncConnection]:
@@ -324,7 +324,7 @@ class Database:
         await self._dedicated.dispose()
 
 
-def _within(scope: Scope, query: SelectBase, operator: bool = False) -> Select[Any]:
+def _scope_query(scope: Scope, query: SelectBase, operator: bool = False) -> Select[Any]:
     """The query as the scope sees it; the tenant stays set until the transaction ends.
 
     A CTE sets the tenant. `query` is joined laterally to it, so PostgreSQL cannot read a row before the tenant is set.

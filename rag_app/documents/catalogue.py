@@ -220,7 +220,7 @@ def _condition(condition: MetadataFilter) -> ColumnElement[bool]:
     """Values are parameters, and compared in their own type."""
     name, operator, value = condition.key, condition.operator, condition.value
     if name in _OWN:
-        return _compared(_OWN[name], operator, value)
+        return _compare(_OWN[name], operator, value)
     kept: Any = SourceRow.metadata_
     found, values = kept[name], value if isinstance(value, list) else [value]
     missing = or_(found.astext.is_(None), found == func.jsonb_build_array())
@@ -235,10 +235,10 @@ def _condition(condition: MetadataFilter) -> ColumnElement[bool]:
         case FilterOperator.NE | FilterOperator.NIN:
             return not_(or_(missing, *(kept.contains({name: each}) for each in values)))
     number = case((func.jsonb_typeof(found) == "number", cast(found.astext, Numeric)))
-    return _compared(number, operator, value)
+    return _compare(number, operator, value)
 
 
-def _compared(column: Any, operator: FilterOperator, value: Any) -> ColumnElement[bool]:
+def _compare(column: Any, operator: FilterOperator, value: Any) -> ColumnElement[bool]:
     """NULL where there is nothing to compare."""
     compared: ColumnElement[bool] = _COMPARE[operator](column, value)
     return compared

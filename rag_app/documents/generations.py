@@ -103,7 +103,7 @@ class Generations:
         and must not be retired.
         """
         async with self._database.session() as session:
-            row = await _locked(session, generation_id)
+            row = await _lock_generation(session, generation_id)
             if row.state == "dropped":
                 raise InvalidInput("", row.number, f"generation {row.number} of {row.index} has been dropped")
             answering = await session.scalar(
@@ -131,7 +131,7 @@ class Generations:
         Raises NotFound, and InvalidInput for the one that answers.
         """
         async with self._database.session() as session:
-            row = await _locked(session, generation_id)
+            row = await _lock_generation(session, generation_id)
             if row.state == "active":
                 raise InvalidInput(
                     "", row.number, f"generation {row.number} of {row.index} is active: switch to another one first"
@@ -159,7 +159,7 @@ _DECLARE = """
 _ONE_AT_A_TIME = text("LOCK TABLE generations IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def _locked(session: AsyncSession, generation_id: int) -> GenerationRow:
+async def _lock_generation(session: AsyncSession, generation_id: int) -> GenerationRow:
     await session.execute(_ONE_AT_A_TIME)
     row = await session.get(GenerationRow, generation_id)
     if row is None:

@@ -74,7 +74,7 @@ Progress = Callable[[Path, Summary], None]
 
 
 @dataclass(slots=True, eq=False)
-class _Following:
+class _FileProgress:
     """A file that is being read: whether all of it could be, without a remark, and what it holds so far."""
 
     file: File
@@ -96,7 +96,7 @@ class _Batch:
     """What was read together; `ended` are the files whose last source is in it or in an earlier one."""
 
     found: list[tuple[Source, Document]] = field(default_factory=list)
-    ended: list[_Following] = field(default_factory=list)
+    ended: list[_FileProgress] = field(default_factory=list)
     last: Path | None = None
     characters: int = 0
 
@@ -106,12 +106,12 @@ class _Batch:
 
 
 @dataclass(slots=True)
-class _Split:
+class _SplitBatch:
     """A batch without what stands already: its other sources with their passages and chunks."""
 
     work: list[tuple[Source, Sequence[Passage], Sequence[TextNode]]]
     builds: dict[UUID, Build]
-    ended: list[_Following]
+    ended: list[_FileProgress]
     last: Path | None
 
 
@@ -165,7 +165,7 @@ class Ingestor:
         and the summary says what would be.
         """
         summary, standing = summary or Summary(), set[UUID]()
-        files = await self._changed(self._files(paths, base, exclude, rows), summary, progress, standing)
+        files = await self._select_changed(self._files(paths, base, exclude, rows), summary, progress, standing)
         with closing(self._readers.read_all(map(self._with_digest, files))) as reading:
             return await self.ingest_documents(
                 reading, progress=progress, summary=summary, dry_run=dry_run, standing=standing
@@ -181,7 +181,7 @@ class Ingestor:
             mapping = row_mapping(self._spec.rows, self._spec.fields, shown, rows)
             yield File(path, shown, origin.as_posix(), given if given.is_dir() else given.parent, mapping)
 
-    async def _changed(
+    async def _select_changed(
         self, files: Iterator[File], summary: Summary, progress: Progress, standing: set[UUID]
     ) -> list[File]:
         """The files that are to be read. The others are counted, and their sources are put into `standing`."""
@@ -301,7 +301,7 @@ class _Run:
         self._target, self._spec = ingestor._target, ingestor._spec
         self._seen = seen
 
-    async def batches(self, reading: Iterator[tuple[File, Documents]]) -> AsyncIterator[_Split]:
+    async def batches(self, reading: Iterator[tuple[File, Documents]]) -> AsyncIterator[_SplitBatch]:
         """What is to be embedded and written, split. Reading is not for the event loop's thread."""
         gathering = self._gather(reading)
         while (batch := await asyncio.to_thread(next, gathering, None)) is not None:
@@ -310,7 +310,7 @@ class _Run:
             self._summary.unchanged += len(batch.found) - len(new)
             if not self._dry_run:
                 await self._follow_files(batch, builds)
-            yield _Split(await asyncio.to_thread(self._split, new), builds, batch.ended, batch.last)
+            yield _SplitBatch(await asyncio.to_thread(self._split, new), builds, batch.ended, batch.last)
 
     async def _follow_files(self, batch: _Batch, builds: Mapping[UUID, Build]) -> None:
         """A source that is the same in another file, or in another row, is now there."""
@@ -326,7 +326,7 @@ class _Run:
     def _gather(self, reading: Iterator[tuple[File, Documents]]) -> Iterator[_Batch]:
         batch = _Batch()
         for file, documents in reading:
-            following = _Following(file)
+            following = _FileProgress(file)
             for source, document in self._sources(following, documents):
                 batch.found.append((source, document))
                 batch.last = file.path
@@ -341,7 +341,7 @@ class _Run:
         if batch.found or batch.ended:
             yield batch
 
-    def _sources(self, following: _Following, documents: Documents) -> Iterator[tuple[Source, Document]]:
+    def _sources(self, following: _FileProgress, documents: Documents) -> Iterator[tuple[Source, Document]]:
         file = following.file
         for read in documents:
             if isinstance(read, UnreadableDocument):
@@ -366,7 +366,7 @@ class _Run:
             following.versions += version_number(source.version)
             yield source, document
 
-    def _fail(self, following: _Following, failure: UnreadableDocument) -> None:
+    def _fail(self, following: _FileProgress, failure: UnreadableDocument) -> None:
         following.whole = following.faultless = False
         self._summary.failed.append(failure)
 
@@ -381,25 +381,25 @@ class _Run:
             return {}
         return await self._ledger.builds(self._target.org_id, self._generation, [source.id for source in sources])
 
-    async def embed(self, split: _Split) -> _Split:
+    async def embed(self, split: _SplitBatch) -> _SplitBatch:
         changed = [source.id for source, *_ in split.work if source.id in split.builds]
         known = await self._ingestor._store.export(changed) if changed else []
         nodes = [node for *_, chunks in split.work for node in chunks]
         await embed_nodes(self._ingestor._embedder, nodes, known)
         return split
 
-    async def write(self, split: _Split) -> None:
+    async def write(self, split: _SplitBatch) -> None:
         if split.work:
             async with self._writer.writing():
                 await self._write(split)
-        if gone := await self._gone(split.ended):
+        if gone := await self._find_removed(split.ended):
             await self._ingestor._delete(self._writer, gone)
             self._summary.removed += len(gone)
         if read := [known for each in split.ended if (known := each.as_read) is not None]:
             await self._ledger.keep_files(self._target.org_id, self._spec.name, read)
         self._tell(split)
 
-    async def _write(self, split: _Split) -> None:
+    async def _write(self, split: _SplitBatch) -> None:
         # another ingest of the same files may have written them while this one embedded
         builds = await self._builds([source for source, *_ in split.work])
         todo = [each for each in split.work if not builds.get(each[0].id, NO_BUILD).holds(each[0])]
@@ -412,11 +412,11 @@ class _Run:
         self._summary.unchanged += len(split.work) - len(todo)
         self._count([source for source, *_ in todo], builds)
 
-    async def foresee(self, split: _Split) -> None:
+    async def foresee(self, split: _SplitBatch) -> None:
         """Count what `write` would do."""
         self._count([source for source, *_ in split.work], split.builds)
         self._summary.chunks += sum(len(nodes) for *_, nodes in split.work)
-        self._summary.removed += len(await self._gone(split.ended))
+        self._summary.removed += len(await self._find_removed(split.ended))
         self._tell(split)
 
     def _count(self, sources: Sequence[Source], builds: Collection[UUID]) -> None:
@@ -424,7 +424,7 @@ class _Run:
         self._summary.added += len(sources) - known
         self._summary.updated += known
 
-    async def _gone(self, ended: Sequence[_Following]) -> set[UUID]:
+    async def _find_removed(self, ended: Sequence[_FileProgress]) -> set[UUID]:
         """What these files held before and hold no more; of a file that could not be read whole nobody knows."""
         origins = {each.file.origin for each in ended if each.whole and each.file.origin}
         if not origins:
@@ -432,7 +432,7 @@ class _Run:
         held = await self._ledger.of_origins(self._target.org_id, self._spec.name, origins)
         return held.keys() - self._seen
 
-    def _tell(self, split: _Split) -> None:
+    def _tell(self, split: _SplitBatch) -> None:
         for each in split.ended:
             self._progress(each.file.path, self._summary)
         if not split.ended and split.last is not None:

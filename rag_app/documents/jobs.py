@@ -130,7 +130,7 @@ class Jobs:
         if len({*names}) < len(names):
             twice = next(name for place, name in enumerate(names) if name in names[:place])
             raise InvalidInput("documents", twice, f"{twice!r} occurs more than once")
-        job, kept = uuid4(), await asyncio.to_thread(lambda: [*map(_kept, uploads)])
+        job, kept = uuid4(), await asyncio.to_thread(lambda: [*map(_serialize_upload, uploads)])
         values = [
             {
                 "job_id": job,
@@ -320,7 +320,7 @@ _KEPT = ("external_id", "file_name", "media_type", "title", "metadata", "derived
 """Of an upload: what is no content of it."""
 
 
-def _kept(upload: Upload) -> tuple[JsonObject, bytes]:
+def _serialize_upload(upload: Upload) -> tuple[JsonObject, bytes]:
     """A file is read whole: requests are limited, and jobs are done elsewhere."""
     kept = {name: value for name in _KEPT if (value := getattr(upload, name))}
     if upload.rows is not None:

@@ -203,7 +203,7 @@ class SourceLedger:
                 )
                 await _claim(session, sources, generation_id)
         except DBAPIError as error:
-            raise _refused(error) from error
+            raise _describe_refusal(error) from error
 
     async def finish(self, batch: Sequence[tuple[Source, int]], generation_id: int) -> None:
         """These versions stand in the store, with so many chunks, and nothing else of these sources does.
@@ -255,7 +255,7 @@ class SourceLedger:
                 *(SourceRow.origin, SourceRow.file_name, SourceRow.row, SourceRow.sheet),
             )
             .join(SourceBuildRow, _build_in(generation_id))
-            .where(SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None))
+            .where(SourceRow.org_id == org_id, _matches_any(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None))
         )
         return {
             source: Build(version, BuildState(state), chunks, tuple(place))
@@ -265,7 +265,7 @@ class SourceLedger:
     async def contents(self, org_id: UUID, source_ids: Collection[UUID]) -> dict[UUID, Passages]:
         """What these sources consist of, as it was last written."""
         kept = select(SourceRow.id, SourceRow.content).where(
-            SourceRow.org_id == org_id, _in(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None)
+            SourceRow.org_id == org_id, _matches_any(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None)
         )
         return {source: content for source, content in await self._rows_of({org_id}, kept)}  # noqa: C416 - rows
 
@@ -282,7 +282,7 @@ class SourceLedger:
     async def holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
         """The generations in whose stores chunks of these sources may stand."""
         builds = select(SourceBuildRow.generation_id).where(
-            SourceBuildRow.org_id == org_id, _in(SourceBuildRow.source_id, source_ids)
+            SourceBuildRow.org_id == org_id, _matches_any(SourceBuildRow.source_id, source_ids)
         )
         return {generation for (generation,) in await self._rows_of({org_id}, builds.distinct())}
 
@@ -373,7 +373,7 @@ class SourceLedger:
         standing = (
             select(SourceRow.id, SourceBuildRow.version)
             .join(SourceBuildRow, _build_in(generation_id))
-            .where(_in(SourceRow.id, source_ids), *seen_by(scope))
+            .where(_matches_any(SourceRow.id, source_ids), *seen_by(scope))
         )
         return {source: version for source, version in await self._database.read(scope, standing)}  # noqa: C416 - rows
 
@@ -393,7 +393,7 @@ class SourceLedger:
 
     async def seen(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """Those of these sources that the scope may see, whatever generation they stand in."""
-        found = select(SourceRow.id).where(_in(SourceRow.id, source_ids), *seen_by(scope))
+        found = select(SourceRow.id).where(_matches_any(SourceRow.id, source_ids), *seen_by(scope))
         return {source for (source,) in await self._database.read(scope, found)}
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
@@ -515,7 +515,7 @@ _REFUSALS = {
 }
 
 
-def _refused(error: DBAPIError) -> Exception:
+def _describe_refusal(error: DBAPIError) -> Exception:
     cause = error.orig.__cause__ if error.orig else None
     field, problem = _REFUSALS.get(getattr(cause, "constraint_name", None) or "", ("source", ""))
     if not problem and (getattr(cause, "sqlstate", None) or "")[:2] == "22":  # data exception
@@ -534,7 +534,7 @@ def _addresses(uri: str) -> list[str]:
     return [uri, *(f"{scheme}://{page}{end}" for scheme in ("https", "http") for end in ("", "/"))]
 
 
-def _in(
+def _matches_any(
     column: InstrumentedAttribute[UUID] | InstrumentedAttribute[UUID | None], ids: Collection[UUID]
 ) -> ColumnElement[bool]:
     """One parameter however many ids there are: one prepared statement for all."""
@@ -557,7 +557,7 @@ def seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
     """What row-level security holds, once more; and what it leaves to the query: the site, what is on its way out."""
     # IS TRUE keeps it a filter: counted twice as an index condition, it would outbid the ids on a fresh table
     seen: list[ColumnElement[bool]] = [
-        _in(SourceRow.org_id, sorted(scope.organizations)).is_(True),
+        _matches_any(SourceRow.org_id, sorted(scope.organizations)).is_(True),
         SourceRow.deleted_at.is_(None),
     ]
     if not operator:
@@ -566,7 +566,10 @@ def seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
             or_(
                 SourceRow.visibility.in_([Visibility.TEAM, Visibility.GLOBAL]),
                 and_(SourceRow.visibility == Visibility.USER, own),
-                and_(SourceRow.visibility == Visibility.GROUP, _in(SourceRow.audience_id, sorted(scope.audiences))),
+                and_(
+                    SourceRow.visibility == Visibility.GROUP,
+                    _matches_any(SourceRow.audience_id, sorted(scope.audiences)),
+                ),
             )
         )
     return [*seen, SourceRow.site_id == scope.site] if scope.site else seen

@@ -76,7 +76,7 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         owner_id=target.owner_id,
         visibility=target.visibility,
         file_name=checked_text("file name", PurePath(path).name)[:_LONGEST_NAME] if path else None,
-        untyped=_untyped({**document.metadata, **target.metadata}, spec),
+        untyped=_select_undeclared({**document.metadata, **target.metadata}, spec),
         audience_id=target.audience_id,
         row=document.row,
         sheet=document.sheet,
@@ -90,7 +90,7 @@ def undeclared(source: Source, spec: IndexSpec) -> list[str]:
     return sorted(source.untyped.keys() - {*OWN_KEYS, *spec.fields})
 
 
-def _untyped(said: Mapping[str, object], spec: IndexSpec) -> JsonObject:
+def _select_undeclared(said: Mapping[str, object], spec: IndexSpec) -> JsonObject:
     """What is kept as it was sent: keys that are not declared, and times in the notation they were sent in."""
     times = {"date", *(name for name, kind in spec.fields.items() if kind is FieldType.TIME)}
     declared = {*OWN_KEYS, *spec.fields} - times

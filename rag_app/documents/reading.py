@@ -244,14 +244,14 @@ def serve() -> None:
             path, shown, root, rows = pickle.load(requests)  # noqa: S301 - of the parent
             known = format_of(path)
             streamed = known is not None and known.streamed
-            for found in _timed(read(Path(path), shown, Path(root), rows), allowed.seconds, renewed=streamed):
+            for found in _limit_time(read(Path(path), shown, Path(root), rows), allowed.seconds, renewed=streamed):
                 pickle.dump(found if isinstance(found, Document) else (found.path, found.reason), answers)
                 answers.flush()
             pickle.dump(None, answers)
             answers.flush()
 
 
-def _timed(documents: Documents, seconds: float, *, renewed: bool) -> Documents:
+def _limit_time(documents: Documents, seconds: float, *, renewed: bool) -> Documents:
     """The same, until all of them, or each where it is `renewed`, have taken so long; then SIGALRM ends the process."""
     left = seconds
     while True:

@@ -224,7 +224,7 @@ class Move(Filling):
                 await self._write(org_id, await self._read(org_id, batch), locked=False)
 
     async def _read(self, org_id: UUID, batch: Sequence[Source]) -> Work:
-        held = await self._held(org_id, batch)
+        held = await self._current_builds(org_id, batch)
         nodes = _by_source(await self.open_origin(org_id).export([*held])) if held else {}
         work: list[tuple[Source, list[TextNode]]] = []
         for source in batch:
@@ -253,7 +253,7 @@ class Move(Filling):
         found, forgotten = Comparison(org_id), await copy.sources()
         async for batch in self.ledger.pages(Scope(frozenset({org_id})), self.spec.name, self.batch, operator=True):
             forgotten.difference_update(source.id for source in batch)
-            if held := await self._held(org_id, batch):
+            if held := await self._current_builds(org_id, batch):
                 differing = _differing(
                     found, held, *map(_by_source, (await asyncio.gather(origin.export([*held]), copy.export([*held]))))
                 )
@@ -264,7 +264,7 @@ class Move(Filling):
             await copy.write([], replacing=[*forgotten])
         return found
 
-    async def _held(self, org_id: UUID, batch: Sequence[Source]) -> dict[UUID, Build]:
+    async def _current_builds(self, org_id: UUID, batch: Sequence[Source]) -> dict[UUID, Build]:
         """Those of these sources that stand in the other store as they are now."""
         builds = await self.ledger.builds(org_id, self.origin_id, [source.id for source in batch])
         return {each.id: builds[each.id] for each in batch if builds.get(each.id, NO_BUILD).holds(each)}

@@ -99,7 +99,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class _Made:
+class _UploadResult:
     upload: Upload
     found: list[tuple[Source, Document]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -148,7 +148,7 @@ class Uploads:
             return await self._put_in(spec, target, made, ids - taken)
 
     async def _put_in(
-        self, spec: IndexSpec, target: Target, made: Sequence[_Made], ids: Collection[UUID]
+        self, spec: IndexSpec, target: Target, made: Sequence[_UploadResult], ids: Collection[UUID]
     ) -> list[Received]:
         generation = (await self._active(spec)).id
         before = await self._ledger.builds(target.org_id, generation, ids)
@@ -210,7 +210,7 @@ class Uploads:
             each.close()
 
     @asynccontextmanager
-    async def _within_limits(self, org_id: UUID, made: Sequence[_Made]) -> AsyncIterator[None]:
+    async def _within_limits(self, org_id: UUID, made: Sequence[_UploadResult]) -> AsyncIterator[None]:
         """Uploads of an organization that has limits take turns: no two of them count on the same room."""
         found = [(source, document) for each in made for source, document in each.found]
         if self._limits == Limits() or not found:
@@ -221,7 +221,7 @@ class Uploads:
             yield
 
     async def _check_limits(
-        self, org_id: UUID, made: Sequence[_Made], found: Sequence[tuple[Source, Document]]
+        self, org_id: UUID, made: Sequence[_UploadResult], found: Sequence[tuple[Source, Document]]
     ) -> None:
         most, size = self._limits.sources, self._limits.size
         sources, taken = await self._catalogue.usage(org_id, [source.id for source, _ in found])
@@ -238,16 +238,16 @@ class Uploads:
                 " MB (RAG_ORGANIZATION_MEGABYTES). Delete some first"
             )
 
-    def _make(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload]) -> list[_Made]:
+    def _make(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload]) -> list[_UploadResult]:
         """In a thread: reading and telling languages take their time."""
-        made, seen = [_Made(each) for each in uploads], set[UUID]()
+        made, seen = [_UploadResult(each) for each in uploads], set[UUID]()
         for each, documents in self._read(spec, made):
             for document in documents:
                 if isinstance(document, UnreadableDocument):
                     each.problems.append(document.reason)
                     continue
                 try:
-                    named = _named(document, each.upload)
+                    named = _name_document(document, each.upload)
                     source = to_source(named, each.upload.file_name or "", _origin(each.upload), spec, target)
                 except InvalidInput as error:
                     each.problems.append(str(error))
@@ -260,8 +260,8 @@ class Uploads:
                 each.remarks += document.problems
         return made
 
-    def _read(self, spec: IndexSpec, made: Sequence[_Made]) -> Iterator[tuple[_Made, Documents]]:
-        files: list[tuple[_Made, File]] = []
+    def _read(self, spec: IndexSpec, made: Sequence[_UploadResult]) -> Iterator[tuple[_UploadResult, Documents]]:
+        files: list[tuple[_UploadResult, File]] = []
         for each in made:
             if each.upload.problem is not None:
                 each.problems.append(each.upload.problem)
@@ -306,7 +306,7 @@ def _origin(upload: Upload) -> str:
     return f"upload:{upload.name}"
 
 
-def _named(document: Document, upload: Upload) -> Document:
+def _name_document(document: Document, upload: Upload) -> Document:
     own = document.external_id
     if upload.external_id:
         name = f"{upload.external_id}#{own or document.name}" if document.name else upload.external_id
@@ -325,7 +325,7 @@ def _named(document: Document, upload: Upload) -> Document:
     )
 
 
-def _leave_out(made: _Made, taken: set[UUID], why: str) -> None:
+def _leave_out(made: _UploadResult, taken: set[UUID], why: str) -> None:
     kept = []
     for source, document in made.found:
         if source.id in taken:
@@ -335,7 +335,7 @@ def _leave_out(made: _Made, taken: set[UUID], why: str) -> None:
     made.found[:] = kept
 
 
-def _reading(made: Iterable[_Made]) -> Iterator[tuple[File, Documents]]:
+def _reading(made: Iterable[_UploadResult]) -> Iterator[tuple[File, Documents]]:
     for each in made:
         if each.found:
             shown = each.upload.file_name or ""

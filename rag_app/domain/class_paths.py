@@ -33,7 +33,7 @@ def load_class(path: str, kind: type[T], folder: Path) -> type[T]:
         file, _, name = path.rpartition(".")
     if not file or not name.isidentifier():
         raise Misconfigured(f"class {path}: accepted are package.module.Class and file.py:Class")
-    module = _from_file(path, folder / file) if colon else _imported(path, file)
+    module = _from_file(path, folder / file) if colon else _import_named(path, file)
     found = getattr(module, name, None)
     if found is None:
         raise Misconfigured(f"class {path}: module {module.__name__} has no {name}")
@@ -63,7 +63,7 @@ class Arguments:
     def fill(self, value: Any, names: Mapping[str, object] = NO_NAMES, place: str = "arguments") -> Any:
         """Raises Misconfigured with the `place` of a secret that is not there, and what `make` raises."""
         if isinstance(value, str):
-            return _replaced(value, names)
+            return _substitute(value, names)
         if isinstance(value, list):
             return [self.fill(each, names, f"{place}.{at}") for at, each in enumerate(value)]
         if not isinstance(value, Mapping):
@@ -158,7 +158,7 @@ def password_in(text: str) -> str:
         return ""
 
 
-def _replaced(text: str, names: Mapping[str, object]) -> Any:
+def _substitute(text: str, names: Mapping[str, object]) -> Any:
     if text in names:
         return names[text]
     for name, stands_for in names.items():
@@ -166,7 +166,7 @@ def _replaced(text: str, names: Mapping[str, object]) -> Any:
     return text
 
 
-def _imported(path: str, module: str) -> Any:
+def _import_named(path: str, module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:

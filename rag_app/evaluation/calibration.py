@@ -86,8 +86,8 @@ def calibrate(
     best = int(np.argmax(accepted * without.size - wrongly * with_answer.size))
     precise = cuts[best:][(accepted / (accepted + wrongly))[best:] >= _HIGH_PRECISION]
     high = min([*precise[:1], np.percentile(with_answer, 75)])
-    answer_from = _rounded(cuts[best])
-    return ConfidenceRule(signal=signal, answer_from=answer_from, high=max(answer_from, _rounded(high)))
+    answer_from = _round_threshold(cuts[best])
+    return ConfidenceRule(signal=signal, answer_from=answer_from, high=max(answer_from, _round_threshold(high)))
 
 
 def _signals(answerable: Sequence[float], unanswerable: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +96,7 @@ def _signals(answerable: Sequence[float], unanswerable: Sequence[float]) -> tupl
     return np.sort(np.array(answerable, np.float64)), np.sort(np.array(unanswerable, np.float64))
 
 
-def _rounded(threshold: float) -> float:
+def _round_threshold(threshold: float) -> float:
     return round(min(1.0, max(-1.0, float(threshold))), 4)
 
 
@@ -134,7 +134,7 @@ def fit_gate(asked: Sequence[Asked], embedding_model: str, prior: Fit | None = N
     answerable = np.array([each.answerable for each in asked], bool)
     check_enough(int(answerable.sum()), int((~answerable).sum()))
     signals = np.array([astuple(each.signals) for each in asked], np.float64)
-    shares = _balanced(np.array([each.weight for each in asked], np.float64), answerable)
+    shares = _balance(np.array([each.weight for each in asked], np.float64), answerable)
     start = np.zeros(len(NAMES) + 1) if prior is None else prior.vector()
     held_out = np.empty(len(asked))
     folds = _folds(answerable)
@@ -172,7 +172,7 @@ def check_enough(answerable: int, unanswerable: int) -> None:
         )
 
 
-def _balanced(weights: np.ndarray, answerable: np.ndarray) -> np.ndarray:
+def _balance(weights: np.ndarray, answerable: np.ndarray) -> np.ndarray:
     """Weights that sum to half the number of questions for each kind."""
     shares = weights.copy()
     for kind in (answerable, ~answerable):

@@ -24,7 +24,7 @@ class Line(BaseModel):
     id: Text
 
 
-class _Asked(Line):
+class _QuestionLine(Line):
     text: Text
     organization: Text | None = None
     site: Text | None = None
@@ -33,7 +33,7 @@ class _Asked(Line):
     demo: bool = False
 
 
-class Query(_Asked):
+class Query(_QuestionLine):
     """A question to measure with, and as whom it is asked: slugs of organization and site, e-mail of the user.
 
     `answerable` is False where no source answers it, None where its file does not say.
@@ -42,7 +42,7 @@ class Query(_Asked):
     answerable: bool | None = None
 
 
-class _Judged(_Asked, extra="forbid"):  # closed: with a misspelt `user` it would be asked in another scope
+class _JudgmentLine(_QuestionLine, extra="forbid"):  # closed: with a misspelt `user` it would be asked in another scope
     organization: Text
     sources: tuple[Text, ...]
 
@@ -70,7 +70,7 @@ def read_judgments(path: Path) -> Judgments:
     Optional: `site`, `user`, `lang`, `demo`. A query without sources is unanswerable. Raises InvalidInput with file,
     line and what is accepted.
     """
-    lines = read_jsonl(path, _Judged)
+    lines = read_jsonl(path, _JudgmentLine)
     queries = [Query(**line.model_dump(exclude={"sources"}), answerable=bool(line.sources)) for line in lines]
     return Judgments(tuple(queries), {line.id: dict.fromkeys(line.sources, 1) for line in lines if line.sources})
 

@@ -38,7 +38,7 @@ def precision(ranked: Sequence[str], grades: Grades, k: int) -> float:
     >>> precision(["a", "x"], {"a": 1}, 5)
     0.2
     """
-    return _found(ranked, grades, k) / k
+    return _count_relevant(ranked, grades, k) / k
 
 
 def recall(ranked: Sequence[str], grades: Grades, k: int) -> float:
@@ -48,7 +48,7 @@ def recall(ranked: Sequence[str], grades: Grades, k: int) -> float:
     0.5
     """
     relevant = sum(grade >= 1 for grade in grades.values())
-    return _found(ranked, grades, k) / relevant if relevant else 0.0
+    return _count_relevant(ranked, grades, k) / relevant if relevant else 0.0
 
 
 def hit_rate(ranked: Sequence[str], grades: Grades, k: int) -> float:
@@ -57,7 +57,7 @@ def hit_rate(ranked: Sequence[str], grades: Grades, k: int) -> float:
     >>> hit_rate(["x", "a"], {"a": 1}, 1), hit_rate(["x", "a"], {"a": 1}, 2)
     (0.0, 1.0)
     """
-    return float(_found(ranked, grades, k) > 0)
+    return float(_count_relevant(ranked, grades, k) > 0)
 
 
 def reciprocal_rank(ranked: Sequence[str], grades: Grades, k: int | None = None) -> float:
@@ -71,7 +71,7 @@ def reciprocal_rank(ranked: Sequence[str], grades: Grades, k: int | None = None)
     return next((1 / rank for rank, name in enumerate(ranked[:k], 1) if grades.get(name, 0) >= 1), 0.0)
 
 
-def _found(ranked: Sequence[str], grades: Grades, k: int) -> int:
+def _count_relevant(ranked: Sequence[str], grades: Grades, k: int) -> int:
     return sum(grades.get(name, 0) >= 1 for name in ranked[:k])
 
 

@@ -137,7 +137,7 @@ class Validations:
         content = case((first, SourceRow.content))  # once, however many of its passages are judged
         found = (JudgmentRow.source_id, JudgmentRow.start, JudgmentRow.end, JudgmentRow.text_, content)
         rows = await self._database.read(
-            principal.scope(), _judged(principal, index, *found).where(JudgmentRow.query == _key(query))
+            principal.scope(), _select_judgments(principal, index, *found).where(JudgmentRow.query == _key(query))
         )
         contents = {source: content for source, *_, content in rows if content is not None}
         texts = {source: "\n\n".join(str(each["text"]) for each in content) for source, content in contents.items()}
@@ -153,7 +153,7 @@ class Validations:
         Queries are as they are compared, in lower case; those that are too long to be kept are left out.
         """
         of = JudgmentRow.query, SourceRow.external_id
-        statement = _judged(principal, index, *of, func.max(JudgmentRow.grade)).group_by(*of).order_by(*of)
+        statement = _select_judgments(principal, index, *of, func.max(JudgmentRow.grade)).group_by(*of).order_by(*of)
         kept = statement.where(JudgmentRow.query.not_like(f"{_DIGEST}%"))
         found: dict[str, dict[str, int]] = {}
         for query, source, grade in await self._database.read(principal.scope(), kept):
@@ -264,7 +264,7 @@ def _seen_by(principal: Principal, statement: Select[Any]) -> Select[Any]:
     return statement.where(ValidationRow.index_name == any_(literal(sorted(principal.indexes), ARRAY(Text))))
 
 
-def _judged(principal: Principal, index: str, *columns: Any) -> Select[Any]:
+def _select_judgments(principal: Principal, index: str, *columns: Any) -> Select[Any]:
     return (
         select(*columns)
         .join(SourceRow, SourceRow.id == JudgmentRow.source_id)

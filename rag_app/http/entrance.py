@@ -155,17 +155,17 @@ class Entrance:
             raise Unauthenticated("A token of the browser extension cannot be used as a session cookie")
         return claims
 
-    def _taken(self, accepted: Collection[Credential]) -> set[Credential]:
+    def _configured_credentials(self, accepted: Collection[Credential]) -> set[Credential]:
         """Of what a surface accepts, what this deployment is configured for."""
         configured = {Credential.COOKIE: bool(self.origins), Credential.NONE: self.default_organization is not None}
         return {each for each in accepted if configured.get(each, True)}
 
     def _needs(self, any_of: set[Credential], accepted: Collection[Credential]) -> None:
-        if not any_of & self._taken(accepted):
+        if not any_of & self._configured_credentials(accepted):
             raise self._refusal(accepted)
 
     def _needs_key(self, accepted: Collection[Credential]) -> None:
-        if Credential.API_KEY not in self._taken(accepted):
+        if Credential.API_KEY not in self._configured_credentials(accepted):
             raise Unauthenticated(f"API keys are not accepted here. {self._refusal(accepted)}")
 
     def _refusal(self, accepted: Collection[Credential]) -> Unauthenticated:
@@ -176,7 +176,7 @@ class Entrance:
             Credential.API_KEY: f"an API key: `Authorization: Bearer {KEY_PREFIX}...` or `{API_KEY_HEADER}`",
             Credential.NONE: "no credential at all",
         }
-        taken = self._taken(accepted)
+        taken = self._configured_credentials(accepted)
         ways = ", or ".join(words[each] for each in words if each in taken)
         return Unauthenticated(f"Send {ways}" if ways else "No way of signing in is configured here")
 

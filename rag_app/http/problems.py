@@ -146,7 +146,7 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
     message = kind.message or str(error)
     match error:
         case InvalidInput(field=str(name), value=value, problem=str(what)) if name:
-            details = {"field": name, "value": _shown(value), "problem": what}
+            details = {"field": name, "value": _summarize(value), "problem": what}
             if isinstance(error, UnknownField):
                 details["accepted"] = error.accepted
         case RateLimited(resets_at=resets_at) | QuotaExceeded(resets_at=resets_at):
@@ -171,10 +171,10 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
     return Problem(kind.status, kind.code, message, request_id, details, headers)
 
 
-def _shown(value: object) -> object:
+def _summarize(value: object) -> object:
     """The value, if it is short and JSON can hold it; else the beginning of how it is written.
 
-    >>> _shown([1, "two"]), _shown("x" * 300) == "x" * 200 + "...", _shown([0] * 999)[:9]
+    >>> _summarize([1, "two"]), _summarize("x" * 300) == "x" * 200 + "...", _summarize([0] * 999)[:9]
     ([1, 'two'], True, '[0,0,0,0,')
     """
     try:

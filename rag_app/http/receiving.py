@@ -141,7 +141,7 @@ def _write(part: _Part, data: bytes) -> None:
         return
     part.text += data
     if len(part.text) > _FIELD:
-        raise BodyTooLarge(_shown(part.segment.name), None, f"must not be longer than {_FIELD:,} bytes")
+        raise BodyTooLarge(_truncate_name(part.segment.name), None, f"must not be longer than {_FIELD:,} bytes")
 
 
 def _end(part: _Part, form: Form) -> None:
@@ -152,14 +152,14 @@ def _end(part: _Part, form: Form) -> None:
     try:
         form.fields[part.segment.name] = part.text.decode()
     except UnicodeDecodeError:
-        raise InvalidInput(_shown(part.segment.name), None, "is not valid UTF-8") from None
+        raise InvalidInput(_truncate_name(part.segment.name), None, "is not valid UTF-8") from None
 
 
 def _media_type(segment: Any) -> str:
     return str(segment.header("Content-Type", "") or "")[:200]
 
 
-def _shown(name: str) -> str:
+def _truncate_name(name: str) -> str:
     return name[:100]
 
 

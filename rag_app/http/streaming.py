@@ -208,7 +208,7 @@ class _EventStream(Response[Any]):
             await self._send_body(send, receive)
 
     async def _send_body(self, send: Send, receive: Receive) -> None:
-        writing, leaving = asyncio.create_task(self._write(send)), asyncio.create_task(_left(receive))
+        writing, leaving = asyncio.create_task(self._write(send)), asyncio.create_task(_wait_for_disconnect(receive))
         tasks = {writing, leaving}
         try:
             while not (await asyncio.wait(tasks, timeout=KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED))[0]:
@@ -226,7 +226,7 @@ class _EventStream(Response[Any]):
         await _send(send, b"", more=False)
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -177,7 +177,9 @@ def _check_condition(given: MetadataFilter, spec: IndexSpec) -> MetadataFilter |
             f"a list of values is required with {', '.join(sorted(LISTED))} and cannot be used with other operators",
         )
     if not isinstance(value, list):
-        return _moment(name, operator, value) if kind is FieldType.TIME else _typed(name, kind, operator, value)
+        return (
+            _moment(name, operator, value) if kind is FieldType.TIME else _typed_condition(name, kind, operator, value)
+        )
     if not 0 < len(value) <= MOST_VALUES:
         raise InvalidInput(name, len(value), f"{operator.value} takes from 1 to {MOST_VALUES} values")
     if kind is not FieldType.TIME:
@@ -202,7 +204,7 @@ def _check_operator(given: MetadataFilter, kind: FieldType) -> FilterOperator:
     return operator
 
 
-def _typed(name: str, kind: FieldType, operator: FilterOperator, value: object) -> MetadataFilter:
+def _typed_condition(name: str, kind: FieldType, operator: FilterOperator, value: object) -> MetadataFilter:
     return condition(name, operator, coerce(name, kind, value))
 
 

@@ -30,7 +30,7 @@ def adopt(found: Sequence[NodeWithScore], scope: Scope | None = None) -> list[No
     ('hours.md', True)
     """
     seen = [each for each in found if scope is None or _may_be_seen(each.node.metadata, scope)]
-    return [each if _is_ours(each.node) else _filled(each) for each in seen]
+    return [each if _is_ours(each.node) else _complete_node(each) for each in seen]
 
 
 async def with_cosines(
@@ -71,7 +71,7 @@ def _may_be_seen(meta: dict[str, Any], scope: Scope) -> bool:
     )
 
 
-def _filled(found: NodeWithScore) -> NodeWithScore:
+def _complete_node(found: NodeWithScore) -> NodeWithScore:
     node, said = found.node, found.node.metadata
     document = str(said.get("source_id") or node.ref_doc_id or node.node_id)
     texts = {name: str(said[name]) for name in _TEXTS if said.get(name)}

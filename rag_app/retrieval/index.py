@@ -66,7 +66,7 @@ class ConfidenceRule(_Strict):
     high: float = Field(0.65, ge=-1, le=1)
 
     @model_validator(mode="after")
-    def _ordered(self) -> "ConfidenceRule":
+    def _check_order(self) -> "ConfidenceRule":
         if self.high < self.answer_from:
             raise ValueError("high must not be below answer_from")
         return self
@@ -193,15 +193,15 @@ class IndexSpec(_Strict):
     def _check_words(self) -> None:
         """Raises ValueError where words are of a field, a type or a kind that is not declared."""
         for name, words in self.vocabulary.items():
-            _declared(f"fields.{name}", {name}, self.all_fields)
-            _declared(f"fields.{name}: kind", {words.kind} - {None}, self.records)
+            _check_declared(f"fields.{name}", {name}, self.all_fields)
+            _check_declared(f"fields.{name}: kind", {words.kind} - {None}, self.records)
             if words.own and self.all_fields[name] is not FieldType.BOOLEAN:
                 raise ValueError(f"fields.{name}: own is for a boolean field")
         for name, kind in self.records.items():
-            _declared(f"records.{name}: source_types", kind.source_types, self.source_types)
-            _declared(f"records.{name}", {*kind.having, kind.by} - {None}, self.all_fields)
+            _check_declared(f"records.{name}: source_types", kind.source_types, self.source_types)
+            _check_declared(f"records.{name}", {*kind.having, kind.by} - {None}, self.all_fields)
             told = set().union(*map(template_fields, kind.sentence))
-            _declared(f"records.{name}: sentence", told, {"title", *self.all_fields})
+            _check_declared(f"records.{name}: sentence", told, {"title", *self.all_fields})
 
     @property
     def all_fields(self) -> dict[str, FieldType]:
@@ -221,7 +221,7 @@ class IndexSpec(_Strict):
         return self.shown_types.get(source_type, source_type)
 
 
-def _declared(where: str, names: Iterable[str | None], known: Container[str | None]) -> None:
+def _check_declared(where: str, names: Iterable[str | None], known: Container[str | None]) -> None:
     if unknown := sorted(str(name) for name in names if name not in known):
         raise ValueError(f"{where}: {', '.join(unknown)}: not declared")
 

@@ -47,7 +47,7 @@ class Brought:
     other_kinds: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """For people, a line each; nothing about what there was none of."""
         lines = {
             "nodes were read": self.nodes,

@@ -4,7 +4,7 @@ The store is foreign code and is not trusted: it says which chunks may be neares
 vectors, too. It computes each cosine, and applies scope and filters again, under row-level security, so a store that
 ignores a filter, has a score of its own or returns ids of its own changes no result.
 
-What reaches the store in a filter is a UUID or a number (`_sent`): a text is replaced by the UUID of its hash. So a store
+What reaches the store in a filter is a UUID or a number (`_check_condition`): a text is replaced by the UUID of its hash. So a store
 that pastes values into its queries has nothing to paste.
 """
 
@@ -71,7 +71,7 @@ class Abilities:
     pastes: bool = False
     """A quote in a value breaks its queries. Values with quotes are never sent."""
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """For people: what it cannot do and how that is made up for; empty where it can do all."""
         found = {
             "does not filter by `in`: asked once for each organization": not self.among,
@@ -131,7 +131,7 @@ class LlamaIndexBackend(OutsideBackend):
         changed = (
             "" if abilities.release == self.declared.release else f"was probed as {abilities.release or 'nothing'}"
         )
-        return "; ".join(filter(None, (self.declared.release, changed, abilities.told())))
+        return "; ".join(filter(None, (self.declared.release, changed, abilities.summary())))
 
     async def abilities(self, generation: str) -> Abilities:
         """What the probe found when the generation was made; of one without a probe nothing is expected."""
@@ -144,7 +144,7 @@ class LlamaIndexBackend(OutsideBackend):
         self, generation: str, vector: Sequence[float], conditions: Sequence[MetadataFilter], limit: int
     ) -> list[UUID]:
         """The ids of the `limit` nodes that the store calls nearest."""
-        filters = MetadataFilters(filters=[*map(_sent, conditions)]) if conditions else None
+        filters = MetadataFilters(filters=[*map(_check_condition, conditions)]) if conditions else None
         query = VectorStoreQuery(query_embedding=_direction(vector), similarity_top_k=limit, filters=filters)
         found = await self.call(generation, "query", query)
         return [*dict.fromkeys(_uuids(found.ids or [node.node_id for node in found.nodes or []]))]
@@ -256,7 +256,7 @@ class LlamaIndexStore(OutsideStore):
             ids = await self.proposed(asked, limit)
             found = await self._cosines(asked.vector, ids, asked.filters)
             if len(found) < asked.depth and there < 0:
-                there = await self._left(asked)
+                there = await self._count_matching(asked)
             if len(found) >= (asked.depth if there < 0 else min(asked.depth, there)):
                 return _first(found, asked.depth)
             limit *= 2
@@ -290,7 +290,7 @@ class LlamaIndexStore(OutsideStore):
         rows = await self.ask(query.nearest(asked), query)
         return {row["id"]: row["cosine"] for row in rows}
 
-    async def _left(self, asked: Search) -> int:
+    async def _count_matching(self, asked: Search) -> int:
         """How many chunks the filters leave, counted as far as it matters."""
         query = self.begin()
         ((count,),) = await self.ask(
@@ -309,7 +309,7 @@ class LlamaIndexStore(OutsideStore):
             await ChunkStore.write(self, nodes, replacing)
 
     async def put_vectors(self, nodes: Sequence[BaseNode]) -> None:
-        await self.backend.put(self.generation, [self._stripped(node) for node in nodes])
+        await self.backend.put(self.generation, [self._strip_node(node) for node in nodes])
 
     async def take_vectors_out(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
         gone = {row["id"] for row in await self.rows(sources)} - {*kept}
@@ -322,7 +322,7 @@ class LlamaIndexStore(OutsideStore):
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]
 
-    def _stripped(self, node: BaseNode) -> TextNode:
+    def _strip_node(self, node: BaseNode) -> TextNode:
         """What the store gets of a chunk: its id, its vector and what filters name, no text."""
         return _node(UUID(node.node_id), node.get_embedding(), stored_fields(node.metadata, self.spec))
 
@@ -343,10 +343,10 @@ def filter_conditions(filters: Filters, spec: IndexSpec, abilities: Abilities) -
 
     This is the one place that translates filters for a foreign store.
     """
-    return [sent for each in filters for sent in _translated(each, spec, abilities)]
+    return [sent for each in filters for sent in _translate_filter(each, spec, abilities)]
 
 
-def _translated(
+def _translate_filter(
     given: MetadataFilter | MetadataFilters, spec: IndexSpec, abilities: Abilities
 ) -> Iterator[MetadataFilter]:
     """One of several values, or none at all, of one field; bounds of numbers; and these where all of them hold."""
@@ -361,7 +361,7 @@ def _translated(
             yield from _bounds(given)
     elif given.condition is FilterCondition.AND:
         for each in given.filters:
-            yield from _translated(each, spec, abilities)
+            yield from _translate_filter(each, spec, abilities)
 
 
 def _alternatives(given: MetadataFilter | MetadataFilters, spec: IndexSpec) -> list[tuple[str, UUID]]:
@@ -437,7 +437,7 @@ def _equal(key: str, value: UUID) -> MetadataFilter:
     return MetadataFilter(key=key, value=str(value))
 
 
-def _sent(condition: MetadataFilter) -> MetadataFilter:
+def _check_condition(condition: MetadataFilter) -> MetadataFilter:
     """The last look at what reaches foreign code. Raises ValueError for anything but UUIDs and finite numbers."""
     if not condition.key.isidentifier():
         raise ValueError(f"{condition.key!r} is no field")
@@ -499,12 +499,14 @@ class _Probe:
         await self._call("add", [*self.nodes, outsider])
         first, second = (UUID(node.node_id) for node in self.nodes)
         mine, theirs, both = _belongs(self.owners[:1]), _belongs(self.owners[1:]), _belongs(self.owners)
-        if await self._found([mine]) != {first}:
-            raise Misconfigured(self._refused("does not filter by equality, so it cannot keep organizations apart"))
-        if await self._found([mine, _equal("site_id", self.owners[1])]):
-            raise Misconfigured(self._refused("does not apply two conditions together"))
+        if await self._probe_query([mine]) != {first}:
+            raise Misconfigured(
+                self._refusal_text("does not filter by equality, so it cannot keep organizations apart")
+            )
+        if await self._probe_query([mine, _equal("site_id", self.owners[1])]):
+            raise Misconfigured(self._refusal_text("does not apply two conditions together"))
         if await self.backend.ask(self.generation, _unit(self.dimension, 1), [], 1) != [second]:
-            raise Misconfigured(self._refused("does not return the nearest vector"))
+            raise Misconfigured(self._refusal_text("does not return the nearest vector"))
         from_half = _bound(FilterOperator.GTE, 0.5)
         found = Abilities(
             release=self.backend.declared.release,
@@ -516,7 +518,7 @@ class _Probe:
         )
         for id_ in (first, second):
             if not found.by_id and not await self._goes(id_, "delete", str(id_)):
-                raise Misconfigured(self._refused("does not delete, so what is deleted would stay in it"))
+                raise Misconfigured(self._refusal_text("does not delete, so what is deleted would stay in it"))
         if found.by_id:
             await self._call("delete_nodes", node_ids=[str(second)])
         return found
@@ -531,7 +533,7 @@ class _Probe:
         return await self._everything() == before - {id_}
 
     async def _everything(self) -> set[UUID]:
-        found = [await self._found([_belongs([each])]) for each in (*self.owners, _OUTSIDER)]
+        found = [await self._probe_query([_belongs([each])]) for each in (*self.owners, _OUTSIDER)]
         return set().union(*found)
 
     async def _is_pasted(self) -> bool:
@@ -546,11 +548,11 @@ class _Probe:
 
     async def _finds(self, conditions: Sequence[MetadataFilter], expected: set[UUID]) -> bool:
         try:
-            return await self._found(conditions) == expected
+            return await self._probe_query(conditions) == expected
         except StoreFailed:
             return False
 
-    async def _found(self, conditions: Sequence[MetadataFilter]) -> set[UUID]:
+    async def _probe_query(self, conditions: Sequence[MetadataFilter]) -> set[UUID]:
         return {*await self.backend.ask(self.generation, _unit(self.dimension, 1), conditions, 3)}
 
     async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -562,7 +564,7 @@ class _Probe:
     def _fields(self, owner: UUID, rank: int) -> dict[str, str | float]:
         return {"org_id": str(owner), "readers": str(owner), "site_id": str(owner), "x_rank_n": float(rank)}
 
-    def _refused(self, why: str) -> str:
+    def _refusal_text(self, why: str) -> str:
         return f"{self.backend.declared.class_path} {why}: it cannot be used"
 
 

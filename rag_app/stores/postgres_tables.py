@@ -68,7 +68,7 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
     }
     function = _FUNCTIONS.get(spec.name)
     return _TABLES.format(
-        words=_forced(words.TABLES, generation, words.NAMES),
+        words=_protect_tables(words.TABLES, generation, words.NAMES),
         t=generation,
         dimension=int(dimension),
         filtered=_columns(spec),
@@ -87,7 +87,7 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
 
 def create_fields(spec: IndexSpec, generation: str) -> str:
     """The DDL of the tables of a generation whose vectors are elsewhere."""
-    return _forced(f"{words.TABLES}{_FIELDS}", generation, (*words.NAMES, "fields"), filtered=_columns(spec))
+    return _protect_tables(f"{words.TABLES}{_FIELDS}", generation, (*words.NAMES, "fields"), filtered=_columns(spec))
 
 
 def create_vector_fields(spec: IndexSpec, generation: str, dimension: int) -> str:
@@ -104,7 +104,7 @@ def drop_statements(generation: str) -> str:
     return "".join(f"DROP TABLE IF EXISTS {generation}_{name};" for name in names)
 
 
-def _forced(tables: str, generation: str, names: Sequence[str], **parts: str) -> str:
+def _protect_tables(tables: str, generation: str, names: Sequence[str], **parts: str) -> str:
     return tables.format(t=generation, **parts) + _policies(generation, names)
 
 
@@ -244,7 +244,7 @@ class Query:
             sql_type = f"{sql_type}[]"
         indexed = ""
         if operator in (FilterOperator.EQ, FilterOperator.IN):
-            indexed = _indexed(name, kind, value if isinstance(value, list) else [value])
+            indexed = _index_hint(name, kind, value if isinstance(value, list) else [value])
         return indexed + _COMPARED[operator].format(name=name, value=self.bind(value, sql_type))
 
     def best(self, asked: Search) -> str:
@@ -253,7 +253,7 @@ class Query:
         rank = {
             Mode.DENSE: "cosine",
             Mode.TEXT: "bm25",
-            Mode.HYBRID: f"{weights.dense}::float8 * {_scaled('cosine')} + {weights.lexical}::float8 * {_scaled('bm25')}",
+            Mode.HYBRID: f"{weights.dense}::float8 * {_scale('cosine')} + {weights.lexical}::float8 * {_scale('bm25')}",
         }[asked.mode]
         return f"""SELECT best.id, best.cosine, best.bm25, c.text, c.metadata
             FROM (SELECT *, {rank} AS rank FROM ({found}) found
@@ -440,13 +440,13 @@ class Query:
         return f"{lexical}, best AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC, no LIMIT {limit})"
 
 
-def _indexed(name: str, kind: FieldType, values: Any) -> str:
+def _index_hint(name: str, kind: FieldType, values: Any) -> str:
     """What a query must say besides, so that PostgreSQL sees that the index of such keywords holds all it looks for."""
     short = kind is FieldType.KEYWORD and all(len(each.encode()) <= _LONGEST_INDEXED for each in values)
     return f"octet_length({name}) <= {_LONGEST_INDEXED} AND " if short else ""
 
 
-def _scaled(score: str) -> str:
+def _scale(score: str) -> str:
     """To 0..1 over all candidates, as `rag_app.retrieval.fusion` does."""
     low, high = f"min({score}) OVER ()", f"max({score}) OVER ()"
     return f"coalesce(({score} - {low}) / nullif({high} - {low}, 0), 0)"

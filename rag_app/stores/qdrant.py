@@ -155,11 +155,11 @@ class QdrantStore(OutsideStore):
         await self.backend.call("upsert", self.generation, [self._point(node) for node in nodes], wait=True)
 
     async def take_vectors_out(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
-        old = models.Filter(must=[self._owned(), _any_of("source_id", sources)], must_not=[_one_of(kept)])
+        old = models.Filter(must=[self._scope_condition(), _any_of("source_id", sources)], must_not=[_one_of(kept)])
         await self.backend.call("delete", self.generation, models.FilterSelector(filter=old), wait=True)
 
     async def vectors(self, ids: Sequence[UUID]) -> dict[UUID, list[float]]:
-        among = models.Filter(must=[self._owned(), _one_of(ids)])
+        among = models.Filter(must=[self._scope_condition(), _one_of(ids)])
         points, _ = await self.backend.call(
             "scroll", self.generation, among, limit=max(len(ids), 1), with_payload=False, with_vectors=True
         )
@@ -172,7 +172,7 @@ class QdrantStore(OutsideStore):
             points, page = await self.backend.call(
                 "scroll",
                 self.generation,
-                models.Filter(must=[self._owned()]),
+                models.Filter(must=[self._scope_condition()]),
                 limit=_PAGE,
                 offset=page,
                 with_payload=["source_id"],
@@ -181,7 +181,7 @@ class QdrantStore(OutsideStore):
             pages = page is not None
         return found
 
-    def _owned(self) -> models.FieldCondition:
+    def _scope_condition(self) -> models.FieldCondition:
         return _any_of("org_id", self.scope.organizations)
 
     def _point(self, node: BaseNode) -> models.PointStruct:
@@ -198,7 +198,7 @@ class QdrantStore(OutsideStore):
     def _filter(self, filters: Filters) -> models.Filter:
         return models.Filter(
             must=[
-                self._owned(),
+                self._scope_condition(),
                 _any_of("readers", [_EVERYBODY, *self.scope.readers]),
                 *(_any_of("site_id", [site]) for site in ([self.scope.site] if self.scope.site else [])),
                 *(_holds(each, self.spec) for each in filters),

@@ -184,13 +184,13 @@ def named(error: BaseException) -> str:
     """
     kind = type(error).__name__
     if error.__cause__ is not None:
-        return f"{kind} ({_told(error.__cause__)})"
+        return f"{kind} ({_describe_error(error.__cause__)})"
     if isinstance(error, RagError) and not isinstance(error, InvalidInput | NotFound | ModelFailed | EmbeddingFailed):
         return f"{kind}: {error}"
-    return _told(error)
+    return _describe_error(error)
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Its kind, and what it carries that is a number or comes from a short list."""
     said = [type(error).__name__]
     carriers = (error, getattr(error, "response", None), getattr(error, "orig", None))

@@ -59,11 +59,11 @@ def check_installed(wanted: "TelemetrySettings") -> None:
         ("RAG_TRACES=otlp", wanted.traces == "otlp", "opentelemetry.exporter.otlp.proto.http"),
         ("RAG_SENTRY_DSN", wanted.sentry_dsn is not None, "sentry_sdk"),
     ):
-        if asked and not _installed(package):
+        if asked and not _has_package(package):
             raise Misconfigured(f"{setting} needs more than is installed: pip install 'rag-app[telemetry]'")
 
 
-def _installed(package: str) -> bool:
+def _has_package(package: str) -> bool:
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # of a package that it is in

@@ -497,12 +497,12 @@ async def test_an_account_is_what_the_database_says(database: Database) -> None:
     people, accounts = People(database), Accounts(database)
     user = await people.create_user(f"name-{uuid4().hex}")
     principal = await people.principal(str(user.id))
-    assert await accounts.of(principal) == Account(user.id, "free", 50, True, False)
+    assert await accounts.find(principal) == Account(user.id, "free", 50, True, False)
     await people.set_plan(user, "growth")
     await people.set_role(user, "admin")
-    assert await accounts.of(principal) == Account(user.id, "growth", -1, True, True)
+    assert await accounts.find(principal) == Account(user.id, "growth", -1, True, True)
     with pytest.raises(Forbidden, match="was deleted"):
-        await accounts.of(Principal("x", uuid4()))
+        await accounts.find(Principal("x", uuid4()))
 
 
 async def test_whom_the_database_does_not_know_becomes_a_user_once(database_urls: tuple[str, str]) -> None:
@@ -511,9 +511,9 @@ async def test_whom_the_database_does_not_know_becomes_a_user_once(database_urls
         for subject in f"auth0|{uuid4().hex}", str(uuid4()), f"{{{uuid4()}}}".upper():
             principal = await people.principal(subject)
             assert principal == Principal(subject)
-            made = await asyncio.gather(*[accounts.of(principal) for _ in range(20)])
+            made = await asyncio.gather(*[accounts.find(principal) for _ in range(20)])
             assert len(set(made)) == 1 and made[0] == replace(made[0], plan="free", messages=50, administrator=False)
-            assert await accounts.of(principal) == made[0]
+            assert await accounts.find(principal) == made[0]
             known = await people.principal(subject)
             assert known == Principal(subject, made[0].user), "and is that user from now on, of no organization"
             user = await people.user(made[0].user)
@@ -525,7 +525,7 @@ async def test_a_name_that_is_taken_keeps_nobody_out(database: Database) -> None
     people, accounts = People(database), Accounts(database)
     subject = uuid4()
     squatter = await people.create_user(f"user-{subject.hex[:12]}")
-    account = await accounts.of(Principal(str(subject)))
+    account = await accounts.find(Principal(str(subject)))
     assert account.user == subject != squatter.id
     assert (await people.user(subject)).name.startswith("user-")
 
@@ -535,7 +535,7 @@ async def test_a_subject_that_cannot_be_kept(database: Database, subject: str) -
     async with database.session() as session:
         before = await session.scalar(select(func.count()).select_from(UserRow))
     with pytest.raises(Forbidden, match="at most 255 characters"):
-        await Accounts(database).of(Principal(subject))
+        await Accounts(database).find(Principal(subject))
     async with database.session() as session:
         assert await session.scalar(select(func.count()).select_from(UserRow)) == before
 
@@ -543,13 +543,13 @@ async def test_a_subject_that_cannot_be_kept(database: Database, subject: str) -
 async def test_a_visitor_has_no_account(database: Database, organization: NewOrganization) -> None:
     visitor = await People(database).member_of((await organization()).slug)
     with pytest.raises(Forbidden, match="Sign in"):
-        await Accounts(database).of(visitor)
+        await Accounts(database).find(visitor)
     assert (await People(database).principal(visitor.subject)).user is None
 
 
 async def test_the_longest_subject_fits(database: Database) -> None:
     subject = uuid4().hex[:15] + "🧵" * 240
-    account = await Accounts(database).of(Principal(subject))
+    account = await Accounts(database).find(Principal(subject))
     assert (await People(database).principal(subject)).user == account.user
 
 
@@ -576,7 +576,7 @@ async def test_a_plan_is_made_and_changed(database: Database) -> None:
     assert await plans.set(code, messages=0) == Plan(code, 0, True)
     assert await plans.set(code, enabled=False) == Plan(code, 0, False)
     assert await plans.set(code, messages=-1) == Plan(code, -1, False)
-    account = await Accounts(database).of(await people.principal(str(user.id)))
+    account = await Accounts(database).find(await people.principal(str(user.id)))
     assert account == Account(user.id, code, -1, False, False)
     for messages in -2, 2**31:
         with pytest.raises(InvalidInput, match="messages: must be"):
@@ -664,9 +664,9 @@ async def test_a_key_administers_nothing_whatever_role_its_user_has(
     people, accounts = People(database), Accounts(database)
     key, secret = await Keys(database).create(await organization(), "k")
     await people.set_role(await people.user(f"key:{key.id}"), "admin")
-    assert not (await accounts.of(await Keys(database).principal(secret))).administrator
+    assert not (await accounts.find(await Keys(database).principal(secret))).administrator
     person = await people.create_user(f"u-{uuid4().hex}", role="admin")
-    assert (await accounts.of(Principal(str(person.id), person.id))).administrator
+    assert (await accounts.find(Principal(str(person.id), person.id))).administrator
 
 
 async def test_an_administrator_reads_and_changes_nothing(
@@ -686,7 +686,7 @@ async def test_an_administrator_reads_and_changes_nothing(
 
 async def test_a_plan_that_is_changed_meanwhile_is_the_one_that_counts(database: Database) -> None:
     user = await People(database).create_user(f"name-{uuid4().hex}")
-    account = await Accounts(database).of(Principal(str(user.id), user.id))
+    account = await Accounts(database).find(Principal(str(user.id), user.id))
     waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
     async with database.session() as changing:
         await changing.execute(text("UPDATE users SET plan_code = 'growth' WHERE id = :id"), {"id": user.id})

@@ -100,7 +100,7 @@ def test_a_deployment_on_a_store_of_a_file(
 
     async def go_on(application: Application) -> None:
         assert await found(application, ours) == hits, "PostgreSQL compares"
-        backend = application.backends.of("llamaindex")
+        backend = application.backends.backend("llamaindex")
 
         async def holds() -> bool:
             answering = await application.generations.active(INDEX, "llamaindex")

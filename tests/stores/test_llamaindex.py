@@ -148,9 +148,9 @@ async def test_rows_that_a_filtered_graph_loses_are_made_up_for_or_told(
 def test_only_uuids_and_numbers_are_sent() -> None:
     for value in ["x' OR '1'='1", "en", float("nan"), float("inf"), str(uuid4()).upper().replace("-", ""), ["en"]]:
         with pytest.raises(ValueError):
-            llamaindex._sent(MetadataFilter(key="x_lang", value=value, operator=FilterOperator.EQ))
+            llamaindex._check_condition(MetadataFilter(key="x_lang", value=value, operator=FilterOperator.EQ))
     with pytest.raises(ValueError, match="no field"):
-        llamaindex._sent(MetadataFilter(key="x' OR '1'='1", value=str(uuid4())))
+        llamaindex._check_condition(MetadataFilter(key="x' OR '1'='1", value=str(uuid4())))
 
 
 Shelf = Callable[..., AbstractAsyncContextManager[LlamaIndexBackend]]

@@ -41,7 +41,7 @@ def read(path: Path, shown: str | None = None, root: Path | None = None, rows: R
         if path.is_dir():
             next(path.iterdir(), None)  # a folder that may not be listed says so: that is why it was not walked
             raise OSError("not a regular file")
-        with _opened(path) as stream:
+        with _open_file(path) as stream:
             beside = _sidecar(path, shown, root or path.parent)
             reader = row_reader(path.name, rows, shown) if rows else None
             for found in read_stream(stream, path.name, shown, reader):
@@ -50,7 +50,7 @@ def read(path: Path, shown: str | None = None, root: Path | None = None, rows: R
         raise UnreadableDocument(shown, getattr(error, "strerror", None) or str(error)) from error
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_file(path: Path) -> BinaryIO:
     """Raises OSError also for what is no file: a device or a pipe may never end."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(handle).st_mode):
@@ -63,7 +63,7 @@ def _sidecar(path: Path, shown: str, root: Path) -> dict[str, object]:
     """What stands in the file's sidecar. A broken one is an error: it may be the place that says who may see the file."""
     beside = path.with_name(path.name + SIDECAR)
     try:
-        with _opened(beside) as stream:
+        with _open_file(beside) as stream:
             if not beside.resolve().is_relative_to(root.resolve()):
                 raise ValueError("it is a link that leads out of the folder")
             data = stream.read(SIDECAR_BYTES + 1)

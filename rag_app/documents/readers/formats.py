@@ -101,7 +101,7 @@ def read_stream(stream: BinaryIO, name: str, shown: str, reader: Reader | None =
         if not known.streamed:
             stream = _whole(stream, shown)
         for document in (reader or known.read)(stream, shown):
-            yield document if isinstance(document, UnreadableDocument) else _checked(document, shown)
+            yield document if isinstance(document, UnreadableDocument) else _check_document(document, shown)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UnreadableDocument(shown, f"truncated or corrupt: {error}") from error
     except OverLimit as error:
@@ -142,17 +142,17 @@ def check_unpacked(size: int) -> None:
         raise OverLimit(f"larger than {limits.CURRENT.unpacked:,} MB unpacked (RAG_READ_UNPACKED)")
 
 
-def _checked(document: Document, shown: str) -> Document | UnreadableDocument:
+def _check_document(document: Document, shown: str) -> Document | UnreadableDocument:
     """The document cleaned; of many in a file, one that is over a limit does not cost the others."""
     try:
-        return _cleaned(document, shown)
+        return _clean_document(document, shown)
     except OverLimit as error:
         if not document.name:
             raise
         return UnreadableDocument(f"{shown}#{document.name}", str(error))
 
 
-def _cleaned(document: Document, shown: str) -> Document:
+def _clean_document(document: Document, shown: str) -> Document:
     passages = tuple(
         replace(p, text=text, section=clean(p.section) or None if p.section else p.section)
         for p in check_output(document.passages)
@@ -216,7 +216,7 @@ def decode(data: bytes, shown: str, declared: str | None = None) -> str:
     """The text of some bytes. Raises `UnreadableDocument` when they are binary, or hold nothing but white space."""
     if not data:
         raise UnreadableDocument(shown, "empty: 0 bytes")
-    text = _decoded(data, declared)
+    text = _decode_marked(data, declared)
     if text is not None and text.isspace():  # of hundreds of megabytes, too: what follows takes its time
         raise UnreadableDocument(shown, "nothing but white space")
     noise = 0 if text is None else len(_CONTROL.findall(text)) + text.count("\ufffd") / 5
@@ -227,7 +227,7 @@ def decode(data: bytes, shown: str, declared: str | None = None) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _decoded(data: bytes, declared: str | None) -> str | None:
+def _decode_marked(data: bytes, declared: str | None) -> str | None:
     for mark, encoding in _MARKS.items():
         if data.startswith(mark):
             return data.decode(encoding, errors="replace")

@@ -42,10 +42,10 @@ def read_mail(stream: BinaryIO, shown: str) -> Documents:
     message = cast(EmailMessage, BytesParser(policy=_ShortHeaders()).parse(stream))
     if _HEADERS.isdisjoint(name.lower() for name in message):
         raise UnreadableDocument(shown, "not an e-mail: it has no headers")
-    yield from _read(message, shown)
+    yield from _read_message(message, shown)
 
 
-def _read(message: EmailMessage, shown: str) -> Documents:
+def _read_message(message: EmailMessage, shown: str) -> Documents:
     if message.get_content_type() in _SEALED:
         raise UnreadableDocument(shown, "encrypted, or sealed by S/MIME")
     sender = attempt(lambda: message["from"].addresses[0])
@@ -82,7 +82,7 @@ def _attachment(part: EmailMessage, shown: str, derived: dict[str, object], take
         if part.get_content_type() == "message/rfc822":
             inner = cast(EmailMessage, part.get_payload(0))
             name = part.get_filename() or f"{attempt(lambda: inner['subject']) or 'message'}.eml"
-            documents = _read(inner, f"{shown}, attached {name}")
+            documents = _read_message(inner, f"{shown}, attached {name}")
         else:
             guess = mimetypes.guess_extension(part.get_content_type()) or ""
             name = PurePath(part.get_filename() or f"attachment{guess}").name

@@ -80,10 +80,10 @@ def page_text(page: PageObject) -> str:
     shortest = [min(map(len, row)) for row in rows if len(row) > 1]
     in_columns = bool(shortest) and median(shortest) > _COLUMN_CHARS
     lost = len(laid_out.split()) < 0.9 * len(plain.split())  # words that run together, or rotated away
-    return _unwrapped(plain if in_columns or lost else laid_out)
+    return _unwrap_lines(plain if in_columns or lost else laid_out)
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap_lines(text: str) -> str:
     """Lines as sentences and records: a line goes on in the next if it is as long as the page's lines are."""
     lines = [" ".join(_GAP.sub(" | ", line.strip()).split()) for line in text.translate(_LIGATURES).splitlines()]
     lengths = sorted(len(line) for line in lines if line and " | " not in line)

@@ -108,10 +108,10 @@ def read_json(stream: BinaryIO, shown: str) -> Documents:
     elif value in (None, "", [], {}):
         raise UnreadableDocument(shown, "no text: nothing but an empty value")
     else:
-        yield Document("", (Passage("".join(_indented(value))),))
+        yield Document("", (Passage("".join(_dump_indented(value))),))
 
 
-def _indented(value: object) -> Iterator[str]:
+def _dump_indented(value: object) -> Iterator[str]:
     characters = Tally("characters")
     for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
         characters.add(len(piece))

@@ -201,16 +201,16 @@ class Sections:
 
 @reads(".csv", ".tsv", becomes=ROWS_BECOME)
 def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:
-    yield Document("", tuple(grouped(table_lines(_delimited(stream, shown)))))
+    yield Document("", tuple(grouped(table_lines(_parse_delimited(stream, shown)))))
 
 
 @holds_rows(".csv", ".tsv")
 def read_delimited_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) -> Records:
-    rows = ((number, dict(enumerate(row))) for number, row in enumerate(_delimited(stream, shown), start=1))
+    rows = ((number, dict(enumerate(row))) for number, row in enumerate(_parse_delimited(stream, shown), start=1))
     return table_records(rows, rules[0], shown)
 
 
-def _delimited(stream: BinaryIO, shown: str) -> Iterator[list[str]]:
+def _parse_delimited(stream: BinaryIO, shown: str) -> Iterator[list[str]]:
     text = decode(stream.read(), shown)
     first, _, rest = text.partition("\n")
     if first.lower().startswith("sep=") and len(first) == 5:

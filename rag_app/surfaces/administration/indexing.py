@@ -93,7 +93,7 @@ class Indexing:
         spec = find_index(self._app.indexes, index)
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
             if number is not None:
-                generation = await self._numbered(spec, number)
+                generation = await self._find_generation(spec, number)
             elif built := [each for each in await self._ours(spec) if each.state is GenerationState.BUILDING]:
                 generation = built[-1]
             else:
@@ -139,7 +139,7 @@ class Indexing:
         spec = find_index(self._app.indexes, index)
         self._app.backends.owner()  # refuses before anything is done
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
-            generation = await self._generations.drop((await self._numbered(spec, number)).id)
+            generation = await self._generations.drop((await self._find_generation(spec, number)).id)
             await self._app.backends.drop(generation)
             await self._ledger.forget_builds(await self._organizations(), generation.id)
         return generation
@@ -267,7 +267,7 @@ class Indexing:
         key = spec.name, store or self._app.backends.kind(spec)
         return [each for each in await self._generations.list() if (each.index, each.store) == key]
 
-    async def _numbered(self, spec: IndexSpec, number: int) -> Generation:
+    async def _find_generation(self, spec: IndexSpec, number: int) -> Generation:
         ours = {each.number: each for each in await self._ours(spec)}
         if number not in ours:
             known = [str(each.number) for each in ours.values() if each.state is not GenerationState.DROPPED]

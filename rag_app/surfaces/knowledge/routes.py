@@ -264,7 +264,7 @@ async def answer(
             answer=AnswerText(
                 given.text, Confidence.LOW if given.refused else given.confidence, given.model, _iso(given.generated_at)
             ),
-            citations=_shown(given),
+            citations=_supporting_citations(given),
             context_used=ContextUsed(
                 chunks_retrieved=len(given.hits),
                 unique_sources=len({hit.source_id for hit in given.hits}),
@@ -285,13 +285,13 @@ async def answer(
             pipeline.stream(*asked),
             meta={"query_text": data.query_text},
             sources=_best_snippets,
-            citations=_shown,
+            citations=_supporting_citations,
             body=response,
         )
     return Response(response(await pipeline.answer(*asked)))
 
 
-def _shown(given: Answer) -> list[RetrievalCitation]:
+def _supporting_citations(given: Answer) -> list[RetrievalCitation]:
     """The passages that support the text, each as relevant as its source's best chunk; without an answer the best
     snippets."""
     if given.refused:

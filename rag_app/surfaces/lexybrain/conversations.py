@@ -469,18 +469,18 @@ class Turn:
         values = self.question.instructions.values
         return "\n".join([*values.values(), self.question.text, *(hit.text for hit in hits)])
 
-    def _about(self, what: str) -> JsonObject:
+    def _log_fields(self, what: str) -> JsonObject:
         ids = {"user_id": self._scope.user, "thread_id": self.thread, "message_id": self.message}
         return {"type": what, "capability": self.capability, **{name: str(value) for name, value in ids.items()}}
 
     def _log_failures(self, *errors: BaseException) -> None:
         for error in errors:
             if isinstance(error, ModelFailed):
-                about = self._about("rag_generation_error") | {"error": named(error)}
+                about = self._log_fields("rag_generation_error") | {"error": named(error)}
                 log.error("RAG generation failed", exc_info=error, extra=about)
 
     def _record(self, outcome: Outcome) -> None:
-        about = self._about("rag_request_complete")
+        about = self._log_fields("rag_request_complete")
         about |= {f"{stage}_latency_ms": outcome.stages.get(stage) for stage in ("retrieval", "generation", "total")}
         about |= {"retrieval_count": len(outcome.sources)}
         about |= {"tokens_in": outcome.usage.input_tokens, "tokens_out": outcome.usage.output_tokens}

@@ -138,7 +138,7 @@ class FeedbackLedger:
             answer = await _answer(session, principal, message)
             source = None if expected is None else await expected_source(session, found, "expectedSourceId", expected)
             # made anew, not updated: so what it had judged goes, in whatever organization that was
-            since = await session.scalar(_gone(principal, message).returning(FeedbackRow.created_at))
+            since = await session.scalar(_delete_feedback(principal, message).returning(FeedbackRow.created_at))
             made = insert(FeedbackRow).values(
                 message_id=message,
                 user_id=principal.user,
@@ -148,7 +148,7 @@ class FeedbackLedger:
                 **({} if since is None else {"created_at": since}),
             )
             row = (await session.scalars(made.returning(FeedbackRow))).one()
-            if source is not None and (asked := await _asked(session, answer)) is not None:
+            if source is not None and (asked := await _question_text(session, answer)) is not None:
                 await judge(session, principal, self._index, asked, source, feedback=row.id)
         return as_wire(KeptMessageFeedback, row)
 
@@ -156,7 +156,7 @@ class FeedbackLedger:
         """Raises NotFound, also where there is no feedback, and InvalidInput for a message that is no answer."""
         async with self._database.scoped(principal.scope()) as session:
             await _answer(session, principal, message)
-            if await session.scalar(_gone(principal, message).returning(FeedbackRow.id)) is None:
+            if await session.scalar(_delete_feedback(principal, message).returning(FeedbackRow.id)) is None:
                 raise NotFound("feedback", str(message))
 
     async def review(
@@ -202,11 +202,11 @@ async def _answer(session: AsyncSession, principal: Principal, message: UUID) ->
     return row
 
 
-def _gone(principal: Principal, message: UUID) -> Delete:
+def _delete_feedback(principal: Principal, message: UUID) -> Delete:
     return delete(FeedbackRow).where(FeedbackRow.message_id == message, FeedbackRow.user_id == principal.user)
 
 
-async def _asked(session: AsyncSession, answer: MessageRow) -> str | None:
+async def _question_text(session: AsyncSession, answer: MessageRow) -> str | None:
     """What was searched to give the answer. Where that is not known, the user's message before it."""
     searched = (answer.generation_metadata or {}).get("searched")
     if searched is not None:

@@ -171,7 +171,7 @@ def history_text(messages: Sequence[PastMessage], max_tokens: int) -> str:
         turn = _turn(message.role, text)
         if (cost := count_tokens(turn)) > left:
             if not turns or left >= _WORTH_CUTTING:
-                turns += _cut(message.role, text, left)
+                turns += _truncate_turn(message.role, text, left)
             break
         turns.append(turn)
         left -= cost
@@ -232,7 +232,7 @@ def _turn(role: Role, text: str) -> str:
     return "\n".join([f"{role.capitalize()}: {first}", *(f"> {line}" if line.strip() else ">" for line in others)])
 
 
-def _cut(role: Role, text: str, max_tokens: int) -> list[str]:
+def _truncate_turn(role: Role, text: str, max_tokens: int) -> list[str]:
     """As much of a turn's beginning as fits, if any does. Longer beginnings cost more, so halving finds the longest."""
     fits = bisect(range(1, len(text) + 1), max_tokens, key=lambda n: count_tokens(_turn(role, text[:n] + _CUT)))
     kept = _beginning(text, fits).rstrip()

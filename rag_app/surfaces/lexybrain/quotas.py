@@ -244,7 +244,7 @@ class Accounts:
 
     _database: Database
 
-    async def of(self, principal: Principal) -> Account:
+    async def find(self, principal: Principal) -> Account:
         """Plan, entitlement and role. Whom the database does not know becomes a user, on plan free.
 
         So does everybody whose token is valid, once: with the id that is its `sub`, or with the `sub` beside a new id.
@@ -256,8 +256,8 @@ class Accounts:
             return _account((await session.execute(_ACCOUNTS.where(UserRow.id == principal.user))).one_or_none())
 
     async def month(self, principal: Principal) -> tuple[Account, MonthlyUse]:
-        """Plan, and messages of this month. Raises as `of`."""
-        account = await self.of(principal)
+        """Plan, and messages of this month. Raises as `find`."""
+        account = await self.find(principal)
         async with self._database.scoped(Scope.alone(account.user)) as session:
             return account, await usage(session, account)
 

@@ -342,15 +342,15 @@ class Statistics:
 
 def stats_of(period: Period, parts: Mapping[str, Any]) -> LexyBrainStats:
     """The figures of a period: milliseconds have one decimal place, other numbers four."""
-    return convert({"from": period.since, "to": period.until, **_rounded(parts)}, LexyBrainStats)
+    return convert({"from": period.since, "to": period.until, **_round_figures(parts)}, LexyBrainStats)
 
 
-def _rounded(given: Any, places: int = 4) -> Any:
+def _round_figures(given: Any, places: int = 4) -> Any:
     match given:
         case float():
             return round(given, places)
         case list():
-            return [_rounded(each) for each in given]
+            return [_round_figures(each) for each in given]
         case dict():
-            return {name: _rounded(each, 1 if name in ("p50", "p95") else 4) for name, each in given.items()}
+            return {name: _round_figures(each, 1 if name in ("p50", "p95") else 4) for name, each in given.items()}
     return given

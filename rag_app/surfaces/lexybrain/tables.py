@@ -17,7 +17,7 @@ _No = Annotated[bool, mapped_column(server_default=text("false"))]
 _User = Annotated[UUID, mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))]
 
 
-class _Owned:
+class _UserRecord:
     """A row of one user."""
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
@@ -34,7 +34,7 @@ class _Event:
     created_at: Mapped[Made]
 
 
-class ThreadRow(_Owned, Base):
+class ThreadRow(_UserRecord, Base):
     __tablename__ = "rag_threads"
     __table_args__ = (
         Index("rag_threads_user_id_idx", "user_id", text("last_message_at DESC"), text("id DESC")),
@@ -77,7 +77,7 @@ class MessageRow(Base):
     deleted_at: Mapped[datetime | None]
 
 
-class FeedbackRow(_Owned, Base):
+class FeedbackRow(_UserRecord, Base):
     """What a user thinks of an answer; of one, one. `expected_source_id`: what should have been among its sources."""
 
     __tablename__ = "rag_feedback"
@@ -96,7 +96,7 @@ class FeedbackRow(_Owned, Base):
     updated_at: Mapped[Made]
 
 
-class TrainingRequestRow(_Owned, Base):
+class TrainingRequestRow(_UserRecord, Base):
     """What a model was asked, of a user who consents to training: `prompt` is a list of messages (role, content),
     `context` the passages it was shown, with their sources. `message_id` is the answer's."""
 
@@ -110,7 +110,7 @@ class TrainingRequestRow(_Owned, Base):
     created_at: Mapped[Made]
 
 
-class TrainingResponseRow(_Owned, Base):
+class TrainingResponseRow(_UserRecord, Base):
     """What it answered."""
 
     __tablename__ = "lexybrain_responses"

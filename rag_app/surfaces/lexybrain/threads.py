@@ -209,7 +209,7 @@ async def keep_message(
     Forbidden (no user, or a plan that they may not choose), InvalidInput (a plan that there is not), StoreFailed: then
     nothing remains, no thread and no charge.
     """
-    user = principal.user or (await Accounts(database).of(principal)).user
+    user = principal.user or (await Accounts(database).find(principal)).user
     scope, message = replace(principal.scope(), user=user), message or uuid4()
     async with quotas.admitted(
         database,

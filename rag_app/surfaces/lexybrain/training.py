@@ -71,7 +71,7 @@ class Consenting:
 
 
 @frozen
-class _Taught:
+class _TrainingText:
     """`prompt` is what a model was told, a list of {role, content}; `text` is what it should say to that: the answer,
     with sources numbered as in the prompt. `context` are the passages in the prompt, in the order of their numbers: {id,
     type, label, text, cited}.
@@ -85,7 +85,7 @@ class _Taught:
 
 
 @frozen
-class Lesson(_Taught):
+class Lesson(_TrainingText):
     """One answer to learn from. `message` is its id, `told` are the ids of the messages that its prompt was made from."""
 
     message: UUID
@@ -93,7 +93,7 @@ class Lesson(_Taught):
 
 
 @frozen
-class Collected(_Taught):
+class Collected(_TrainingText):
     """A lesson as it is kept. `prompts` are the versions that were in use, by type; `rating` is its user's, if any."""
 
     prompts: Mapping[str, str]
@@ -126,7 +126,7 @@ class Training:
         A second time changes nothing. Each change is written down. Raises Forbidden for the service user of an API key,
         and for a visitor without a name.
         """
-        user = (await self._accounts.of(principal)).user
+        user = (await self._accounts.find(principal)).user
         this = UserRow.id == user
         async with self._database.scoped(Scope.alone(user)) as session:
             await _check_person(session, user)

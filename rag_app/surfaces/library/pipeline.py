@@ -91,9 +91,9 @@ def assemble_conversation_prompt(
     (['system', 'user', 'assistant', 'user'], 'Hello! See (its Source 2).')
     """
     text = SEPARATOR.join(block.quoted for block in context_blocks) or "(nothing was found)"
-    question = _filled("user_message", user_message)
+    question = _require_text("user_message", user_message)
     system, user = _prompt().messages(context=text, question=question)
-    instructions = str(system.content) if system_template is None else _filled("system_template", system_template)
+    instructions = str(system.content) if system_template is None else _require_text("system_template", system_template)
     return [
         Message(role="system", content=instructions),
         *(_turn(each) for each in history),
@@ -108,7 +108,7 @@ def _turn(said: Mapping[str, object]) -> Message:
     return Message(role=role, content=neutralise(content) if role == "assistant" else content)
 
 
-def _filled(name: str, text: str) -> str:
+def _require_text(name: str, text: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(name, text, "is empty")
     return text

@@ -74,7 +74,7 @@ async def open(  # noqa: A001
     settings = settings or Settings()
     parts = Parts(
         embedder,
-        None if embedder is None else await _measured(embedder),
+        None if embedder is None else await _embedding_dimension(embedder),
         llm,
         retriever,
         tuple(postprocessors),
@@ -345,7 +345,7 @@ class Rag:
         return str((await self.application.people.create_site(owner.id, name)).id)
 
 
-async def _measured(embedder: BaseEmbedding) -> int:
+async def _embedding_dimension(embedder: BaseEmbedding) -> int:
     """How long its vectors are: as it says, or as one is."""
     said: int | None = getattr(embedder, "dimension", None)
     return said or len(await embed_query(embedder, "dimension"))

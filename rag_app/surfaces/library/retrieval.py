@@ -45,7 +45,7 @@ def create_strict_policy(allowed_source_types: Iterable[str]) -> RetrievalPolicy
     >>> create_strict_policy(["policy"]).allowed_source_types
     ('policy',)
     """
-    return RetrievalPolicy(_named(allowed_source_types))
+    return RetrievalPolicy(_unique_types(allowed_source_types))
 
 
 def create_permissive_policy() -> RetrievalPolicy:
@@ -94,8 +94,8 @@ def validate_retrieval_request(
             raise InvalidInput(name, value, "is required: a name or an id")
     strict = policy.explicit_allowlist_required
     if allowed_source_types is None:
-        return _named(policy.allowed_source_types) if strict else None
-    named = _named(allowed_source_types)
+        return _unique_types(policy.allowed_source_types) if strict else None
+    named = _unique_types(allowed_source_types)
     refused = [each for each in named if each not in policy.allowed_source_types]
     if strict and refused:
         raise Forbidden(
@@ -105,7 +105,7 @@ def validate_retrieval_request(
     return named
 
 
-def _named(source_types: Iterable[str]) -> tuple[str, ...]:
+def _unique_types(source_types: Iterable[str]) -> tuple[str, ...]:
     """Each once. An empty list is refused: it must not come to mean all types."""
     named = tuple(dict.fromkeys(_list(source_types)))
     if not named:

@@ -110,7 +110,7 @@ class FeedbackQueue:
         async with administering(self._database, principal, act) as session:
             rows = (await session.execute(_QUEUE, values)).mappings().all()
             still_open = rows[0]["open"] if rows else await session.scalar(_OPEN)
-        page = [_queued(dict(each)) for each in rows[:limit]]
+        page = [_queue_entry(dict(each)) for each in rows[:limit]]
         more = pages.cursor(page[-1].given_at, page[-1].id) if len(rows) > limit else None
         return FeedbackQueuePage(page, cast(int, still_open), more)
 
@@ -140,6 +140,6 @@ class FeedbackQueue:
                 raise NotFound("settled feedback", str(feedback))
 
 
-def _queued(row: dict[str, Any]) -> QueuedFeedback:
+def _queue_entry(row: dict[str, Any]) -> QueuedFeedback:
     settled = {name: row[name] for name in ("resolution", "note", "settled_by", "settled_at")}
     return convert({**row, "settlement": settled if row["resolution"] else None}, QueuedFeedback)

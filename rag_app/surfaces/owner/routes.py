@@ -298,7 +298,7 @@ async def ask(
             pipeline.stream(*asked),
             meta={"query": data.question},
             sources=lambda hits: [_source(hit, hit.text[:EXCERPT]) for hit in _most_similar_first(hits)],
-            citations=_cited,
+            citations=_cited_sources,
             body=response,
         )
     return Response(response(await pipeline.answer(*asked)))
@@ -307,7 +307,7 @@ async def ask(
 def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResponse:
     return OwnerAskResponse(
         answer=given.text,
-        sources=_cited(given),
+        sources=_cited_sources(given),
         has_sufficient_evidence=not given.refused,
         query=question,
         chunks_retrieved=given.retrieved,
@@ -319,7 +319,7 @@ def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResp
     )
 
 
-def _cited(given: Answer) -> list[OwnerSource]:
+def _cited_sources(given: Answer) -> list[OwnerSource]:
     """What the answer cites; what was found, where none of it answers, or a model's answer cites nothing of it."""
     shown = given.citations if given.refusal in (None, Refusal.UNCITED, Refusal.WEAK) else ()
     return [_source(citation.hit, citation.quote) for citation in shown]

@@ -14,12 +14,12 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
 _KEPT = "public, max-age=31536000, immutable"
 
 
-def _read() -> Mapping[str, bytes]:
+def _load_files() -> Mapping[str, bytes]:
     folder = files(__package__) / "static"
     return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 
 
-FILES = _read()
+FILES = _load_files()
 """By name."""
 VERSION = sha256(b"".join(name.encode() + FILES[name] for name in sorted(FILES))).hexdigest()[:12]
 

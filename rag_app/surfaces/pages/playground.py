@@ -52,7 +52,7 @@ async def _show(request: Caller, playground: Playground, form: Mapping[str, str]
     found = None
     if form:
         sides = [_configuration(form, side) for side in SIDES if side == "a" or form.get("two")]
-        asked = _checked({"question": form.get("question", ""), "configurations": sides}, PlaygroundRequest)
+        asked = _convert_form({"question": form.get("question", ""), "configurations": sides}, PlaygroundRequest)
         found = await playground.ask(request.user, asked)
     return render(
         request, "playground.html", options=options, form=form, found=found, sides=SIDES, modes=MODES, kept=said
@@ -74,10 +74,10 @@ def _configuration(form: Mapping[str, str], side: str) -> Configuration:
                 values[name] = kind(field(name))
             except ValueError:
                 raise InvalidInput(name, field(name)[:50], "must be a number") from None
-    return _checked(values, Configuration)
+    return _convert_form(values, Configuration)
 
 
-def _checked(values: object, kind: type[Form]) -> Form:
+def _convert_form(values: object, kind: type[Form]) -> Form:
     """Raises InvalidInput in msgspec's words for what the public route would refuse."""
     try:
         return convert(values, kind)

@@ -196,7 +196,7 @@ def render(
     visit = visit_of(request)
     visitor = visit.visitor if visit else None
     token = visit.csrf if visit else ""
-    said = _said(request)
+    said = _flash_message(request)
     content = TEMPLATES.get_template(template).render(
         visitor=visitor,
         path=request.scope["path"],
@@ -221,7 +221,7 @@ def redirect(request: AnyRequest, path: str, said: str | None = None) -> Html:
     return Redirect(path, status_code=303, headers=dict(SECURITY), cookies=cookies)
 
 
-def _said(request: AnyRequest) -> str | None:
+def _flash_message(request: AnyRequest) -> str | None:
     try:
         return urlsafe_b64decode(request.cookies.get(_SAID_COOKIE, "")).decode()[:_LONGEST_SAID] or None
     except ValueError:

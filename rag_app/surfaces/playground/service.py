@@ -138,7 +138,7 @@ class Playground:
         act = Act("playground.judge", str(said.chunk_id), {"relevant": said.relevant})
         async with administering(self._database, principal, act):
             pass
-        judging = await self._within(principal, said.organization)
+        judging = await self._narrow_principal(principal, said.organization)
         if len(judging.organizations) != 1:
             raise InvalidInput(
                 "organization", said.organization, "is required unless you are a member of exactly one organization"
@@ -154,7 +154,7 @@ class Playground:
         start, end = span or (None, None)
         return KeptJudgment(hit.source_id, start, end, said.relevant)
 
-    async def _within(self, principal: Principal, slug: str | None) -> Principal:
+    async def _narrow_principal(self, principal: Principal, slug: str | None) -> Principal:
         """The principal, as a member of one organization alone where one is named."""
         if slug is None:
             return principal
@@ -166,7 +166,7 @@ class Playground:
 
     async def _result(self, principal: Principal, text: str, asked: Configuration) -> PlaygroundResult:
         spec, stages = find_index(self._indexes, asked.index), Stages()
-        scope = (await self._within(principal, asked.organization)).scope()
+        scope = (await self._narrow_principal(principal, asked.organization)).scope()
         filters = tuple(parse_condition(each) for each in asked.filters)
         question = Question(text, filters, asked.top_k, Mode(asked.mode), asked.threshold)
         asking.set(scope.organizations)

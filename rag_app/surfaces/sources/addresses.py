@@ -94,7 +94,7 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
     return None
 
 
-class _Guarded(httpcore.AsyncNetworkBackend):
+class _PublicNetwork(httpcore.AsyncNetworkBackend):
     """Connects to public addresses alone."""
 
     def __init__(self, allowed: Networks) -> None:
@@ -139,11 +139,11 @@ async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> Fe
     try:
         async with (
             asyncio.timeout(_SECONDS),
-            httpcore.AsyncConnectionPool(network_backend=_Guarded(allowed)) as pool,
+            httpcore.AsyncConnectionPool(network_backend=_PublicNetwork(allowed)) as pool,
         ):
             at = url
             for _ in range(_REDIRECTIONS + 1):
-                found = await _get(pool, _checked(at), folder, most)
+                found = await _get(pool, _check_url(at), folder, most)
                 if isinstance(found, Fetched):
                     return found
                 at = urljoin(at, found)
@@ -156,7 +156,7 @@ async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> Fe
     raise UnreadableDocument(url, f"redirects more than {_REDIRECTIONS} times")
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or len(url) > _LONGEST:
         raise UnreadableDocument(url[:_LONGEST], "is not an http or https URL")

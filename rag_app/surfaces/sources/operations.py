@@ -9,7 +9,7 @@ from rag_app.domain import JsonObject
 from rag_app.surfaces.sources.types import PutBody, QueuedResponse, UploadBody
 
 
-class _Described(Schema):
+class _FixedSchema(Schema):
     """A schema that is written down already."""
 
     def __init__(self, written: JsonObject) -> None:
@@ -63,7 +63,7 @@ def _form(several: bool) -> Schema:
 def _body(of: type[msgspec.Struct], several: bool) -> RequestBody:
     return RequestBody(
         content={
-            "application/json": OpenAPIMediaType(schema=_Described(_schema(of))),
+            "application/json": OpenAPIMediaType(schema=_FixedSchema(_schema(of))),
             "multipart/form-data": OpenAPIMediaType(schema=_form(several)),
         },
         required=True,
@@ -78,7 +78,7 @@ class UploadOperation(Operation):
             "202": OpenAPIResponse(
                 description="A job has been made of it: it was more than is done at once (RAG_UPLOAD_AT_ONCE_MEGABYTES), "
                 "or asked for by `Prefer: respond-async`",
-                content={"application/json": OpenAPIMediaType(schema=_Described(_schema(QueuedResponse)))},
+                content={"application/json": OpenAPIMediaType(schema=_FixedSchema(_schema(QueuedResponse)))},
             ),
         }
 

@@ -363,10 +363,10 @@ def _wants_job(request: Caller, sources: Sources, sent: Sending) -> bool:
 
 async def _hand_over(request: Caller, sources: Sources, sent: Sending) -> Response[Any]:
     queued, repeated = await sources.hand_over(request.user, sent, _key(request))
-    return Response(queued, status_code=202, headers={"Location": queued.link, **_replayed(repeated)})
+    return Response(queued, status_code=202, headers={"Location": queued.link, **_replay_header(repeated)})
 
 
-def _replayed(repeated: bool) -> dict[str, str]:
+def _replay_header(repeated: bool) -> dict[str, str]:
     return {"Idempotency-Replayed": "true"} if repeated else {}
 
 
@@ -380,7 +380,7 @@ def _key(request: Caller) -> str | None:
 async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[UploadResponse]:
     key = _key(request)
     response, repeated = await sources.upload(request.user, sent, key)
-    return Response(response, headers=_replayed(repeated))
+    return Response(response, headers=_replay_header(repeated))
 
 
 async def _sending(
@@ -404,7 +404,12 @@ async def _sending(
     one = decode(PutBody, body)
     upload = _of_document(one, "")
     return Sending(
-        one.index, (_called(upload, external_id),), one.organization, one.site, one.visibility, tuple(one.groups or ())
+        one.index,
+        (_set_external_id(upload, external_id),),
+        one.organization,
+        one.site,
+        one.visibility,
+        tuple(one.groups or ()),
     )
 
 
@@ -471,11 +476,11 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
         for each in form.files
     )
     if not several:
-        uploads = (_called(uploads[0], external_id),)
+        uploads = (_set_external_id(uploads[0], external_id),)
     return Sending(one.index, uploads, one.organization, one.site, one.visibility, tuple(one.groups or ()))
 
 
-def _called(upload: Upload, external_id: str | None) -> Upload:
+def _set_external_id(upload: Upload, external_id: str | None) -> Upload:
     """The upload by the name in the path, or in the body: one of them says it."""
     if external_id is not None and upload.external_id not in (None, external_id):
         raise InvalidInput("external_id", upload.external_id, "differs from the external id in the path")

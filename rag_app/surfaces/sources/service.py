@@ -137,7 +137,7 @@ class Sources:
 
     def indexes(self, principal: Principal) -> list[str]:
         """The names of those that the caller may search."""
-        return [spec.name for spec in self._allowed(principal)]
+        return [spec.name for spec in self._allowed_indexes(principal)]
 
     async def fields(self, principal: Principal, index: str) -> FieldsResponse:
         """What filters may name in an index; examples are of the newest sources that the caller sees.
@@ -160,7 +160,7 @@ class Sources:
 
         Raises InvalidInput and UnknownField for what cannot be asked, NotFound for an index that there is not.
         """
-        specs = [self._index(asked.index, principal)] if asked.index is not None else self._allowed(principal)
+        specs = [self._index(asked.index, principal)] if asked.index is not None else self._allowed_indexes(principal)
         if asked.filters and asked.index is None:
             raise InvalidInput("index", None, "is required with a filter, because filters use the fields of an index")
         sort = asked.sort.removeprefix("-")
@@ -193,7 +193,7 @@ class Sources:
         if chunk is not None:
             found = await self._read_chunks(principal, entry, [chunk])
             passage = found[0] if found else None
-        return SourceDetail(**_told(self._info(entry)), passage=passage)
+        return SourceDetail(**_info_fields(self._info(entry)), passage=passage)
 
     async def chunks(self, principal: Principal, name: str, after: int, limit: int) -> ChunksResponse:
         """The chunks behind position `after`, at most `limit`. Raises NotFound."""
@@ -217,16 +217,16 @@ class Sources:
 
     async def _entry(self, principal: Principal, name: str) -> Entry:
         """By its id; or by its external id, where the caller's organizations have one source of that name."""
-        specs = self._allowed(principal)
-        found = uuid_in(name) or await self._named(principal, name)
+        specs = self._allowed_indexes(principal)
+        found = uuid_in(name) or await self._find_by_name(principal, name)
         if found is not None and specs:
             entry = await self._catalogue.entry(principal.scope(), found, await self._generations(specs))
             if entry.source.index in {spec.name for spec in specs}:
                 return entry
         raise NotFound("source", name)
 
-    async def _named(self, principal: Principal, name: str) -> UUID | None:
-        indexes = tuple(spec.name for spec in self._allowed(principal))
+    async def _find_by_name(self, principal: Principal, name: str) -> UUID | None:
+        indexes = tuple(spec.name for spec in self._allowed_indexes(principal))
         if not principal.organizations or not indexes or "\0" in name:
             return None
         asked = Asked(indexes, external_ids=(name,), organizations=principal.organizations)
@@ -262,9 +262,9 @@ class Sources:
     async def _upload(self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending) -> UploadResponse:
         target = await self._target(principal, org_id, sent)
         with self.receiving() as folder:
-            uploads = [await self._fetched(each, folder) for each in sent.uploads]
+            uploads = [await self._fetch_upload(each, folder) for each in sent.uploads]
             received = await self._uploads.ingest(spec, target, uploads, principal.scope())
-        told = [_received(upload, each) for upload, each in zip(uploads, received, strict=True)]
+        told = [_describe_upload(upload, each) for upload, each in zip(uploads, received, strict=True)]
         if len(told) == 1 and told[0].status == "failed":
             raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
         return UploadResponse([each.id for each in told], told)
@@ -286,7 +286,7 @@ class Sources:
     async def _hand_over(self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending) -> QueuedResponse:
         target = await self._target(principal, org_id, sent)
         with self.receiving() as folder:
-            uploads = [await self._fetched(each, folder) for each in sent.uploads]
+            uploads = [await self._fetch_upload(each, folder) for each in sent.uploads]
             job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
         return QueuedResponse(job.id, f"/api/v1/jobs/{job.id}", job.files)
 
@@ -387,7 +387,7 @@ class Sources:
         with temporary_folder() as folder:
             yield folder
 
-    async def _fetched(self, upload: Upload, folder: Path) -> Upload:
+    async def _fetch_upload(self, upload: Upload, folder: Path) -> Upload:
         if upload.url is None:
             return upload
         try:
@@ -427,11 +427,11 @@ class Sources:
             audience = await self._groups.audience(await self._people.organization(org_id), sent.groups)
         return Target(org_id, site, owner, visibility, audience)
 
-    def _allowed(self, principal: Principal) -> Sequence[IndexSpec]:
+    def _allowed_indexes(self, principal: Principal) -> Sequence[IndexSpec]:
         return [spec for spec in self._indexes.values() if principal.indexes is None or spec.name in principal.indexes]
 
     def _index(self, name: str, principal: Principal) -> IndexSpec:
-        return find_index({spec.name: spec for spec in self._allowed(principal)}, name)
+        return find_index({spec.name: spec for spec in self._allowed_indexes(principal)}, name)
 
     async def _generations(self, specs: Sequence[IndexSpec]) -> set[int]:
         return {(await self._active(spec)).id for spec in specs}
@@ -497,7 +497,7 @@ def _examples(name: str, kind: FieldType, entries: Sequence[Entry]) -> list[str 
     return [*found][:_EXAMPLES]
 
 
-def _received(upload: Upload, what: Received) -> UploadedDocument:
+def _describe_upload(upload: Upload, what: Received) -> UploadedDocument:
     first = what.sources[0] if what.sources else None
     return UploadedDocument(
         id=first.id if first else None,
@@ -527,7 +527,7 @@ def _fingerprint(sent: Sending) -> str:
     return digest.hexdigest() + hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
 
-def _told(info: SourceInfo) -> JsonObject:
+def _info_fields(info: SourceInfo) -> JsonObject:
     return {name: getattr(info, name) for name in info.__struct_fields__}
 
 

@@ -106,7 +106,7 @@ class RetrievalValidation:
                 )
                 for rank, hit in enumerate(shown, 1)
             ],
-            validation_metrics=await self._measured(asked, hits, spec, user) if asked.validate else None,
+            validation_metrics=await self._measure(asked, hits, spec, user) if asked.validate else None,
             search_metadata=SearchMetadata(len(shown), round(1000 * elapsed), generation.dimension),
             warnings=self._pipeline.warnings(asked.question()),
         )
@@ -157,7 +157,7 @@ class RetrievalValidation:
         """A page of runs, without the results of single queries. Raises NotFound for a `before` that is no run."""
         runs = await self._validations.newest(user, limit, None if before is None else _run_id(before))
         if not runs and before is not None:
-            await self._stored(before, user)
+            await self._find_report(before, user)
         page = [
             convert({**report, "collection_name": index, "top_k": top_k}, ValidationSummary)
             for _, index, top_k, report in runs
@@ -166,14 +166,14 @@ class RetrievalValidation:
 
     async def stored(self, user: Principal, validation_id: str, against: str | None) -> StoredValidation:
         """A run as it was answered, compared with another one. Raises NotFound."""
-        run = await self._stored(validation_id, user)
+        run = await self._find_report(validation_id, user)
         if against is None:
             return run
-        return replace(run, comparison=_comparison(run, await self._stored(against, user)))
+        return replace(run, comparison=_comparison(run, await self._find_report(against, user)))
 
     async def collections(self, user: Principal) -> CollectionsResponse:
         """One for each name of each index that the user may search."""
-        specs = self._allowed(user)
+        specs = self._allowed_indexes(user)
         generations = [await self._active(spec) for spec in specs]
         stores = [await self._open_store(spec, user.scope()) for spec in specs]
         counts = await asyncio.gather(*(store.count() for store in stores))
@@ -185,25 +185,25 @@ class RetrievalValidation:
             ]
         )
 
-    def _allowed(self, user: Principal) -> list[IndexSpec]:
+    def _allowed_indexes(self, user: Principal) -> list[IndexSpec]:
         return [spec for spec in self._indexes.values() if user.indexes is None or spec.name in user.indexes]
 
     def _collection(self, name: str | None, user: Principal) -> IndexSpec:
         """By name or alias. Raises NoCollection with the names there are, also for one that the key is not bound to."""
         name = DEFAULT_COLLECTION if name is None else name
-        specs = reversed([*self._allowed(user)])  # of two with one alias it is the first one's
+        specs = reversed([*self._allowed_indexes(user)])  # of two with one alias it is the first one's
         named = {each: spec for spec in specs for each in _names(spec)}
         if name not in named:
             raise NoCollection("collection_name", name, str(NotFound("collection", name[: LONGEST_NAME + 1], named)))
         return named[name]
 
-    async def _stored(self, validation_id: str, user: Principal) -> StoredValidation:
+    async def _find_report(self, validation_id: str, user: Principal) -> StoredValidation:
         report = await self._validations.report(user, _run_id(validation_id))
         if report is None:
             raise NotFound("validation", validation_id)
         return convert(report, StoredValidation)
 
-    async def _measured(
+    async def _measure(
         self, asked: RetrievalQuery, hits: Sequence[Hit], spec: IndexSpec, user: Principal
     ) -> ValidationMetrics:
         passages, contents = await self._validations.judgments(
@@ -213,7 +213,7 @@ class RetrievalValidation:
         figures, shown = measure(relevance, asked.wanted), hits[: asked.wanted]
         return ValidationMetrics(
             **asdict(_metrics(figures)),
-            avg_similarity_score=_rounded(fmean(hit.relevance for hit in shown)) if shown else 0.0,
+            avg_similarity_score=_round_figure(fmean(hit.relevance for hit in shown)) if shown else 0.0,
             total_results=len(shown),
             relevant_results=figures.relevant,
             calculated_at=datetime.now(UTC).replace(microsecond=0),
@@ -253,7 +253,7 @@ def _run_id(validation_id: str) -> UUID:
 
 def _metrics(figures: Figures) -> QueryMetrics:
     return QueryMetrics(
-        _by_cut(figures.precision), _by_cut(figures.recall), _rounded(figures.reciprocal_rank), figures.hit_rate
+        _by_cut(figures.precision), _by_cut(figures.recall), _round_figure(figures.reciprocal_rank), figures.hit_rate
     )
 
 
@@ -264,7 +264,7 @@ def _aggregates(figures: Sequence[Figures]) -> dict[str, float]:
         means[f"avg_recall_at_{k}"] = fmean([each.recall[k] or 0.0 for each in figures])
     means["overall_mrr"] = fmean([each.reciprocal_rank for each in figures])
     means["hit_rate"] = fmean([each.hit_rate for each in figures])
-    return {name: _rounded(mean) for name, mean in means.items()}
+    return {name: _round_figure(mean) for name, mean in means.items()}
 
 
 def _comparison(run: ValidationResponse, other: ValidationResponse) -> Comparison:
@@ -278,7 +278,7 @@ def _comparison(run: ValidationResponse, other: ValidationResponse) -> Compariso
         queries=[
             QueryComparison(
                 query_text=now.query_text,
-                metrics=_differences(_named(now.metrics), _named(then.metrics)),
+                metrics=_differences(_metric_fields(now.metrics), _metric_fields(then.metrics)),
                 gained=[chunk for chunk in now.retrieved_chunks if chunk not in then.retrieved_chunks],
                 lost=[chunk for chunk in then.retrieved_chunks if chunk not in now.retrieved_chunks],
             )
@@ -287,7 +287,7 @@ def _comparison(run: ValidationResponse, other: ValidationResponse) -> Compariso
     )
 
 
-def _named(metrics: QueryMetrics) -> dict[str, float]:
+def _metric_fields(metrics: QueryMetrics) -> dict[str, float]:
     return {
         **{f"precision_at_{k}": value for k, value in metrics.precision_at_k.items()},
         **{f"recall_at_{k}": value for k, value in metrics.recall_at_k.items()},
@@ -297,14 +297,14 @@ def _named(metrics: QueryMetrics) -> dict[str, float]:
 
 
 def _differences(now: Mapping[str, float], then: Mapping[str, float]) -> dict[str, float]:
-    return {name: _rounded(value - then[name]) for name, value in now.items() if name in then}
+    return {name: _round_figure(value - then[name]) for name, value in now.items() if name in then}
 
 
 def _by_cut(figures: Mapping[int, Any]) -> JsonObject:
     """Rounded; None where there is no figure."""
-    return {str(k): None if value is None else _rounded(value) for k, value in figures.items()}
+    return {str(k): None if value is None else _round_figure(value) for k, value in figures.items()}
 
 
-def _rounded(figure: float) -> float:
+def _round_figure(figure: float) -> float:
     """Four digits, as trec_eval prints."""
     return round(figure, 4)
