@@ -1,7 +1,7 @@
-"""The schema `public` of one moment as a file of pg_dump, and back; with a count and a checksum of each table's rows.
+"""Dumps the schema `public` with pg_dump and restores it, with a count and a checksum of each table's rows.
 
-pg_dump and pg_restore are the wheel's, of PostgreSQL 18. For a server that these do not know, or that does not know what
-pg_restore 18 tells it (before 17), they are those on the PATH.
+pg_dump and pg_restore are the wheel's, of PostgreSQL 18. For newer servers, and for servers before 17, which do not
+understand what pg_restore 18 sends, those on the PATH are used.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _CLOSED = """SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'p
 
 @frozen
 class Snapshot:
-    """The database of one moment, for as long as its transaction lasts. `closed`: functions that PUBLIC may not call."""
+    """A consistent view of the database, while its transaction lasts. `closed`: functions that PUBLIC may not call."""
 
     url: str
     name: str
@@ -47,9 +47,9 @@ class Snapshot:
     revision: str
 
     async def write(self, file: IO[bytes]) -> None:
-        """What pg_dump says of it: no roles and no grants, `upgrade` gives these; nothing of tables that are UNLOGGED.
+        """Write pg_dump's output, without roles and grants (`upgrade` grants them) and without rows of UNLOGGED tables.
 
-        Raises StoreFailed with what pg_dump has to say.
+        Raises StoreFailed with pg_dump's message.
         """
         options = ["--format=custom", f"--snapshot={self.name}", "--no-owner", "--no-privileges", "--schema=public"]
         async with _running("pg_dump", self.url, *options, "--no-unlogged-table-data") as (_, said):
@@ -76,7 +76,7 @@ async def snapshot(url: str) -> AsyncIterator[Snapshot]:
 async def reading_role(superuser_url: str) -> str:
     """The URL of a role of the private server that reads all rows and is no superuser.
 
-    What somebody has put into the database, a function in a view, say, runs as whoever reads it.
+    A function that somebody has put into a view runs with the rights of whoever reads the view.
     """
     url, password = asyncpg_url(superuser_url), token_urlsafe(32)
     async with _connect(url.set(database="postgres").render_as_string(hide_password=False)) as connection:
@@ -90,7 +90,7 @@ async def reading_role(superuser_url: str) -> str:
 
 
 async def check_empty(url: str) -> None:
-    """Raises Misconfigured where there is a table already."""
+    """Raises Misconfigured if the database contains a table."""
     async with _connect(url) as connection:
         if found := await connection.fetchval(_ANYTHING):
             raise Misconfigured(
@@ -99,9 +99,9 @@ async def check_empty(url: str) -> None:
 
 
 async def restore(owner_url: str, file: IO[bytes], sums: Sums, closed: list[str]) -> None:
-    """All of it in one transaction, as the owner, into a database that is empty.
+    """Restore everything in one transaction, as the owner, into an empty database.
 
-    Raises StoreFailed with what pg_restore has to say, and where a table is not what it was.
+    Raises StoreFailed with pg_restore's message, and if a table's rows differ from the dumped ones.
     """
     options = ["--format=custom", "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]
     options.append("--schema=public")  # what is in it: it is there itself
@@ -159,7 +159,10 @@ async def _path(program: str, url: str) -> str:
 async def _running(
     program: str, url: str, *options: str
 ) -> AsyncIterator[tuple[asyncio.StreamWriter, asyncio.StreamReader]]:
-    """Its stdin and stdout. Raises StoreFailed where it ends otherwise than well. Its password is in the environment: others see arguments."""
+    """Its stdin and stdout. Raises StoreFailed if it fails.
+
+    The password is passed in the environment, because arguments are visible to other users.
+    """
     parsed = asyncpg_url(url)
     ssl = {
         "sslmode" if name == "ssl" else name: value for name, value in parsed.query.items() if "password" not in name

@@ -1,8 +1,8 @@
-"""The schema: brought to a revision by its owner, with the application's role granted what it needs.
+"""Migrates the schema as its owner, and grants the application's role what it needs.
 
-The functions block, each on an event loop and thread of its own, so that a command, a notebook and a test can call
-them whatever loop runs where they are. One at a time in a process (Alembic keeps the current migration in globals);
-between processes a lock in the database lets one migrate and the others find the work done.
+The functions block, each on its own event loop and thread, so that commands, notebooks and tests can call them beside
+a running loop. One runs at a time in a process, because Alembic keeps the current migration in globals; between
+processes a lock in the database lets one migrate while the others wait.
 """
 
 import asyncio
@@ -70,8 +70,8 @@ def upgrade(
 ) -> None:
     """Bring the schema to `revision` and grant the role of `app_url` its use: all of it, or nothing.
 
-    `gateway` is the role that may call the SQL functions (docs/sql.md), and nothing else. Does the grants again each
-    time. Where both URLs name one role there is nothing to grant to it.
+    `gateway` is the role that may only call the SQL functions (docs/sql.md). Each call repeats the grants, unless both
+    URLs name the same role.
     Raises Misconfigured when there is no such revision, no such role, the owner lacks a right, or the gateway's role
     has too many.
     """
@@ -89,7 +89,7 @@ def upgrade(
 
 
 def downgrade(owner_url: str, migrations: Path, revision: str) -> None:
-    """Take the schema back to `revision`, or to nothing: "base". What newer migrations made is lost."""
+    """Downgrade the schema to `revision`, or to none ("base"). Everything newer migrations created is lost."""
     _in_transaction(owner_url, lambda connection: command.downgrade(config(migrations, connection), revision))
 
 
@@ -104,7 +104,7 @@ def head(migrations: Path) -> str | None:
 
 
 def known(migrations: Path, revision: str) -> bool:
-    """Whether this version can migrate from there."""
+    """Whether this version can migrate from that revision."""
     return any(each.revision == revision for each in ScriptDirectory.from_config(config(migrations)).walk_revisions())
 
 

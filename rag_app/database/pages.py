@@ -1,4 +1,4 @@
-"""Places in a list that is newest first: a page ends with the cursor of the next one."""
+"""Cursors of lists that are ordered newest first: a page ends with the cursor of the next one."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -23,13 +23,13 @@ def cursor(moment: datetime, row: UUID) -> str:
 def before(
     cursor: str, moment: InstrumentedAttribute[datetime], row: InstrumentedAttribute[UUID]
 ) -> ColumnElement[bool]:
-    """What comes after that place in a list ordered by these two, newest first. Raises InvalidInput."""
+    """The rows after the cursor in a list ordered by these two columns, newest first. Raises InvalidInput."""
     then, last = place(cursor)
     return tuple_(moment, row) < tuple_(literal(then, moment.type), literal(last))
 
 
 def place(cursor: str) -> tuple[datetime, UUID]:
-    """The row that a cursor names: when it was made, and its id. Raises InvalidInput."""
+    """The creation time and the id of the row that a cursor names. Raises InvalidInput."""
     try:
         if not _CURSOR.fullmatch(cursor):
             raise ValueError

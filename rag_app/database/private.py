@@ -1,28 +1,28 @@
-"""The private PostgreSQL that the app runs when it is given none. Its programs and pgvector come from a PyPI wheel.
+"""The private PostgreSQL, which the app runs if none is configured. Its programs and pgvector come from a PyPI wheel.
 
 In the caller's folder:
 
     start.lock          held while a server is looked for, created, started or stopped
-    cluster/            built under another name and renamed: whole, or not there
+    cluster/            created under another name and renamed when complete
         data/           the server's alone
         passwords       of postgres, rag_owner and rag_app, a line each, mode 0600
         server.log
         users.lock      held, shared, by every process inside `private_postgres`; the last one out stops the server
-        server.lock     inherited and held by the server's own processes: when it is free, none of them is alive
-        port            where it was served last, and is served again
+        server.lock     inherited and held by the server's processes: if it is free, none of them is alive
+        port            the last port, which is used again
 
-A thread of each process inside `private_postgres` looks after the server. Whichever finds it gone first starts it again,
-on the same port: the URLs stay right, and pools connect anew. What is left of a server whose first process was killed is
-killed: a statement under way would hold the shared memory. Tries that fail come at growing intervals; after the last one
-the log says what is wrong, and the server stays away until something enters `private_postgres` again.
+A thread of each process inside `private_postgres` watches the server. The first to find it dead restarts it
+on the same port, so URLs stay valid and pools reconnect. Before that it kills the remaining processes of a server whose
+postmaster was killed, because a running statement would hold the shared memory. Failed starts are retried at growing
+intervals; after the last one the reason is logged, and the server stays down until `private_postgres` is entered again.
 
 PostgreSQL refuses to run as root. Root's server runs as `postgres`, or else as `nobody`, and only `data` and
-`passwords` are given to that user. Where it cannot go (a checkout below /root), no mode is changed: `cluster` is then
-a link to /var/lib/rag-postgres-<hash of the folder's path>-<random> (in the temporary directory for a folder that is
-itself in there), which outlives the folder; and a wheel that it cannot reach is copied into the cluster.
+`passwords` are given to that user. If that user cannot reach the folder (a checkout below /root), no mode is changed:
+`cluster` is then a link to /var/lib/rag-postgres-<hash of the folder's path>-<random> (in the temporary directory for a
+folder that is itself in there), which outlives the folder. A wheel that the user cannot reach is copied into the cluster.
 
 The locks are flock(2): a kill -9 frees them, and a forked child shares its parent's. The folder must be on a local
-disk; where a server does not inherit its lock (NFS), it is stopped again.
+disk: a server that does not inherit its lock (NFS) is stopped again.
 """
 
 import fcntl
@@ -95,7 +95,7 @@ _INSTEAD = "set RAG_DATABASE_URL and RAG_DATABASE_OWNER_URL to a PostgreSQL of y
 
 @frozen
 class PrivatePostgres:
-    """A running server. The URLs hold for as long as the context does, whatever happens to the server.
+    """A running server. The URLs are valid as long as the context, even if the server is restarted.
 
     `rag_owner` owns the database `rag` and its schema public; `rag_app` may use what `rag_owner` creates in there.
     Neither is a superuser and neither bypasses row-level security. The superuser is for backups alone.
@@ -109,7 +109,7 @@ class PrivatePostgres:
 
 @contextmanager
 def private_postgres(folder: Path) -> Iterator[PrivatePostgres]:
-    """Serve the PostgreSQL of `folder`: create it at first use, start it or share the one that runs; last out stops.
+    """Run the PostgreSQL of `folder`: create it at first use, start it or share it; the last process stops it.
 
     Processes that are forked or spawned inside the context may use the URLs until the parent leaves it. A first start
     takes one or two seconds, a restart a fifth of one; a start or a stop gives up after 120 seconds.
@@ -139,7 +139,7 @@ def private_postgres(folder: Path) -> Iterator[PrivatePostgres]:
 
 
 def _supervise(folder: Path, cluster: "_Cluster", port: int, leaving: Event) -> None:
-    """Start the server again wherever it is gone, until this process leaves or no try is left."""
+    """Restart the server whenever it is dead, until this process leaves or no try remains."""
     failed = 0
     while not leaving.wait(_PAUSES[failed - 1] if failed else _SECONDS_BETWEEN_LOOKS):
         if _answers(port):
@@ -168,7 +168,7 @@ class _Account:
     group: int | None = None
 
     def run(self, command: list[str], cwd: Path, output: int, stdin: str = "", keep: tuple[int, ...] = ()) -> int:
-        """Run to the end, untouched by our environment and our terminal's Ctrl-C; give the return code."""
+        """Run to the end, without our environment and our terminal's Ctrl-C; return the exit code."""
         return subprocess.run(  # noqa: S603 - the commands are in this file
             command,
             check=False,
@@ -208,7 +208,7 @@ class _Cluster:
         return f"postgresql+asyncpg://{role}:{passwords[role]}@127.0.0.1:{port}/rag"
 
     def serve(self, wanted: int | None = None) -> int:
-        """The port of the server that runs, or of the one that is started: on `wanted` and no other, where it is said."""
+        """The port of the running server, else of the one started here: on `wanted`, if given."""
         started = False
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
@@ -271,11 +271,11 @@ class _Cluster:
         return None
 
     def _postmaster(self) -> list[str]:
-        """What the server's first process says of itself: its number, its folder, when it began, its port, ..."""
+        """The lines of postmaster.pid: process id, folder, start time, port, ..."""
         return (self.home / "data" / "postmaster.pid").read_text().splitlines()
 
     def _kill_orphans(self) -> None:
-        """Where the first process is dead, kill the others. Where there is no /proc, they are waited for."""
+        """Kill the other processes if the postmaster is dead. Without /proc, wait for them."""
         with suppress(FileNotFoundError):
             for first in self._postmaster()[:1]:  # none: it begins to write
                 data = str(self.home / "data")
@@ -341,7 +341,7 @@ def _create(folder: Path) -> None:
 
 
 def _find_account() -> _Account:
-    """Who a new cluster is for."""
+    """The account that will own a new cluster."""
     if (user := os.geteuid()) != 0:
         with suppress(KeyError):
             pwd.getpwuid(user)
@@ -392,7 +392,7 @@ def _programs(home: Path, account: _Account) -> Path:
 
 @contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """While nobody else looks for, creates, starts or stops a server there. What the system refuses is explained."""
+    """Hold the lock for finding, creating, starting and stopping a server. Explains errors of the file system."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = _open(folder / "start.lock")
@@ -432,7 +432,7 @@ os.register_at_fork(after_in_child=_close_unshared)
 
 
 def _answers(port: int) -> bool:
-    """Whether PostgreSQL does. A server that was just killed still accepts connections; only a live one answers."""
+    """Whether PostgreSQL answers. A server that was just killed still accepts connections, but does not answer."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
         probe.sendall(_SSL_REQUEST)
         return probe.recv(1) in (b"N", b"S")

@@ -1,13 +1,13 @@
-"""The way to PostgreSQL: a pool, short transactions, and who they act for. There is no other one.
+"""The only way to PostgreSQL: a pool, and short transactions with the identity they act for.
 
 Row-level security on `sources`, `source_builds` and a generation's own tables reads three settings, which hold
 for one transaction:
 
-    rag.organizations   '{uuid,uuid}': rows of these organizations exist, others do not; unset: none do
-    rag.user            the user for whom private rows (visibility "user") of their own exist; unset: for nobody
-    rag.audiences       '{uuid,uuid}': rows for these sets of groups exist (visibility "group"); unset: none do
-    rag.operator        'on': private rows of those organizations exist whoever owns them
-    rag.administrator   'on': if the user is an administrator, threads and usage of all users exist, to be read
+    rag.organizations   '{uuid,uuid}': only rows of these organizations are visible; unset: no rows
+    rag.user            this user's private rows (visibility "user") are visible; unset: no private rows
+    rag.audiences       '{uuid,uuid}': rows for these sets of groups (visibility "group") are visible; unset: none
+    rag.operator        'on': all private rows of those organizations are visible
+    rag.administrator   'on': if the user is an administrator, threads and usage of all users can be read
 
 `rag.operator` is for acts on behalf of an organization as a whole: ingestion, deletion, the operator's commands. It
 widens nothing across organizations, and no request of a principal sets it.
@@ -84,7 +84,7 @@ def asyncpg_url(url: str) -> URL:
 
 
 def create_engine(url: str, prepare: Prepare | None = None, **options: Any) -> AsyncEngine:
-    """An engine that says StoreFailed wherever the database cannot be reached, goes away or is out of order."""
+    """An engine that raises StoreFailed if the database cannot be reached, disconnects or is broken."""
     engine = create_async_engine(
         asyncpg_url(url),
         # the driver's statements are prepared once a connection, not again every five minutes
@@ -101,7 +101,7 @@ def create_engine(url: str, prepare: Prepare | None = None, **options: Any) -> A
 
 
 def _alive(connection: Any, record: object, proxy: object) -> None:
-    """A connection that PostgreSQL has closed meanwhile is replaced before it is used; this asks no server."""
+    """Replaces a connection that PostgreSQL has closed before it is used, without asking the server."""
     if connection.driver_connection.is_closed():
         raise DisconnectionError
 
@@ -126,7 +126,7 @@ def _store_failed(context: ExceptionContext) -> BaseException | None:
 
 
 async def _close(connection: asyncpg.Connection) -> None:
-    """`close` waits until PostgreSQL has been asked to cancel what runs. One that cannot be closed is dropped."""
+    """Closes after asking PostgreSQL to cancel the running statement. A connection that cannot be closed is dropped."""
     with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
         await connection.close(timeout=_SECONDS_TO_CONNECT)
 
@@ -148,7 +148,7 @@ def _pool_has_room() -> Iterator[None]:
 
 
 class Database:
-    """A pool of at most `pool_size` connections to one PostgreSQL, made when they are first needed.
+    """A pool of at most `pool_size` connections to one PostgreSQL, opened on first use.
 
     A pool belongs to the event loop that first uses it; `close` it in there.
 
@@ -171,14 +171,14 @@ class Database:
     def prepared(self, prepare: Prepare) -> "Database":
         """The same database over a pool of its own, whose connections begin with `prepare`.
 
-        For settings of the planner that are right for one kind of statement only: a plan is made before the statement
-        that would set them runs.
+        For planner settings that suit one kind of statement only. The statement itself cannot set them, because it is
+        planned before it runs.
         """
         return Database(self._url, self._pool_size, prepare)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
-        """One transaction, committed at exit, for the tables without row-level security: in the others it sees nothing."""
+        """One transaction, committed at exit, for tables without row-level security. It sees no rows of the others."""
         with _pool_has_room():
             async with self._sessions.begin() as session:
                 yield session
@@ -187,9 +187,9 @@ class Database:
     async def scoped(
         self, scope: Scope, operator: bool = False, administrator: bool = False
     ) -> AsyncIterator[AsyncSession]:
-        """One transaction, committed at exit, in which rows outside the scope's organizations do not exist.
+        """One transaction, committed at exit, that sees only rows of the scope's organizations.
 
-        The scope's site is not row-level security's business: a query adds it. The other two are explained above.
+        Row-level security does not know the scope's site: a query adds it. The module explains the other two.
         """
         async with self.session() as session:
             await session.execute(set_tenant(scope, operator, administrator))
@@ -199,12 +199,12 @@ class Database:
     async def scoped_reading(
         self, scope: Scope, query: SelectBase
     ) -> AsyncIterator[tuple[AsyncSession, Sequence[Row[Any]]]]:
-        """`scoped`, and the rows of the query that it begins with, in the same round trip."""
+        """`scoped`, with the rows of a first query in the same round trip."""
         async with self.session() as session:
             yield session, (await session.execute(_scope_query(scope, query))).all()
 
     async def read(self, scope: Scope, query: SelectBase, operator: bool = False) -> Sequence[Row[Any]]:
-        """The rows of one query of `scoped`, which is a transaction of its own: one round trip."""
+        """The rows of one query, scoped like `scoped`, as its own transaction: one round trip."""
         async with self.autocommit() as connection:
             return (await connection.execute(_scope_query(scope, query, operator))).all()
 
@@ -217,9 +217,9 @@ class Database:
 
     @asynccontextmanager
     async def driver(self) -> AsyncIterator[asyncpg.Connection]:
-        """A connection of the pool as the driver has it, for what SQLAlchemy's layers would make slow.
+        """The driver's connection from the pool, for statements that SQLAlchemy's layers would slow down.
 
-        Whatever fails in PostgreSQL is a StoreFailed.
+        Raises StoreFailed for every failure of PostgreSQL.
         """
         pooled: Any = None
         try:
@@ -242,9 +242,9 @@ class Database:
                 pooled.close()
 
     def _leave(self, pooled: Any) -> None:
-        """Close a connection whose statement was cancelled, and let PostgreSQL know; its place in the pool is free.
+        """Close a connection whose statement was cancelled, cancel it in PostgreSQL, and free its place in the pool.
 
-        Invalidating it would cut the connection without a word, and PostgreSQL would go on to the statement's end.
+        Invalidating would only cut the connection, and PostgreSQL would run the statement to its end.
         """
         task = asyncio.create_task(_close(pooled.driver_connection))
         pooled.detach()
@@ -252,17 +252,17 @@ class Database:
         task.add_done_callback(self._leaving.discard)
 
     async def fetch(self, statement: str, *values: object) -> list[asyncpg.Record]:
-        """The rows of one statement that is a transaction of its own, for what every request asks.
+        """The rows of one statement as its own transaction, for what every request needs.
 
-        The driver's own words ($1, $2): it prepares the statement once a connection, and then this is one round trip
-        and a fifth of what SQLAlchemy's layers take to get there.
+        Parameters are the driver's ($1, $2). It prepares the statement once per connection; from then on this is one
+        round trip, at a fifth of the time of SQLAlchemy's layers.
         """
         async with self.driver() as connection:
             rows: list[asyncpg.Record] = await connection.fetch(statement, *values, timeout=_SECONDS_TO_ANSWER)
             return rows
 
     async def fetch_scoped(self, scope: Scope, query: str, *values: object) -> list[asyncpg.Record]:
-        """`fetch` of a query in which rows outside the scope do not exist, still in one statement and one round trip.
+        """`fetch` of a query that sees only the scope's rows, in one statement and one round trip.
 
         A CTE sets the tenant for this statement only. `query` is joined laterally to it, so PostgreSQL cannot read a
         row before the tenant is set. The CTE has one row, so rows keep the order of `query`.
@@ -278,7 +278,7 @@ class Database:
 
     @asynccontextmanager
     async def driver_scoped(self, scope: Scope) -> AsyncIterator[asyncpg.Connection]:
-        """`scoped(scope, operator=True)` on the driver's connection, for many rows at once: never for a question."""
+        """`scoped(scope, operator=True)` on the driver's connection, to write many rows. Never used for a question."""
         async with self.driver() as connection, connection.transaction():
             places = (f"${place}" for place in range(1, len(_SETTINGS) + 1))
             await connection.execute(f"SELECT {_TENANT.format(*places)}", *_tenant(scope, operator=True))
@@ -286,7 +286,7 @@ class Database:
 
     @asynccontextmanager
     async def dedicated(self) -> AsyncIterator[AsyncConnection]:
-        """A connection beside the pool, in autocommit, closed at exit: for what lives as long as a connection does."""
+        """A connection beside the pool, in autocommit, closed at exit: for locks that last as long as a connection."""
         async with self._dedicated.connect() as connection:
             yield connection
 
@@ -313,7 +313,7 @@ class Database:
             )
 
     def connections(self) -> tuple[int, int]:
-        """Of the pool: how many are in use, how many are open."""
+        """The number of the pool's connections in use, and open."""
         pool: Any = self._engine.pool
         in_use = pool.checkedout()
         return in_use, in_use + pool.checkedin()
@@ -325,7 +325,7 @@ class Database:
 
 
 def _scope_query(scope: Scope, query: SelectBase, operator: bool = False) -> Select[Any]:
-    """The query as the scope sees it; the tenant stays set until the transaction ends.
+    """The query restricted to the scope; the tenant stays set until the transaction ends.
 
     A CTE sets the tenant. `query` is joined laterally to it, so PostgreSQL cannot read a row before the tenant is set.
     The CTE has one row, so rows keep the order of `query`.

@@ -1,8 +1,8 @@
-"""What all tables share. Each room declares its own in a module named `tables`; migrations make them, and a test holds
-the two together.
+"""What all tables share. Each room declares its own in a module named `tables`; migrations create them, and a test
+compares the two.
 
 Row-level security, the functions it reads and the grants are in `migrations/versions`, and explained in
-`rag_app.database.session`: models cannot say them.
+`rag_app.database.session`: models cannot express them.
 """
 
 from datetime import date, datetime

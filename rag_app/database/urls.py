@@ -1,4 +1,4 @@
-"""Where PostgreSQL is: the one that the settings name, or the private one."""
+"""The address of PostgreSQL: the configured one, or the private one."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @frozen
 class DatabaseUrls:
-    """Of the application's role, of the one that owns the schema (None: this process cannot migrate), and of one that
+    """URLs of the application's role, of the schema's owner (None: this process cannot migrate), and of a role that
     sees all rows, for backups."""
 
     app: str
@@ -26,7 +26,7 @@ class DatabaseUrls:
 
 @contextmanager
 def database_urls(settings: "Settings", migrated: bool = True, create: bool = True) -> Iterator[DatabaseUrls]:
-    """The configured PostgreSQL; with none, the private one, running and migrated while this context lasts.
+    """The configured PostgreSQL, else the private one, which runs and is migrated while this context lasts.
 
     Without `create`, raises Misconfigured where there is no private one yet, and creates nothing.
     """

@@ -1,1 +1,1 @@
-"""From documents to hits to be: readers, metadata, chunking, and the job that keeps a store in step with files."""
+"""From documents to chunks: readers, metadata, chunking, and the ingest that keeps a store in step with files."""

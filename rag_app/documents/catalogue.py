@@ -1,6 +1,6 @@
-"""Reads the ledger as people do: page by page, filtered, sorted, searched; what an organization takes up.
+"""Lists sources for people: by page, filtered, sorted, searched; and the space that an organization uses.
 
-Filters mean what they mean to a search (docs/filters.md): a source without the field does not match.
+Filters have the same meaning as in a search (docs/filters.md): a source without the field does not match.
 """
 
 import json
@@ -56,9 +56,9 @@ SORTS: dict[str, tuple[Any, Any]] = {
 
 @frozen
 class Entry:
-    """A source as a list shows it. `chunks` stand in the generation that answers; `ready` where all of them do.
+    """A source in a list. `chunks` are its chunks in the active generation; `ready` if all of them are there.
 
-    `size` is in bytes of its text as it is stored. `original` is the file's size in bytes, where it is kept.
+    `size` is the size of its stored text in bytes. `original` is the file's size in bytes, if the file is kept.
     """
 
     source: Source
@@ -73,9 +73,9 @@ class Entry:
 
 @frozen
 class Asked:
-    """Which sources: of these indexes, that match `filters` and have `search` in their title, id or file's name.
+    """Selects sources of these indexes that match `filters` and have `search` in their title, id or file's name.
 
-    `ready`: those whose chunks all stand, or those that are being written; for `page` alone.
+    `ready`: only sources with all their chunks (True), or only those being written (False). `page` alone uses it.
     """
 
     indexes: tuple[str, ...]
@@ -91,14 +91,14 @@ class Asked:
 
 
 class Catalogue:
-    """`generations` in its methods are those that answer."""
+    """`generations` in its methods are the active ones."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def page(self, scope: Scope, asked: Asked, generations: Collection[int]) -> tuple[list[Entry], str | None]:
         """At most `limit` of the sources, and the cursor of the next page. Raises InvalidInput for a cursor of another
-        order."""
+        sort order."""
         order, kind = SORTS[asked.sort]
         key = tuple_(order, SourceRow.id)
         statement = _entries(generations).add_columns(order.label("place")).where(*_matching(asked), *seen_by(scope))
@@ -114,7 +114,7 @@ class Catalogue:
         return [_entry(row) for row in found], following
 
     async def entry(self, scope: Scope, source_id: UUID, generations: Collection[int]) -> Entry:
-        """Raises NotFound, also for what exists out of scope."""
+        """Raises NotFound, also for a source outside the scope."""
         statement = _entries(generations).where(SourceRow.id == source_id, *seen_by(scope))
         for row in await self._database.read(scope, statement):
             return _entry(row)
@@ -126,15 +126,15 @@ class Catalogue:
         return [found for (found,) in await self._database.read(scope, statement, operator)]
 
     async def taken(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
-        """Those of these sources that there are, and the scope may not see: they are not to be written over."""
+        """The existing sources among these that the scope may not see, and so may not overwrite."""
         there = select(SourceRow.id).where(SourceRow.id == any_(literal([*source_ids], ARRAY(Uuid))))
         everybody = await self._database.read(scope, there, operator=True)
         seen = await self._database.read(scope, there.where(*seen_by(scope)))
         return {found for (found,) in everybody} - {found for (found,) in seen}
 
     async def usage(self, org_id: UUID, without: Collection[UUID] = ()) -> tuple[int, int]:
-        """How many sources an organization has in all indexes, and how many bytes they and their originals take; those
-        named are left out."""
+        """The number of an organization's sources in all indexes, and the bytes of them and their originals, without the
+        named ones."""
         scope = Scope(frozenset({org_id}))
         left_out = literal([*without], ARRAY(Uuid))
         counted = select(func.count(), func.coalesce(func.sum(SourceRow.size), 0)).where(
@@ -204,7 +204,7 @@ _OWN = {
 
 
 def _holds(given: MetadataFilter | MetadataFilters) -> ColumnElement[bool]:
-    """A checked filter, of a source instead of a chunk, which is never NULL: so NOT is SQL's."""
+    """A checked filter on a source instead of a chunk. It is never NULL, so NOT is SQL's."""
     if isinstance(given, MetadataFilter):
         return func.coalesce(_condition(given), literal(False))
     each = [_holds(one) for one in given.filters]
@@ -239,7 +239,7 @@ def _condition(condition: MetadataFilter) -> ColumnElement[bool]:
 
 
 def _compare(column: Any, operator: FilterOperator, value: Any) -> ColumnElement[bool]:
-    """NULL where there is nothing to compare."""
+    """The comparison; NULL without a value."""
     compared: ColumnElement[bool] = _COMPARE[operator](column, value)
     return compared
 

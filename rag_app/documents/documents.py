@@ -1,4 +1,4 @@
-"""What a reader hands on: documents of titled passages, before they belong to an organization."""
+"""A reader's output: documents of titled passages, which do not belong to an organization yet."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -14,7 +14,7 @@ class Passage:
     """A piece of a document with its place in it.
 
     The splitter never joins two passages, and splits one that is too long. A heading is in `section`, not in `text`,
-    unless it has nothing below it (a page of a PDF keeps its own): what is embedded should carry both.
+    unless it has nothing below it (a page of a PDF keeps its own): the embedded text should contain both.
     """
 
     text: str
@@ -25,12 +25,12 @@ class Passage:
 
 @frozen
 class Document:
-    """What one source is made from.
+    """The material of one source.
 
-    `metadata` is what a person wrote (front matter, a JSON record, a sidecar file), raw and unvalidated: an index
-    keeps a key of it that is not declared, without a type, and refuses it where it is one of `strict`: those that stand
-    in a sidecar. `derived` is what the format says by itself (author, date, lang, uri, source_type): an index takes the
-    keys it declares and leaves the others, as it does with a type it has not; a key of `metadata` wins.
+    `metadata` was written by a person (front matter, a JSON record, a sidecar file), raw and unvalidated. An index keeps
+    undeclared keys of it without a type, but refuses those in `strict`, which come from a sidecar. `derived` comes from
+    the format itself (author, date, lang, uri, source_type): an index takes only the keys and source types it declares,
+    and `metadata` takes precedence.
     """
 
     name: str  # "" for the file itself; else what tells it from others in the same file: an id, "attachment.txt"

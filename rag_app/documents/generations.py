@@ -43,7 +43,7 @@ class Generation:
 
     @property
     def table_prefix(self) -> str:
-        """What its tables begin with in PostgreSQL, and its collection's name in Qdrant. At most 45 characters."""
+        """The prefix of its tables in PostgreSQL, and its collection's name in Qdrant. At most 45 characters."""
         return f"g_{self.index}_{self.number}"
 
 
@@ -55,7 +55,7 @@ class Generations:
         self._active: dict[tuple[str, str], tuple[float, Generation]] = {}
 
     async def active(self, index: str, store: str, within: float = 0.0) -> Generation | None:
-        """The one that answers, as it was at most `within` seconds ago."""
+        """The active generation, at most `within` seconds old."""
         now = time.monotonic()
         looked_up, generation = self._active.get((index, store), (-inf, None))
         if now - looked_up < within:
@@ -70,7 +70,7 @@ class Generations:
     async def create(
         self, index: str, store: str, embedding_model: str, dimension: int, settings: Mapping[str, Any]
     ) -> Generation:
-        """The next one, building. `settings` must be JSON."""
+        """A new generation in the state `building`. `settings` must be JSON."""
         async with self._database.session() as session:
             await session.execute(_ONE_AT_A_TIME)
             newest = select(func.coalesce(func.max(GenerationRow.number), 0)).where(
@@ -92,14 +92,14 @@ class Generations:
             return _generation(made.one())
 
     async def declare(self, index: str, source_types: Sequence[str]) -> None:
-        """Write down which types the sources of an index have, for those who ask from SQL."""
+        """Record the source types of an index, for the SQL functions."""
         await self._database.fetch(_DECLARE, index, list(source_types))
 
     async def activate(self, generation_id: int, *, retire: bool = True) -> Generation:
-        """Let this one answer, and retire the one that did: at once for every reader. A retired one rolls back.
+        """Make this generation active and retire the active one, atomically. Activating a retired one is a rollback.
 
-        With `retire=False` it answers only if none does: an empty first generation never takes the place of one that
-        may hold sources. Raises NotFound, InvalidInput for a dropped one, and Misconfigured where another one answers
+        With `retire=False` it becomes active only if none is: an empty first generation never replaces one that
+        may hold sources. Raises NotFound, InvalidInput for a dropped one, and Misconfigured if another one is active
         and must not be retired.
         """
         async with self._database.session() as session:
@@ -126,9 +126,9 @@ class Generations:
             return _generation(row)
 
     async def drop(self, generation_id: int) -> Generation:
-        """From here on nothing of it can be activated; its row stays, and its number is not used again.
+        """Mark it as dropped, so that it cannot be activated. Its row stays, and its number is not reused.
 
-        Raises NotFound, and InvalidInput for the one that answers.
+        Raises NotFound, and InvalidInput for the active one.
         """
         async with self._database.session() as session:
             row = await _lock_generation(session, generation_id)

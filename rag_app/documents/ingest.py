@@ -1,10 +1,10 @@
 """Keeps an organization's part of an index in step with files.
 
-Pass over files that are as they were; read the others, compare by content hash, split, embed, and then write under a lock: the ledger says what is about to be
-written, the store replaces the sources' chunks, the ledger says it is done. Sources go through in batches, however the
-files hold them: while one batch is written, the next is embedded, and the one after it is read and split. Killed
-anywhere, the same command again ends where an undisturbed one does. Rebuilding and moving write the same way, with the
-functions at the end.
+Unchanged files are skipped. The others are read, compared by content hash, split, embedded, and then written under a
+lock: the ledger records what will be written, the store replaces the sources' chunks, the ledger records the end.
+Sources are processed in batches, whatever files they come from: while one batch is written, the next is embedded, and
+the one after it is read and split. After a kill at any point, the same command ends in the same state as an undisturbed
+one. Rebuilding and moving write the same way, with the functions at the end.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ Erase = Callable[[Collection[UUID]], Awaitable[None]]
 
 @dataclass(slots=True)
 class Summary:
-    """What an ingest did, in sources; `chunks` were written; `failed` says which files or parts, and why."""
+    """The result of an ingest in sources. `chunks` were written; `failed` names files or parts, with reasons."""
 
     added: int = 0
     updated: int = 0
@@ -75,7 +75,7 @@ Progress = Callable[[Path, Summary], None]
 
 @dataclass(slots=True, eq=False)
 class _FileProgress:
-    """A file that is being read: whether all of it could be, without a remark, and what it holds so far."""
+    """The progress of reading a file: whether it was complete and without remarks so far, and its sources."""
 
     file: File
     whole: bool = True
@@ -85,7 +85,7 @@ class _FileProgress:
 
     @property
     def as_read(self) -> FileRead | None:
-        """What is kept of it, so that it need not be read again; None where something is to be said again."""
+        """The record that lets the next ingest skip the file; None if its problems must be reported again."""
         if not self.faultless or not self.sources or self.file.digest is None:
             return None
         return FileRead(self.file.origin, self.file.digest, self.sources, self.versions)
@@ -93,7 +93,7 @@ class _FileProgress:
 
 @dataclass(slots=True)
 class _Batch:
-    """What was read together; `ended` are the files whose last source is in it or in an earlier one."""
+    """Documents that are processed together. `ended` are the files whose last source is in this batch or an earlier one."""
 
     found: list[tuple[Source, Document]] = field(default_factory=list)
     ended: list[_FileProgress] = field(default_factory=list)
@@ -107,7 +107,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class _SplitBatch:
-    """A batch without what stands already: its other sources with their passages and chunks."""
+    """A batch without unchanged sources: the others with their passages and chunks."""
 
     work: list[tuple[Source, Sequence[Passage], Sequence[TextNode]]]
     builds: dict[UUID, Build]
@@ -118,7 +118,7 @@ class _SplitBatch:
 class Ingestor:
     """Writes one organization's sources into one generation of an index.
 
-    `change` makes of each document that was read the one that is taken in.
+    `change` is applied to each document before it is ingested.
     """
 
     def __init__(
@@ -158,10 +158,10 @@ class Ingestor:
     ) -> Summary:
         """Every file below `paths`. Sources are named by their file's path, relative to `base` if it is below it.
 
-        A source that a file held before and holds no more is removed. A file that is as it was, and whose sources stand,
-        is not read again. What cannot be read is in the summary, which adds to the one that is given. Files that a pattern of `exclude` names are passed over; the patterns are those
-        of `fnmatch`, for a file's name or its path below the folder. With `rows`, each row of a table is a source by
-        that rule, as the index's own rules say for some files. With `dry_run` nothing is embedded or written,
+        Removes a source that its file does not contain any more. Skips a file that is unchanged and whose sources are
+        present. The summary lists what cannot be read, and adds to the one given. Skips files that match a pattern of
+        `exclude` (`fnmatch`, on a file's name or its path below the folder). With `rows`, that rule makes each row of a
+        table a source, as the index's own rules do for some files. With `dry_run` nothing is embedded or written,
         and the summary says what would be.
         """
         summary, standing = summary or Summary(), set[UUID]()
@@ -184,7 +184,7 @@ class Ingestor:
     async def _select_changed(
         self, files: Iterator[File], summary: Summary, progress: Progress, standing: set[UUID]
     ) -> list[File]:
-        """The files that are to be read. The others are counted, and their sources are put into `standing`."""
+        """The files to read. The others are counted, and their sources added to `standing`."""
         changed: list[File] = []
         while some := await asyncio.to_thread(lambda: [*islice(files, _LOOKED_UP)]):
             origins = [file.origin for file in some]
@@ -206,7 +206,7 @@ class Ingestor:
         return [self._with_digest(file) if file.origin in read else file for file in files]
 
     def _with_digest(self, file: File) -> File:
-        """Of all that its sources follow from, but for `change`."""
+        """The file with the digest of everything that its sources depend on, except `change`."""
         if file.digest is not None or self.change is not _as_read:
             return file
         said = repr((self._settings, file.shown, file.root, file.rows))
@@ -221,10 +221,9 @@ class Ingestor:
         dry_run: bool = False,
         standing: Collection[UUID] = (),
     ) -> Summary:
-        """The same for documents that have been read, or are as `reading` is iterated, which is done in a thread.
+        """The same for documents already read, or read while `reading` is iterated, in a thread.
 
-        A file without an origin holds what it holds: no other source is removed for it. Sources that are `standing` are
-        those of other files.
+        No source is removed for a file without an origin. Sources in `standing` belong to other files.
         """
         summary = summary or Summary()
         if not dry_run:
@@ -241,10 +240,10 @@ class Ingestor:
     async def prune(
         self, folders: Iterable[Path], *, summary: Summary | None = None, dry_run: bool = False
     ) -> list[str]:
-        """Remove the sources whose files were in these folders and are there no longer; the files that are gone.
+        """Remove the sources whose files have gone from these folders; returns those files.
 
-        A file that may not be looked at, or whose folder is empty of all files, as one is that is not mounted, counts
-        as there: raises InvalidInput for such a folder where sources were read from it.
+        A file that cannot be accessed counts as present, and so do the files of a folder that is empty, perhaps because
+        it is not mounted: raises InvalidInput if sources were read from such a folder.
         """
         gone: list[str] = []
         for folder in folders:
@@ -263,7 +262,7 @@ class Ingestor:
         return gone
 
     async def delete(self, source_ids: Collection[UUID]) -> None:
-        """These sources of the organization never answer again, in whatever generation, and the ledger forgets them."""
+        """Delete these sources of the organization from every generation and from the ledger."""
         if source_ids:
             async with self._ledger.writer(self._target.org_id, self._spec.name) as writer:
                 await self._delete(writer, source_ids)
@@ -275,7 +274,7 @@ class Ingestor:
             await self._ledger.forget(self._target.org_id, source_ids)
 
     async def finish_deletions(self) -> None:
-        """Complete what an interrupted deletion left."""
+        """Complete interrupted deletions."""
         await self.delete(await self._ledger.deleting(self._target.org_id, self._spec.name))
 
 
@@ -302,7 +301,7 @@ class _Run:
         self._seen = seen
 
     async def batches(self, reading: Iterator[tuple[File, Documents]]) -> AsyncIterator[_SplitBatch]:
-        """What is to be embedded and written, split. Reading is not for the event loop's thread."""
+        """The batches to embed and write, split. Reads outside the event loop's thread."""
         gathering = self._gather(reading)
         while (batch := await asyncio.to_thread(next, gathering, None)) is not None:
             builds = await self._builds([source for source, _ in batch.found])
@@ -313,7 +312,7 @@ class _Run:
             yield _SplitBatch(await asyncio.to_thread(self._split, new), builds, batch.ended, batch.last)
 
     async def _follow_files(self, batch: _Batch, builds: Mapping[UUID, Build]) -> None:
-        """A source that is the same in another file, or in another row, is now there."""
+        """Record the new place of a source that is unchanged but in another file or row."""
         moved = [
             source
             for source, _ in batch.found
@@ -425,7 +424,7 @@ class _Run:
         self._summary.updated += known
 
     async def _find_removed(self, ended: Sequence[_FileProgress]) -> set[UUID]:
-        """What these files held before and hold no more; of a file that could not be read whole nobody knows."""
+        """The sources that these files no longer contain. Nothing is known of a file that could not be read completely."""
         origins = {each.file.origin for each in ended if each.whole and each.file.origin}
         if not origins:
             return set()
@@ -440,7 +439,7 @@ class _Run:
 
 
 def offered(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterator[tuple[Path, Path]]:
-    """Each file below `paths` that no pattern of `exclude` names, behind the path that it is below."""
+    """Each file below `paths` that matches no pattern of `exclude`, after the path it belongs to."""
     for given in paths:
         for path in documents_below(given):
             below = path.relative_to(given).as_posix() if given.is_dir() else path.name
@@ -461,10 +460,10 @@ def _without_file(origins: Iterable[str]) -> list[str]:
 
 
 async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode], known: Iterable[TextNode] = ()) -> None:
-    """Give each chunk its vector: that of a chunk in `known` with the same text, or the model's. Raises EmbeddingFailed.
+    """Set each chunk's vector: from a chunk in `known` with the same text, or the model's. Raises EmbeddingFailed.
 
-    The longest come first: those that a model takes together need little padding, and no thread begins a long text when
-    the others have ended.
+    The longest come first, so that texts of one batch need little padding and no thread starts a long text when the
+    others have finished.
     """
     vectors = {searchable_text(node): node.embedding for node in known}
     texts = [searchable_text(node) for node in nodes]
@@ -476,7 +475,7 @@ async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode], known:
 
 
 async def write_sources(ledger: SourceLedger, store: ScopedStore, generation_id: int, work: Work) -> int:
-    """Replace what the store holds of these sources with the chunks given. Returns how many chunks those are."""
+    """Replace these sources' chunks in the store. Returns the number of chunks."""
     nodes = [node for _, chunks in work for node in chunks]
     if work:
         await store.write(nodes, replacing=[source.id for source, _ in work])
@@ -489,9 +488,9 @@ async def overlap(
     prepare: Callable[[Batch], Awaitable[Prepared]],
     write: Callable[[Prepared], Awaitable[None]],
 ) -> None:
-    """Prepare each batch while the one before it is written and the one after it is fetched.
+    """Prepare each batch while the previous one is written and the next one fetched.
 
-    All of it is done when this returns or raises.
+    Nothing is still running when this returns or raises.
     """
     fetching = asyncio.ensure_future(_next(batches))
     writing = asyncio.ensure_future(asyncio.sleep(0))

@@ -1,13 +1,13 @@
-"""Jobs: files that somebody has handed over, put into an index a slice at a time by whatever worker is free.
+"""Jobs: uploaded files, ingested one slice at a time by any free worker.
 
-    begin    the job and its files, and a turn for its organization in the queue, in one transaction
-    take     in a worker's turn: the next files of the organization's job that has waited longest
-    record   how each of them went, in one transaction             killed before: the slice is done again
-    queue    the organization's next turn, if anything is left     killed before: the turn is given to another worker
-    cancel   from now on nothing of the job is taken; a slice under way counts for nothing
+    begin    stores the job and its files and queues a turn of its organization, in one transaction
+    take     in a worker's turn, takes the next files of the organization's longest-waiting job
+    record   stores their results, in one transaction               killed before: the slice is repeated
+    queue    queues the organization's next turn, if work is left   killed before: another worker gets the turn
+    cancel   takes no more of the job; results of a running slice are ignored
 
-A slice that is done again finds its sources as they are and changes nothing. An organization has one turn in the queue,
-however many jobs and files it has, and goes behind all others after it: who brings much holds nobody up.
+A repeated slice finds its sources unchanged and writes nothing. An organization has one turn in the queue, however many
+jobs and files it has, and then goes to the end of the queue, so a large job delays nobody.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class JobState(StrEnum):
 
 @frozen
 class Job:
-    """`files` in all; `done` and `failed` have been looked at."""
+    """`files` is the total; `done` and `failed` have been processed."""
 
     id: UUID
     org_id: UUID
@@ -100,7 +100,7 @@ class JobFile:
 
 @frozen
 class Slice:
-    """What a worker takes at once: documents with their content, by their position in the job."""
+    """The documents that a worker takes at once, with their content, by position in the job."""
 
     job: UUID
     index: str
@@ -118,9 +118,9 @@ class Jobs:
     # -- users
 
     async def begin(self, sender: Scope, index: str, target: Target, uploads: Sequence[Upload]) -> Job:
-        """Keep the documents and queue the job, which is the sender's user's; no `url` is read.
+        """Store the documents and queue the job, which belongs to the sender's user; URLs are not fetched here.
 
-        Raises Forbidden for a sender without a user, InvalidInput where there is no document, or a name is there twice.
+        Raises Forbidden for a sender without a user, InvalidInput without documents or for a repeated name.
         """
         if sender.user is None:
             raise Forbidden("Jobs belong to a user. Send a token or an API key")
@@ -164,14 +164,14 @@ class Jobs:
             return _job(row)
 
     async def get(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
-        """Raises NotFound, also for another user's."""
+        """Raises NotFound, also for another user's job."""
         async with self._database.scoped(scope, operator) as session:
             return _job(await _one(session, scope, job))
 
     async def page(
         self, scope: Scope, limit: int, after: str | None = None, *, operator: bool = False
     ) -> tuple[list[Job], str | None]:
-        """The newest, and where the next page begins. Raises InvalidInput for a cursor that is none."""
+        """The newest jobs, and the cursor of the next page. Raises InvalidInput for an invalid cursor."""
         wanted = select(JobRow).where(JobRow.org_id.in_(scope.organizations))
         if after is not None:
             wanted = wanted.where(before(after, JobRow.created_at, JobRow.id))
@@ -191,7 +191,7 @@ class Jobs:
         limit: int = 100,
         operator: bool = False,
     ) -> list[JobFile]:
-        """Its files behind position `after`. Raises NotFound."""
+        """The job's files after position `after`. Raises NotFound."""
         wanted = select(
             JobFileRow.position, JobFileRow.name, JobFileRow.size, JobFileRow.state, JobFileRow.reason
         ).where(JobFileRow.job_id == job, JobFileRow.org_id.in_(scope.organizations), JobFileRow.position > after)
@@ -203,7 +203,7 @@ class Jobs:
             return [JobFile(*row) for row in rows.tuples()]
 
     async def cancel(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
-        """Take nothing more of it. What stands already goes on standing. Raises NotFound, InvalidInput if it has ended."""
+        """Stop taking its files. Sources already ingested stay. Raises NotFound, InvalidInput if it has ended."""
         async with self._database.scoped(scope, operator) as session:
             row = await _one(session, scope, job, lock=True)
             if JobState(row.state).ended:
@@ -214,7 +214,7 @@ class Jobs:
             return _job(row)
 
     async def retry(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
-        """Try again what failed or was cancelled. Raises NotFound, InvalidInput where there is nothing to try."""
+        """Repeat failed and cancelled files. Raises NotFound, InvalidInput if there are none."""
         async with self._database.scoped(scope, operator) as session:
             row = await _one(session, scope, job, lock=True)
             again = (await session.scalars(_RETRY_FILES, {"job": job, "org": row.org_id})).all()
@@ -228,7 +228,7 @@ class Jobs:
     # -- workers
 
     async def take(self, org_id: UUID) -> Slice | None:
-        """The next files of a job that goes on; None where there is none."""
+        """The next files of an unfinished job; None without one."""
         async with self._operating(org_id) as session:
             while (row := (await session.execute(_TAKE, {"org": org_id})).one_or_none()) is not None:
                 values = {"job": row.id, "org": org_id}
@@ -242,7 +242,7 @@ class Jobs:
         return None
 
     async def record(self, org_id: UUID, job: UUID, outcomes: Mapping[int, str | None]) -> None:
-        """How files of a slice went: None, or the reason why not. What has been cancelled meanwhile stays so."""
+        """Store the results of a slice's files: None, or the reason of a failure. A job cancelled meanwhile stays cancelled."""
         values = {"job": job, "org": org_id}
         async with self._operating(org_id) as session:
             await session.execute(_LOCK, values)  # before its files: as cancelling does
@@ -254,26 +254,26 @@ class Jobs:
             await session.execute(_RECORD, {**values, **changes})
 
     async def fail(self, org_id: UUID, job: UUID, error: str, *, passing: bool) -> None:
-        """A turn of the job has failed: once too often, or for good, and it is given up. `retry` tries again."""
+        """Count a failed turn of the job, and give the job up after too many or a permanent failure. `retry` tries again."""
         values = {"job": job, "org": org_id, "error": error, "attempts": _ATTEMPTS if passing else 0}
         async with self._operating(org_id) as session:
             await session.execute(_FAIL, values)
 
     async def go_on(self, organizations: Collection[UUID]) -> None:
-        """Queue a turn for each of these that has jobs that go on: one that was lost is found again."""
+        """Queue a turn for each of these organizations with unfinished jobs, to recover lost turns."""
         async with self._database.scoped(Scope(frozenset(organizations)), operator=True) as session:
             waiting = (await session.scalars(_GO_ON, {"organizations": [*organizations]})).all()
         for org_id in waiting:
             await self.queue(org_id)
 
     async def queue(self, org_id: UUID) -> None:
-        """The organization's next turn, if it has jobs that go on and none is in the queue."""
+        """Queue the organization's next turn, if it has unfinished jobs and no turn in the queue."""
         async with self._operating(org_id) as session:
             if await session.scalar(_GOES_ON, {"org": org_id}):
                 await _queue(session, org_id)
 
     async def forget(self, org_id: UUID, days: int) -> None:
-        """Delete the organization's jobs that ended so many days ago, with their files."""
+        """Delete the organization's jobs that ended at least so many days ago, with their files."""
         async with self._operating(org_id) as session:
             await session.execute(_FORGET, {"org": org_id, "days": days})
 
@@ -282,7 +282,7 @@ class Jobs:
 
 
 async def take_turn(jobs: Jobs, ingest: Ingest, org_id: UUID) -> None:
-    """An organization's turn. Raises what an ingest raises, once that is written down: the next turn tries again."""
+    """Run an organization's turn. Re-raises an ingest's error after recording it; the next turn tries again."""
     taken = await jobs.take(org_id)
     if taken is None:
         return
@@ -321,7 +321,7 @@ _KEPT = ("external_id", "file_name", "media_type", "title", "metadata", "derived
 
 
 def _serialize_upload(upload: Upload) -> tuple[JsonObject, bytes]:
-    """A file is read whole: requests are limited, and jobs are done elsewhere."""
+    """The upload as stored. Files are read completely: requests are limited, and another process does the job."""
     kept = {name: value for name in _KEPT if (value := getattr(upload, name))}
     if upload.rows is not None:
         kept["rows"] = to_builtins(upload.rows)

@@ -1,4 +1,4 @@
-"""What kind of file some bytes are, told by the bytes: a client's name only tells one kind of text from another."""
+"""Detects the format of a file by its bytes. The client's file name only distinguishes formats of text."""
 
 import gzip
 import json
@@ -32,10 +32,10 @@ _MEDIA_TYPES: Mapping[str, str] = {
 
 
 def tell_suffix(path: Path, name: str = "", media_type: str = "") -> str:
-    """The suffix of the format that the file is in. What is no known binary format is text, and one that turns out to be
-    none is refused by its reader.
+    """The suffix of the file's format. Anything but a known binary format is taken for text, and its reader refuses it if
+    it is not.
 
-    `name` and `media_type` are what the client says: they choose among the formats of text.
+    `name` and `media_type` come from the client and choose among the formats of text.
     """
     with path.open("rb") as stream:
         head = stream.read(_HEAD)

@@ -1,6 +1,6 @@
-"""The truth about sources: what was read, and what of it stands in which generation's vector store.
+"""The ledger of sources: what was read, and which of it is in which generation's vector store.
 
-A vector store cannot take part in our transactions, so each change is written down before it is made there:
+A vector store cannot take part in our transactions, so each change is recorded before it is made there:
 
     write     begin -> the store's chunks -> finish                 killed between: `builds` says "writing"
     rebuild   claim -> the store's chunks -> finish                 killed between: `lacking` counts it
@@ -60,7 +60,7 @@ class BuildState(StrEnum):
 
 @frozen
 class Build:
-    """A source in a generation. While it is being written, old and new chunks may both stand in the store."""
+    """A source in a generation. While it is being written, the store may contain both old and new chunks."""
 
     version: str
     state: BuildState
@@ -68,13 +68,13 @@ class Build:
     place: "Place" = field(default=("", None, None, None), compare=False)
 
     def holds(self, source: Source) -> bool:
-        """Whether the source stands there as it is now."""
+        """Whether the generation holds the present version of the source."""
         return self.state is BuildState.READY and self.version == source.version
 
 
 @frozen
 class FileRead:
-    """A file that was read whole: the digest of what its sources follow from, how many there are, their versions' sum."""
+    """A completely read file: the digest of its sources' inputs, the number of its sources, the sum of their versions."""
 
     origin: str
     digest: str
@@ -83,7 +83,7 @@ class FileRead:
 
 
 def version_number(version: str) -> int:
-    """Of a source's version: the sum of several says which they are, whatever their order.
+    """A source's version as a number. The sum of several identifies them in any order.
 
     >>> version_number("0f" + 62 * "0")
     67553994410557440
@@ -95,7 +95,7 @@ NO_BUILD = Build("", BuildState.WRITING, 0)
 
 
 class Writer:
-    """Takes the right that `SourceLedger.writing` describes, again and again on one connection; not in two tasks at once."""
+    """Takes the lock of `SourceLedger.writing` repeatedly on one connection. Not for two tasks at once."""
 
     def __init__(self, connection: AsyncConnection, names: Mapping[str, str]) -> None:
         self._connection, self._names = connection, names
@@ -113,7 +113,7 @@ class Writer:
 
 
 class SourceLedger:
-    """What stands where. All ids are those of `Source.id`; unknown ones, and those out of scope, are passed over."""
+    """Records which source is in which generation. All ids are `Source.id`; unknown ids and those out of scope are skipped."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -137,39 +137,39 @@ class SourceLedger:
 
     @asynccontextmanager
     async def writing(self, org_id: UUID, index: str) -> AsyncIterator[None]:
-        """Hold the one right to write this organization's sources in this index; wait until it is free.
+        """Hold the lock for writing this organization's sources in this index; waits until it is free.
 
-        Meanwhile no generation of the index is switched to. It is a lock of a database session: freed at exit, or
-        when the process dies. Behind a connection pooler it needs session pooling.
+        Meanwhile no generation of the index can be activated. The lock belongs to a database session, so it is freed at
+        exit or when the process dies. Behind a connection pooler it needs session pooling.
         """
         async with self.writer(org_id, index) as writer, writer.writing():
             yield
 
     @asynccontextmanager
     async def writer(self, org_id: UUID, index: str) -> AsyncIterator["Writer"]:
-        """The same for who writes many times: one connection, on which the right is taken and given back each time."""
+        """The same for repeated writes: one connection, on which the lock is taken and released each time."""
         async with self._database.dedicated() as connection:
             yield Writer(connection, {"name": f"rag_app/write/{org_id}/{index}", "shared": f"rag_app/switch/{index}"})
 
     @asynccontextmanager
     async def counting(self, org_id: UUID) -> AsyncIterator[None]:
-        """Be the only one that counts an organization's sources and adds to them; a lock as `writing` has it."""
+        """Hold the lock for counting an organization's sources and adding to them, like `writing`."""
         async with self._database.dedicated() as connection:
             await connection.execute(_LOCK, {"name": f"rag_app/count/{org_id}"})
             yield
 
     @asynccontextmanager
     async def switching(self, index: str) -> AsyncIterator[None]:
-        """Wait until nobody writes in this index, and let nobody begin; a lock as `writing` has it."""
+        """Hold the lock that excludes all writers of this index, like `writing`."""
         async with self._database.dedicated() as connection:
             await connection.execute(_LOCK, {"name": f"rag_app/switch/{index}"})
             yield
 
     @asynccontextmanager
     async def rebuilding(self, index: str) -> AsyncIterator[None]:
-        """Be the only one that makes or drops generations of this index; a lock as `writing` has it.
+        """Hold the lock for creating and dropping generations of this index, like `writing`.
 
-        Raises Misconfigured where another process does.
+        Raises Misconfigured if another process holds it.
         """
         async with self._database.dedicated() as connection:
             if not await connection.scalar(_TRY_LOCK, {"name": f"rag_app/rebuild/{index}"}):
@@ -177,13 +177,13 @@ class SourceLedger:
             yield
 
     async def begin(self, batch: Sequence[tuple[Source, Passages]], generation_id: int) -> None:
-        """Write down these sources as they are now, and that their chunks are about to be written.
+        """Record the present version of these sources, and that their chunks are about to be written.
 
-        From here on `visible` gives the new version. A source that was being deleted is back.
+        From here on `visible` returns the new version. A source whose deletion had begun is restored.
         All or nothing. Raises InvalidInput for a site of another organization, a private source without an owner,
-        an organization or owner that does not exist, text with a NUL in it; also where visibility "global" and the
-        public organization do not come together. Raises Misconfigured where the generation answers no longer: what
-        is written there now would be missing in the one that does.
+        an organization or owner that does not exist, text with a NUL in it, or if only one of visibility "global" and
+        the public organization is given. Raises Misconfigured if the generation is no longer active: the sources
+        would be missing in the active one.
         """
         if not batch:
             return
@@ -206,9 +206,9 @@ class SourceLedger:
             raise _describe_refusal(error) from error
 
     async def finish(self, batch: Sequence[tuple[Source, int]], generation_id: int) -> None:
-        """These versions stand in the store, with so many chunks, and nothing else of these sources does.
+        """Record that the store holds exactly these versions of these sources, with so many chunks.
 
-        A build that another version was begun on meanwhile stays unfinished.
+        A build for which another version has begun meanwhile stays unfinished.
         """
         if not batch:
             return
@@ -222,9 +222,9 @@ class SourceLedger:
         )
 
     async def claim(self, batch: Sequence[Source], generation_id: int) -> set[UUID]:
-        """Write down that these sources, one organization's, are about to be written from the content kept here.
+        """Record that these sources of one organization are about to be written from the stored content.
 
-        Those that have changed or gone since they were read are left out of what is returned.
+        Returns them without those changed or deleted since they were read.
         """
         if not batch:
             return set()
@@ -232,23 +232,23 @@ class SourceLedger:
             return await _claim(session, batch, generation_id)
 
     async def move(self, org_id: UUID, sources: Sequence[Source]) -> None:
-        """Write down where these sources are now read from; nothing else of them changes."""
+        """Update where these sources are read from; nothing else of them changes."""
         origins, names, rows, sheets = zip(*map(place_of, sources), strict=True)
         places = {"origins": [*origins], "names": [*names], "rows": [*rows], "sheets": [*sheets]}
         await self._execute({org_id}, _MOVE, org=org_id, ids=[source.id for source in sources], **places)
 
     async def mark_deleting(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
-        """From here on nobody sees these sources, and no build of them counts as complete."""
+        """Hide these sources from everybody, and count no build of them as complete."""
         await self._execute({org_id}, _HIDE, _REOPEN, org=org_id, ids=[*source_ids])
 
     async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
-        """Drop the rows of sources that were marked, now that no store holds a chunk of them. Others stay."""
+        """Delete the rows of marked sources, once no store holds a chunk of them. Others stay."""
         await self._execute({org_id}, _FORGET, org=org_id, ids=[*source_ids])
 
     # -- what ingestion asks
 
     async def builds(self, org_id: UUID, generation_id: int, source_ids: Collection[UUID]) -> dict[UUID, Build]:
-        """What of these sources stands in the generation. A source that is being deleted has no build."""
+        """The builds of these sources in the generation. A source being deleted has no build."""
         standing = (
             select(
                 *(SourceRow.id, SourceBuildRow.version, SourceBuildRow.state, SourceBuildRow.chunks),
@@ -263,24 +263,24 @@ class SourceLedger:
         }
 
     async def contents(self, org_id: UUID, source_ids: Collection[UUID]) -> dict[UUID, Passages]:
-        """What these sources consist of, as it was last written."""
+        """The content of these sources as last written."""
         kept = select(SourceRow.id, SourceRow.content).where(
             SourceRow.org_id == org_id, _matches_any(SourceRow.id, source_ids), SourceRow.deleted_at.is_(None)
         )
         return {source: content for source, content in await self._rows_of({org_id}, kept)}  # noqa: C416 - rows
 
     async def deleting(self, org_id: UUID, index: str) -> list[UUID]:
-        """Sources whose deletion was begun and not finished: their chunks may stand in any generation."""
+        """Sources with an unfinished deletion. Their chunks may be in any generation."""
         return await self._ids(org_id, SourceRow.index == index, SourceRow.deleted_at.is_not(None))
 
     async def interrupted(self, organizations: Collection[UUID]) -> Sequence[Row[tuple[UUID, str]]]:
-        """The (organization, index) pairs in which a deletion was begun and not ended."""
+        """The (organization, index) pairs with an unfinished deletion."""
         return await self._rows_of(
             organizations, select(SourceRow.org_id, SourceRow.index).where(SourceRow.deleted_at.is_not(None)).distinct()
         )
 
     async def holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
-        """The generations in whose stores chunks of these sources may stand."""
+        """The generations whose stores may have chunks of these sources."""
         builds = select(SourceBuildRow.generation_id).where(
             SourceBuildRow.org_id == org_id, _matches_any(SourceBuildRow.source_id, source_ids)
         )
@@ -309,14 +309,14 @@ class SourceLedger:
     async def files_as_read(
         self, org_id: UUID, index: str, generation_id: int, origins: Collection[str]
     ) -> dict[str, tuple[str, list[UUID]]]:
-        """Of these files those whose sources stand in the generation as they were read: their digests and sources."""
+        """The digests and sources of those files whose sources are in the generation as they were read."""
         values = {"org": org_id, "index": index, "generation": generation_id, "origins": [*origins]}
         async with self._acting_for(org_id) as session:
             rows = (await session.execute(_AS_READ, values)).all()
         return {origin: (digest, sources) for origin, digest, sources in rows}
 
     async def keep_files(self, org_id: UUID, index: str, files: Sequence[FileRead]) -> None:
-        """Write down that these files were read whole, and what they held."""
+        """Record that these files were read completely, with their sources."""
         values: dict[str, Any] = {
             "origins": [file.origin for file in files],
             "digests": [file.digest for file in files],
@@ -328,32 +328,32 @@ class SourceLedger:
     # -- what a rebuild asks
 
     async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
-        """How many sources of each organization the generation does not hold as they are now; none: no entry."""
+        """The number of sources per organization whose present version the generation lacks; no entry for zero."""
         counted = _lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(SourceRow.org_id)
         return {org_id: sources for org_id, sources in await self._rows_of(organizations, counted)}  # noqa: C416 - rows
 
     async def next_lacking(
         self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
     ) -> Sequence[tuple[Source, Passages]]:
-        """The first of those sources by id, from `after` on, with their content."""
+        """The next of those sources by id after `after`, with their content."""
         page = _lacking(select(*SOURCE, SourceRow.content), index, generation_id).where(SourceRow.org_id == org_id)
         page = page.where(SourceRow.id > after).order_by(SourceRow.id).limit(limit)
         return [(source_of(row), row.content) for row in await self._rows_of({org_id}, page)]
 
     async def outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
-        """Sources of which another version than the present one may stand in the generation."""
+        """Sources of which the generation may hold another version than the present one."""
         return await self._ids(org_id, exists().where(_build_in(generation_id), _NOT_CURRENT))
 
     async def forget_builds(
         self, organizations: Collection[UUID], generation_id: int, source_ids: Collection[UUID] | None = None
     ) -> None:
-        """These sources, or none at all, stand in the generation any longer."""
+        """Forget the builds of these sources, or of all, in the generation."""
         await self._execute(
             organizations, _FORGET_BUILDS, generation=generation_id, ids=None if source_ids is None else [*source_ids]
         )
 
     async def totals(self, organizations: Collection[UUID]) -> dict[int, tuple[int, int, int]]:
-        """Of each generation: sources that stand in it, their chunks, and sources that are being written."""
+        """For each generation: the number of its sources, of their chunks, and of sources being written."""
         ready = SourceBuildRow.state == "ready"
         counted = select(
             SourceBuildRow.generation_id,
@@ -366,9 +366,9 @@ class SourceLedger:
     # -- reading
 
     async def visible(self, scope: Scope, generation_id: int, source_ids: Collection[UUID]) -> dict[UUID, str]:
-        """Those of these sources that the scope may see, with the version that the generation holds or is given.
+        """The visible ones of these sources, with the version that the generation holds or is getting.
 
-        Whatever a vector store returns, a hit is shown only if its source is in here.
+        A vector store's hit is shown only if its source is among them.
         """
         standing = (
             select(SourceRow.id, SourceBuildRow.version)
@@ -378,9 +378,9 @@ class SourceLedger:
         return {source: version for source, version in await self._database.read(scope, standing)}  # noqa: C416 - rows
 
     async def named(self, scope: Scope, index: str, names: Collection[str], uri: str | None = None) -> list[UUID]:
-        """The sources of an index that are called this, by id or external id, or are found at that http(s) URI.
+        """The sources of an index with one of these names: an id, an external id or an http(s) URI.
 
-        Names that nothing has in the scope are passed over.
+        Names without a source in the scope are skipped.
         """
         called = [
             SourceRow.id.in_([found for name in names if (found := uuid_in(name))]),
@@ -392,12 +392,12 @@ class SourceLedger:
         return [source for (source,) in await self._database.read(scope, known.order_by(SourceRow.id))]
 
     async def seen(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
-        """Those of these sources that the scope may see, whatever generation they stand in."""
+        """The visible ones of these sources, in any generation."""
         found = select(SourceRow.id).where(_matches_any(SourceRow.id, source_ids), *seen_by(scope))
         return {source for (source,) in await self._database.read(scope, found)}
 
     async def get(self, scope: Scope, source_id: UUID, operator: bool = False) -> Source:
-        """Raises NotFound, also for what exists out of scope."""
+        """Raises NotFound, also for a source outside the scope."""
         return source_of(await self._one(scope, source_id, operator, *SOURCE))
 
     async def content(self, scope: Scope, source_id: UUID, operator: bool = False) -> list[JsonObject]:
@@ -420,7 +420,7 @@ class SourceLedger:
     async def pages(
         self, scope: Scope, index: str, size: int, operator: bool = False
     ) -> AsyncIterator[Sequence[Source]]:
-        """The same, at most `size` at a time: no transaction is open while the caller is at work on them."""
+        """The same in pages of at most `size`. No transaction is open while the caller works on a page."""
         key = tuple_(SourceRow.org_id, SourceRow.external_id)
         page = select(*SOURCE).where(SourceRow.index == index, *seen_by(scope, operator)).order_by(key).limit(size)
         rest = page
@@ -524,7 +524,7 @@ def _describe_refusal(error: DBAPIError) -> Exception:
 
 
 def _addresses(uri: str) -> list[str]:
-    """The ways in which the address of a page may have been written down: a query only tells where somebody came from.
+    """The stored forms that the address of a page may have. Its query only says where a visitor came from.
 
     >>> _addresses("HTTP://Shop.example/Rings/?ref=1")[1:]
     ['https://shop.example/Rings', 'https://shop.example/Rings/', 'http://shop.example/Rings', 'http://shop.example/Rings/']
@@ -537,7 +537,7 @@ def _addresses(uri: str) -> list[str]:
 def _matches_any(
     column: InstrumentedAttribute[UUID] | InstrumentedAttribute[UUID | None], ids: Collection[UUID]
 ) -> ColumnElement[bool]:
-    """One parameter however many ids there are: one prepared statement for all."""
+    """Binds all ids as one parameter, so that any number of them uses one prepared statement."""
     return column == any_(literal([*ids], ARRAY(Uuid)))
 
 
@@ -554,7 +554,7 @@ def _lacking(statement: Select[Any], index: str, generation_id: int) -> Select[A
 
 
 def seen_by(scope: Scope, operator: bool = False) -> list[ColumnElement[bool]]:
-    """What row-level security holds, once more; and what it leaves to the query: the site, what is on its way out."""
+    """Repeats the conditions of row-level security, and adds those it leaves to the query: the site, and no deleted source."""
     # IS TRUE keeps it a filter: counted twice as an index condition, it would outbid the ids on a fresh table
     seen: list[ColumnElement[bool]] = [
         _matches_any(SourceRow.org_id, sorted(scope.organizations)).is_(True),
@@ -583,7 +583,7 @@ SOURCE = [getattr(SourceRow, column).label(name) for name, column in _COLUMNS.it
 
 
 def source_of(row: Row[Any]) -> Source:
-    """As the domain has it. Its metadata are as they are stored, whatever the index declares by now."""
+    """The domain's source. Its metadata are as stored, whatever the index declares now."""
     said = {name: row._mapping[name] for name in _COLUMNS}
     return Source(**{**said, "visibility": Visibility(row.visibility)})
 

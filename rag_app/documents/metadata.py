@@ -28,7 +28,7 @@ _ENOUGH = 20  # characters below which a guess is no better than the default
 
 @frozen
 class Target:
-    """Where documents go, and what is said of all of them: it wins over what a document says of itself."""
+    """The destination of documents, and metadata for all of them, which override a document's own."""
 
     org_id: UUID
     site_id: UUID | None = None
@@ -39,7 +39,7 @@ class Target:
 
 
 def to_source(document: Document, path: str, origin: str, spec: IndexSpec, target: Target) -> Source:
-    """The source a document is, in `spec`, for `target`. `path` is its file's, `origin` where that file is.
+    """Make a document a source of `spec` for `target`. `path` is its file's path, `origin` the file's location.
 
     Metadata that the index does not declare are kept as they are. Raises UnknownField for such a key of the target's,
     or of a sidecar, InvalidInput for a value that is not of its type.
@@ -86,12 +86,12 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
 
 
 def undeclared(source: Source, spec: IndexSpec) -> list[str]:
-    """The metadata that are kept without a type, by name: no filter knows them."""
+    """Names of the metadata that are kept without a type and that no filter can use."""
     return sorted(source.untyped.keys() - {*OWN_KEYS, *spec.fields})
 
 
 def _select_undeclared(said: Mapping[str, object], spec: IndexSpec) -> JsonObject:
-    """What is kept as it was sent: keys that are not declared, and times in the notation they were sent in."""
+    """The values kept as sent: undeclared keys, and times in their original notation."""
     times = {"date", *(name for name, kind in spec.fields.items() if kind is FieldType.TIME)}
     declared = {*OWN_KEYS, *spec.fields} - times
     kept = {
@@ -121,7 +121,7 @@ def _plain(key: str, value: object) -> Any:
 
 
 def under(source: Source, spec: IndexSpec) -> Source:
-    """The source with the metadata that `spec` declares now, in its types. Raises InvalidInput for a value that is not."""
+    """The source with the metadata that `spec` declares now, in their types. Raises InvalidInput for a value of another type."""
     said = source.metadata
     return replace(
         source, metadata={key: _value(key, kind, said[key]) for key, kind in spec.fields.items() if key in said}
@@ -138,8 +138,8 @@ def _value(name: str, kind: FieldType, value: object) -> MetadataValue:
 
 
 def versioned(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
-    """With its version: the hash of everything that a reader of the source could see; where the file lies, and where in
-    it the source stands, is no part of it. `content` are its passages, as the ledger keeps them."""
+    """The source with its version: a hash of everything that a reader of it could see, without the file's location and
+    the source's place in the file. `content` are its passages, as the ledger stores them."""
     values = asdict(source) | {"origin": "", "version": ""}
     for place in ("file_name", "row", "sheet"):
         del values[place]
@@ -158,7 +158,7 @@ def _identifier() -> LanguageIdentifier:
 
 
 def detect_language(text: str, default: str) -> str:
-    """Two letters (ISO 639-1); `default` where the text is too short or says too little.
+    """Two letters (ISO 639-1); `default` if the text is too short or unclear.
 
     >>> detect_language("Les horaires d'ouverture du magasin sont affichés à l'entrée.", "en")
     'fr'

@@ -2,7 +2,7 @@
 
 A node's source is the document that it names (`ref_doc_id`), else itself. What a source needs is read from the node's
 metadata as from a document's: title, date, lang, uri, source_type, and the fields that the index declares; others are kept
-without a type. What is not said has the index's default.
+without a type. Missing values get the index's default.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -28,8 +28,8 @@ _TITLE = 80
 class NodeWriter:
     """Writes nodes for one `target`, through a store that is scoped to its organization.
 
-    Nodes are added to what their sources have; one of an id that is there takes its place. Whoever writes sources of the
-    same organization and index waits meanwhile.
+    Nodes are added to their sources and replace nodes with the same id. Other writers of the same organization and index
+    wait meanwhile.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class NodeWriter:
         self._ledger, self._target, self._delete = ledger, target, delete_sources
 
     async def add(self, nodes: Sequence[BaseNode]) -> list[str]:
-        """The ids of the chunks, in the order of the nodes: a node's own where it is a UUID.
+        """Write the nodes and return their chunk ids, in order: a node's own id if it is a UUID.
 
         Raises InvalidInput for a node without a text or an embedding, one whose embedding has another length than the
         index, one that names another organization, and a value that is not of its field's type.
@@ -59,14 +59,14 @@ class NodeWriter:
         return [str(self._chunk_id(node)) for node in nodes]
 
     async def holds(self, nodes: Sequence[BaseNode]) -> bool:
-        """Whether the source of these nodes, which are all of it, stands there as it is now. Raises InvalidInput as `add`."""
+        """Whether the source that consists of these nodes is present in this version. Raises InvalidInput like `add`."""
         source = self._source(nodes[0].ref_doc_id or nodes[0].node_id, nodes[0])
         source = versioned(source, [asdict(_passage(node)) for node in nodes])
         builds = await self._ledger.builds(self._target.org_id, self._generation.id, [source.id])
         return builds.get(source.id, NO_BUILD).holds(source)
 
     async def delete(self, ref_doc_id: str) -> None:
-        """The document's source never answers again. One that is not there is passed over."""
+        """Delete the document's source. An unknown one is skipped."""
         found = {source_id(self._target.org_id, self._spec.name, ref_doc_id)}
         if own := uuid_in(ref_doc_id):
             found.add(own)
@@ -123,7 +123,7 @@ class NodeWriter:
         return chunk_node(self._chunk_id(node), _passage(node).text, meta, node.embedding)
 
     def _chunk_id(self, node: BaseNode) -> UUID:
-        """Of a node whose id is no UUID the same each time, and another in each organization and index."""
+        """A chunk id for a node whose id is not a UUID: stable, and different in each organization and index."""
         document = source_id(self._target.org_id, self._spec.name, node.ref_doc_id or node.node_id)
         return uuid_in(node.node_id) or uuid5(document, node.node_id)
 

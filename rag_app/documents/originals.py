@@ -1,7 +1,7 @@
 """The files that sources were uploaded as, where a setting keeps them: a folder for each organization, named by content.
 
-A row of `originals` says which file a source has, and of which version; one of another version is not shown. Files and
-rows change under a lock of the organization, so that none is taken away while another source begins to need it.
+A row of `originals` says which file a source has, and of which version; a file of another version is not shown. Files
+and rows change under a lock of the organization, so that no file is removed while another source starts to use it.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ _PIECE = 1 << 20
 
 
 class Originals:
-    """`folder` is where they are kept; None keeps none."""
+    """`folder` is where the files are kept; None keeps none."""
 
     def __init__(self, database: Database, folder: Path | None) -> None:
         self._database, self._folder = database, folder
 
     async def keep(self, source: Source, file: Path, name: str | None) -> None:
-        """Keep a copy of the file as that of this source, in place of another one. Blocks for as long as copying takes."""
+        """Keep a copy of the file as this source's original, replacing another one. Blocks while copying."""
         if self._folder is None:
             return
         digest, size = _digest(file)
@@ -57,7 +57,7 @@ class Originals:
             copy.unlink(missing_ok=True)
 
     async def restamp(self, before: Source, after: Source) -> None:
-        """The same file is that of a source whose metadata have changed."""
+        """Keep the file for the new version of a source whose metadata have changed."""
         async with self._changing(before.org_id) as session:
             await session.execute(
                 update(OriginalRow)
@@ -66,7 +66,7 @@ class Originals:
             )
 
     async def path(self, scope: Scope, source_id: UUID) -> tuple[Path, str | None]:
-        """The file of a source as it is now, and its name. Raises NotFound, also for what exists out of scope."""
+        """The file and file name of a source's present version. Raises NotFound, also for a source outside the scope."""
         wanted = (
             select(OriginalRow.org_id, OriginalRow.sha256, OriginalRow.file_name)
             .join(SourceRow, SourceRow.id == OriginalRow.source_id)
@@ -78,7 +78,7 @@ class Originals:
         raise NotFound("original of a source", str(source_id))
 
     async def forget(self, org_id: UUID, source_ids: Collection[UUID]) -> None:
-        """Take away the files of these sources, and what says that they had them."""
+        """Delete the files of these sources and their rows."""
         async with self._changing(org_id) as session:
             gone = await session.scalars(
                 delete(OriginalRow)
@@ -110,7 +110,7 @@ def _path(folder: Path, org_id: UUID, digest: str) -> Path:
 
 
 def _digest(file: Path) -> tuple[str, int]:
-    """Of its content, and its size in bytes."""
+    """The digest of the file's content, and its size in bytes."""
     digest, size = hashlib.sha256(), 0
     with file.open("rb") as stream:
         while piece := stream.read(_PIECE):

@@ -1,4 +1,4 @@
-"""What index.toml could say of a table: types guessed from all of its values, a key, a date, a title and a sentence."""
+"""Proposes a table's mapping for index.toml: types guessed from all of its values, a key, a date, a title and a sentence."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _NAMES_A_ROW = re.compile("(?:^|_)(?:id|key|no|nr|number|sku|code|uuid)$")
 
 @dataclass(slots=True)
 class _Column:
-    """What the values of a column have been so far."""
+    """What the values of a column so far have in common."""
 
     kinds: list[FieldType] = field(default_factory=lambda: [*_GUESSED])
     formats: list[str] = field(default_factory=lambda: ["", *_FORMATS])
@@ -50,14 +50,14 @@ class _Column:
 
     @property
     def kind(self) -> FieldType | None:
-        """None: free text, which is searched and not filtered."""
+        """The field type; None for free text, which is searched and not filtered."""
         if self.kinds:
             return self.kinds[0]
         return FieldType.KEYWORD if self.longest <= _LONGEST_KEYWORD else None
 
 
 def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spec: IndexSpec) -> Iterator[str]:
-    """Sections of an index.toml, one text for each table below `paths` that no rule of the index is for."""
+    """A section of an index.toml for each table below `paths` that no rule of the index matches."""
     files = [
         File(path, path.name, "", path.parent, RowMapping((RowsRule(),), {}, as_written=True))
         for _, path in offered(paths, exclude)
@@ -112,13 +112,13 @@ def _proposal(file: str, rows: int, columns: Mapping[str, _Column]) -> str:
 
 
 def _doubtful(columns: Mapping[str, _Column]) -> dict[str, list[str]]:
-    """Dates that fit several notations: nobody can tell 5 January from 1 May in 05/01/2026."""
+    """Columns of dates that fit several notations: 05/01/2026 may be 5 January or 1 May."""
     times = {name: column.formats for name, column in columns.items() if column.kind is FieldType.TIME}
     return {name: formats for name, formats in times.items() if formats[0] and len(formats) > 1}
 
 
 def _key(rows: int, columns: Mapping[str, _Column]) -> str | None:
-    """A column whose values are all there and all different: one that is called like a key, or else the first."""
+    """A column without missing or repeated values: one named like a key, or else the first."""
     unique = [name for name, column in columns.items() if column.filled == rows == len(column.values)]
     called = [name for name in unique if _NAMES_A_ROW.search(column_name(name))]
     short = [name for name in unique if columns[name].longest <= _LONGEST_KEYWORD]
@@ -132,7 +132,7 @@ def _title(key: str | None, date: str | None, columns: Mapping[str, _Column]) ->
 
 
 def _sentence(columns: Iterable[str]) -> str:
-    """Each column with its name, left out where it is empty."""
+    """A sentence of each column with its name; empty cells are omitted."""
     first, *others = (f"{name.replace('_', ' ')}: {{{name}}}" for name in columns)
     return first + "".join(f"[; {each}]" for each in others) + "."
 

@@ -1,4 +1,4 @@
-"""Reads files in processes of their own: what a file costs has limits, and none can stop, fill or break an ingest.
+"""Reads files in separate processes with limits, so that no file can stop, fill or break an ingest.
 
 A child imports the readers and nothing else of the product, and gets no secret from its environment. It is a program
 of its own, not one of `multiprocessing`, which forks beside threads or imports the caller's script once more. It ends
@@ -45,7 +45,7 @@ _ACCEPTED = {
 
 
 class File(NamedTuple):
-    """`shown` is what errors call it; its sidecar may not be a link that leads out of `root`.
+    """`shown` is its name in errors; its sidecar must not be a link out of `root`.
 
     With `rows`, each row of a table in it is a document. `digest` was that of the file before it was read.
     """
@@ -59,7 +59,7 @@ class File(NamedTuple):
 
 
 def digest_of(file: File, said: bytes) -> str | None:
-    """Of the file, its sidecar and what is `said` besides; None where there is no such file, or it may not be read."""
+    """The digest of the file, its sidecar and `said`; None if there is no such file or it cannot be read."""
     digest = hashlib.sha256(said)
     try:
         for path in (file.path, file.path.with_name(f"{file.path.name}{SIDECAR}")):
@@ -75,7 +75,7 @@ def digest_of(file: File, said: bytes) -> str | None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Also a pipe that nobody writes into."""
+    """Open without blocking, even a pipe without a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -100,7 +100,7 @@ def documents_below(path: Path) -> Iterator[Path]:
 
 
 class Readers:
-    """A pool of processes that read. They are started when they are needed and kept for the next ingest."""
+    """A pool of reading processes, started on first use and kept for the next ingest."""
 
     def __init__(self, allowed: Limits, processes: int) -> None:
         self._limits, self._processes = allowed, processes
@@ -143,7 +143,7 @@ class Readers:
 
 
 class _Child:
-    """A process that reads the files it is sent, one after another; another takes its place when it dies."""
+    """A process that reads the files it is sent, one after another, and is replaced when it dies."""
 
     def __init__(self, allowed: Limits) -> None:
         self._limits, self._closed = allowed, False
@@ -199,7 +199,7 @@ class _Child:
             yield UnreadableDocument(shown, reason)
 
     def _end(self, *, stopped: bool = False) -> str:
-        """Why the process has ended: of its own, or here."""
+        """The reason why the process has ended, by itself or ended here."""
         self._process.kill()
         status = self._process.wait()
         for end in (self._answers, self._requests, self._life):
@@ -218,7 +218,7 @@ class _Child:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Of documents and of nothing else: a child that a file has taken over says nothing that is run here."""
+    """Unpickles documents only, so that a child taken over by a file cannot run code here."""
 
     def find_class(self, module: str, name: str) -> object:
         if (module, name) not in _ACCEPTED:
@@ -252,7 +252,7 @@ def serve() -> None:
 
 
 def _limit_time(documents: Documents, seconds: float, *, renewed: bool) -> Documents:
-    """The same, until all of them, or each where it is `renewed`, have taken so long; then SIGALRM ends the process."""
+    """The same documents. SIGALRM ends the process if all of them, or each if `renewed`, take longer than `seconds`."""
     left = seconds
     while True:
         signal.setitimer(signal.ITIMER_REAL, left)

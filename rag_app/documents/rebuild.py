@@ -1,4 +1,4 @@
-"""Brings a generation of an index up to what the ledger says, from what is kept already: no files needed.
+"""Brings a generation of an index up to date with the ledger, from stored content: no files are needed.
 
 A rebuild splits and embeds the content that the ledger keeps. A move copies what another vector store holds: no text is
 embedded again. What is written is decided under the ledger's lock, source by source: one that changed or went
@@ -41,7 +41,7 @@ Batch = Sequence[tuple[Source, Passages]]
 
 @frozen
 class Unbuilt:
-    """A source that could not be built, and why."""
+    """A source that could not be built, with the reason."""
 
     source: Source
     reason: str
@@ -49,7 +49,7 @@ class Unbuilt:
 
 @dataclass(slots=True)
 class Built:
-    """What a rebuild did: `sources` were written, in so many `chunks`; `failed` could not be.
+    """The result of a rebuild: `sources` were written in `chunks`; `failed` were not.
 
     `compared`: sources that a move has read back, in both stores.
     """
@@ -62,7 +62,7 @@ class Built:
 
 @dataclass
 class Filling(ABC):
-    """Writes the sources of all organizations into one generation of an index; where from, a subclass knows.
+    """Writes the sources of all organizations into one generation of an index. A subclass provides their chunks.
 
     `organizations` gives those there are; it is asked again, for there may be more. `open_store` gives the
     generation as one of them sees it. `progress` is called after each batch.
@@ -80,17 +80,17 @@ class Filling(ABC):
     """Sources written together."""
 
     async def lacking(self) -> dict[UUID, int]:
-        """How many sources of each organization are still to be built."""
+        """The number of sources per organization still to be built."""
         return await self.ledger.lacking(await self.organizations(), self.spec.name, self.generation_id)
 
     async def run(self) -> None:
-        """Write what is lacking, until only what cannot be written is. Raises StoreFailed."""
+        """Write the missing sources, until only those that fail remain. Raises StoreFailed."""
         lacking = await self.lacking()
         while sum(lacking.values()) > len(self.built.failed):
             lacking = await self._pass(lacking, locked=True)
 
     async def complete(self) -> bool:
-        """Whether nothing is lacking, for a caller who keeps all writers out; the last few sources are written here."""
+        """Write the last few missing sources while the caller excludes all writers; returns whether none is missing."""
         lacking = await self.lacking()
         if 0 < sum(lacking.values()) <= self.batch:
             lacking = await self._pass(lacking, locked=False)
@@ -154,7 +154,7 @@ class Rebuild(Filling):
         return work
 
     async def _embed_one_by_one(self, work: Work) -> Work:
-        """Those that the model takes. Raises EmbeddingFailed where it does not seem to be about the sources."""
+        """The texts that the model accepts. Raises EmbeddingFailed if the failure is not due to single sources."""
         taken: list[tuple[Source, Sequence[TextNode]]] = []
         refused: list[Unbuilt] = []
         for source, nodes in work:
@@ -171,7 +171,7 @@ class Rebuild(Filling):
 
 @frozen
 class Tally:
-    """So many chunks, and the sum of their digests: the same in whatever order they come.
+    """The number of chunks and the sum of their digests, which does not depend on their order.
 
     >>> one, other = TextNode(id_="1", text="a", metadata={"price": 5.0}), TextNode(id_="2", text="b")
     >>> Tally.of([one, other]) == Tally.of([other, one]) != Tally.of([one])
@@ -193,7 +193,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Comparison:
-    """An organization's sources on both sides; `differing` of them are not the same, `deviation` is that of embeddings."""
+    """The comparison of an organization's sources; `differing` of them differ, `deviation` is that of the embeddings."""
 
     org_id: UUID
     sources: int = 0
@@ -205,7 +205,7 @@ class Comparison:
 
 @dataclass
 class Move(Filling):
-    """Writes into a generation of one store what stands in that of another, `origin_id`, opened by `open_origin`."""
+    """Copies the generation `origin_id` of one store, opened by `open_origin`, into a generation of another."""
 
     origin_id: int
     open_origin: Callable[[UUID], ScopedStore]
@@ -241,10 +241,10 @@ class Move(Filling):
         return work
 
     async def compare(self) -> list[Comparison]:
-        """Every source that stands in both stores as it is now, for a caller who keeps all writers out.
+        """Compare the present version of every source in both stores, while the caller excludes all writers.
 
-        What differs is written down as incomplete: the next run copies it anew. Chunks of sources that there are no
-        longer are taken out.
+        Differing sources are recorded as incomplete, so that the next run copies them again. Chunks of deleted sources
+        are removed.
         """
         return [await self._compare(org_id) for org_id in await self.organizations()]
 
@@ -265,7 +265,7 @@ class Move(Filling):
         return found
 
     async def _current_builds(self, org_id: UUID, batch: Sequence[Source]) -> dict[UUID, Build]:
-        """Those of these sources that stand in the other store as they are now."""
+        """The builds of those sources whose present version the other store holds."""
         builds = await self.ledger.builds(org_id, self.origin_id, [source.id for source in batch])
         return {each.id: builds[each.id] for each in batch if builds.get(each.id, NO_BUILD).holds(each)}
 
@@ -308,7 +308,7 @@ def _digest(node: TextNode) -> int:
 
 
 def _plain(number: str) -> float:
-    """As JSON means it: PostgreSQL gives the number 1e16 back without its point."""
+    """The value as JSON has it: PostgreSQL returns the number 1e16 without its point."""
     return int(float(number)) if float(number).is_integer() else float(number)
 
 

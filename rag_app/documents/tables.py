@@ -49,7 +49,7 @@ class GenerationRow(Base):
 
 
 class SourceTypeRow(Base):
-    """A type that an index declares for its sources: what SQL functions accept. Written when indexes are built."""
+    """A source type that an index declares, for the SQL functions. Written when indexes are built."""
 
     __tablename__ = "source_types"
 
@@ -58,7 +58,7 @@ class SourceTypeRow(Base):
 
 
 class SourceRow(Base):
-    """A source as it was last read. With `deleted_at` it is on its way out: nobody sees it, but its chunks may stand."""
+    """A source as it was last read. With `deleted_at` it is being deleted: nobody sees it, but its chunks may still exist."""
 
     __tablename__ = "sources"
     __table_args__ = (
@@ -106,7 +106,7 @@ class SourceRow(Base):
 
 
 class ReadFileRow(Base):
-    """A file that was read whole, and what it held: the number of its sources, and the sum of their versions.
+    """A completely read file, with the number of its sources and the sum of their versions.
 
     `digest` is that of everything that its sources follow from.
     """
@@ -122,7 +122,7 @@ class ReadFileRow(Base):
 
 
 class OriginalRow(Base):
-    """The file that a source was uploaded as: where `version` is the source's. Its bytes are in a file named by `sha256`."""
+    """The uploaded file of a source, valid if `version` is the source's. Its bytes are in a file named by `sha256`."""
 
     __tablename__ = "originals"
     __table_args__ = (
@@ -141,7 +141,7 @@ class OriginalRow(Base):
 
 
 class SentBeforeRow(Base):
-    """What a request with an `Idempotency-Key` was answered; without a response it is under way, or its process died."""
+    """The response to a request with an `Idempotency-Key`; without one, the request is in progress or its process died."""
 
     __tablename__ = "idempotency_keys"
 
@@ -154,7 +154,7 @@ class SentBeforeRow(Base):
 
 
 class SourceBuildRow(Base):
-    """What of a source stands in a generation's vector store."""
+    """A source's state in a generation's vector store."""
 
     __tablename__ = "source_builds"
     __table_args__ = (
@@ -175,7 +175,7 @@ class SourceBuildRow(Base):
 
 
 class JobRow(Base):
-    """Files that a user has handed over for an index. `done` and `failed` count them; the others wait."""
+    """A job of files that a user has uploaded for an index. `done` and `failed` count them; the others wait."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -201,7 +201,7 @@ class JobRow(Base):
 
 
 class JobFileRow(Base):
-    """One of them, with its content until the job goes: what failed or was cancelled can be tried again."""
+    """A file of a job. Its content is kept until the job is deleted, so that failed and cancelled files can be retried."""
 
     __tablename__ = "job_files"
     __table_args__ = (

@@ -1,11 +1,11 @@
-"""Documents that somebody sends, one by one or many at once: what was sent becomes sources, in the order sent.
+"""Turns uploaded documents, one or many at once, into sources, in the order sent.
 
-    read      files by the readers' processes; a text is a document as it is
-    make      the sources that they are, with the names to replace them by; what cannot be one is said
-    check     no source that the sender may not see is written over; the organization's limits, under a lock
-    ingest    `Ingestor.ingest_documents`, as everything that is ingested
+    read      the readers' processes read files; a text is a document already
+    make      creates their sources and external ids; reports what cannot be a source
+    check     refuses to overwrite sources that the sender may not see; the organization's limits, under a lock
+    ingest    `Ingestor.ingest_documents`, as for every ingest
 
-Sent again, what has not changed costs nothing: a request that broke off can be repeated.
+Unchanged documents cost nothing, so an interrupted request can be repeated.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ _MOST_CHARACTERS = 20_000_000  # of a text, as of a file
 
 
 class OrganizationFull(RagError):
-    """An organization has as many sources, or as much text, as it may have. The message says which limit that is."""
+    """An organization has reached its limit of sources or of text. The message names the limit."""
 
 
 @frozen
 class Upload:
-    """One document as it was sent: `text`, or a `file` that has been received whole.
+    """One document as sent: `text`, or a completely received `file`.
 
     `external_id` is the name to replace it by; by default what the document says of itself, the file's name, or, of a
     text, the hash of its content. `derived` are metadata that nobody has written (`Document.derived`). With `problem`
@@ -71,7 +71,7 @@ class Upload:
 
     @property
     def name(self) -> str:
-        """What the sources in it are named by, where they say no name of their own."""
+        """The external id of sources in it that have none of their own."""
         if known := self.external_id or self.file_name:
             return known
         return f"text-{hashlib.sha256((self.text or '').encode()).hexdigest()[:24]}"
@@ -79,9 +79,9 @@ class Upload:
 
 @frozen
 class Received:
-    """What became of an upload. `sources` are those in it, the file itself first; `problems` say what is not among them.
+    """The result of an upload. `sources` are those in it, the file itself first; `problems` explain what is missing.
 
-    `status` is "added", "updated" or "unchanged", or "failed" where there is no source.
+    `status` is "added", "updated" or "unchanged", or "failed" without a source.
     """
 
     sources: tuple[Source, ...]
@@ -92,7 +92,7 @@ class Received:
 
 @frozen
 class Limits:
-    """Of an organization: how many sources it may have, how many bytes they may take; None: no limit."""
+    """An organization's limits: the number of sources and their bytes; None: no limit."""
 
     sources: int | None = None
     size: int | None = None
@@ -108,7 +108,7 @@ class _UploadResult:
 
 
 class Uploads:
-    """`ingestor` opens what writes into an index, `active` gives the generation that answers.
+    """`ingestor` opens a writer for an index, `active` returns the active generation.
 
     Each of `readers` reads for one request at a time.
     """
@@ -128,9 +128,10 @@ class Uploads:
         self._idle, self._turn = [*readers], threading.Semaphore(len(readers))
 
     async def ingest(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload], sender: Scope) -> list[Received]:
-        """Make sources of all of them; what became of each, in order. `sender` is whose sources may be written over.
+        """Ingest the uploads; returns their results, in order. `sender` decides which sources may be overwritten.
 
-        Raises UnknownField, OrganizationFull, EmbeddingFailed, StoreFailed: repeated, the same call ends where an undisturbed one does.
+        Raises UnknownField, OrganizationFull, EmbeddingFailed, StoreFailed. A repeated call ends in the same state as an
+        undisturbed one.
         """
         for upload in uploads:
             if upload.rows is not None and (unknown := upload.rows.undeclared(spec.fields)):
@@ -175,7 +176,7 @@ class Uploads:
     async def change(
         self, spec: IndexSpec, source: Source, title: str | None, metadata: Mapping[str, object]
     ) -> Source:
-        """Give a source another title, other metadata: those named are set, or taken away where they are None.
+        """Change a source's title and metadata: the given keys are set, or removed if None.
 
         Raises InvalidInput, EmbeddingFailed, StoreFailed.
         """
@@ -202,7 +203,7 @@ class Uploads:
         return changed
 
     async def delete(self, spec: IndexSpec, org_id: UUID, source_ids: Sequence[UUID]) -> None:
-        """These sources of an organization never answer again."""
+        """Delete these sources of an organization."""
         await (await self._ingestor(spec, Target(org_id))).delete(source_ids)
 
     def close(self) -> None:
@@ -211,7 +212,7 @@ class Uploads:
 
     @asynccontextmanager
     async def _within_limits(self, org_id: UUID, made: Sequence[_UploadResult]) -> AsyncIterator[None]:
-        """Uploads of an organization that has limits take turns: no two of them count on the same room."""
+        """Serializes uploads of an organization that has limits, so that no two of them use the same remaining space."""
         found = [(source, document) for each in made for source, document in each.found]
         if self._limits == Limits() or not found:
             yield
@@ -239,7 +240,7 @@ class Uploads:
             )
 
     def _make(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload]) -> list[_UploadResult]:
-        """In a thread: reading and telling languages take their time."""
+        """Runs in a thread, because reading and language detection are slow."""
         made, seen = [_UploadResult(each) for each in uploads], set[UUID]()
         for each, documents in self._read(spec, made):
             for document in documents:
@@ -293,7 +294,7 @@ def _as_document(upload: Upload) -> list[Document | UnreadableDocument]:
 
 
 def _file(upload: Upload, received: Path, spec: IndexSpec) -> File:
-    """A name of ours for a file that has none but the client's: its suffix is what the content is."""
+    """A file name of our own instead of the client's, with the suffix of the detected format."""
     suffix = tell_suffix(received, upload.file_name or "", upload.media_type)
     named = received.with_name(f"{received.name}{suffix}")
     if not named.exists():

@@ -1,7 +1,7 @@
-"""Takes jobs from the queue, which is Procrastinate's (docs/adr/0017-the-queue.md), until it is stopped.
+"""Takes jobs from Procrastinate's queue (docs/adr/0017-the-queue.md) until it is stopped.
 
-What that library leaves to its users is here: turns whose worker is gone are given to another one, and a worker that
-has lost PostgreSQL begins anew when it is back.
+Does what the library leaves to its users: requeues the turns of dead workers, and restarts a worker that has lost
+PostgreSQL when PostgreSQL is back.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ TakeTurn = Callable[[UUID], Awaitable[None]]
 
 
 async def work(url: str, take_turn: TakeTurn) -> None:
-    """Take turns until cancelled: one at a time, so that workers are as many as there are processes."""
+    """Take turns until cancelled, one at a time: each process is one worker."""
     while True:
         try:
             async with _open(url, take_turn) as app:
@@ -82,7 +82,7 @@ async def _open(url: str, take_turn: TakeTurn) -> AsyncIterator[App]:
 
 
 async def _sweep(app: App, ended: dict[int, float]) -> None:
-    """Give turns back to the queue: those of workers that are gone, and those of this one that ended unrecorded."""
+    """Requeue the turns of dead workers, and this worker's turns that ended without a record."""
     while True:
         await asyncio.sleep(_HEARTBEAT)
         try:
@@ -111,7 +111,7 @@ async def _give_back(app: App, turn: int) -> None:
 
 
 def libpq_url(url: str) -> str:
-    """The same for libpq, which has another word for TLS.
+    """The URL for libpq, which has another parameter for TLS.
 
     >>> libpq_url("postgres://rag_app@db/rag?ssl=require")
     'postgresql://rag_app@db/rag?sslmode=require'

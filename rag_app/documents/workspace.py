@@ -1,7 +1,6 @@
-"""Folders for files that are being read. They go with the process that made them, however it ends.
+"""Temporary folders for files being read. They are removed even if their process is killed.
 
-A folder is locked by who uses it (flock(2), which a kill frees); one that nobody has locked any longer is removed by
-the next process that looks.
+A process locks the folder it uses (flock(2), which a kill frees); the next process removes folders without a lock.
 """
 
 import fcntl
@@ -20,7 +19,7 @@ _YOUNG = 60.0
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A new folder, which is removed in the end."""
+    """A new folder, removed at exit."""
     with TemporaryDirectory(prefix=_PREFIX) as name:
         lock = os.open(name, os.O_RDONLY)
         try:

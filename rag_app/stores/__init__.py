@@ -1,1 +1,1 @@
-"""The vector stores. Each file is the only code that knows its vendor; tests/stores/ is what all of them promise."""
+"""The vector stores. Each file is the only code for its vendor; tests/stores/ is the contract of all of them."""

@@ -1,6 +1,6 @@
-"""What other LlamaIndex applications have stored: nodes, with their vectors where the model is the same.
+"""Imports nodes that other LlamaIndex applications have stored, with their vectors if the model is the same.
 
-Readers block, and give the nodes of one source together: they are iterated in a thread.
+Readers block, so they are iterated in a thread. They return the nodes of one source together.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ Sources = Sequence[Sequence[BaseNode]]
 
 @dataclass(slots=True)
 class Brought:
-    """What was read and written, and what of it has no place here; `failed` says which sources, and why."""
+    """The counts of an import; `failed` names the sources that could not be taken, with reasons."""
 
     nodes: int = 0
     sources: int = 0
@@ -48,7 +48,7 @@ class Brought:
     failed: list[tuple[str, str]] = field(default_factory=list)
 
     def summary(self) -> str:
-        """For people, a line each; nothing about what there was none of."""
+        """For people: a line for each count that is not zero."""
         lines = {
             "nodes were read": self.nodes,
             "sources were written": self.sources,
@@ -65,10 +65,10 @@ class Brought:
 
 
 class Bringing:
-    """Writes the nodes of a store through `writer`, source by source; those that stand there already cost nothing.
+    """Writes the nodes of a store through `writer`, source by source; sources already present cost nothing.
 
-    Ids are made from `within`, a UUID of organization and index, and a node's own: the same each time, and others in
-    another organization.
+    Ids derive from `within`, a UUID of organization and index, and the node's own id: the same in each run, different in
+    each organization.
     """
 
     def __init__(self, writer: NodeWriter, embedder: BaseEmbedding, within: UUID) -> None:
@@ -77,7 +77,7 @@ class Bringing:
         self.same_model = False
 
     async def run(self, read: Callable[[], Nodes], progress: Callable[[Brought], None], *, dry_run: bool) -> None:
-        """Raises StoreFailed where the store cannot be read."""
+        """Raises StoreFailed if the store cannot be read."""
         sample = await asyncio.to_thread(lambda: [*islice(read(), _COMPARED)])
         self.same_model = await asyncio.to_thread(is_same_model, sample, self._embedder.get_text_embedding_batch)
         batches = _batches(groupby(self._readable(read()), key=_source))
@@ -149,7 +149,7 @@ def _source(node: BaseNode) -> str:
 
 
 def is_same_model(nodes: Iterable[BaseNode], embed: Callable[[list[str]], list[list[float]]]) -> bool:
-    """Whether the nodes' vectors are of the model that `embed` asks: some are made again and compared."""
+    """Whether the nodes' vectors are of `embed`'s model: some texts are embedded again and compared."""
     some = [node for node in nodes if node.embedding is not None and node.get_content(MetadataMode.EMBED).strip()]
     if not some:
         return False
@@ -163,7 +163,7 @@ def is_same_model(nodes: Iterable[BaseNode], embed: Callable[[list[str]], list[l
 
 
 def read_folder(folder: Path) -> Nodes:
-    """A storage context that LlamaIndex has persisted: `docstore.json`, and its simple vector store where it is there."""
+    """Reads a persisted LlamaIndex storage context: `docstore.json`, and its simple vector store if there is one."""
     from llama_index.core.storage.docstore import SimpleDocumentStore
     from llama_index.core.vector_stores.simple import SimpleVectorStore
 
@@ -182,7 +182,7 @@ def read_folder(folder: Path) -> Nodes:
 
 
 def read_table(url: str, table: str) -> Nodes:
-    """The table of a PGVectorStore, `data_...`, with its schema or in `public`. Raises StoreFailed."""
+    """Reads the table of a PGVectorStore, `data_...`, with its schema or in `public`. Raises StoreFailed."""
     import psycopg
 
     if not _TABLE.fullmatch(table):
@@ -205,7 +205,7 @@ def read_table(url: str, table: str) -> Nodes:
 
 
 def read_collection(client: Any, collection: str) -> Nodes:
-    """The collection of a QdrantVectorStore, or one of its kind. Its nodes are held in memory, to be put together."""
+    """Reads the collection of a QdrantVectorStore. All nodes are held in memory, to group them by source."""
     found, page, pages = list[BaseNode](), None, True
     try:
         while pages:
@@ -223,7 +223,7 @@ def read_collection(client: Any, collection: str) -> Nodes:
 
 
 def _node(id_: str, text: str, metadata: dict[str, Any], embedding: list[float] | None) -> BaseNode:
-    """As LlamaIndex reads it; of one that another library wrote, what can be known."""
+    """The node as LlamaIndex reads it; for another library's node, the known parts."""
     try:
         node = metadata_dict_to_node(metadata)
         if text:

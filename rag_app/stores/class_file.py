@@ -1,4 +1,4 @@
-"""A LlamaIndex vector store as an operator declares it: a class path, its arguments and where its secrets are.
+"""The declaration of a LlamaIndex vector store: a class path, its arguments and where its secrets are.
 
 The file is the operator's. No class path comes from the database or from a request. docs/stores.md has an example for
 each store that is tested here.
@@ -21,7 +21,7 @@ GENERATION, DIMENSION = "{generation}", "{dimension}"
 
 
 class ClassFile(BaseModel):
-    """What the file says. Values of `arguments` may be tables: `env` or `file` names a secret, `class` builds an object.
+    """The content of the file. Values of `arguments` may be tables: `env` or `file` names a secret, `class` builds an object.
 
     `{generation}` in a text becomes the name of an index's generation, `{dimension}` alone the size of its vectors.
 
@@ -64,7 +64,7 @@ class ClassFile(BaseModel):
 
 
 def read_class_file(path: Path | None) -> ClassFile:
-    """Raises Misconfigured with what is wrong and what is accepted; no value of the file is in the message."""
+    """Raises Misconfigured with the problem and what is accepted. The message contains no value of the file."""
     if path is None:
         raise Misconfigured("set RAG_VECTOR_STORE_FILE to the TOML file that declares the vector store: docs/stores.md")
     try:
@@ -87,7 +87,7 @@ def read_class_file(path: Path | None) -> ClassFile:
 
 
 class Builder:
-    """Makes the store of a generation. What no generation is named in, a client for instance, is made once.
+    """Creates the store of a generation. An object whose arguments do not name the generation, such as a client, is created once.
 
     Everything here is blocking and may import anything: call it in a thread.
     """
@@ -98,11 +98,11 @@ class Builder:
 
     @property
     def made(self) -> dict[str, Any]:
-        """What was made once, by its declaration."""
+        """The objects created once, by their declaration."""
         return self._arguments.made
 
     def build(self, generation: str, dimension: int) -> BasePydanticVectorStore:
-        """Raises Misconfigured where the declaration is wrong, and what the store raises."""
+        """Raises Misconfigured if the declaration is wrong, and whatever the store raises."""
         said, names = self._declared, {GENERATION: generation, DIMENSION: dimension}
         kind: type[BasePydanticVectorStore] = BasePydanticVectorStore  # type: ignore[type-abstract]
         store = self._arguments.make(said.class_path, kind, said.arguments, said.constructor, names)
@@ -111,7 +111,7 @@ class Builder:
         return store
 
     def scrubbed(self, text: str) -> str:
-        """Without the secrets that the file refers to."""
+        """The text without the secrets that the file refers to."""
         for secret in sorted(self._arguments.secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text

@@ -1,8 +1,8 @@
 """Any LlamaIndex vector store, declared in a file (`class_file`). Texts, words and filters are in PostgreSQL (`outside`).
 
-The store is foreign code and is not trusted: it says which chunks may be nearest, and nothing else. PostgreSQL keeps the
-vectors, too. It computes each cosine, and applies scope and filters again, under row-level security, so a store that
-ignores a filter, has a score of its own or returns ids of its own changes no result.
+The store is foreign code and is not trusted: it only proposes which chunks may be nearest. PostgreSQL keeps the
+vectors, too. It computes each cosine and applies scope and filters again, under row-level security. A store that
+ignores a filter, or returns its own scores or unknown ids, therefore changes no result.
 
 What reaches the store in a filter is a UUID or a number (`_check_condition`): a text is replaced by the UUID of its hash. So a store
 that pastes values into its queries has nothing to paste.
@@ -72,7 +72,7 @@ class Abilities:
     """A quote in a value breaks its queries. Values with quotes are never sent."""
 
     def summary(self) -> str:
-        """For people: what it cannot do and how that is made up for; empty where it can do all."""
+        """For people: what the store cannot do and how it is compensated; empty if nothing is missing."""
         found = {
             "does not filter by `in`: asked once for each organization": not self.among,
             "does not filter by ranges: PostgreSQL does": not self.ranges,
@@ -85,7 +85,7 @@ class Abilities:
 class LlamaIndexBackend(OutsideBackend):
     """Generations in the LlamaIndex store that a file declares: a generation is a collection, a table or what it has.
 
-    Its calls are the blocking ones, which every store has, and run in threads of their own.
+    It uses the blocking calls, which every store has, in separate threads.
     """
 
     kind = "llama"
@@ -104,7 +104,7 @@ class LlamaIndexBackend(OutsideBackend):
         return LlamaIndexStore(spec=spec, generation=generation, scope=scope, backend=self)
 
     async def create(self, owner_url: str, spec: IndexSpec, generation: str, dimension: int) -> None:
-        """Raises Misconfigured where the store cannot keep organizations apart or cannot delete."""
+        """Raises Misconfigured if the store cannot keep organizations apart or cannot delete."""
         prefix = self._prefix(generation)
         await execute_as_owner(owner_url, drop_statements(prefix) + create_vector_fields(spec, prefix, dimension))
         await self._open(generation, dimension)
@@ -134,7 +134,7 @@ class LlamaIndexBackend(OutsideBackend):
         return "; ".join(filter(None, (self.declared.release, changed, abilities.summary())))
 
     async def abilities(self, generation: str) -> Abilities:
-        """What the probe found when the generation was made; of one without a probe nothing is expected."""
+        """The result of the generation's probe; without one, no abilities."""
         if generation not in self._abilities:
             said = await self._value("SELECT obj_description(to_regclass($1::text), 'pg_class') AS value", generation)
             self._abilities[generation] = msgspec.json.decode(said, type=Abilities) if said else Abilities()
@@ -150,14 +150,14 @@ class LlamaIndexBackend(OutsideBackend):
         return [*dict.fromkeys(_uuids(found.ids or [node.node_id for node in found.nodes or []]))]
 
     async def put(self, generation: str, nodes: Sequence[BaseNode]) -> None:
-        """In the place of nodes of the same ids: what stores do with an id that they have differs."""
+        """Write nodes, replacing those with the same ids. Stores differ in what they do with an existing id."""
         await self.take(generation, [UUID(node.node_id) for node in nodes])
         for start in range(0, len(nodes), _MANY):
             some = [*nodes[start : start + _MANY]]
             await self.call(generation, "add", some)
 
     async def take(self, generation: str, ids: Sequence[UUID]) -> None:
-        """Each node is a document of its own to the store, so both ways to delete take out that node alone."""
+        """Delete nodes. Each is stored as a document of its own, so both ways of deletion remove that node only."""
         texts = [*map(str, ids)]
         if (await self.abilities(generation)).by_id:
             for start in range(0, len(texts), _MANY):
@@ -168,7 +168,7 @@ class LlamaIndexBackend(OutsideBackend):
                 await self.call(generation, "delete", each)
 
     async def call(self, generation: str, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Raises StoreFailed for whatever the store raises; the message holds no secret of the file."""
+        """Raises StoreFailed for any error of the store, without the file's secrets in the message."""
         if generation not in self._stores:
             await self._open(generation, await self._dimension(generation))
         store = self._stores[generation]
@@ -211,7 +211,7 @@ class LlamaIndexBackend(OutsideBackend):
                 self._stores[generation] = await self._run(lambda: self._builder.build(generation, dimension))
 
     async def _clear(self, generation: str) -> None:
-        """As far as the store can: what is left of a generation is in no ledger, so nobody is shown it."""
+        """Empties the generation as far as the store can. The ledger does not know the rest, so it is never shown."""
         try:
             await self.call(generation, "clear")
         except StoreFailed as error:
@@ -221,7 +221,7 @@ class LlamaIndexBackend(OutsideBackend):
         return f"{generation}_{self.kind}"
 
     async def _dimension(self, generation: str) -> int:
-        """Of the generation's vectors; 0 where it has none."""
+        """The dimension of the generation's vectors; 0 if it has none."""
         found = await self._value(
             "SELECT atttypmod AS value FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attname = 'embedding'",
             generation,
@@ -229,7 +229,7 @@ class LlamaIndexBackend(OutsideBackend):
         return int(found or 0)
 
     async def _value(self, sql: str, generation: str) -> Any:
-        """Of PostgreSQL's catalogue, about the table of the generation's fields."""
+        """A value of PostgreSQL's catalogue about the generation's table of fields."""
         name = f"{self._prefix(generation)}_fields"
         rows = await self.database.fetch_scoped(Scope(frozenset({_OUTSIDER})), sql, name)
         return rows[0]["value"] if rows else None
@@ -241,7 +241,7 @@ class LlamaIndexStore(OutsideStore):
     vector_column = ("embedding",)
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
-        """Chunks have `incomplete: true` in their metadata where fewer were found than there are."""
+        """Chunks have `incomplete: true` in their metadata if fewer were found than exist."""
         _cut_short.set(False)
         found = await super().best(asked)
         if _cut_short.get():
@@ -268,7 +268,7 @@ class LlamaIndexStore(OutsideStore):
         return found
 
     async def proposed(self, asked: Search, limit: int) -> list[UUID]:
-        """What the store calls nearest among what it is told of the scope and the filters."""
+        """The ids that the store considers nearest, under the conditions that it can apply."""
         abilities = await self.backend.abilities(self.generation)
         questions = scope_conditions(self.scope, abilities)
         narrower = filter_conditions(asked.filters, self.spec, abilities)
@@ -291,7 +291,7 @@ class LlamaIndexStore(OutsideStore):
         return {row["id"]: row["cosine"] for row in rows}
 
     async def _count_matching(self, asked: Search) -> int:
-        """How many chunks the filters leave, counted as far as it matters."""
+        """How many chunks the filters leave, counted up to the limit that matters."""
         query = self.begin()
         ((count,),) = await self.ask(
             query.matching(asked.filters, max(asked.depth, self.backend.declared.compared + 1)), query
@@ -299,7 +299,7 @@ class LlamaIndexStore(OutsideStore):
         return int(count)
 
     async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
-        """The store first: PostgreSQL knows the ids of all that may be in it, whenever this is interrupted."""
+        """Writes the store first, so that after any interruption PostgreSQL knows all ids that may be in it."""
         self.check(nodes)
         async with self.backend.writing:
             if nodes:
@@ -323,12 +323,12 @@ class LlamaIndexStore(OutsideStore):
         return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]
 
     def _strip_node(self, node: BaseNode) -> TextNode:
-        """What the store gets of a chunk: its id, its vector and what filters name, no text."""
+        """The part of a chunk that the store gets: id, vector and filter fields, no text."""
         return _node(UUID(node.node_id), node.get_embedding(), stored_fields(node.metadata, self.spec))
 
 
 def scope_conditions(scope: Scope, abilities: Abilities) -> list[list[MetadataFilter]]:
-    """The mandatory filter: the questions that together reach what the scope may see."""
+    """The mandatory filter, as the queries that together cover what the scope may see."""
     site = [_equal("site_id", scope.site)] if scope.site else []
     if abilities.among:
         readers = MetadataFilter(
@@ -339,7 +339,7 @@ def scope_conditions(scope: Scope, abilities: Abilities) -> list[list[MetadataFi
 
 
 def filter_conditions(filters: Filters, spec: IndexSpec, abilities: Abilities) -> list[MetadataFilter]:
-    """Those of the filters' conditions that the store can apply, none stricter than it is: PostgreSQL applies all of them.
+    """The conditions that the store can apply, none stricter than requested. PostgreSQL applies all of them.
 
     This is the one place that translates filters for a foreign store.
     """
@@ -349,7 +349,7 @@ def filter_conditions(filters: Filters, spec: IndexSpec, abilities: Abilities) -
 def _translate_filter(
     given: MetadataFilter | MetadataFilters, spec: IndexSpec, abilities: Abilities
 ) -> Iterator[MetadataFilter]:
-    """One of several values, or none at all, of one field; bounds of numbers; and these where all of them hold."""
+    """Translates: one field with one of several values or without a value; bounds of numbers; and conjunctions of these."""
     if tokens := _alternatives(given, spec):
         field, token = tokens[0]
         if len(tokens) == 1:
@@ -365,7 +365,7 @@ def _translate_filter(
 
 
 def _alternatives(given: MetadataFilter | MetadataFilters, spec: IndexSpec) -> list[tuple[str, UUID]]:
-    """Fields with tokens, of which a chunk that passes has one; empty where that is not all that it may have."""
+    """The tokens per field of which a passing chunk has one; empty if a chunk may pass without them."""
     if isinstance(given, MetadataFilters):
         each = [_alternatives(one, spec) for one in given.filters] if given.condition is FilterCondition.OR else []
         return [token for tokens in each for token in tokens] if all(each) else []
@@ -394,7 +394,7 @@ _NUMBERS = frozenset({FieldType.INTEGER, FieldType.NUMBER, FieldType.TIME})
 
 
 def stored_fields(metadata: Mapping[str, Any], spec: IndexSpec) -> dict[str, str | float]:
-    """What a store has of a chunk's metadata: a UUID for each text, a number for each number."""
+    """The metadata that a store gets: a UUID for each text, a number for each number."""
     fields: dict[str, str | float] = {
         "org_id": str(UUID(str(metadata["org_id"]))),
         "readers": str(UUID(metadata["private_to"]) if metadata.get("private_to") else _EVERYBODY),
@@ -438,7 +438,7 @@ def _equal(key: str, value: UUID) -> MetadataFilter:
 
 
 def _check_condition(condition: MetadataFilter) -> MetadataFilter:
-    """The last look at what reaches foreign code. Raises ValueError for anything but UUIDs and finite numbers."""
+    """The last check before foreign code. Raises ValueError for anything but UUIDs and finite numbers."""
     if not condition.key.isidentifier():
         raise ValueError(f"{condition.key!r} is no field")
     for each in condition.value if isinstance(condition.value, list) else [condition.value]:
@@ -462,7 +462,7 @@ def _node(id_: UUID, vector: Sequence[float], fields: Mapping[str, str | float])
 
 
 def _direction(vector: Sequence[float]) -> list[float]:
-    """Of length 1, where nearest by cosine, by distance and by inner product are the same."""
+    """The vector at length 1, so that cosine, distance and inner product give the same order."""
     numbers = np.asarray(vector, dtype=np.float64)
     scaled = numbers / np.abs(numbers).max()
     found: list[float] = (scaled / np.linalg.norm(scaled)).tolist()
@@ -486,7 +486,7 @@ def _first(found: Mapping[UUID, float], depth: int) -> dict[UUID, float]:
 
 
 class _Probe:
-    """Asks an empty generation of a store what it can do, and leaves the node there that `holds` looks for."""
+    """Tests what a store can do on an empty generation, and leaves the node there that `holds` looks for."""
 
     def __init__(self, backend: LlamaIndexBackend, generation: str, dimension: int) -> None:
         self.backend, self.generation, self.dimension = backend, generation, dimension
@@ -537,7 +537,7 @@ class _Probe:
         return set().union(*found)
 
     async def _is_pasted(self) -> bool:
-        """Whether a quote breaks out of a value. The one text that is sent, to a generation without chunks."""
+        """Whether a quote breaks out of a value. This is the only text that is ever sent, and the generation is empty."""
         said = MetadataFilter(key="site_id", value=_HOSTILE)
         query = VectorStoreQuery(_unit(self.dimension, 1), 3, filters=MetadataFilters(filters=[said]))
         try:

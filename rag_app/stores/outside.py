@@ -1,4 +1,4 @@
-"""Stores that keep vectors outside of PostgreSQL: they give the dense leg; texts, filters and words stay in PostgreSQL."""
+"""Stores that keep vectors outside PostgreSQL. They provide the dense leg; texts, filters and words stay in PostgreSQL."""
 
 import asyncio
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from rag_app.stores.registry import Visible
 
 
 class OutsideBackend(PostgresBackend):
-    """Beside the vectors, a generation has tables in PostgreSQL; `kind` tells those of several stores apart.
+    """A generation also has tables in PostgreSQL, whose names contain `kind` to distinguish stores.
 
     What such a store returns is checked against PostgreSQL's sources, under row-level security: `visible`.
     """
@@ -42,7 +42,7 @@ class OutsideBackend(PostgresBackend):
 
 
 class OutsideStore(ChunkStore):
-    """One index whose vectors are elsewhere, as one scope sees it. PostgreSQL says which chunks there are."""
+    """One index whose vectors are elsewhere, as one scope sees it. PostgreSQL decides which chunks exist."""
 
     @property
     def prefix(self) -> str:
@@ -58,15 +58,15 @@ class OutsideStore(ChunkStore):
 
     @abstractmethod
     async def put_vectors(self, nodes: Sequence[BaseNode]) -> None:
-        """Put vectors in, or in the place of those of the same ids."""
+        """Write vectors, replacing those with the same ids."""
 
     @abstractmethod
     async def take_vectors_out(self, sources: Sequence[UUID], kept: Sequence[UUID]) -> None:
-        """Take out those of these sources in the scope's organizations, but for the ids `kept`."""
+        """Delete the vectors of these sources in the scope's organizations, except the ids `kept`."""
 
     @abstractmethod
     async def vectors(self, ids: Sequence[UUID]) -> Mapping[UUID, list[float]]:
-        """Of chunks of the scope's organizations, private ones too."""
+        """The vectors of these chunks of the scope's organizations, private ones too."""
 
     async def candidates(self, asked: Search) -> list[Candidate]:
         near = await self.nearest(asked) if asked.mode is not Mode.TEXT else {}
@@ -79,7 +79,7 @@ class OutsideStore(ChunkStore):
         return [Candidate(id_, near[id_], score) for id_, score in bm25.items() if id_ in near]
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
-        """More than `top_k` are looked at: a vector whose chunk PostgreSQL has not yet, or no longer, takes no place."""
+        """Looks at more than `top_k`, because a vector whose chunk PostgreSQL does not have (yet, or any more) is skipped."""
         ranking = ranked(
             await self.candidates(replace(asked, depth=max(asked.depth, 2 * asked.top_k))), asked.mode, self.spec.fusion
         )

@@ -1,10 +1,10 @@
-"""A generation's chunks in PostgreSQL, whatever its store, and the store whose vectors are there, too, with pgvector.
+"""A generation's chunks in PostgreSQL, for every store, and the store that keeps its vectors there too, with pgvector.
 
 Of the tables (`words`, `postgres_tables`) `vectors` is narrow - what a filter needs and the vector itself,
 uncompressed and in the row - because an exact scan of one tenant's rows is then both complete and faster than an
-index that is filtered afterwards (docs/adr/0003-postgres-layout.md). `signs` is narrower: a bit a dimension, which
-say what is worth comparing where an organization has many; `sizes` says where that is. A graph on `vectors` is for
-organizations with a large part of the index. Row-level security is forced on everything that belongs to a tenant.
+index that is filtered afterwards (docs/adr/0003-postgres-layout.md). `signs` is narrower: one bit per dimension. For a
+large organization they select the rows to compare; `sizes` tells which ones are large. A graph on `vectors` serves
+organizations with a large part of the index. Row-level security is forced on every table of a tenant.
 """
 
 import json
@@ -77,8 +77,8 @@ class PostgresBackend(Backend):
 
     @asynccontextmanager
     async def transaction(self, scope: Scope) -> AsyncIterator[asyncpg.Connection]:
-        """A transaction of the operator, for ingestion and never for a question: private sources of the scope's
-        organizations are seen, too.
+        """An operator's transaction, which also sees private sources of the scope's organizations. For ingestion, never
+        for a question.
         """
         async with self.database.driver_scoped(scope) as connection:
             await connection.execute(_USUAL_PLANS)
@@ -95,17 +95,17 @@ async def execute_as_owner(owner_url: str, statements: str) -> None:
 
 
 async def prepare_words(connection: asyncpg.Connection) -> None:
-    """For a connection that meets no vectors."""
+    """Prepares a connection that uses no vectors."""
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=msgspec.json.decode)
     await connection.execute(_PLANS)
 
 
 class ChunkStore(ScopedStore):
-    """What of an index is in PostgreSQL for every store: chunks with their texts, what filters name, and words."""
+    """The part of an index that is in PostgreSQL for every store: chunks with their texts, filter fields, and words."""
 
     @property
     def prefix(self) -> str:
-        """What the names of the generation's tables begin with."""
+        """The prefix of the generation's table names."""
         return self.generation
 
     @property
@@ -142,7 +142,7 @@ class ChunkStore(ScopedStore):
 
     @property
     def records(self) -> str:
-        """The table that questions about records read: what filters name, and nothing larger."""
+        """The table that questions about records read: the filter fields only."""
         return self.fields
 
     async def find_records(self, query: RecordQuery) -> Records:
@@ -185,7 +185,7 @@ class ChunkStore(ScopedStore):
     async def _take_out(
         self, connection: asyncpg.Connection, ids: Sequence[UUID], sources: Sequence[UUID]
     ) -> list[int]:
-        """The numbers of the chunks that went."""
+        """Delete chunks; returns their numbers."""
         statement, organizations = words.DELETE.format(t=self.prefix), list(self.scope.organizations)
         went = await connection.fetchrow(statement, list(sources), ids, organizations)
         if went["terms"]:
@@ -206,7 +206,7 @@ class ChunkStore(ScopedStore):
     """Where the vector is in `fields`, if it is."""
 
     async def _finish(self, connection: asyncpg.Connection, gone: list[int], written: int) -> None:
-        """Called in the end of each write."""
+        """Called at the end of each write."""
 
     async def rows(self, source_ids: Sequence[UUID]) -> list[asyncpg.Record]:
         """Every chunk of these sources in the scope's organizations, private ones too, with its `fields`."""

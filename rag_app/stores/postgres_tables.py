@@ -1,8 +1,7 @@
-"""The tables of a generation in PostgreSQL, and what is asked of them: statements that begin with the scope, and choose
-their way by its size.
+"""The tables of a generation in PostgreSQL and the statements on them. A statement begins with the scope and chooses its
+method by the scope's size.
 
-docs/adr/0003-postgres-layout.md says why the tables are so, why there are three ways to the nearest, and what each of
-them costs.
+docs/adr/0003-postgres-layout.md gives the reasons for the tables and for the three search methods, and their costs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,9 +58,9 @@ _AHEAD = 4
 
 
 def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
-    """The DDL of a generation's tables whose vectors are here, too.
+    """The DDL of the tables of a generation with its vectors in PostgreSQL.
 
-    What a scan reads of every row comes first in it: a row is taken apart from the left.
+    The columns that a scan reads come first, because PostgreSQL decodes a row from the left.
     """
     kinds = {"site_id": FieldType.UUID} | {
         column(name): kind for name, kind in spec.all_fields.items() if name != "org_id"
@@ -91,7 +90,7 @@ def create_fields(spec: IndexSpec, generation: str) -> str:
 
 
 def create_vector_fields(spec: IndexSpec, generation: str, dimension: int) -> str:
-    """The same with the vectors beside the fields: of a store that proposes chunks, and PostgreSQL compares them."""
+    """The same with vectors beside the fields, for a store that only proposes chunks."""
     storage = "PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL"
     return f"""{create_fields(spec, generation)}
         ALTER TABLE {generation}_fields ADD COLUMN embedding vector({int(dimension)}) NOT NULL;
@@ -99,7 +98,7 @@ def create_vector_fields(spec: IndexSpec, generation: str, dimension: int) -> st
 
 
 def drop_statements(generation: str) -> str:
-    """The DDL that takes a generation's tables away, also those of an earlier layout."""
+    """The DDL that drops a generation's tables, including those of an earlier layout."""
     names = "vectors", "fields", "signs", *_OF_ALL, *reversed(words.NAMES)  # vectors and fields refer to chunks
     return "".join(f"DROP TABLE IF EXISTS {generation}_{name};" for name in names)
 
@@ -118,13 +117,13 @@ def _policies(generation: str, names: Sequence[str]) -> str:
 
 
 def _columns(spec: IndexSpec) -> str:
-    """What filters name."""
+    """The filter fields as columns."""
     fields = "".join(f", {column(name)} {_SQL_TYPES[kind]}" for name, kind in spec.fields.items())
     return f"site_id uuid, source_id uuid NOT NULL, source_type text NOT NULL, lang text NOT NULL, date double precision{fields}"
 
 
 def column(field: str) -> str:
-    """Where a field that may be filtered by is, in `vectors` and `signs`."""
+    """The column of a filter field in `vectors` and `signs`."""
     return field if field in BASE_FIELDS else f"x_{field}"
 
 
@@ -196,7 +195,7 @@ _DENSE = """size AS MATERIALIZED (
 class Query:
     """SQL under construction: every value is bound, every column comes from the index spec.
 
-    `t` is what the names of the generation's tables begin with, `fields` the table that filters look into.
+    `t` is the prefix of the generation's table names, `fields` the table with the filter fields.
     """
 
     def __init__(self, spec: IndexSpec, scope: Scope, t: str, fields: str, languages: Sequence[str]) -> None:
@@ -208,7 +207,7 @@ class Query:
         return f"${len(self.values)}::{sql_type}"
 
     def where(self, filters: Filters) -> str:
-        """The mandatory part, from the scope, and the filters, on `v`."""
+        """The mandatory conditions of the scope, and the filters, on `v`."""
         scope = self.scope
         self.organizations = self.bind(list(scope.organizations), "uuid[]")
         self.readers = self.bind(scope.readers, "uuid[]")
@@ -222,9 +221,9 @@ class Query:
         return " AND ".join(conditions)
 
     def holds(self, given: MetadataFilter | MetadataFilters) -> str:
-        """A checked filter on `v`: TRUE where it holds, FALSE or NULL where it does not.
+        """A checked filter on `v`: TRUE if it holds, else FALSE or NULL.
 
-        NOT is `IS NOT TRUE`, so that it turns the NULL of a missing field into TRUE.
+        NOT is `IS NOT TRUE`, which turns the NULL of a missing field into TRUE.
         """
         if isinstance(given, MetadataFilter):
             return self._condition(given)
@@ -264,8 +263,8 @@ class Query:
     def candidates(self, asked: Search, *, sure: int | None = None) -> str:
         """The best of each leg with their id, cosine and BM25.
 
-        Plans are made once for all tenants: every join is a lookup for each row of what stands before it, since
-        OFFSET 0 keeps the planner from turning it into anything else.
+        Plans are made once for all tenants. Every join is a lookup for each row before it; OFFSET 0 keeps the planner
+        from choosing another kind of join.
         """
         embedding, limit = self.bind(asked.vector, "vector"), self.bind(asked.depth, "bigint")
         visible, dense = self.where(asked.filters), ""
@@ -288,7 +287,7 @@ class Query:
         return sql
 
     def words(self, asked: Search, near: Sequence[UUID]) -> str:
-        """The best by words, and the chunks `near`, as far as they are visible: id and BM25."""
+        """Id and BM25 of the best chunks by words and of the chunks `near`, if visible."""
         limit, visible = self.bind(asked.depth, "bigint"), self.where(asked.filters)
         return f"""WITH {self._lexical(asked, limit, visible)},
             wanted AS MATERIALIZED (
@@ -299,7 +298,7 @@ class Query:
             LEFT JOIN known ON known.no = v.no"""
 
     def unknown(self, asked: Sequence[str]) -> str:
-        """Those of the words that are in no visible chunk, and that every declared language counts as words."""
+        """The words that are in no visible chunk and that every declared language counts as words."""
         visible, languages = self.where(()), self.bind(self.languages, "text[]")
         return f"""SELECT word FROM unnest({self.bind(list(asked), "text[]")}) word
             WHERE NOT EXISTS (SELECT FROM unnest({self.bind(list(self.spec.languages), "text[]")}) lang
@@ -308,8 +307,8 @@ class Query:
                                 CROSS JOIN LATERAL ({self._postings(visible)}) p)"""
 
     def spelled(self, options: Mapping[str, Mapping[str, float]]) -> str:
-        """Of each word those of its spellings that are in visible chunks, and in how many. A spelling of two words is
-        there where both are.
+        """For each word, its spellings found in visible chunks and their number of chunks. A spelling of two words is found
+        in chunks that have both.
         """
         visible, declared = self.where(()), self.bind(list(self.spec.languages), "text[]")
         rows = [(word, spelling, cost) for word, found in options.items() for spelling, cost in found.items()]
@@ -324,7 +323,7 @@ class Query:
             GROUP BY s.word, s.spelling, s.cost, lang) found WHERE chunks > 0"""
 
     def _postings(self, visible: str) -> str:
-        """The rows of the term `of.term` that the scope may see; with a site, those with a chunk of that site."""
+        """The visible rows of the term `of.term`; with a site, those with a chunk of that site."""
         there = f"""SELECT p.postings FROM {self.t}_words p WHERE p.org_id = ANY({self.organizations})
             AND p.term = of.term AND (p.private_to IS NULL OR p.private_to = ANY({self.readers}))"""
         if self.scope.site is not None:
@@ -333,8 +332,8 @@ class Query:
         return f"{there} OFFSET 0"
 
     def word_use(self, asked: Sequence[str], among: Sequence[UUID]) -> str:
-        """Of each word that no declared language leaves out: in how many chunks it is, of how many, and in which of
-        `among`. Chunks are counted that all members may see."""
+        """For each word that no declared language ignores: its number of chunks, the number of all chunks, and the chunks of
+        `among` that have it. Only chunks that all members may see are counted."""
         languages, declared = self.bind(self.languages, "text[]"), self.bind(list(self.spec.languages), "text[]")
         visible = self.where(())
         return f"""WITH asked AS MATERIALIZED (
@@ -358,20 +357,20 @@ class Query:
             FROM kept ORDER BY word"""
 
     def texts(self, ids: Sequence[UUID], filters: Filters) -> str:
-        """The chunks of these ids, as far as they are visible."""
+        """The visible chunks of these ids."""
         return f"""SELECT c.id, c.source_id, c.text, c.metadata FROM {self.t}_chunks c CROSS JOIN LATERAL (
             SELECT FROM {self.fields} v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
             WHERE c.id = ANY({self.bind(list(ids), "uuid[]")})"""
 
     def cosines(self, vector: Sequence[float], ids: Sequence[UUID], filters: Filters) -> str:
-        """Of the chunks of these ids, as far as they are visible, where `fields` has the vectors."""
+        """The cosines of the visible chunks of these ids, if `fields` has the vectors."""
         embedding = self.bind(vector, "vector")
         return f"""SELECT c.id, 1 - (v.embedding <=> {embedding}) AS cosine FROM {self.t}_chunks c CROSS JOIN LATERAL (
             SELECT * FROM {self.fields} v WHERE v.no = c.no AND {self.where(filters)} OFFSET 0) v
             WHERE c.id = ANY({self.bind(list(ids), "uuid[]")})"""
 
     def nearest(self, asked: Search) -> str:
-        """The `depth` nearest of all visible chunks, each of them compared."""
+        """The `depth` nearest of all visible chunks, by comparing each."""
         embedding = self.bind(asked.vector, "vector")
         return f"""SELECT id, 1 - distance AS cosine FROM (
             SELECT v.id, v.embedding <=> {embedding} AS distance FROM {self.fields} v
@@ -389,10 +388,10 @@ class Query:
     def _dense(self, embedding: str, asked: Search, sure: int, limit: str, visible: str) -> str:
         """CTEs that end in `dense(no, id, distance)`: the `depth` nearest to the embedding.
 
-        Where the scope's organizations are small all rows are compared. Where they have a large part of the index a
-        graph leads to the nearest. In between, where the graph led to too few, and with filters, which it knows nothing
-        of, those of the nearest signs are compared: how far the `sure` best are by sign, and a margin, since signs only
-        nearly order as cosines do.
+        If the scope's organizations are small, all rows are compared. If they have a large part of the index, the graph
+        finds the nearest. In all other cases (between the two, with filters, or if the graph found too few) the rows with
+        the nearest signs are compared: up to the distance of the `sure` best by sign, plus a margin, because signs only
+        approximate the order of cosines.
         """
         dimension, filtered = len(asked.vector), self._is_filtered(asked)
         return _DENSE.format(
@@ -423,7 +422,7 @@ class Query:
     def _lexical(self, asked: Search, limit: str, visible: str) -> str:
         """CTEs that end in `lexical(no, bm25)`, every chunk that shares a term with the text, and `best` of these.
 
-        The rows of `words` know tenant and reader; filters look the chunk up.
+        The rows of `words` contain tenant and reader; filters look up the chunk.
         """
         bm25 = self.spec.bm25
         lexical = words.LEXICAL.format(
@@ -441,12 +440,12 @@ class Query:
 
 
 def _index_hint(name: str, kind: FieldType, values: Any) -> str:
-    """What a query must say besides, so that PostgreSQL sees that the index of such keywords holds all it looks for."""
+    """The extra condition that lets PostgreSQL use the partial index of short keywords."""
     short = kind is FieldType.KEYWORD and all(len(each.encode()) <= _LONGEST_INDEXED for each in values)
     return f"octet_length({name}) <= {_LONGEST_INDEXED} AND " if short else ""
 
 
 def _scale(score: str) -> str:
-    """To 0..1 over all candidates, as `rag_app.retrieval.fusion` does."""
+    """The score scaled to 0..1 over all candidates, as in `rag_app.retrieval.fusion`."""
     low, high = f"min({score}) OVER ()", f"max({score}) OVER ()"
     return f"coalesce(({score} - {low}) / nullif({high} - {low}, 0), 0)"

@@ -1,7 +1,7 @@
 """Vectors in Qdrant: a local folder, or a server. Texts and words are in PostgreSQL (`outside`).
 
-Qdrant cannot force tenancy: every call carries the tenant in its filter, and what it returns is looked up in PostgreSQL,
-under row-level security, before it is used.
+Qdrant cannot enforce tenancy: every call carries the tenant in its filter, and its results are looked up in PostgreSQL,
+under row-level security, before they are used.
 """
 
 import asyncio
@@ -166,7 +166,7 @@ class QdrantStore(OutsideStore):
         return {UUID(str(point.id)): point.vector for point in points}
 
     async def sources(self) -> set[UUID]:
-        """Those of vectors that a deletion did not reach, too."""
+        """All sources with vectors here, including vectors that a deletion missed."""
         found, page, pages = await super().sources(), None, True
         while pages:
             points, page = await self.backend.call(
@@ -185,7 +185,7 @@ class QdrantStore(OutsideStore):
         return _any_of("org_id", self.scope.organizations)
 
     def _point(self, node: BaseNode) -> models.PointStruct:
-        """Of the metadata it has what filters name."""
+        """A point with the filter fields of the metadata."""
         meta = node.metadata
         fields = {_key(name): meta[name] for name in self.spec.all_fields if meta.get(name) is not None}
         readers = meta.get("private_to") or _EVERYBODY
@@ -207,7 +207,7 @@ class QdrantStore(OutsideStore):
 
 
 def _holds(given: MetadataFilter | MetadataFilters, spec: IndexSpec) -> models.Condition:
-    """A checked filter. Qdrant's `must_not` also finds points without the field, which only NOT is to do."""
+    """A checked filter. Qdrant's `must_not` also finds points without the field, which is right for NOT only."""
     if isinstance(given, MetadataFilter):
         return _condition(given, spec.all_fields[given.key])
     each = [_holds(one, spec) for one in given.filters]
@@ -241,7 +241,7 @@ def _equals(key: str, kind: FieldType, value: Any) -> models.FieldCondition:
 
 
 def _key(field: str) -> str:
-    """A field's place in the payload: beside the standard ones, or below `x`."""
+    """A field's key in the payload: standard fields at the top, declared ones below `x`."""
     return field if field in ("org_id", "source_id", "source_type", "lang", "date") else f"x_{field}"
 
 

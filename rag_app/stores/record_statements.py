@@ -1,4 +1,4 @@
-"""Questions about records as SQL, over the table that filters look into: one row a source, whatever its chunks."""
+"""Questions about records as SQL, over the table of filter fields, with one row per source."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ class RecordStatement(Query):
             FROM found, totals ORDER BY value {direction} NULLS LAST, source_id LIMIT {self.bind(query.limit, "bigint")}"""
 
     def _groups(self, query: RecordQuery, group: str, aggregate: Aggregate) -> str:
-        """Groups in byte order; the newest sources of those alone that are told."""
+        """Groups in byte order, with the newest sources of the returned groups only."""
         key = f"v.{column(group)}"
         if query.grain is not None:
             key = f"to_char(date_trunc({self.bind(query.grain.value, 'text')}, {_day(key)}), 'YYYY-MM-DD')"
@@ -79,7 +79,7 @@ class RecordStatement(Query):
         return f"min(v.{column(query.of)})" if query.of else "NULL::float8"
 
     def _visible(self, query: RecordQuery) -> str:
-        """The mandatory part, the filters, and that the fields that are ordered, summed or grouped by are there."""
+        """The mandatory conditions, the filters, and that the fields to order, sum or group by have values."""
         conditions = [self.where(query.filters)]
         needed = {name for name in (query.order, query.of, query.group, *query.having) if name is not None}
         conditions += [f"v.{column(name)} IS NOT NULL" for name in sorted(needed)]
@@ -94,7 +94,7 @@ class RecordStatement(Query):
         return " AND ".join(conditions)
 
     def named_values(self, words: Sequence[str]) -> str:
-        """Values with one of the words; empty where the index declares no field that has any."""
+        """Values with one of the words; empty if the index declares no such field."""
         visible, asked = self.where(()), self.bind(list(words), "text[]")
         parts = []
         for name, kind in self.spec.all_fields.items():
@@ -118,7 +118,7 @@ def _day(seconds: str) -> str:
 
 
 def to_records(rows: Sequence[asyncpg.Record], query: RecordQuery) -> Records:
-    """The rows of `RecordStatement.records`. Of a statement without a group that finds nothing the count is 0."""
+    """The rows of `RecordStatement.records`. Without groups and results, the count is 0."""
     if not rows:
         return Records(value=0.0 if query.aggregate is Aggregate.COUNT and query.group is None else None)
     found = tuple(Record(tuple(row["sources"]), row["value"], row["of_group"], row["size"]) for row in rows)

@@ -1,4 +1,4 @@
-"""Vector stores: a registry, by the kind that settings name. A module of one's own adds an entry to `STORES`."""
+"""The registry of vector stores, by the kind used in settings. Your own module can add an entry to `STORES`."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -21,10 +21,10 @@ Visible = Callable[[Scope, str, Sequence[UUID]], Awaitable[set[UUID]]]
 class Store:
     """One kind of vector store.
 
-    `open` makes its backend, over the application's database where it needs one; it imports its vendor itself. A store
-    that cannot force tenancy asks `Visible` before it returns anything. `place` says where it is, for people.
-    `unshared` is why several processes cannot use it at once, or empty. `configured` says whether these settings lead
-    to it, be it that no index answers from it. A store that is `always_there` goes wherever the database goes: PostgreSQL has its vectors.
+    `open` creates its backend, with the application's database, and imports the vendor. A store that cannot enforce
+    tenancy calls `Visible` before it returns anything. `place` describes its location for people. `unshared` is the
+    reason why several processes cannot use it at once, or empty. `configured` tells whether the settings refer to it,
+    even if no index uses it. A store that is `always_there` is part of the database: PostgreSQL has its vectors.
     """
 
     open: "Callable[[Settings, Database, Visible], Backend]"
@@ -35,7 +35,7 @@ class Store:
 
 
 def store_named(kind: str) -> Store:
-    """Raises Misconfigured with the kinds there are."""
+    """Raises Misconfigured with the known kinds."""
     if kind not in STORES:
         raise Misconfigured(f"there is no vector store {kind!r}: accepted are {', '.join(STORES)}")
     return STORES[kind]

@@ -1,8 +1,8 @@
-"""The tables that a generation has in PostgreSQL whatever its store: chunks with their texts, and the words in them.
+"""The tables that a generation has in PostgreSQL for every store: chunks with their texts, and the words in them.
 
 Postings are arrays (docs/adr/0013-postings-as-arrays.md): a row of `words` holds up to `BLOCK` of one term in one
 organization, for all of its members or for one reader. A posting is one number: chunk, occurrences, length of the
-chunk. Frequencies are counted in the organization itself, over what all of its members may see.
+chunk. Frequencies are the organization's own, counted over the chunks that all of its members may see.
 """
 
 BLOCK = 32
