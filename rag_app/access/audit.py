@@ -1,4 +1,4 @@
-"""What an administrator does, and that it is written down."""
+"""Transactions of administrators, with their audit events."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -27,7 +27,7 @@ _WRITE_DOWN = insert(cast(Table, AuditRow.__table__)).inline()  # its id would b
 
 @frozen
 class Act:
-    """`details` are what was asked for, without what anybody wrote."""
+    """`details` are the request's parameters, without any user's text."""
 
     name: str
     subject: str
@@ -36,9 +36,9 @@ class Act:
 
 @asynccontextmanager
 async def administering(database: Database, principal: Principal, *acts: Act) -> AsyncIterator[AsyncSession]:
-    """One transaction that reads what all users have, and in which these acts are written down: both, or neither.
+    """One transaction that may read all users' rows and records these acts: both, or neither.
 
-    Raises Forbidden for whom PostgreSQL does not find to be an administrator now, and for API keys.
+    Raises Forbidden for API keys and if PostgreSQL finds that the user is no administrator now.
     """
     async with database.scoped(principal.scope(), administrator=True) as session:
         if not await may_administer(session):
@@ -48,14 +48,14 @@ async def administering(database: Database, principal: Principal, *acts: Act) ->
 
 
 def acting(database: Database, principal: Principal | None, *acts: Act) -> AbstractAsyncContextManager[AsyncSession]:
-    """`administering` for a principal. For the operator (None) a plain transaction: commands are written down nowhere."""
+    """`administering` for a principal. For the operator (None) a plain transaction, because commands are not audited."""
     if principal is None:
         return database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})))
     return administering(database, principal, *acts)
 
 
 async def write_down(session: AsyncSession, actor: UUID | None, *acts: Act) -> None:
-    """In the transaction of what is done."""
+    """Record an act in the transaction that performs it."""
     for act in acts:
         await session.execute(
             _WRITE_DOWN.values(actor_id=actor, action=act.name, subject=act.subject, details=dict(act.details))

@@ -1,4 +1,4 @@
-"""Tokens of models that an organization may use in a month, on whatever surface: checked before an answer, counted after.
+"""An organization's monthly budget of model tokens over all surfaces: checked before an answer, charged after it.
 
 Months are those of the database's clock, in UTC.
 """
@@ -36,19 +36,19 @@ _SPEND = text(f"WITH {MONTH}, {ADD_TOKENS} SELECT count(*) FROM tokens")
 
 
 class Budgets:
-    """`default` is what organizations have that have no budget of their own; None is no bound."""
+    """`default` is the budget of organizations without their own; None is unlimited."""
 
     def __init__(self, database: Database, default: int | None) -> None:
         self._database, self.default = database, default
 
     async def check(self, scope: Scope, now: datetime | None = None) -> None:
-        """Raises BudgetSpent where one of the scope's organizations has used its tokens. The public one has no budget."""
+        """Raises BudgetSpent if one of the scope's organizations has used its tokens. The public one has no budget."""
         this = OVER_BUDGET.bindparams(organizations=list(scope.organizations), default=self.default, now=now)
         for [spent] in await self._database.read(scope, this.columns(budget=JSON())):
             raise BudgetSpent(*spent)
 
     async def spend(self, scope: Scope, usage: Usage, now: datetime | None = None) -> None:
-        """Count it for each of the scope's organizations, but the public one."""
+        """Charge the usage to each of the scope's organizations, except the public one."""
         async with self._database.scoped(scope) as session:
             await session.execute(_SPEND, spending(scope, usage) | {"now": now})
 

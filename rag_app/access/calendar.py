@@ -1,4 +1,4 @@
-"""Which day it is where an organization is."""
+"""The present day in an organization's time zone."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ class Calendar:
         self._read_at = -_KEPT
 
     async def today(self, scope: Scope) -> date:
-        """The day in the time zone of the scope's organization, UTC where it has none; of several, that of the lowest id.
+        """The day in the time zone of the scope's organization (of several, the lowest id), or in UTC.
 
         A change of the time zone is seen within a minute. Raises StoreFailed.
         """
@@ -41,7 +41,7 @@ class Calendar:
 
 
 def checked_zone(name: str) -> str:
-    """Raises InvalidInput for what is no name of the IANA time zone database.
+    """Raises InvalidInput unless it is a name of the IANA time zone database.
 
     >>> checked_zone("Europe/Paris")
     'Europe/Paris'

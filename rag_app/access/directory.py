@@ -1,4 +1,4 @@
-"""Who there is and what they may do, over one database: what a command needs that searches nothing."""
+"""People and their rights in one database: all that commands without a search need."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Directory:
     """Organizations, users, keys, groups, roles. Neither LlamaIndex nor a model is imported for it.
 
-    `sessions` of browsers are None where the settings want no pages.
+    `sessions` of browsers are None if the pages are disabled.
     """
 
     def __init__(self, settings: "Settings", database: Database) -> None:

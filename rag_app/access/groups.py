@@ -1,7 +1,7 @@
-"""Groups of an organization's members: who is in one, and which of them see a source together.
+"""Groups of an organization's members, and the audiences that may see a source.
 
-A source of visibility "group" names an audience, a set of groups. Whoever is in one of them sees it. A principal brings
-the audiences that their groups are in, so a row needs to name one id however many groups it is for.
+A source of visibility "group" refers to an audience, a set of groups, and is visible to members of any of them. A
+principal carries the audiences of their groups, so a row needs one id for any number of groups.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ class Group:
 
 
 class Groups:
-    """Slugs are unique in an organization and compared to the letter; wherever one is accepted, so is the id as text."""
+    """Slugs are unique in an organization and compared exactly; wherever one is accepted, so is the id as text."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def create(self, organization: Organization, slug: str, name: str | None = None) -> Group:
-        """Raises InvalidInput where the slug is taken, empty, has a "/" or looks like an id; for the public organization."""
+        """Raises InvalidInput if the slug is taken, empty, contains "/" or looks like an id, and for the public organization."""
         if organization.id == PUBLIC_ORGANIZATION:
             raise InvalidInput(
                 "organization",
@@ -52,7 +52,7 @@ class Groups:
             return await find_named(session, GroupRow, Group, slug, ours, known=known)
 
     async def list(self, organization: Organization) -> list[tuple[Group, tuple[str, ...]]]:
-        """By slug, each with the names of those whom an administrator has put into it."""
+        """The groups by slug, each with the names of the members that an administrator has added."""
         members = (
             select(GroupRow, UserRow.name)
             .outerjoin(GroupMemberRow, GroupMemberRow.group_id == GroupRow.id)
@@ -68,12 +68,12 @@ class Groups:
         return [(group, tuple(found)) for group, found in names.items()]
 
     async def delete(self, group: Group) -> None:
-        """Nobody is in it any longer, and sources that name it alone are seen by nobody until they name another one."""
+        """Delete the group. Sources that name only this group are visible to nobody until they name another one."""
         async with self._database.session() as session:
             await session.execute(delete(GroupRow).where(GroupRow.id == group.id))
 
     async def add_member(self, group: Group, user: User) -> None:
-        """Once is enough. Raises InvalidInput for a user who is no member of the organization."""
+        """Idempotent. Raises InvalidInput for a user who is not a member of the organization."""
         membership = select(MembershipRow).where(MembershipRow.user_id == user.id, MembershipRow.org_id == group.org_id)
         row = {"group_id": group.id, "user_id": user.id, "org_id": group.org_id}
         async with self._database.session() as session:
@@ -84,13 +84,13 @@ class Groups:
             await session.execute(insert(GroupMemberRow).values(row).on_conflict_do_nothing())
 
     async def remove_member(self, group: Group, user: User) -> None:
-        """From the next request on. A group that the user's token names is the identity provider's to take away."""
+        """Takes effect with the next request. Only the identity provider can remove a group named in the user's token."""
         member = GroupMemberRow.group_id == group.id, GroupMemberRow.user_id == user.id
         async with self._database.session() as session:
             await session.execute(delete(GroupMemberRow).where(*member))
 
     async def audience(self, organization: Organization, slugs: Sequence[str]) -> UUID:
-        """What a source of these groups names. Raises NotFound for a group that there is not, InvalidInput for none."""
+        """The audience of these groups. Raises NotFound for an unknown group, InvalidInput for an empty list."""
         if not slugs:
             raise InvalidInput("groups", None, "must name at least one group")
         groups = sorted({(await self.find(organization, slug)).id for slug in slugs})
@@ -102,7 +102,7 @@ class Groups:
         return made
 
     async def audiences(self, organization: Organization, user: User) -> frozenset[UUID]:
-        """Those that the user sees by the groups an administrator has put them into."""
+        """The user's audiences, from the groups that an administrator has added them to."""
         theirs = (
             select(AudienceGroupRow.audience_id)
             .join(GroupMemberRow, GroupMemberRow.group_id == AudienceGroupRow.group_id)

@@ -1,4 +1,4 @@
-"""How often somebody asked, and how many requests of theirs are under way: exact however many processes serve."""
+"""Rate limits and limits of concurrent requests, exact across any number of processes."""
 
 from math import ceil
 from uuid import UUID, uuid4
@@ -52,7 +52,7 @@ _GIVE_BACK = "DELETE FROM request_leases WHERE id = $1"
 
 @frozen
 class Window:
-    """The state after a hit: `remaining` places are free now, the next one at `resets_at` (Unix time, seconds)."""
+    """The state after a hit: `remaining` places are free now, the next one becomes free at `resets_at` (Unix time, seconds)."""
 
     limit: int
     remaining: int
@@ -61,16 +61,16 @@ class Window:
 
 
 class RateLimiter:
-    """At most `limit` places of a key are taken in any 60 seconds: its row holds when each of them was taken."""
+    """Allows at most `limit` requests of a key in any 60 seconds. The key's row holds the time of each."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def hit(self, key: str, limit: int, more: int = 0, now: float | None = None) -> Window:
-        """Take a place for one request of `key`. A request that finds none is not allowed, and takes none.
+        """Take a place for one request of `key`. If none is free, the request is refused and takes none.
 
-        `more` is for a request that has been let in and costs more than one place: it takes so many further ones, or
-        `limit` where that is fewer. Places that are not free are taken at the moment at which they will be.
+        `more` is for an admitted request that costs more than one place: it takes so many more, at most `limit`.
+        Places that are not free yet are taken in advance.
         `now` (Unix time, seconds) is for tests: the clock is the database's, the same for all processes.
         Raises StoreFailed.
         """
@@ -80,11 +80,11 @@ class RateLimiter:
 
 
 class Leases:
-    """Places for requests under way: at most `limit` leases of a key at a time.
+    """Limits concurrent requests: at most `limit` leases of a key at a time.
 
-    A lease lives `seconds` by the database's clock, and as long again from each `extend`. So the places of a process
-    that was killed are free `seconds` later, whatever the clocks of machines say. One that has run out stays so: its
-    place may be somebody else's by now. Everything raises StoreFailed.
+    A lease lasts `seconds` by the database's clock, and as long again from each `extend`. The leases of a killed process
+    therefore expire `seconds` later, whatever the machines' clocks say. An expired lease cannot be extended, because
+    another request may have its place. Everything raises StoreFailed.
     """
 
     def __init__(self, database: Database, seconds: float = 60.0) -> None:
@@ -92,10 +92,10 @@ class Leases:
         self.extend_every = seconds / 3  # a lease outlives one extension that fails
 
     async def take(self, key: str, limit: int) -> UUID | None:
-        """A place among the `limit` of `key`, or None where all are taken.
+        """A lease among the `limit` of `key`, or None if all are taken.
 
-        One short transaction: the lock comes in a statement of its own, so that the next one sees what was written by
-        whoever held it before. Keys do not wait for each other.
+        One short transaction. The lock is a separate statement, so that the next statement sees what the previous holder
+        wrote. Keys do not wait for each other.
         """
         async with self._database.session() as session:
             await session.execute(_ONE_AT_A_TIME, {"name": f"rag_app/lease/{key}"})
@@ -108,5 +108,5 @@ class Leases:
         await self._database.fetch(_EXTEND, lease, self._seconds)
 
     async def give_back(self, lease: UUID) -> None:
-        """Once is enough: a second time, or after it has run out, changes nothing."""
+        """Idempotent; an expired lease is ignored."""
         await self._database.fetch(_GIVE_BACK, lease)

@@ -1,4 +1,4 @@
-"""Signing people in at an OpenID Connect provider: the authorization code flow, with PKCE.
+"""Signs users in at an OpenID Connect provider: the authorization code flow with PKCE.
 
 OpenID Connect Core 1.0 (3.1), Discovery 1.0, RP-Initiated Logout 1.0; RFC 7636 (PKCE), RFC 9207 (`iss` beside the code).
 """
@@ -36,10 +36,10 @@ _ERROR = re.compile(r"[a-z_]{1,50}")
 
 @frozen
 class Attempt:
-    """A browser on its way to a provider and back. All that protects the way comes from one secret in its cookie.
+    """A browser's attempt to sign in at a provider. Everything that protects it derives from one secret in its cookie.
 
-    `state` shows that the browser that comes back is the one that left, `nonce` that the token was made for it. Neither
-    tells anything about `verifier`, without which the provider gives no token for a code.
+    `state` proves that the returning browser is the one that left, `nonce` that the token was issued for it. Neither
+    reveals `verifier`, without which the provider exchanges no code for a token.
     """
 
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
@@ -58,7 +58,7 @@ class Attempt:
 
     @property
     def challenge(self) -> str:
-        """The verifier as the provider is told it beforehand (RFC 7636, S256)."""
+        """The verifier's hash, sent to the provider beforehand (RFC 7636, S256)."""
         return _base64(sha256(self.verifier.encode()).digest())
 
     def _derive_secret(self, use: str) -> str:
@@ -67,7 +67,7 @@ class Attempt:
 
 @frozen
 class Metadata:
-    """What a provider publishes about itself, as far as it matters here."""
+    """The parts of a provider's metadata that are used here."""
 
     authorization: str
     token: str
@@ -80,8 +80,8 @@ class Metadata:
 class Provider:
     """The identity provider that signs people in to the pages.
 
-    What it publishes about itself is read when somebody first signs in, and again every five minutes. Where that fails
-    what is known stays in use; a provider that is away is asked again after ten seconds at the earliest.
+    Its metadata are read at the first sign-in and again every five minutes. If that fails, the known metadata stay in
+    use; an unreachable provider is asked again after ten seconds at the earliest.
 
     >>> Provider("http://id.example", "rag")
     Traceback (most recent call last):
@@ -113,11 +113,11 @@ class Provider:
 
     @property
     def host(self) -> str:
-        """What people are told they sign in at."""
+        """The provider's host, shown to users."""
         return urlsplit(self.issuer).netloc.rpartition("@")[2]
 
     async def address(self, attempt: Attempt, redirect_uri: str) -> str:
-        """Where a browser is sent. It comes back to `redirect_uri`. Raises RagError where the provider does not answer."""
+        """The address to send a browser to; it returns to `redirect_uri`. Raises RagError if the provider does not answer."""
         asked = {
             "response_type": "code",
             "client_id": self.client_id,
@@ -131,16 +131,16 @@ class Provider:
         return _with_query((await self.metadata()).authorization, asked)
 
     async def sign_out_address(self, back: str) -> str | None:
-        """Where a browser signs out there, too; None where the provider has no such place. Raises RagError."""
+        """The address to sign out at the provider; None if the provider has none. Raises RagError."""
         where = (await self.metadata()).end_session
         if where is None:
             return None
         return _with_query(where, {"client_id": self.client_id, "post_logout_redirect_uri": back})
 
     async def claims(self, said: Mapping[str, str], attempt: Attempt, redirect_uri: str) -> Claims:
-        """Whom the provider has signed in, by what a browser brings along from it in the address, `said`.
+        """The claims of the signed-in user. `said` are the parameters of the address with which the browser returns.
 
-        Raises Unauthenticated where that, or the provider's token, does not hold, and RagError where it does not answer.
+        Raises Unauthenticated if they or the provider's token are invalid, RagError if the provider does not answer.
         """
         metadata = await self.metadata()
         if said.get("iss", None if metadata.says_issuer else self.issuer) != self.issuer:
@@ -157,7 +157,7 @@ class Provider:
         return tokens.read(claims)
 
     async def metadata(self) -> Metadata:
-        """What the provider publishes about itself. Raises RagError where that cannot be read, and never could."""
+        """The provider's metadata. Raises RagError if they cannot be read and never could."""
         async with self._reading:
             now = monotonic()
             if now - self._read_at > LIFESPAN and now - self._failed_at > self._cooldown:
@@ -200,7 +200,7 @@ class Provider:
         return PublicKeys(url, read, LIFESPAN, self._cooldown)
 
     async def _redeem(self, metadata: Metadata, code: str, attempt: Attempt, redirect_uri: str) -> JsonObject:
-        """The provider's tokens for a code."""
+        """Exchange a code for the provider's tokens."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -221,7 +221,7 @@ class Provider:
         return reply
 
     def _check(self, claims: JsonObject, attempt: Attempt, access_token: object) -> None:
-        """What an ID token must say beyond what every token must (OpenID Connect Core 3.1.3.7). Raises Unauthenticated."""
+        """Check the claims that only ID tokens require (OpenID Connect Core 3.1.3.7). Raises Unauthenticated."""
         nonce, audience = claims.get("nonce"), claims["aud"]
         if not isinstance(nonce, str) or not _equal(nonce, attempt.nonce):
             raise Unauthenticated("The token belongs to another sign-in")
@@ -235,7 +235,7 @@ class Provider:
 
 
 async def fetch(method: str, url: str, **options: Any) -> tuple[int, JsonObject]:
-    """The status and the JSON object that a provider answers; redirects are not followed.
+    """The status and the JSON object of a provider's response; redirects are not followed.
 
     Raises RagError for anything else, for more than `LARGEST` bytes, and after `SECONDS`.
     """
@@ -274,7 +274,7 @@ def _with_query(url: str, values: Mapping[str, str]) -> str:
 
 
 def _error(said: Mapping[str, Any]) -> str:
-    """A provider's code for what is wrong. Its description is not shown: anybody can write that into an address."""
+    """A provider's error code. Its description is not shown, because anybody can write one into an address."""
     error = said.get("error")
     return error if isinstance(error, str) and _ERROR.fullmatch(error) else "nothing that can be understood"
 

@@ -1,5 +1,5 @@
-"""Who there is: organizations, their sites, users and who belongs where; and API keys, each of which acts as a service
-user of one organization."""
+"""Organizations, their sites, users and memberships; and API keys, each of which acts as a service user of one
+organization."""
 
 import re
 import secrets
@@ -91,7 +91,7 @@ class Site:
 
 @frozen
 class User:
-    """`id` is the `sub` of the user's tokens, unless an identity provider calls the user something else.
+    """`id` is the `sub` of the user's tokens, unless an identity provider uses another one.
 
     `role` "admin" may read everybody's threads, choose a plan for a message, and administer.
     """
@@ -104,7 +104,7 @@ class User:
 
 @frozen
 class ApiKey:
-    """What is known of a key: all but the key. `beginning` is its first 12 characters; `indexes` None is all of them."""
+    """Everything about a key except the key itself. `beginning` is its first 12 characters; `indexes` None is all of them."""
 
     id: UUID
     name: str
@@ -119,9 +119,9 @@ class ApiKey:
 
 
 class People:
-    """Names and slugs are unique and compared to the letter; wherever a name is accepted, so is the id as text.
+    """Names and slugs are unique and compared exactly; wherever a name is accepted, so is the id as text.
 
-    What makes something new raises InvalidInput when the name is taken, empty, or looks like an id.
+    Creating something raises InvalidInput if the name is taken, empty, or looks like an id.
     """
 
     def __init__(self, database: Database) -> None:
@@ -142,7 +142,7 @@ class People:
             return [_convert_row(Organization, row) for row in await session.scalars(ordered)]
 
     async def organization(self, slug: str | UUID) -> Organization:
-        """For the operator: NotFound names the slugs there are."""
+        """For the operator: NotFound lists the existing slugs."""
         async with self._database.session() as session:
             return await find_named(session, OrganizationRow, Organization, slug, known=select(OrganizationRow.slug))
 
@@ -155,9 +155,9 @@ class People:
             return found
 
     async def set_budget(self, organization: Organization, tokens: int | None) -> None:
-        """Tokens a month that models may count for the organization; None: as the settings have it.
+        """Set the organization's monthly budget of model tokens; None: the default of the settings.
 
-        Raises InvalidInput for the public organization, to which nothing is ever charged, and below 0.
+        Raises InvalidInput below 0 and for the public organization, which is never charged.
         """
         if organization.id == PUBLIC_ORGANIZATION:
             raise InvalidInput(
@@ -173,17 +173,17 @@ class People:
             )
 
     async def set_limits(self, organization: Organization, limits: Mapping[str, int | None]) -> Organization:
-        """How many requests a member may make: `requests_per_minute`, `concurrent_requests`; None: as each surface has it.
+        """Set a member's limits: `requests_per_minute`, `concurrent_requests`; None: each surface's default.
 
-        What is not named stays. Raises InvalidInput below 1 and above 10,000.
+        Omitted limits keep their value. Raises InvalidInput below 1 and above 10,000.
         """
         async with self._database.session() as session:
             return _convert_row(Organization, await _update_limits(session, OrganizationRow, organization.id, limits))
 
     async def set_time_zone(self, organization: Organization, name: str | None) -> None:
-        """A name of the IANA time zone database; None is UTC. Which day it is there is what "today" means in a question.
+        """Set the time zone (IANA name; None is UTC), which defines "today" in a question.
 
-        Raises InvalidInput for what is no such name.
+        Raises InvalidInput for an unknown name.
         """
         zone = None if name is None else checked_zone(name)
         async with self._database.session() as session:
@@ -192,9 +192,9 @@ class People:
             )
 
     async def create_user(self, name: str, plan: str = "free", role: str = "user", subject: str | None = None) -> User:
-        """With what an identity provider calls the user, if anything (see `know_as`); all of it, or nothing.
+        """Create a user, optionally with an identity provider's name for them (see `know_as`); all of it, or nothing.
 
-        Raises NotFound, which names the plans there are, and InvalidInput.
+        Raises NotFound, which lists the plans, and InvalidInput.
         """
         async with self._database.session() as session:
             await _check_plan(session, plan)
@@ -219,34 +219,34 @@ class People:
             return [(_convert_row(User, row), tuple(organizations or ())) for row, organizations in rows]
 
     async def set_plan(self, user: User, plan: str, by: Principal | None = None) -> User:
-        """From the user's next message on. What is used this month stays used.
+        """Set the plan from the user's next message on. Messages used this month still count.
 
-        `by`: the administrator who does it; None is the operator. Raises NotFound, which names the plans there are.
+        `by`: the acting administrator; None is the operator. Raises NotFound, which lists the plans.
         """
         async with acting(self._database, by, Act("users.plan", str(user.id), {"plan": plan})) as session:
             await _check_plan(session, plan)
             return await _update_user(session, user, plan_code=plan)
 
     async def set_role(self, user: User, role: str) -> User:
-        """Raises InvalidInput, which names the roles there are."""
+        """Raises InvalidInput, which lists the roles."""
         async with self._database.session() as session:
             return await _update_user(session, user, role=_role(role))
 
     async def user(self, name: str | UUID) -> User:
-        """Raises NotFound, which tells no other names."""
+        """Raises NotFound, which reveals no other names."""
         async with self._database.session() as session:
             return await find_named(session, UserRow, User, name)
 
     async def know_as(self, user: User, subject: str) -> None:
-        """Let tokens whose `sub` is this stand for the user: what an identity provider calls them.
+        """Accept tokens with this `sub`, an identity provider's name for the user, as the user's.
 
-        Raises InvalidInput where it stands for another user already.
+        Raises InvalidInput if it belongs to another user already.
         """
         async with self._database.session() as session:
             await _know_as(session, user.id, subject)
 
     async def members(self, organization: Organization) -> list[User]:
-        """The people who belong to it, by name; no service users of API keys."""
+        """The organization's members by name, without service users of API keys."""
         service = select(ApiKeyRow.user_id)
         statement = select(UserRow).join(MembershipRow, MembershipRow.user_id == UserRow.id)
         mine = statement.where(MembershipRow.org_id == organization.id, UserRow.id.not_in(service))
@@ -254,7 +254,7 @@ class People:
             return [_convert_row(User, row) for row in await session.scalars(mine.order_by(UserRow.name))]
 
     async def remove_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
-        """What they own there stays. Raises NotFound for whom the organization does not have, and for keys' users."""
+        """Their sources there stay. Raises NotFound for non-members and for keys' users."""
         gone = delete(MembershipRow).where(
             MembershipRow.user_id == user.id,
             MembershipRow.org_id == organization.id,
@@ -266,7 +266,7 @@ class People:
                 raise NotFound("member", user.name)
 
     async def add_member(self, organization: Organization, user: User, by: Principal | None = None) -> None:
-        """Once is enough: a second time changes nothing. `by`: as `set_plan`."""
+        """Idempotent. `by`: as in `set_plan`."""
         act = Act("members.add", str(user.id), {"organization": organization.slug})
         async with acting(self._database, by, act) as session:
             await session.execute(
@@ -278,14 +278,14 @@ class People:
             return await insert_named(session, SiteRow, Site, name=checked_name("name", name), org_id=org_id)
 
     async def site(self, org_id: UUID, name: str | UUID) -> Site:
-        """A site of this organization. NotFound does not say whether another one has it."""
+        """A site of this organization. NotFound does not reveal whether another one has it."""
         async with self._database.session() as session:
             return await find_named(session, SiteRow, Site, name, SiteRow.org_id == org_id)
 
     async def principal(self, subject: str, groups: Sequence[str] = ()) -> Principal:
-        """Whom a token's `sub` stands for. Unknown to us, it is nobody in particular: the public organization only.
+        """The principal of a token's `sub`. An unknown one sees the public organization only.
 
-        `groups` are those that the token names, beside those that an administrator has put the user into:
+        `groups` are those that the token names, in addition to those that an administrator has added the user to:
         "organization/group", or "group" for a user of one organization. Only groups of the user's organizations count.
         """
         if not subject.isprintable():  # nor can PostgreSQL be asked for a NUL
@@ -299,7 +299,7 @@ class People:
         return Principal(subject, user, belongs, None, requests, at_once, frozenset(audiences))
 
     async def member_of(self, organization: str) -> Principal:
-        """Somebody without a name, who sees what all members of an organization see. Raises NotFound."""
+        """An anonymous principal that sees what all members of an organization see. Raises NotFound."""
         found = await self.organization(organization)
         limits = found.requests_per_minute, found.concurrent_requests
         return Principal(f"member of {found.slug}", None, frozenset({found.id}), None, *limits)
@@ -308,8 +308,8 @@ class People:
 class Keys:
     """Keys are `rag_` and 43 characters that hold 256 random bits; the database holds the SHA-256 of each.
 
-    No salt and no slow hash, as passwords need: nobody can try 2^256 keys, however fast, nor list them beforehand. And
-    a key is found by its digest in an index: what the time of that tells about digests does not help to make a key.
+    Keys need neither salt nor a slow hash, unlike passwords: nobody can try or precompute 2^256 keys. A key is looked up
+    by its digest in an index; what the timing reveals about digests does not help to guess a key.
     """
 
     def __init__(self, database: Database) -> None:
@@ -322,10 +322,10 @@ class Keys:
         indexes: Sequence[str] | None = None,
         by: Principal | None = None,
     ) -> tuple[ApiKey, str]:
-        """A key for these indexes, or for all, and the secret: nobody can show it again.
+        """Create a key for these indexes, or for all. Returns it with its secret, which cannot be shown again.
 
         It acts as a user of its own, named `key:<id>`, a member of that organization alone. `name` is for people and
-        need not be unique. `by`: as `People.set_plan`. Raises InvalidInput for one that is empty or cannot be printed.
+        need not be unique. `by`: as in `People.set_plan`. Raises InvalidInput for an empty or unprintable name.
         """
         if not name.strip() or not name.isprintable():
             raise InvalidInput("name", name, "must be printable text and not empty")
@@ -357,10 +357,10 @@ class Keys:
             return [_convert_row(ApiKey, row) for row in await session.scalars(keys)]
 
     async def revoke(self, key: str, by: Principal | None = None) -> ApiKey:
-        """Refuse a key from now on, in every process: given by its id, by how it begins, or as it is.
+        """Revoke a key in every process. It is given by its id, its beginning, or in full.
 
-        Once is enough: a second time changes nothing. `by`: an administrator, who may revoke keys of their own
-        organizations alone. Raises NotFound, and InvalidInput where several begin like that.
+        Idempotent. `by`: an administrator, who may revoke only keys of their own organizations. Raises NotFound, and
+        InvalidInput if the beginning is ambiguous.
         """
         shown = key if uuid_in(key) else key[:_BEGINNING]
         async with acting(self._database, by, Act("keys.revoke", shown)) as session:
@@ -373,7 +373,7 @@ class Keys:
             return _convert_row(ApiKey, row)
 
     async def user_of(self, organization: Organization, key: str) -> UUID | None:
-        """The service user of an organization's key, which is given as to `revoke`; None where there is none."""
+        """The service user of an organization's key, given as in `revoke`; None if there is none."""
         async with self._database.session() as session:
             found: UUID | None = await session.scalar(
                 select(ApiKeyRow.user_id).where(_key_condition(key), ApiKeyRow.org_id == organization.id).limit(1)
@@ -381,17 +381,17 @@ class Keys:
             return found
 
     async def set_limits(self, key: str, limits: Mapping[str, int | None]) -> ApiKey:
-        """As `People.set_limits`, of one key; None: as its organization has it. Raises NotFound, too."""
+        """Like `People.set_limits` for one key; None: its organization's limits. Raises NotFound, too."""
         async with self._database.session() as session:
             return _convert_row(
                 ApiKey, await _update_limits(session, ApiKeyRow, (await _find_key(session, key)).id, limits)
             )
 
     async def principal(self, key: str) -> Principal:
-        """The service user of a key. Raises Unauthenticated for one that is unknown or revoked, and tells not which.
+        """The service user of a key. Raises Unauthenticated for an unknown or revoked key, without saying which.
 
-        Asks the database each time, once: what is revoked is refused at once. When a key was last used is written down
-        at most once a minute.
+        One query for each request, so that a revoked key is refused at once. The time of the last use is recorded at most
+        once a minute.
         """
         rows = await self._database.fetch(_KEY_PRINCIPAL, _digest(key)) if _KEY.fullmatch(key) else []
         if not rows:
@@ -402,7 +402,7 @@ class Keys:
 
 
 def called(subject: str) -> ColumnElement[bool]:
-    """The user of a token's `sub`: at most one, `know_as` sees to that."""
+    """The condition on the user of a token's `sub`: at most one, as `know_as` ensures."""
     user_id = uuid_in(subject)
     return or_(UserRow.subject == subject, *([] if user_id is None else [UserRow.id == user_id]))
 
@@ -441,7 +441,7 @@ async def _update_limits(
 
 
 async def _find_key(session: AsyncSession, key: str) -> ApiKeyRow:
-    """By its id, by how it begins, or as it is. Raises NotFound, and InvalidInput where several begin like that."""
+    """Find a key by its id, its beginning, or in full. Raises NotFound, and InvalidInput if the beginning is ambiguous."""
     shown = key[:_BEGINNING]  # an error must not show more of a key than a list does
     found = (await session.scalars(select(ApiKeyRow).where(_key_condition(key)))).all()
     if not found:
@@ -462,7 +462,7 @@ def _convert_row(kind: type[Kind], row: Base) -> Kind:
 
 
 async def insert_named(session: AsyncSession, table: type[Base], kind: type[Kind], **values: Any) -> Kind:
-    """A new row. Raises InvalidInput where the first of the values is taken."""
+    """Insert a row. Raises InvalidInput if the first of the values is taken."""
     made: Base | None = await session.scalar(
         insert(table).values(id=uuid4(), **values).on_conflict_do_nothing().returning(table)
     )
@@ -475,7 +475,7 @@ async def insert_named(session: AsyncSession, table: type[Base], kind: type[Kind
 async def find_named(
     session: AsyncSession, table: type[Base], kind: type[Kind], name: str | UUID, *where: Any, known: Any = None
 ) -> Kind:
-    """By slug, if it has one, or name, or by id. Raises NotFound; with `known`, which names there are."""
+    """Find a row by slug or name, or by id. Raises NotFound; with `known`, it lists the existing names."""
     columns = table.__table__.c
     found = name if isinstance(name, UUID) else uuid_in(name)
     this = columns["slug" if "slug" in columns else "name"] == name if found is None else columns["id"] == found
@@ -494,7 +494,7 @@ def checked_name(key: str, name: str) -> str:
 
 
 def beginning_of(name: str) -> str:
-    """A name as it may be printed: of an API key no more than a list shows.
+    """A name fit for printing: of an API key, only its beginning.
 
     >>> beginning_of("ada"), beginning_of("rag_" + 43 * "x")
     ('ada', 'rag_xxxxxxxx')

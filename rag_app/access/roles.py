@@ -1,4 +1,4 @@
-"""What a member or a key may do with an organization's sources in an index.
+"""Rights of a member or a key on an organization's sources in an index.
 
     read    search and read: every member, and every key for its indexes
     write   upload, replace, change and delete single sources
@@ -33,13 +33,13 @@ class Role(StrEnum):
 
 
 class Roles:
-    """Granted by operators; asked before anything is written."""
+    """Roles, granted by operators and checked before each write."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def role(self, principal: Principal, org_id: UUID, index: str) -> Role | None:
-        """None where the organization is not the principal's, or the key is not for this index."""
+        """The role; None if the organization is not the principal's, or the key is not for this index."""
         if org_id not in principal.organizations:
             return None
         if principal.indexes is not None and index not in principal.indexes:
@@ -56,7 +56,7 @@ class Roles:
         return max([Role.READ, *(Role(role) for (role,) in rows)], key=lambda each: each.rank)
 
     async def require(self, wanted: Role, principal: Principal, org_id: UUID, index: str) -> None:
-        """Raises Forbidden, which says the command that would let the principal in."""
+        """Raises Forbidden, with the command that grants the role."""
         role = await self.role(principal, org_id, index)
         if role is None or role.rank < wanted.rank:
             raise Forbidden(
@@ -65,9 +65,9 @@ class Roles:
             )
 
     async def grant(self, org_id: UUID, user: UUID, role: Role | None, index: str = EVERY_INDEX) -> None:
-        """Give a member or a key's service user this role, in place of another one; None takes it away.
+        """Grant a member or a key's service user this role, replacing another one; None revokes it.
 
-        Raises InvalidInput for who is no member of the organization.
+        Raises InvalidInput for a non-member of the organization.
         """
         try:
             await self._grant(org_id, user, role, index)

@@ -1,4 +1,4 @@
-"""Browsers that are signed in to the pages, those that are signing in at a provider, and codes that sign in once."""
+"""Sessions of browsers on the pages, attempts to sign in at a provider, and one-time sign-in codes."""
 
 import secrets
 from collections.abc import Sequence
@@ -51,9 +51,9 @@ _FINISH = "DELETE FROM sign_in_attempts WHERE digest = $1 RETURNING after, expir
 
 @frozen
 class Visitor:
-    """Whose session it is, as its pages greet them: the user's name and role, the names of their organizations.
+    """The user of a session as the pages show them: name, role, and names of their organizations.
 
-    `groups` are those that the identity provider named when it signed the user in.
+    `groups` are those named by the identity provider at sign-in.
     """
 
     user: UUID
@@ -65,15 +65,15 @@ class Visitor:
 
     @property
     def administers(self) -> bool:
-        """For what pages show. PostgreSQL decides what may be done."""
+        """For display only. PostgreSQL decides what the user may do."""
         return self.role == "admin"
 
 
 @frozen
 class Sessions:
-    """A session ends `lifetime` after its beginning, or when no request has used it for `idle`, or when it is closed.
+    """A session ends `lifetime` after its beginning, after `idle` without a request, or when it is closed.
 
-    Its cookie is 256 random bits, of which the database holds the SHA-256: whoever reads that cannot sign in with it.
+    Its cookie is 256 random bits. The database holds their SHA-256, with which nobody can sign in.
     """
 
     _database: Database
@@ -83,7 +83,7 @@ class Sessions:
     async def open(
         self, user: UUID, instead_of: str | None = None, *, groups: Sequence[str] = (), by_provider: bool = False
     ) -> str:
-        """A new session's cookie. The session of the cookie `instead_of` ends."""
+        """Open a session and return its cookie. The session of the cookie `instead_of` ends."""
         if instead_of is not None:
             await self.close(instead_of)
         cookie = secrets.token_urlsafe(32)
@@ -91,7 +91,7 @@ class Sessions:
         return cookie
 
     async def visitor(self, cookie: str) -> Visitor:
-        """Raises Unauthenticated for one that is unknown, closed or over, and tells not which."""
+        """Raises Unauthenticated for an unknown, closed or expired session, without saying which."""
         rows = await self._database.fetch(_VISITOR, digest(cookie), self.idle) if _may_be_ours(cookie) else []
         if not rows:
             raise Unauthenticated("The session has ended. Sign in again")
@@ -99,16 +99,16 @@ class Sessions:
         return Visitor(user, name, role, expires_at, tuple(organizations), tuple(groups))
 
     async def close(self, cookie: str) -> bool:
-        """The session is refused from now on, in every process. True where an identity provider had signed its user in."""
+        """Close the session in every process. Returns whether an identity provider had signed the user in."""
         rows = await self._database.fetch(_CLOSE, digest(cookie))
         return bool(rows and rows[0][0])
 
     async def begin(self, secret: str, after: str) -> None:
-        """Somebody leaves for the identity provider, to come back within `ATTEMPT_LIFETIME` and go to `after`."""
+        """Record an attempt to sign in at the identity provider, valid for `ATTEMPT_LIFETIME`, which leads to `after`."""
         await self._database.fetch(_BEGIN, digest(secret), after, ATTEMPT_LIFETIME)
 
     async def finish(self, secret: str) -> str:
-        """Where to go after an attempt, which is used up by that. Raises Unauthenticated, and tells not why."""
+        """Use up an attempt and return where it leads. Raises Unauthenticated without a reason."""
         rows = await self._database.fetch(_FINISH, digest(secret)) if _may_be_ours(secret) else []
         if not rows or not rows[0][1]:
             raise Unauthenticated("This sign-in was started in another browser, or it has expired")
@@ -116,13 +116,13 @@ class Sessions:
         return after
 
     async def make_code(self, user: UUID) -> str:
-        """128 random bits that sign the user in, once, within `CODE_LIFETIME`."""
+        """A code of 128 random bits that signs the user in once, within `CODE_LIFETIME`."""
         code = secrets.token_urlsafe(16)
         await self._database.fetch(_KEEP_CODE, digest(code), user, CODE_LIFETIME)
         return code
 
     async def take_code(self, code: str) -> UUID:
-        """Whom the code signs in; it is used up by that. Raises Unauthenticated, and tells not why."""
+        """Use up the code and return its user. Raises Unauthenticated without a reason."""
         rows = await self._database.fetch(_TAKE_CODE, digest(code)) if _may_be_ours(code) else []
         if not rows or not rows[0][1]:
             raise Unauthenticated("The code is not valid. A code works once and for five minutes")

@@ -48,7 +48,7 @@ class SiteRow(Base):
 
 
 class PlanRow(Base):
-    """What a plan gives a user; -1 messages: without limit."""
+    """A plan's entitlements; -1 messages: no limit."""
 
     __tablename__ = "plan_entitlements"
     __table_args__ = (CheckConstraint("rag_messages_per_month >= -1", name="messages"),)
@@ -59,7 +59,7 @@ class PlanRow(Base):
 
 
 class UserRow(Base):
-    """`subject` is what an identity provider calls the user, where that is not our id."""
+    """`subject` is an identity provider's name for the user, if it is not our id."""
 
     __tablename__ = "users"
     __table_args__ = (CheckConstraint("role IN ('user', 'admin')", name="role"),)
@@ -112,7 +112,7 @@ class GroupRow(Base):
 
 
 class GroupMemberRow(Base):
-    """A user whom an administrator has put into a group: a member of its organization."""
+    """A user whom an administrator has added to a group of their organization."""
 
     __tablename__ = "group_members"
     __table_args__ = (
@@ -128,7 +128,7 @@ class GroupMemberRow(Base):
 
 
 class AudienceRow(Base):
-    """A set of groups that sources name together; its id is made of theirs. It stays when a group goes."""
+    """A set of groups that sources refer to. Its id derives from theirs. It stays when a group is deleted."""
 
     __tablename__ = "audiences"
     __table_args__ = (UniqueConstraint("org_id", "id"),)
@@ -151,7 +151,7 @@ class AudienceGroupRow(Base):
 
 
 class RateWindowRow(Base):
-    """When each of a key's places of the last minute was taken: Unix time, seconds. `let_in`: whether the last hit was.
+    """The times of a key's requests in the last minute: Unix time, seconds. `let_in`: whether the last one was allowed.
 
     UNLOGGED: the last minute need not survive a crash, and costs no write-ahead log.
     """
@@ -165,7 +165,7 @@ class RateWindowRow(Base):
 
 
 class LeaseRow(Base):
-    """A request under way; the lease of one whose process died runs out. UNLOGGED, as the windows are."""
+    """A request in progress. The lease of a killed process expires. UNLOGGED, like the windows."""
 
     __tablename__ = "request_leases"
     __table_args__ = (Index(None, "key"), {"prefixes": ["UNLOGGED"]})
@@ -216,7 +216,7 @@ class OrganizationTokensRow(Base):
 
 
 class AuditRow(Base):
-    """What somebody did, and to what. Rows are added and read, never changed.
+    """An audit event: who did what to which object. Rows are added and read, never changed.
 
     `actor_id` refers to nothing: it stays when its user is erased.
     """
@@ -262,7 +262,7 @@ class SignInCodeRow(Base):
 
 
 class SignInAttemptRow(Base):
-    """A browser that is at the identity provider. `digest` is the SHA-256 of its cookie, which has 256 bits of its own."""
+    """A browser's attempt to sign in at the identity provider. `digest` is the SHA-256 of its cookie of 256 random bits."""
 
     __tablename__ = "sign_in_attempts"
 

@@ -1,6 +1,6 @@
 """Bearer tokens: JWTs signed with a shared secret (HS256), or by an identity provider whose public keys are known.
 
-Which of the two is the deployment's choice, and an algorithm belongs to the key: a token cannot choose either.
+The deployment chooses between the two, and each key has one algorithm: a token can choose neither.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 
 @frozen
 class Claims:
-    """What a token says that matters here: who it was issued to, and for which kind of client and groups, if it says."""
+    """The claims of a token that are used here: subject, and kind of client and groups, if given."""
 
     subject: str
     client: str | None = None
@@ -54,11 +54,11 @@ class Claims:
 
 
 class PublicKeys:
-    """An identity provider's public keys, for RS256 and ES256; read again when they are old or lack the one asked for.
+    """An identity provider's public keys, for RS256 and ES256; read again when they are old or a key is missing.
 
-    What cannot be read leaves the keys that are known in use: a provider that is away shuts nobody out.
-    PyJWKClient fetches and parses; it is not asked to remember, because it forgets its keys when they are old, fetches
-    them while it holds a lock, and knows no pause after a failure.
+    If reading fails, the known keys stay in use, so that an unreachable provider locks nobody out. PyJWKClient fetches
+    and parses the keys but does not cache them here, because it drops old keys, fetches while it holds a lock, and
+    does not back off after a failure.
     """
 
     def __init__(self, where: str, read: Callable[[], list[jwt.PyJWK]], lifespan: float, cooldown: float) -> None:
@@ -71,7 +71,7 @@ class PublicKeys:
 
     @classmethod
     def at(cls, url: str, lifespan: float = LIFESPAN, cooldown: float = COOLDOWN) -> "PublicKeys":
-        """A JWKS document behind a URL, fetched when a token first needs it.
+        """Keys of a JWKS document at a URL, fetched when a token first needs it.
 
         >>> PublicKeys.at("http://id.example/jwks.json")
         Traceback (most recent call last):
@@ -89,7 +89,7 @@ class PublicKeys:
 
     @classmethod
     def in_file(cls, path: Path, lifespan: float = FILE_SECONDS) -> "PublicKeys":
-        """A JWKS document, or public keys as PEM, one after the other. Raises Misconfigured where it is neither."""
+        """Keys of a file: a JWKS document, or a sequence of public keys as PEM. Raises Misconfigured if it is neither."""
         keys = cls(str(path), lambda: _in_text(path.read_text("utf-8")), lifespan, lifespan)
         try:
             keys._keys, keys._read_at = keys._read(), monotonic()
@@ -98,9 +98,9 @@ class PublicKeys:
         return keys
 
     async def named(self, name: str | None) -> list[jwt.PyJWK]:
-        """Those that may have signed a token whose `kid` is `name`: keys of that name, or of none.
+        """The keys that may have signed a token whose `kid` is `name`: keys with that name, or without a name.
 
-        Raises RagError where no keys could be read yet: that is not the caller's fault.
+        Raises RagError if no keys could be read yet, because the token is not at fault.
         """
         found = self._matching(name)
         now = monotonic()
@@ -159,7 +159,7 @@ def _from_pem(block: str) -> jwt.PyJWK:
 
 
 def verifying(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
-    """Those that verify signatures as we accept them. Raises ValueError where there is none."""
+    """The keys for accepted algorithms. Raises ValueError if there are none."""
     found = [
         key
         for key in keys
@@ -204,7 +204,7 @@ class Tokens:
             raise Misconfigured(f"the JWT secret cannot be used: {error}") from error
 
     async def claims(self, token: str) -> Claims:
-        """Raises Unauthenticated, with nothing in it that helps to forge a token; RagError where there are no keys."""
+        """Raises Unauthenticated, without details that help to forge a token; RagError without keys."""
         known, expires = self._verified.get(token, (None, 0.0))
         if known is not None and time() < expires:
             return known
@@ -217,7 +217,7 @@ class Tokens:
         return found
 
     async def verified(self, token: str) -> JsonObject:
-        """Everything that a valid token says. Raises as `claims`."""
+        """All claims of a valid token. Raises like `claims`."""
         try:
             claims = await self._decode(token)
             float(claims["exp"])
@@ -228,7 +228,7 @@ class Tokens:
         return claims
 
     def read(self, claims: JsonObject) -> Claims:
-        """Of what a valid token says, what matters here. Raises Unauthenticated for a subject that cannot be one."""
+        """Reads the used claims of a valid token. Raises Unauthenticated for an invalid subject."""
         subject: str = claims["sub"]
         # printable: it becomes a key in PostgreSQL, which takes neither NUL nor a lone surrogate
         if not subject.strip() or len(subject) > LONGEST_SUBJECT or not subject.isprintable():
@@ -241,7 +241,7 @@ class Tokens:
         )
 
     async def _decode(self, token: str) -> JsonObject:
-        """By whatever may have signed the token, each key with the one algorithm it is for."""
+        """Decode with each key that may have signed the token, only with that key's algorithm."""
         signers: list[tuple[str | jwt.PyJWK, str]] = []
         if isinstance(self.key, str):
             signers = [(self.key, ALGORITHM)]

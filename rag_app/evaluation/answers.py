@@ -1,4 +1,4 @@
-"""Questions with the facts that their answers must hold: reading them, scoring what came back, the figures by kind."""
+"""Questions with the facts that their answers must contain: reads them, scores replies, and counts by kind."""
 
 import re
 from collections import Counter
@@ -14,10 +14,10 @@ from rag_app.evaluation.judgments import Line, Text, read_jsonl
 
 
 class Turn(BaseModel):
-    """What is asked, and what the answer is checked for.
+    """A question and what its answer is checked for.
 
-    `must` is a list of facts, each a list of wordings of which one has to be in the answer. None of `must_not` may be.
-    `refuse`: the documents do not say, and an honest answer says so.
+    `must` is a list of facts, each a list of wordings of which one must be in the answer. `must_not` lists texts that must
+    not be. `refuse`: the documents do not contain the answer, and the reply must say so.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -55,7 +55,7 @@ class Outcome(StrEnum):
 
 @frozen
 class Reply:
-    """The answer to one turn. `refused` is what the surface says: no answer was given."""
+    """The answer to one turn. `refused` is the surface's flag that no answer was given."""
 
     text: str
     refused: bool

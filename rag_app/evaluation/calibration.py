@@ -1,4 +1,4 @@
-"""From where should an index answer? Chosen by questions it can answer and questions it cannot.
+"""Chooses from which score an index answers, by questions that it can answer and questions that it cannot.
 
 A fixed rule looks at one cosine a question (-1..1): that of the best hit, or the mean of the best five. A question is
 accepted when that is at least `answer_from`. A fit looks at several signals (rag_app/retrieval/confidence.py).
@@ -19,7 +19,7 @@ _HIGH_PRECISION = 0.9
 
 @frozen
 class Answerability:
-    """What a rule does to questions with and without an answer.
+    """The effect of a rule on questions with and without an answer.
 
     `auroc` (0..1, Hanley & McNeil 1982) does not depend on the thresholds: the probability that an answerable question
     has a higher signal than an unanswerable one, ties counting half. The other two are percentages of the questions
@@ -125,8 +125,8 @@ class Asked:
 def fit_gate(asked: Sequence[Asked], embedding_model: str, prior: Fit | None = None) -> Fit:
     """The logistic regression that fits these questions; it and its thresholds are drawn towards `prior`.
 
-    Questions with and without an answer count the same in all, so a probability is that of a corpus that answers half
-    of what it is asked. The thresholds are taken from questions that were left out of the fit (five folds): a model is
+    Questions with and without an answer have the same total weight, so a probability is that of a corpus that answers
+    half of its questions. The thresholds are taken from questions that were left out of the fit (five folds): a model is
     asked so readily that 1 % of the answerable questions would be refused, with some margin; the extractive answerer
     answers from the threshold with the best balanced accuracy among those that refuse at most 6 % of them; high is
     what at most 5 % of the questions without an answer reach. Raises InvalidInput unless there are enough of both.
@@ -162,7 +162,7 @@ def fit_gate(asked: Sequence[Asked], embedding_model: str, prior: Fit | None = N
 
 
 def check_enough(answerable: int, unanswerable: int) -> None:
-    """Raises InvalidInput where that is too few questions for a fit."""
+    """Raises InvalidInput if there are too few questions for a fit."""
     if answerable + unanswerable < LEAST_QUESTIONS or min(answerable, unanswerable) < LEAST_OF_A_KIND:
         raise InvalidInput(
             "questions",
@@ -208,7 +208,7 @@ def _regress(signals: np.ndarray, answerable: np.ndarray, shares: np.ndarray, st
 
 
 def _thresholds(likely: np.ndarray, answerable: np.ndarray, shares: np.ndarray) -> list[float]:
-    """From where a model is asked, where sentences are picked, and what is high: probabilities."""
+    """The three thresholds as probabilities: ask a model from, extract sentences from, high from."""
     with_answer, without = likely[answerable], likely[~answerable]
     weights, others = shares[answerable], shares[~answerable]
     lowest = _ASK_MARGIN * _quantile(with_answer, weights, _ASK_REFUSES)

@@ -1,4 +1,4 @@
-"""Fits that are kept with a generation: one of the index, and one of each organization that has enough questions."""
+"""Fits stored with a generation: one of the index, and one of each organization with enough questions."""
 
 import time
 from collections.abc import Callable
@@ -27,12 +27,12 @@ class Calibrations:
         store_of: Callable[[IndexSpec], str],
         shipped: Callable[[IndexSpec], tuple[Fit, Basis]],
     ) -> None:
-        """`store_of` an index is the kind of its vector store; `shipped` is what it is judged by where nothing is kept."""
+        """`store_of` returns the kind of an index's vector store; `shipped` returns the fit to use if none is stored."""
         self._database, self._store_of, self._shipped = database, store_of, shipped
         self._remembered: dict[tuple[str, frozenset[UUID]], tuple[float, tuple[Fit, Basis]]] = {}
 
     async def keep(self, generation: int, organization: UUID, fit: Fit) -> None:
-        """Keep a fit in place of the one there was. `generation` is its id."""
+        """Store a fit, replacing the previous one. `generation` is its id."""
         made = insert(CalibrationRow).values(
             generation_id=generation, org_id=organization, fit=fit.model_dump(mode="json")
         )
@@ -45,10 +45,10 @@ class Calibrations:
         self._remembered.clear()
 
     async def fit_for(self, spec: IndexSpec, scope: Scope, within: float = _SECONDS) -> tuple[Fit, Basis]:
-        """What the scope's hits are judged by, as it was at most `within` seconds ago.
+        """The fit for the scope's hits, at most `within` seconds old.
 
-        Of the generation that answers: the fit of the one organization that the scope has beside the public one, else
-        that of the index; what is shipped where neither is kept.
+        Of the active generation: the fit of the scope's one organization besides the public one, else the index's fit,
+        else the shipped one.
         """
         key, now = (spec.name, scope.organizations), time.monotonic()
         if key in self._remembered and now - self._remembered[key][0] < within:

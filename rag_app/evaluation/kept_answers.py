@@ -1,7 +1,7 @@
-"""Answers outside of conversations, kept for a day so that whoever asked can say whether they are right.
+"""Answers outside conversations, kept for a day so that their asker can give feedback.
 
-Only the asker sees them. What is judged within the day stays, as feedback and as a judgment of the sources; an
-administrator may read it then. The rest is deleted.
+Only the asker sees them. An answer with feedback stays, as feedback and as a judgment of the sources, and
+administrators may read it. The rest is deleted after the day.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Verdict(StrEnum):
 
 @frozen
 class GivenFeedback:
-    """What somebody thinks of one answer. `expected_source_id`: what should have been among its sources."""
+    """A user's feedback on one answer. `expected_source_id`: the source that should have been among its sources."""
 
     request_id: str
     verdict: Verdict
@@ -76,7 +76,7 @@ _COUNT = text(
 
 
 class KeptAnswers:
-    """Everything but `keep` raises StoreFailed. `cost_cents` is what a model took for an answer."""
+    """Everything but `keep` raises StoreFailed. `cost_cents` computes a model's cost of an answer."""
 
     def __init__(
         self, database: Database, ledger: SourceLedger, cost_cents: Callable[[str, Usage | None], Decimal] | None = None
@@ -86,11 +86,11 @@ class KeptAnswers:
     async def keep(
         self, principal: Principal, request_id: str, capability: str, index: str, question: Question, answer: Answer
     ) -> None:
-        """Keep what was asked and answered, under the id of its response, and count it. Of a caller without a user
-        nothing is kept.
+        """Store a question and its answer under the response's id, and count it. Nothing is stored for a caller without a
+        user.
 
-        A second answer under the same id takes the place of the first, unless that one is judged. An answer that
-        cannot be kept is given all the same: that is logged.
+        A second answer with the same id replaces the first, unless that one has feedback. If an answer cannot be stored,
+        that is logged, and the user still gets it.
         """
         if principal.user is None:
             return
@@ -141,10 +141,10 @@ class KeptAnswers:
     async def judge(
         self, principal: Principal, request_id: str, verdict: Verdict, comment: str | None, expected: str | None
     ) -> GivenFeedback:
-        """Keep what the asker thinks of an answer, in place of all that they thought before.
+        """Store the asker's feedback on an answer, replacing all earlier feedback.
 
-        RIGHT judges that the sources it cites answer the question. WRONG may name what should have been cited, by id
-        or as its organization calls it (`expected`): that is judged to answer it.
+        RIGHT records a judgment that the cited sources answer the question. WRONG may name the source that should have
+        been cited (`expected`), by id or external id: it is judged to answer the question.
 
         Raises NotFound for an answer that is not the principal's, or was given more than a day ago; InvalidInput for a
         source that the principal may not see or whose name several have, and for text that PostgreSQL cannot keep.
@@ -175,14 +175,14 @@ class KeptAnswers:
         return convert(kept, GivenFeedback, from_attributes=True)
 
     async def withdraw(self, principal: Principal, request_id: str) -> None:
-        """Forget the answer and what was thought of it. Raises NotFound where nothing is kept."""
+        """Delete the answer and its feedback. Raises NotFound if nothing is stored."""
         gone = delete(KeptAnswerRow).where(*_own(principal, request_id)).returning(KeptAnswerRow.id)
         async with self._database.scoped(principal.scope()) as session:
             if await session.scalar(gone) is None:
                 raise NotFound("answer", request_id)
 
     async def forget(self) -> int:
-        """Delete what nobody has judged within the day, of all users; how many answers that were."""
+        """Delete all users' answers without feedback after a day; returns their number."""
         async with self._database.scoped(Scope(frozenset({PUBLIC_ORGANIZATION})), operator=True) as session:
             gone = await session.execute(delete(KeptAnswerRow).where(_UNJUDGED, _EXPIRED))
         return cast("CursorResult[Any]", gone).rowcount

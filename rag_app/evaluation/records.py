@@ -1,6 +1,6 @@
-"""Validation runs, and which passages of which sources were judged to answer a query.
+"""Validation runs, and judgments: which passages of which sources answer a query.
 
-Both belong to one organization: a caller who is of several has none here.
+Both belong to one organization: a caller with several has none here.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,7 +37,7 @@ _DIGEST = "sha256:"  # what is kept of longer ones begins with it
 
 
 class Validations:
-    """Who may see a source may see what is judged of it; a run is seen by the keys that may search its index."""
+    """A judgment is visible to whoever sees its source; a run to the keys that may search its index."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -52,9 +52,9 @@ class Validations:
         report: Mapping[str, Any],
         judgments: Collection[tuple[str, UUID, Span | None]],
     ) -> None:
-        """Keep a report (JSON), and that these passages (None: the whole source) answer these queries.
+        """Store a report (JSON), and judgments that these passages (None: the whole source) answer these queries.
 
-        What is judged already, and sources that the principal may not see or that are gone meanwhile, are passed over.
+        Skips existing judgments, and sources that the principal may not see or that were deleted meanwhile.
         """
         org_id = _organization(principal)
         async with self._database.scoped(principal.scope()) as session:
@@ -87,7 +87,7 @@ class Validations:
     async def judge(
         self, principal: Principal, index: str, query: str, source: UUID, span: Span | None, grade: int
     ) -> None:
-        """Keep how well a passage of a source (None: all of it) answers a query, in place of what was kept of it."""
+        """Store how well a passage of a source (None: all of it) answers a query, replacing an earlier judgment."""
         values = {
             "org": _organization(principal),
             "index": index,
@@ -101,7 +101,7 @@ class Validations:
             await session.execute(_JUDGE, values)
 
     async def report(self, principal: Principal, run: UUID) -> Mapping[str, Any] | None:
-        """What `record` was given; None for a run that there is not, as far as the principal may know."""
+        """The report given to `record`; None for an unknown or invisible run."""
         for (report,) in await self._database.read(
             principal.scope(), _seen_by(principal, select(ValidationRow.report)).where(ValidationRow.id == run)
         ):
@@ -111,7 +111,7 @@ class Validations:
     async def newest(
         self, principal: Principal, limit: int, before: UUID | None = None
     ) -> Sequence[Row[tuple[UUID, str, int, Mapping[str, Any]]]]:
-        """Run, index, top_k and report without its "results", of at most `limit` runs made before that one."""
+        """Run, index, top_k and report without its "results", for at most `limit` runs before the given one."""
         made = tuple_(ValidationRow.created_at, ValidationRow.id)
         report = ValidationRow.report.op("-", return_type=ValidationRow.report.type)(literal("results", Text))
         statement = (
@@ -130,8 +130,8 @@ class Validations:
         """The passages that answer the query, of sources that the principal may see, and the content of those sources
         that are among `hits` (ids of sources).
 
-        A passage is where its text stands now; where it was judged, if that text is not there any more. White space
-        and case make no other query.
+        A passage is located by its text; if the text is gone, at its judged place. Queries that differ only in white
+        space or case are the same.
         """
         first = func.row_number().over(partition_by=JudgmentRow.source_id) == 1
         content = case((first, SourceRow.content))  # once, however many of its passages are judged
@@ -148,9 +148,9 @@ class Validations:
         return passages, {source: content for source, content in contents.items() if source in hits}
 
     async def recorded(self, principal: Principal, index: str) -> dict[str, dict[str, int]]:
-        """All that was judged on an index: query -> external id of a source that the principal may see -> grade.
+        """All judgments on an index: query -> external id of a source that the principal may see -> grade.
 
-        Queries are as they are compared, in lower case; those that are too long to be kept are left out.
+        Queries are normalised to lower case; those too long to be stored are omitted.
         """
         of = JudgmentRow.query, SourceRow.external_id
         statement = _select_judgments(principal, index, *of, func.max(JudgmentRow.grade)).group_by(*of).order_by(*of)
@@ -161,7 +161,7 @@ class Validations:
         return found
 
     async def contents(self, principal: Principal, sources: Collection[UUID]) -> dict[UUID, Passages]:
-        """The passages of those of these sources that can be judged: all that the principal may see."""
+        """The passages of those sources that the principal may see, and so may judge."""
         _organization(principal)
         if not sources:
             return {}
@@ -177,7 +177,7 @@ def check_comment(comment: str | None) -> None:
 
 
 async def held_sources(session: AsyncSession, ids: Collection[UUID]) -> list[SourceRow]:
-    """Those of these sources that the session sees: they stay until the transaction ends."""
+    """Lock and return the sources that the session sees: they cannot be deleted until the transaction ends."""
     if not ids:
         return []
     wanted = SourceRow.id == any_(literal([*ids], ARRAY(Uuid)))
@@ -188,7 +188,7 @@ async def held_sources(session: AsyncSession, ids: Collection[UUID]) -> list[Sou
 async def expected_source(session: AsyncSession, found: Collection[UUID], field: str, name: str) -> SourceRow:
     """The one source that a user's feedback names, held as by `held_sources`. `found` are all that have the name.
 
-    Raises InvalidInput for `field` where the session sees none of them, or several.
+    Raises InvalidInput for `field` if the session sees none of them, or several.
     """
     rows = await held_sources(session, found)
     if not rows:
@@ -208,7 +208,7 @@ async def judge(
     feedback: UUID | None = None,
     answer: UUID | None = None,
 ) -> None:
-    """Record what a user's feedback says: that all of this source answers the query. It is deleted with the feedback.
+    """Record the judgment of a user's feedback: that this whole source answers the query. It is deleted with the feedback.
 
     The feedback is on a message, or on a kept `answer`. The source's own organization judges it. A public source is
     judged by the principal's organization; if the principal has none, or several, nothing is recorded.
@@ -278,7 +278,7 @@ def _select_judgments(principal: Principal, index: str, *columns: Any) -> Select
 
 
 def _now(judged: Span, text: str | None, content: str) -> Span:
-    """Where the text of a judged span stands in the content now, the nearest to where it stood; else where it stood.
+    """The present place of a judged span's text: the occurrence nearest to its old place, else the old place.
 
     >>> _now((0, 4), "Yes.", "No. Yes. Yes."), _now((0, 4), "Yes.", "No.")
     ((4, 8), (0, 4))

@@ -1,4 +1,4 @@
-"""Asking every question once; what came back and how fast, and the figures of that, for people and for programs."""
+"""Runs every question once and reports results, latencies and metrics, for people and for programs."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Run:
     latencies: dict[str, float]
 
     def latency(self, percentile: float) -> float:
-        """Milliseconds that `percentile` (0..100) per cent of the queries stay below; 0 for an empty run."""
+        """The latency below which `percentile` (0..100) per cent of the queries are, in milliseconds; 0 for an empty run."""
         return float(np.percentile(list(self.latencies.values()), percentile)) if self.latencies else 0.0
 
 

@@ -21,7 +21,7 @@ from rag_app.domain import JsonObject
 
 
 class ValidationRow(Base):
-    """One run of a set of queries whose answers are known; `report` is what was answered."""
+    """One validation run of a set of queries with known answers; `report` is the response."""
 
     __tablename__ = "validations"
     __table_args__ = (Index(None, "org_id", "created_at"), CheckConstraint("top_k > 0", name="top_k"))
@@ -37,7 +37,7 @@ class ValidationRow(Base):
 
 
 class CalibrationRow(Base):
-    """By what the hits of a generation are judged in one organization; of the public one, in those without their own.
+    """The fit for a generation's hits in one organization; the public organization's is for those without their own.
 
     `fit` is a rag_app.retrieval.confidence.Fit.
     """
@@ -53,7 +53,7 @@ class CalibrationRow(Base):
 
 
 class JudgmentRow(Base):
-    """A passage that answers a query, by the judgment of an organization: of a source of its own, or of a public one.
+    """An organization's judgment that a passage of its own or a public source answers a query.
 
     Characters `start` to `end` of the source's content, which were `text` then; all of it where they are null.
     Chunks come and go with each build, so none is named here. `feedback_id`, `answer_id`: the feedback that says so,
@@ -93,7 +93,7 @@ class JudgmentRow(Base):
 
 
 class KeptAnswerRow(Base):
-    """An answer that was given outside of a conversation, kept so that its asker can say whether it is right.
+    """An answer outside a conversation, kept so that its asker can give feedback.
 
     `sources` are those it cites ({"source_id", "chunk_id", "label"}). Without a `verdict` the row goes after a day.
     """

@@ -1,8 +1,7 @@
-"""How good the results of single queries are: which of them are relevant, and what that comes to.
+"""Measures the results of single queries: which of them are relevant, and the metrics.
 
-Results are relevant because they are the chunks that were expected, because they overlap passages that are judged to
-answer the query, or, where nothing is known, because their score is as high as that of an answer. A passage is judged
-once, and found again after its source is cut into other chunks.
+A result is relevant if it is an expected chunk, if it overlaps a passage judged to answer the query, or, without such
+knowledge, if its score is high enough for an answer. A judged passage is still found after its source is split anew.
 """
 
 import asyncio
@@ -31,9 +30,9 @@ DEPTH = max(CUTS)
 
 @frozen
 class Relevance:
-    """`found`: for each result, best first, what of the wanted it brings; a result that brings something is relevant.
+    """`found`: for each result, best first, the wanted items in it; a result with any is relevant.
 
-    `wanted`: how many different things there are to find, None where nobody knows.
+    `wanted`: the number of different items to find, None if unknown.
     """
 
     found: Sequence[Collection[Hashable]]
@@ -41,16 +40,16 @@ class Relevance:
 
 
 def expected(hits: Sequence[Hit], chunks: Collection[str]) -> Relevance:
-    """Against the ids of the chunks that should come. What is no id of a chunk is wanted, and never found."""
+    """Relevance by expected chunk ids. A text that is not a chunk id is wanted and never found."""
     wanted = {canonical(each) for each in chunks}
     return Relevance([{str(hit.chunk_id)} & wanted for hit in hits], len(wanted))
 
 
 def judged(hits: Sequence[Hit], passages: Collection[Judged], contents: Mapping[UUID, Passages]) -> Relevance:
-    """Against the passages that answer the query; `contents` are those of the hits' sources.
+    """Relevance by judged passages; `contents` are those of the hits' sources.
 
-    A chunk brings a passage of its own source if they share at least half of the shorter one. A passage that several
-    chunks bring makes each of them relevant, and is found once.
+    A chunk contains a passage of its source if they share at least half of the shorter one. A passage in several
+    chunks makes each of them relevant, and counts once.
     """
     wanted = set(passages)
     sources = {source for source, _ in wanted}
@@ -69,7 +68,7 @@ def judged(hits: Sequence[Hit], passages: Collection[Judged], contents: Mapping[
 
 
 def scored(hits: Sequence[Hit], answer_from: float) -> Relevance:
-    """Relevant is what reaches this cosine (-1..1)."""
+    """Relevance by score: results with at least this cosine (-1..1)."""
     return Relevance([{hit.chunk_id} if hit.score >= answer_from else () for hit in hits], None)
 
 
@@ -77,8 +76,8 @@ def scored(hits: Sequence[Hit], answer_from: float) -> Relevance:
 class Figures:
     """By the definitions of `rag_app.evaluation.metrics`: 0..1, the mappings by cut-off k.
 
-    `reciprocal_rank`, `hit_rate` and `relevant` (how many there are) look at the results that were asked for; recall is
-    None where nobody knows how much there is to find.
+    `reciprocal_rank`, `hit_rate` and `relevant` (their number) cover the requested results; recall is None if the
+    number of items to find is unknown.
     """
 
     precision: Mapping[int, float]
@@ -112,9 +111,9 @@ def measure(relevance: Relevance, top_k: int) -> Figures:
 async def ask_all(
     queries: Iterable[Asked], search: Callable[[Asked], Awaitable[Found]], concurrency: int = 4
 ) -> list[Found]:
-    """What `search` finds for each query, in the order of the queries; `concurrency` of them are under way at a time.
+    """The results of `search` for each query, in order; `concurrency` queries run at a time.
 
-    What `search` raises ends the others.
+    An error of `search` ends the others.
     """
     found: dict[int, Found] = {}
     waiting = iter(enumerate(queries))
@@ -134,7 +133,7 @@ async def ask_all(
 
 
 def canonical(chunk: str) -> str:
-    """A chunk's id as results write it; anything else as it is.
+    """A chunk's id in the notation of results; any other text unchanged.
 
     >>> canonical("6F2D0E5C-58F3-4C0E-9A53-3B1D8C6F7A10"), canonical("chunk_abc123")
     ('6f2d0e5c-58f3-4c0e-9a53-3b1d8c6f7a10', 'chunk_abc123')
@@ -143,7 +142,7 @@ def canonical(chunk: str) -> str:
 
 
 def locate(chunk: Hit, content: Passages) -> Span | None:
-    """Where the chunk stands in its source's content; None where it does not (any more).
+    """The span of the chunk in its source's content; None if it is not there (any more).
 
     Chunks are cut out of one passage each, white space at their ends aside. Of equal texts in one section the first
     is taken.

@@ -1,4 +1,4 @@
-"""JSON bodies, decoded strictly: what is refused is named, with what would be accepted."""
+"""Decodes JSON bodies strictly. A refusal names the field and what is accepted."""
 
 import json
 from bisect import bisect_left
@@ -38,14 +38,8 @@ def decode(of: type[T], body: bytes) -> T:
     """The struct that the body holds. Nothing is converted: "5" is no number; but 5.0 is the whole number 5, as JSON
     Schema has it.
 
-    Raises InvalidInput with the path of the field, what was sent there and the field's description, or UnknownField
-    with those there are. A field may say `Meta(extra={"raises": ...})`: a subclass of InvalidInput for its refusals.
-
-    >>> class Page(msgspec.Struct):
-    ...     size: Annotated[int, msgspec.Meta(le=50, description="a whole number up to 50")]
-    >>> decode(Page, b'{"size": 51}')
-    Traceback (most recent call last):
-    rag_app.domain.errors.InvalidInput: size: must be a whole number up to 50
+    Raises InvalidInput with the field's path, value and description, or UnknownField with the known fields. A field's
+    `Meta(extra={"raises": ...})` names a subclass of InvalidInput for its refusals.
     """
     try:
         try:
@@ -59,7 +53,7 @@ def decode(of: type[T], body: bytes) -> T:
 
 
 def _decode_again(of: type[T], body: bytes) -> T:
-    """With whole numbers for floats that are whole. msgspec's errors are text: what is refused is looked for here."""
+    """Decode with integers in place of whole floats. msgspec's errors are text only, so the refused field is searched here."""
     whole_floats: list[str] = []
 
     def number(written: str) -> int | float:
@@ -87,12 +81,12 @@ def _decode_again(of: type[T], body: bytes) -> T:
 
 
 def _integer(digits: str) -> int | float:
-    """Infinite where Python would refuse to read it."""
+    """The integer; infinite if it is too long for Python to read."""
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def _find_refusal(annotation: Any, sent: Any, path: str) -> InvalidInput | None:
-    """Where the annotation refuses what was sent: the first such field or item; None where it accepts it."""
+    """The first field or item that the annotation refuses; None if it accepts the value."""
     kind, said = _unwrap(annotation)
     seen = sent
     if isinstance(sent, list):  # of one that is too long, no more is looked at than it takes to say so
@@ -112,7 +106,7 @@ def _find_refusal(annotation: Any, sent: Any, path: str) -> InvalidInput | None:
 
 
 def _problem(annotation: Any, sent: Any) -> str | None:
-    """What msgspec says, for people; None where it accepts what was sent."""
+    """msgspec's message, for people; None if it accepts the value."""
     try:
         msgspec.convert(sent, annotation)
     except msgspec.ValidationError as error:
@@ -149,7 +143,7 @@ def _refusal_before_the_end(of: type[msgspec.Struct], body: bytes) -> InvalidInp
 
 
 def _refusal(annotation: Any, sent: Any, path: str, problem: str) -> InvalidInput:
-    """What is accepted stands in the description of the field."""
+    """The refusal, with the field's description of what is accepted."""
     raises: type[InvalidInput] = InvalidInput
     for meta in _unwrap(annotation)[1]:
         raises = (meta.extra or {}).get("raises", raises)
@@ -160,7 +154,7 @@ def _refusal(annotation: Any, sent: Any, path: str, problem: str) -> InvalidInpu
 
 
 def _unwrap(annotation: Any) -> tuple[Any, list[msgspec.Meta]]:
-    """The type that a field has where it is not null, and what is said of it.
+    """The type of a field without null, and its metadata.
 
     >>> _unwrap(Annotated[list[int], msgspec.Meta(min_length=1)] | None)
     (list[int], [msgspec.Meta(min_length=1)])
@@ -186,8 +180,8 @@ def _structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
 
 
 def _complete(schema: Schema, struct: type[msgspec.Struct]) -> None:
-    """What Litestar does not say of a struct: that it is closed, a least value of 0 where null is accepted, and how long
-    the texts of a list are."""
+    """Add what Litestar's schema of a struct lacks: no additional fields, a minimum of 0 for nullable numbers, and the
+    lengths of texts in a list."""
     if struct.__struct_config__.forbid_unknown_fields:
         schema.additional_properties = False
     for field in msgspec.structs.fields(struct):
@@ -203,7 +197,7 @@ def _complete(schema: Schema, struct: type[msgspec.Struct]) -> None:
 
 
 class JsonBody(AbstractDTO[Any]):
-    """`decode` where Litestar would convert leniently. A body without a content type is taken for JSON."""
+    """Uses `decode` instead of Litestar's lenient conversion. A body without a content type is read as JSON."""
 
     asgi_connection: Request[Any, Any, Any]
 
@@ -211,7 +205,7 @@ class JsonBody(AbstractDTO[Any]):
     def create_for_field_definition(
         cls, field_definition: FieldDefinition, handler_id: str, backend_cls: Any = None
     ) -> None:
-        """The annotation is all there is to know."""
+        """Everything follows from the annotation."""
 
     @classmethod
     def create_openapi_schema(

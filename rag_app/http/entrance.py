@@ -1,4 +1,4 @@
-"""Who may enter a surface: who a caller is, by what the surface lets them show, how often, and how many requests at once."""
+"""Authenticates the callers of a surface by its credentials, and applies its rate and concurrency limits."""
 
 import asyncio
 import logging
@@ -51,9 +51,9 @@ _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IG
 
 @frozen
 class Access:
-    """Who callers are and what they have used: what every surface asks before a request is handled.
+    """The services that identify callers and count their use, needed by every surface before it handles a request.
 
-    `sessions`: of the pages; None where there are none.
+    `sessions`: those of the pages; None if the pages are disabled.
     """
 
     people: People
@@ -65,11 +65,11 @@ class Access:
 
 @frozen
 class Entrance:
-    """What this deployment accepts as proof of who somebody is.
+    """The credentials that this deployment accepts.
 
-    A session cookie counts in requests of pages of `origins` alone. Browsers send cookies whoever wrote the page that
-    makes the request, and say which page that was: this is the defence against forged requests (CSRF).
-    `near`: whoever shows nothing must be on this machine, as for the pages of the demo.
+    A session cookie is accepted only from pages of `origins`. A browser sends cookies from any page but states the
+    page's origin, which prevents forged requests (CSRF).
+    `near`: a caller without a credential must be on this machine, as for the pages of the demo.
     """
 
     tokens: Tokens
@@ -84,11 +84,11 @@ class Entrance:
         accepted: Collection[Credential],
         access: Access,
     ) -> Principal:
-        """Raises Unauthenticated where the request shows nothing that is accepted, or something that does not hold.
+        """Raises Unauthenticated if the request has no accepted credential, or an invalid one.
 
-        What is shown is judged, and never replaced by something else that might do: not by the cookie that a browser
-        adds to whatever it sends, and not by the default organization. Where no cookie is taken that cookie shows
-        nothing: a browser cannot leave it out.
+        An invalid credential is never replaced by another one: neither by the cookie that a browser adds to each request,
+        nor by the default organization. If the surface does not accept cookies, the cookie is ignored, because a browser
+        cannot omit it.
         """
         shown = {
             name: connection.headers.getall(name)
@@ -156,7 +156,7 @@ class Entrance:
         return claims
 
     def _configured_credentials(self, accepted: Collection[Credential]) -> set[Credential]:
-        """Of what a surface accepts, what this deployment is configured for."""
+        """The surface's credentials for which this deployment is configured."""
         configured = {Credential.COOKIE: bool(self.origins), Credential.NONE: self.default_organization is not None}
         return {each for each in accepted if configured.get(each, True)}
 
@@ -182,12 +182,12 @@ class Entrance:
 
 
 def pages_cookie(connection: AnyConnection) -> str | None:
-    """What a browser that is signed in to the pages shows, if it is one."""
+    """The session cookie of a browser signed in to the pages, if any."""
     return next((connection.cookies[name] for name in PAGES_COOKIES if name in connection.cookies), None)
 
 
 def is_same_origin(connection: AnyConnection) -> bool:
-    """Whether a page of this very server makes the request. Browsers say so, and let no page say it instead.
+    """Whether a page of this server makes the request. Browsers state this, and no page can forge it.
 
     Older browsers, and all of them over plain http, do not send `Sec-Fetch-Site`: then `Origin` or `Referer` must name the
     host that is asked.
@@ -200,9 +200,9 @@ def is_same_origin(connection: AnyConnection) -> bool:
 
 
 def is_near(connection: AnyConnection) -> bool:
-    """Whether a request comes from this machine, from no proxy on it, and asks for it by a loopback address.
+    """Whether a request comes from this machine, without a proxy, and names it by a loopback address.
 
-    Another name that leads here is a page elsewhere that had its own name point to this address (DNS rebinding).
+    Another name means that a foreign page has pointed its own name to this address (DNS rebinding).
     """
     if _FORWARDED & set(connection.headers.keys()) or connection.client is None:
         return False
@@ -215,7 +215,7 @@ def is_near(connection: AnyConnection) -> bool:
 
 
 def origin_of(url: str) -> str | None:
-    """The origin of a page as browsers write it; None where it has none.
+    """The origin of a page as browsers write it; None if it has none.
 
     >>> origin_of("HTTPS://App.Example:443/path?query")
     'https://app.example'
@@ -232,7 +232,7 @@ def origin_of(url: str) -> str | None:
 
 
 def origins(text: str) -> frozenset[str]:
-    """A comma-separated list of them. Raises Misconfigured with the one that is none.
+    """The origins in a comma-separated list. Raises Misconfigured with an invalid one.
 
     >>> sorted(origins("https://app.example, http://localhost:3000"))
     ['http://localhost:3000', 'https://app.example']
@@ -249,9 +249,9 @@ def origins(text: str) -> frozenset[str]:
 def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
     """A guard that authenticates the caller, then counts the request against the caller's rate limit of the surface.
 
-    A caller's own limits hold in place of the surface's. From then on every response carries the state of the limit.
-    Where concurrent requests are limited, the request also holds a lease until its response is finished or its client
-    has gone; a request that gets none still counts.
+    A caller's own limits replace the surface's. Every response then carries the state of the limit. If concurrent
+    requests are limited, the request also holds a lease until its response is finished or its client has left; a
+    request that gets no lease still counts.
     """
 
     # A function and not an object with attributes: Litestar makes deep copies of guards, and of a database's pool.

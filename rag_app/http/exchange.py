@@ -1,4 +1,4 @@
-"""What one request carries along: its id, its clock, the headers of its response, what is to be done at its end."""
+"""The state of one request: its id, its clock, response headers, and the actions at its end."""
 
 import asyncio
 import logging
@@ -34,10 +34,10 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and its response. `headers` are put on the response whatever it turns out to be.
+    """One request and its response. `headers` are added to any response, also to an error.
 
-    `closing` are run, the last one first, when nothing is left to do but to send the response's last bytes: whoever has
-    read it to its end finds them done. They are run whatever became of the request, also when its client has gone.
+    `closing` run in reverse order just before the response's last bytes are sent, so they are done for a client that has
+    read the whole response. They always run, also if the client has left.
     `count` takes further places of the caller's rate limit, where the request costs more than one. `seconds_for_body`
     is how long its body may take to arrive, from the head of the request.
     """
@@ -56,7 +56,7 @@ class Exchange:
         return round((perf_counter() - self.started) * 1000)
 
     async def close(self) -> None:
-        """Run `closing`, once. Whoever is cancelled while waiting for it does not stop it."""
+        """Run `closing`, once. Cancelling a waiting caller does not stop it."""
         if self.closing and self._closed is None:
             self._closed = asyncio.create_task(self._run_closing())
         if self._closed is not None:
@@ -71,7 +71,7 @@ class Exchange:
 
 
 def begin(scope: Scope) -> Exchange:
-    """Take the caller's request id if it can stand in a log line, else make one."""
+    """Use the caller's request id if it is safe in a log line, else create one."""
     given = Headers.from_scope(scope).get(REQUEST_ID_HEADER, "")
     request_id = given if _SANE_ID.fullmatch(given) else uuid4().hex
     observing.begin(request_id)
@@ -98,17 +98,17 @@ async def finish(message: Message, scope: Scope) -> None:
 
 
 def _has_body(scope: Scope) -> bool:
-    """Whether the client said that something follows, as few do with a GET."""
+    """Whether the client announced a body, which few do with a GET."""
     headers = Headers.from_scope(scope)
     return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 class Client:
-    """Whoever sent the request. Of one who goes away before the response has started, the work is cancelled.
+    """The client of a request. If it leaves before the response has started, the work is cancelled.
 
-    Watched when the work takes longer than most does, and from when the request has been read to its end (a GET or HEAD
-    without a body is). Not before: while a body is due, Granian answers a second `receive` beside the first with a
-    disconnect that has not happened. What waits for a disconnect later, as a streamed response does, shares the watch.
+    Watching starts when the work takes unusually long and the request has been read completely (a GET or HEAD without a
+    body is). It cannot start before: while a body is due, Granian answers a second concurrent `receive` with a disconnect
+    that has not happened. A streamed response that later waits for a disconnect shares the watch.
     """
 
     def __init__(self, scope: HTTPScope, receive: Receive, send: Send, current: Exchange) -> None:
@@ -120,7 +120,7 @@ class Client:
         self._leaving: asyncio.Task[HTTPReceiveMessage] | None = None
 
     async def attend(self, work: Awaitable[None]) -> None:
-        """Wait for the work, until it has ended or the client has gone."""
+        """Wait until the work has ended or the client has left."""
         self._worker = asyncio.current_task()
         patience = asyncio.get_running_loop().call_later(_SECONDS_UNWATCHED, self._watch)
         try:
@@ -170,10 +170,9 @@ class Client:
         await self._send(message)
 
     async def _read_rest(self) -> bool:
-        """Take the rest of a body that nobody wants, if it is small: it was refused before it was read.
+        """Read the rest of a refused body, if it is small.
 
-        Granian closes a connection on which something is left unread, and a client that keeps it open finds out with
-        its next request.
+        Granian closes a connection with unread data, and a client with keep-alive would notice only at its next request.
         """
         left = _LARGEST_REST
         with suppress(TimeoutError):

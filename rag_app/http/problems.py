@@ -1,4 +1,4 @@
-"""Errors as responses: which status and code each kind has, and the envelope they come in."""
+"""Errors as responses: status and code of each kind, and the envelope."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ logger = logging.getLogger("rag_app.http")
 
 @frozen
 class Kind:
-    """How errors of a type are answered. Without a message the error speaks for itself: it was written for callers."""
+    """The response to errors of a type. Without a message, the error's own text is used, which was written for callers."""
 
     status: int
     code: str
@@ -128,7 +128,7 @@ def plain_envelope(problem: Problem) -> ErrorBody:
 
 
 def kind_of(error: Exception, kinds: Kinds = KINDS) -> Kind:
-    """The kind of the error's own class, or of the nearest above it.
+    """The kind of the error's class, or of its nearest base class.
 
     >>> kind_of(UnknownField("colour", ["lang"])).status
     400
@@ -140,7 +140,7 @@ def kind_of(error: Exception, kinds: Kinds = KINDS) -> Kind:
 
 
 def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
-    """`details` of what was sent wrongly are `field`, `value`, `problem`, and `accepted` names where there are any."""
+    """For invalid input, `details` are `field`, `value`, `problem`, and `accepted` if there are names."""
     details: dict[str, object] = {}
     headers: dict[str, str] = {}
     message = kind.message or str(error)
@@ -172,7 +172,7 @@ def problem_of(error: Exception, kind: Kind, request_id: str) -> Problem:
 
 
 def _summarize(value: object) -> object:
-    """The value, if it is short and JSON can hold it; else the beginning of how it is written.
+    """The value if it is short and valid in JSON, else the beginning of its text.
 
     >>> _summarize([1, "two"]), _summarize("x" * 300) == "x" * 200 + "...", _summarize([0] * 999)[:9]
     ([1, 'two'], True, '[0,0,0,0,')
@@ -187,7 +187,7 @@ def _summarize(value: object) -> object:
 
 
 def respond(request: AnyRequest, error: Exception, kinds: Kinds, envelope: Envelope) -> Response[Struct]:
-    """The response to an error. What callers did not cause is logged, with its traceback."""
+    """The response to an error. Errors not caused by callers are logged with a traceback."""
     if isinstance(error, ValidationException):
         error = _refused_parameter(request, error)
     kind = kind_of(error, kinds)
@@ -200,7 +200,7 @@ def respond(request: AnyRequest, error: Exception, kinds: Kinds, envelope: Envel
 
 
 def _refused_parameter(request: AnyRequest, error: ValidationException) -> Exception:
-    """What Litestar says of a parameter in the path or the query, as it is said of a field in a body."""
+    """Litestar's refusal of a path or query parameter, in the form of a field's refusal."""
     match error.extra:
         case [{"key": str(name), "message": str(what), "source": "query" | "path"}, *_]:
             declared = request.route_handler.parsed_fn_signature.parameters.get(name)

@@ -1,6 +1,6 @@
-"""Bodies that are too large for memory, or hold files: read piece by piece, and no further than their limits.
+"""Reads bodies that are too large for memory or contain files: piece by piece, within limits.
 
-A file goes to a folder of ours, under a name of ours. What the client calls it is kept as a text, without its path.
+A file is written to our own folder under our own name. The client's file name is kept as text, without a path.
 """
 
 import re
@@ -32,14 +32,14 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\
 
 
 class BodyTooLarge(InvalidInput):
-    """A body, or a part of it, is larger than it may be."""
+    """A body, or a part of it, is larger than allowed."""
 
 
 @frozen
 class Allowed:
     """`size` in bytes, of the whole body; `parts` of a form; `seconds` from the head of the request to its end.
 
-    Of what takes more bytes than `at_once` a job is made.
+    A body of more than `at_once` bytes becomes a job.
     """
 
     size: int
@@ -50,7 +50,7 @@ class Allowed:
 
 @frozen
 class ReceivedFile:
-    """`name` is the client's, for people; `path` is where it lies."""
+    """`name` is the client's, for people; `path` is the file's place."""
 
     name: str | None
     media_type: str
@@ -164,7 +164,7 @@ def _truncate_name(name: str) -> str:
 
 
 def file_name(said: str) -> str | None:
-    r"""The last part of what a client calls a file, without what cannot be shown; None where nothing is left.
+    r"""The last part of a client's file name, without unprintable characters; None if nothing remains.
 
     >>> file_name("../../etc/passwd"), file_name("C:\\Users\\ada\\notes.md"), file_name("a\x00b\u202etxt.exe"), file_name("..")
     ('passwd', 'notes.md', 'abtxt.exe', None)

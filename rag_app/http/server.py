@@ -83,10 +83,10 @@ Scrape = Callable[[str], tuple[str, bytes]]
 
 
 class _Api(Litestar):
-    """Litestar that numbers requests before it routes them, so that a 404 has an id too.
+    """Litestar that gives requests an id before routing, so that a 404 has one too.
 
-    HEAD is answered as GET is, without the body (RFC 9110, 9.3.2): `Client` leaves it out. It stops working for clients
-    that have gone away, and closes each exchange, whatever becomes of it.
+    HEAD is answered like GET; `Client` omits the body (RFC 9110, 9.3.2). Work for a client that has left is stopped, and
+    each exchange is closed in any case.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # type: ignore[override]
@@ -112,7 +112,7 @@ class _Api(Litestar):
 
 @frozen
 class Site:
-    """What browsers are shown at `/`. `show_error`: the same for what goes wrong where no surface is."""
+    """The pages at `/`. `show_error` renders errors outside surfaces."""
 
     routers: Sequence[Router]
     show_error: Callable[[AnyRequest, Exception], Response[Any]]
@@ -170,7 +170,7 @@ def api(
 
 
 def _with_credentials(origins: Collection[str]) -> BeforeMessageSendHookHandler:
-    """Lets pages of these origins send cookies, and read what comes back. Litestar's CORS knows one rule for all."""
+    """Lets pages of these origins send cookies and read responses. Litestar's CORS has one rule for all origins."""
 
     async def allow(message: Message, scope: Scope) -> None:
         if message["type"] != "http.response.start" or scope["type"] != ScopeType.HTTP:
@@ -187,7 +187,7 @@ def _with_credentials(origins: Collection[str]) -> BeforeMessageSendHookHandler:
 
 
 def _a_file_name(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
-    """A guard that refuses what no file can be called: the file system says so by errors that Litestar takes for ours."""
+    """A guard that refuses impossible file names. Litestar would report the file system's errors as internal ones."""
     path = connection.scope["path"]
     if "\0" in path or len(path.encode(errors="replace")) > _LONGEST_NAME:
         raise NotFoundException
@@ -269,10 +269,10 @@ async def ready(readiness: Injected[Readiness]) -> Response[Ready]:
 
 
 def metrics(scrape: Scrape, token: str | None) -> HTTPRouteHandler:
-    """The route `/metrics`, where the settings ask for it. Whoever has the token may read it; where there is none, whoever is on this machine.
+    """The route `/metrics`, if enabled. It requires the token or, without one, a caller on this machine.
 
-    A proxy on this machine speaks for others, and says so in its headers: those are not let in without a token. Nor are
-    pages that a browser on this machine shows, whoever wrote them: it names their origin.
+    Without a token it refuses requests with proxy headers, because a proxy on this machine forwards others' requests, and
+    requests with an origin, because a browser on this machine may show anybody's page.
     """
 
     @get("/metrics", include_in_schema=False)
@@ -310,7 +310,7 @@ async def home() -> Redirect:
 
 
 def _with_options(handlers: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
-    """These, and before them OPTIONS of each path with several methods: Litestar's own names the first handler's only."""
+    """The handlers, preceded by OPTIONS of each path with several methods: Litestar's own lists only the first handler's."""
     allowed: dict[str, set[str]] = {}
     for handler in handlers:
         for path in handler.paths:

@@ -1,7 +1,7 @@
-"""Answers as they come: server-sent events. docs/streaming.md is for who reads them.
+"""Streams answers as server-sent events. docs/streaming.md describes them for clients.
 
 meta       {"request_id": ..., what the surface adds}
-sources    what the answer will be made from, in the surface's own shape
+sources    the sources for the answer, in the surface's own shape
 delta      {"text": ...}: whole sentences, their citations checked; joined they are the answer's text
 citations  as in the plain response
 done       the plain response
@@ -58,7 +58,7 @@ data: {...}
 
 
 def wants_stream(request: AnyRequest) -> bool:
-    """Whether the caller would rather have events than JSON. Who has no preference gets JSON."""
+    """Whether the caller prefers events to JSON. Without a preference the answer is JSON."""
     accepted = ",".join(request.headers.getall("accept", []))
     wanted = _preference(accepted, MEDIA_TYPE)
     return wanted[0] > 0 and wanted > _preference(accepted, "application/json")
@@ -76,8 +76,8 @@ async def event_stream(
 ) -> Response[Any]:
     """A streamed answer in the shapes of a surface: `body` makes the plain response.
 
-    What is raised before the first event is raised here, and so becomes an error response like any other. When the
-    client leaves, `events` is closed at once; but where somebody wants to `keep` the stream, it goes on.
+    An error before the first event is raised here and becomes an ordinary error response. When the client leaves,
+    `events` is closed at once, unless `keep` lets the stream continue.
     """
     first = await anext(events)
 
@@ -106,8 +106,8 @@ async def event_stream(
 
 
 class Resumable:
-    """A stream that is written whether somebody reads it or not, until it ends or is stopped. Its events have an `id`:
-    1, 2, ... Whoever lost it goes on after the one they had."""
+    """A stream that is written with or without a reader, until it ends or is stopped. Its events have an `id`: 1, 2, ...
+    A client that lost it resumes after its last event."""
 
     def __init__(self, frames: AsyncGenerator[bytes, None], events: AsyncGenerator[Event, None]) -> None:
         self._kept: list[bytes] = []
@@ -132,7 +132,7 @@ class Resumable:
                 await news.wait()
 
     async def stop(self) -> None:
-        """Nothing more is written. What had been said is kept by then."""
+        """Stop writing. Returns after the text so far is stored."""
         self.writing.cancel()
         await asyncio.wait({self.writing})
 
@@ -157,7 +157,7 @@ def prefers(request: AnyRequest, preference: str) -> bool:
 
 
 def progress_stream(request: AnyRequest, events: AsyncGenerator[tuple[str, Struct], None]) -> Response[Any]:
-    """Events by name. What is raised between them becomes the event `error`, the last one."""
+    """A response of events by name. An error becomes the event `error`, the last one."""
 
     async def frames() -> AsyncGenerator[bytes, None]:
         try:
@@ -244,7 +244,7 @@ def _frame(event: str, data: Any) -> bytes:
 
 
 def _preference(accepted: str, media_type: str) -> tuple[float, int]:
-    """The quality (0 to 1) that an Accept header gives a type, by the most specific range it falls in, and how specific.
+    """The quality (0 to 1) that an Accept header gives a type by its most specific matching range, and that specificity.
 
     >>> _preference("text/*;q=0.5, */*", "text/event-stream"), _preference("", "application/json")
     ((0.5, 1), (0.0, 0))

@@ -38,7 +38,7 @@ _DECODING = {"dto": JsonBody, "return_dto": None}
 
 
 class Credential(StrEnum):
-    """What a caller may show."""
+    """A kind of credential."""
 
     JWT = "jwt"  # a person's token: `Authorization: Bearer`
     COOKIE = "cookie"  # the same token in the session cookie, sent from a configured origin
@@ -49,7 +49,7 @@ class Credential(StrEnum):
 
 
 def security(accepted: Collection[Credential]) -> list[SecurityRequirement]:
-    """The security of an operation of a surface that accepts these: one of them is enough.
+    """The OpenAPI security of an operation that accepts any one of these credentials.
 
     >>> security({Credential.API_KEY, Credential.NONE})
     [{'api_key': []}, {'api_key_as_bearer': []}, {}]
@@ -91,14 +91,14 @@ STRICT: Mapping[str, Any] = {"guards": [declared_alone]}
 
 @frozen
 class Surface:
-    """`paths` are the beginnings of all its paths; errors below them come in its envelope.
+    """`paths` are the prefixes of all its paths; errors below them use its envelope.
 
-    `limit` is requests in any 60 seconds for each principal, `concurrent` how many of them may be under way at once;
-    None is no limit. `windows` are limits of handlers that are counted by themselves: those with the option
-    `opt={"window": name}`. `errors`: samples of what any operation may raise, for the OpenAPI document. `options`: of
-    Litestar, for every handler that says nothing else.
+    `limit` is each principal's requests in any 60 seconds, `concurrent` the number at the same time; None is no limit.
+    `windows` are limits of handlers that are counted separately: those with the option `opt={"window": name}`.
+    `errors`: samples of what any operation may raise, for the OpenAPI document. `options`: Litestar's options for every
+    handler without its own.
 
-    Its decorators make handlers and keep them: a handler says its path, a summary, and samples of its own errors.
+    Its decorators create and register handlers, each with a path, a summary, and samples of its own errors.
 
     >>> surface = Surface("greeting", Tag("greeting"), ("/greeting/",), 60)
     >>> @surface.get("/greeting/hello", summary="A greeting")
@@ -128,7 +128,7 @@ class Surface:
         return self._route(delete, path, errors, options)
 
     def post(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
-        """Answered with 200, where `status_code` says nothing else."""
+        """Responds with 200 unless `status_code` is given."""
         return self._route(post, path, (*errors, *_BODY_ERRORS), {"status_code": 200, **_DECODING, **options})
 
     def put(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
@@ -175,7 +175,7 @@ def with_limits(
 ) -> tuple[Surface, ...]:
     """The surfaces with other limits: `requests` by the name of a surface or of one of its windows; 0 is no limit.
 
-    Raises Misconfigured for a name that there is not.
+    Raises Misconfigured for an unknown name.
 
     >>> [chat] = with_limits([Surface("chat", Tag("chat"), ("/chat/",), 60)], {"chat": 600}, {})
     >>> chat.limit

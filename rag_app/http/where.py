@@ -1,6 +1,6 @@
 """`where` in a request: LlamaIndex' MetadataFilters as JSON, as OpenAPI describes them.
 
-`rag_app.retrieval.filters.parse_where` reads it, and says what is wrong and where.
+`rag_app.retrieval.filters.parse_where` reads it and reports what is wrong and where.
 """
 
 from typing import Annotated, Any
@@ -46,7 +46,7 @@ _CONDITION = {
 
 
 def _group(deep: int) -> JsonObject:
-    """A group that has others in it, `deep` at most with itself."""
+    """A group that may contain others, at most `deep` levels with itself."""
     members = [_CONDITION, _group(deep - 1)] if deep > 1 else [_CONDITION]
     return {
         "type": "object",

@@ -1,1 +1,1 @@
-"""What a process tells of its work: `observing` is what the code calls, `setup` who listens."""
+"""Logs, metrics and traces: code calls `observing`; `setup` configures where they go."""

@@ -1,8 +1,8 @@
-"""What a request goes through, told to whoever watches: spans, numbers, and who a log line is about.
+"""Spans and metrics of a request, and the ids for its log lines.
 
-Code says what it does, here; rag_app.telemetry.setup decides, once a process, who hears of it. By itself nobody does: of
-OpenTelemetry only the API is imported, whose spans are nothing until somebody installs an SDK, and `meter` counts
-nothing. No text of a question, a source, a prompt or an answer is ever handed to this module.
+Code reports to this module; rag_app.telemetry.setup decides, once per process, where the reports go. By default they go
+nowhere: only OpenTelemetry's API is imported, whose spans do nothing without an SDK, and `meter` counts nothing. No text
+of a question, source, prompt or answer is passed to this module.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class Meter:
-    """Counts nothing; `rag_app.telemetry.setup` has one that counts, and the names and labels there are.
+    """Counts nothing; `rag_app.telemetry.setup` has one that counts, with the names and labels.
 
     All labels come from small sets: no user, no thread, no path with an id in it.
     """
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
-        """Something has happened."""
+        """Count an event."""
 
     def time(self, name: str, seconds: float, *labels: str) -> None:
-        """Something has ended that took so long."""
+        """Record the duration of something that has ended."""
 
     def model(self, name: str, seconds: float, usage: Usage | None, failure: str | None) -> None:
-        """A model was asked, with all its repetitions; `failure` is the kind of error it ended with."""
+        """Record a call of a model with all its retries; `failure` is the kind of error it ended with."""
 
 
 meter = Meter()
@@ -49,7 +49,7 @@ meter = Meter()
 
 @dataclass(slots=True)
 class About:
-    """Who a request is for, as far as it is known by now."""
+    """The ids of a request, as far as they are known."""
 
     request_id: str = "-"
     user_id: str | None = None
@@ -62,17 +62,17 @@ _NOBODY = About()
 
 
 def about() -> About:
-    """Of the request that is being served; of none, outside of one."""
+    """The ids of the present request; empty outside a request."""
     return _about.get() or _NOBODY
 
 
 def begin(request_id: str) -> None:
-    """A request begins, in this task and those that it starts."""
+    """Begin a request, in this task and those that it starts."""
     _about.set(About(request_id))
 
 
 def identify(*, user: object = None, thread: object = None) -> None:
-    """Whom the request turned out to be for: ids, no names."""
+    """Record whom the request is for: ids, no names."""
     known = _about.get() or About()
     known.user_id = known.user_id if user is None else str(user)
     known.thread_id = known.thread_id if thread is None else str(thread)
@@ -84,7 +84,7 @@ class Stage:
         with Stage("embedding", {"gen_ai.operation.name": "embeddings"}) as span:
             ...
 
-    `within=False` is for blocks that yield to others: what happens in them does not become part of this span.
+    `within=False` is for blocks that yield to other code, whose spans must not become children of this one.
     """
 
     __slots__ = ("_name", "_span", "_started", "_token")
@@ -121,8 +121,8 @@ class Stage:
 
 
 class Served:
-    """The span of a request. It continues the trace of a caller that sends `traceparent`, which also says whether to
-    record it. Stages belong to it in either case, so a request is traced whole or not at all.
+    """The span of a request. It continues the trace of a caller that sends `traceparent`, with its sampling decision. Its
+    stages belong to it in either case, so a request is traced completely or not at all.
     """
 
     __slots__ = ("_method", "_scheme", "_span", "_token")
@@ -163,7 +163,7 @@ class Served:
 
 
 def failed(span: Span, error: BaseException) -> None:
-    """Mark a span. What errors say is not for traces: a server may have echoed the question."""
+    """Mark a span as failed. Error messages are not put into traces, because a server may have echoed the question."""
     if isinstance(error, asyncio.CancelledError | GeneratorExit):
         span.set_attribute("rag.abandoned", True)
         return
@@ -172,10 +172,10 @@ def failed(span: Span, error: BaseException) -> None:
 
 
 def named(error: BaseException) -> str:
-    """An error as a log may have it: what kind it is, and what was written here; never what others say.
+    """An error in a form safe for logs: its kind, and its message only if it is rag_app's own.
 
-    What an SDK, a database or a user says may hold a question, a key or a row. Of those only kinds, states and
-    numbers are told.
+    A message of an SDK, a database or a user may contain a question, a key or a row. Of such errors only kinds, states
+    and numbers are used.
 
     >>> named(ModelFailed("large: Error('no such thing as <the question>')"))
     'ModelFailed'
@@ -191,7 +191,7 @@ def named(error: BaseException) -> str:
 
 
 def _describe_error(error: BaseException) -> str:
-    """Its kind, and what it carries that is a number or comes from a short list."""
+    """The error's kind, with its HTTP status, SQLSTATE or errno."""
     said = [type(error).__name__]
     carriers = (error, getattr(error, "response", None), getattr(error, "orig", None))
     values = {getattr(each, name, None): None for each in carriers for name in ("status_code", "sqlstate")}
@@ -202,8 +202,8 @@ def _describe_error(error: BaseException) -> str:
 
 
 class Asked(Stage):
-    """A model that is being asked, all repetitions in one: a span as OpenTelemetry's conventions for generative AI have
-    it, and tokens and time for the meter. `told` is for what the model says of its answer."""
+    """A call of a model with all retries: a span by OpenTelemetry's conventions for generative AI, and tokens and time for
+    the meter. `told` takes the usage that the model reports."""
 
     __slots__ = ("_model", "_usage")
 

@@ -1,9 +1,9 @@
-"""What operators see of a running process: log lines, numbers, traces, errors. docs/telemetry.md has the tables.
+"""What operators see of a running process: logs, metrics, traces, errors. docs/telemetry.md has the tables.
 
-Only here are SDKs imported, and only those that the settings ask for. They come with `rag-app[telemetry]`. Everything
-is made in the process that uses it: threads and connections do not survive a fork.
+SDKs are imported only here, and only the configured ones. They come with `rag-app[telemetry]`. Everything is created in
+the process that uses it, because threads and connections do not survive a fork.
 
-What people wrote is in none of it at the default level: see `observing.named` for what is left of an error.
+At the default level none of it contains users' text: `observing.named` says what is kept of an error.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
 
 
 def check_installed(wanted: "TelemetrySettings") -> None:
-    """Raises Misconfigured where a package is missing."""
+    """Raises Misconfigured if a package is missing."""
     for setting, asked, package in (
         ("RAG_METRICS", wanted.metrics, "prometheus_client"),
         ("RAG_TRACES=console", wanted.traces == "console", "opentelemetry.sdk"),
@@ -71,9 +71,9 @@ def _has_package(package: str) -> bool:
 
 
 class Telemetry:
-    """What the settings ask for, at work in this process until `stop`. Make one of it after the last fork.
+    """The configured telemetry of this process, active until `stop`. Create it after the last fork.
 
-    Raises Misconfigured where a package for it is missing.
+    Raises Misconfigured if a package for it is missing.
     """
 
     def __init__(self, wanted: "TelemetrySettings") -> None:
@@ -87,13 +87,13 @@ class Telemetry:
     def measure(
         self, cost_cents: Callable[[str, Usage | None], Decimal], pools: Mapping[str, Connections]
     ) -> "Metrics | None":
-        """From now on things are counted, if that is wanted."""
+        """Start counting, if metrics are enabled."""
         if self._wanted.metrics:
             self._metrics = observing.meter = Metrics(cost_cents, pools)
         return self._metrics
 
     async def watch(self) -> None:
-        """Look at what can only be looked at, for ever."""
+        """Sample gauges, for ever."""
         while self._metrics is not None:
             self._metrics.look()
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -111,14 +111,14 @@ class Telemetry:
 
 
 def formatter(form: str, level: str) -> logging.Formatter:
-    """Of log lines. Also what Granian's configuration of logging names."""
+    """The formatter of log lines, also referred to by Granian's logging configuration."""
     line = _JsonLine() if form == "json" else _TextLine()
     line.open_hearted = level.upper() == "DEBUG"
     return line
 
 
 class _Line(logging.Formatter):
-    """One event. Errors are without what they say, unless it is `open_hearted`."""
+    """One event. Errors are logged without foreign messages, unless it is `open_hearted`."""
 
     open_hearted = False
 
@@ -157,7 +157,7 @@ class _JsonLine(_Line, MsgspecFormatter):
 
 
 def without_messages(error: BaseException | None) -> str:
-    """A traceback that shows where, and what kind of error: no message but our own.
+    """A traceback with places and kinds of errors, and no messages except our own.
 
     >>> try:
     ...     int("the question")
@@ -205,7 +205,7 @@ def configure_logging(form: str, level: str) -> None:
 
 
 def granian_logging(form: str, level: str) -> JsonObject:
-    """Granian's lines and those of its process, which looks after the private PostgreSQL, as ours are: on stderr."""
+    """Granian's logging configuration, which writes like ours on stderr. Its main process watches the private PostgreSQL."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -272,13 +272,13 @@ class Metrics(observing.Meter):
             self.count("rag_model_cost_cents", name, by=float(self._cost_cents(name, usage)))
 
     def look(self) -> None:
-        """At what is a state and not an event."""
+        """Sample the gauges."""
         for name, connections in self._pools.items():
             for state, number in zip(("in_use", "open"), connections(), strict=True):
                 self._connections.labels(name, state).set(number)
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
-        """What `/metrics` answers: its content type, and all numbers. Reads files: not for an event loop."""
+        """The content type and body of `/metrics`. Reads files, so not for an event loop."""
         from prometheus_client import CollectorRegistry, exposition
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -299,7 +299,7 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 @contextmanager
 def counted_together(home: Path, metrics: bool, workers: int) -> Iterator[None]:
-    """For as long as this lasts, workers that are started count into one folder, which is private, and gone afterwards."""
+    """While this lasts, new workers count into one private folder, which is removed afterwards."""
     if not metrics or workers == 1 or os.environ.get(_FOLDER):
         yield
         return
@@ -313,7 +313,7 @@ def counted_together(home: Path, metrics: bool, workers: int) -> Iterator[None]:
 
 
 def _bury(folder: Path) -> None:
-    """Processes that have died use no connections any longer. What they counted stays."""
+    """Remove the gauges of dead processes; their counters stay."""
     from prometheus_client.multiprocess import mark_process_dead
 
     for file in folder.glob("gauge_live*_*.db"):
@@ -325,7 +325,7 @@ def _bury(folder: Path) -> None:
 def _traces(to: str) -> Any:
     """A provider of spans, exported by a thread. Sampling, endpoint and resource are as OTEL_ variables say.
 
-    Where they do not, one request in ten is traced, and whichever its caller traces.
+    By default one request in ten is traced, and every request that its caller traces.
     """
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -375,7 +375,7 @@ def _sentry(dsn: str) -> logging.Handler:
 
 
 class _SentryHandler(logging.Handler):
-    """What is logged as an error becomes an event, with its traceback, the capability and ids."""
+    """Turns each logged error into an event with its traceback, the capability and ids."""
 
     def emit(self, record: logging.LogRecord) -> None:
         import sentry_sdk
@@ -396,7 +396,7 @@ class _SentryHandler(logging.Handler):
 
 
 def _without_texts(event: "Event", hint: "Hint") -> "Event":
-    """What errors say stays here: the last one is named, the others are of a kind. No request goes along."""
+    """Removes error messages: the last error is `named`, the others have their kind only. Removes the request."""
     error = hint["exc_info"][1] if "exc_info" in hint else None
     values: list[JsonObject] = event.get("exception", {}).get("values", [])
     for each in values:
