@@ -40,6 +40,12 @@ def decode(of: type[T], body: bytes) -> T:
 
     Raises InvalidInput with the field's path, value and description, or UnknownField with the known fields. A field's
     `Meta(extra={"raises": ...})` names a subclass of InvalidInput for its refusals.
+
+    >>> class Page(msgspec.Struct):
+    ...     size: Annotated[int, msgspec.Meta(le=50, description="a whole number up to 50")]
+    >>> decode(Page, b'{"size": 51}')
+    Traceback (most recent call last):
+    rag_app.domain.errors.InvalidInput: size: must be a whole number up to 50
     """
     try:
         try:
