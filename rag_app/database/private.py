@@ -156,7 +156,7 @@ def _supervise(folder: Path, cluster: "_Cluster", port: int, leaving: Event) -> 
             failed += 1
             log.warning("the private PostgreSQL cannot be started (try %d of %d): %s", failed, len(_PAUSES), error)
             if failed == len(_PAUSES):
-                log.error("the private PostgreSQL stays away: put right what is said above, and start rag-app again")
+                log.error("the private PostgreSQL stays down: fix the error above and restart rag-app")  # noqa: TRY400 - logged above
                 return
 
 

@@ -112,7 +112,7 @@ def _find_refusal(annotation: Any, sent: Any, path: str) -> InvalidInput | None:
 
 
 def _problem(annotation: Any, sent: Any) -> str | None:
-    """msgspec's message, for people; None if it accepts the value."""
+    """The message of msgspec, for people; None if it accepts the value."""
     try:
         msgspec.convert(sent, annotation)
     except msgspec.ValidationError as error:

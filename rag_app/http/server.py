@@ -102,7 +102,7 @@ class _Api(Litestar):
             await client.attend(super().__call__(scope, client.receive, client.send))
         except Exception as error:  # after the response has begun; the server would log what it says
             current.status = 500
-            logger.error("a response broke off", exc_info=error)
+            logger.exception("a response broke off")
             raise RuntimeError(f"{type(error).__name__} in a response") from None
         finally:
             await current.close()
