@@ -346,7 +346,7 @@ def test_a_server_that_cannot_be_started_again_is_given_up_with_its_reason(
         assert not looking.is_alive() and not serves(server.owner_url)
         said = [record.getMessage() for record in caplog.records if record.name == "rag_app.database.private"]
         assert [each for each in said if "try 3 of 3" in each and "no_such_setting" in each]
-        assert "stays away" in said[-1] and "start rag-app again" in said[-1]
+        assert "stays down" in said[-1] and "restart rag-app" in said[-1]
         settings.write_text(as_it_was)
 
 
