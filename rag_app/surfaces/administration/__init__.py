@@ -1,1 +1,1 @@
-"""What operators do: generations of indexes, and what is kept about people, which is told, erased and exported."""
+"""Operations on an installation: generations of indexes, and exporting or erasing one person's data."""

@@ -1,6 +1,6 @@
-"""Generations of an index, operated by command: listed, rebuilt, switched, rolled back, dropped, moved.
+"""Commands on the generations of an index: list, rebuild, switch, roll back, drop, move.
 
-All of it works below the check that a server makes when it starts: it is what puts right what that check finds.
+They work without the check that a server makes at startup, because they repair what that check finds.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ the progress."""
 
 @frozen
 class Holding:
-    """A generation, and what stands in it."""
+    """A generation and its contents."""
 
     generation: Generation
     sources: int
@@ -31,9 +31,9 @@ class Holding:
 
 @frozen
 class Outcome:
-    """A generation after a command: what was built in it, and how many sources it does not hold as they are now.
+    """A generation after a command: what was built in it, and how many present sources it lacks.
 
-    `misfit` says why servers with these settings cannot start on it, where they cannot.
+    `misfit` is the reason why servers with these settings cannot start on it, if there is one.
     """
 
     generation: Generation
@@ -44,10 +44,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved(Outcome):
-    """What a move did: `generation` is the copy of `origin`, and answers in its store if `compared` shows no difference.
+    """The result of a move: `generation` is the copy of `origin`, and active in its store if `compared` shows no difference.
 
-    Nothing is compared where a source could not be copied. `setting` is what makes servers ask that store, None where
-    they do; with it they look there for `others`, too, indexes that are not there as they are now.
+    Nothing is compared if a source could not be copied. `setting` makes servers use that store, None if they already do.
+    It also applies to the indexes `others`, which are not complete in that store.
     """
 
     origin: Generation
@@ -57,12 +57,12 @@ class Moved(Outcome):
 
     @property
     def differing(self) -> int:
-        """Sources that are not the same in both stores."""
+        """The number of sources that differ between the stores."""
         return sum(each.differing for each in self.compared)
 
 
 class Indexing:
-    """Works on one application, started or not. Raises NotFound for an index or a generation there is not."""
+    """Works on one application, started or not. Raises NotFound for an unknown index or generation."""
 
     def __init__(self, application: Application) -> None:
         self._app, self._generations, self._ledger = application, application.generations, application.ledger
@@ -73,9 +73,9 @@ class Indexing:
         return [Holding(each, *totals.get(each.id, (0, 0, 0))[:2]) for each in await self._generations.list()]
 
     async def rebuild(self, index: str, *, switch: bool, begin: Begin) -> Outcome:
-        """A new generation with the present settings, or the unfinished one that was begun with them, made complete.
+        """Build a new generation with the present settings, or complete the unfinished one that has them.
 
-        With `switch` it answers from then on, unless a source could not be built.
+        With `switch` it becomes active, unless a source could not be built.
         """
         spec = find_index(self._app.indexes, index)
         await self._app.check_embedder()
@@ -86,9 +86,9 @@ class Indexing:
             return await self._complete(spec, generation, begin, switch=switch)
 
     async def switch(self, index: str, number: int | None) -> Outcome:
-        """Let a generation answer: the newest that is being built, or the one of this number.
+        """Make a generation active: the newest one being built, or the one with this number.
 
-        Raises InvalidInput for one that does not hold every source as it is now.
+        Raises InvalidInput if it does not hold the present version of every source.
         """
         spec = find_index(self._app.indexes, index)
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
@@ -110,10 +110,10 @@ class Indexing:
         return Outcome(generation, Built(), lacking, self._app.misfit(spec, generation))
 
     async def roll_back(self, index: str, *, force: bool, begin: Begin) -> Outcome:
-        """Let the generation before the present one answer again.
+        """Make the generation before the active one active again.
 
-        Sources that came or changed since are built in it first, for which the settings must fit it (InvalidInput
-        says what to set). With `force` it answers at once, without them: never as they were before.
+        Sources added or changed since are built in it first, which requires settings that match it (InvalidInput says
+        what to set). With `force` it becomes active at once without those sources: never with outdated ones.
         """
         spec = find_index(self._app.indexes, index)
         async with self._ledger.rebuilding(spec.name):
@@ -135,7 +135,7 @@ class Indexing:
             return await self._complete(spec, generation, begin, switch=True)
 
     async def drop(self, index: str, number: int) -> Generation:
-        """Take a generation that does not answer out of its store. Raises InvalidInput for the one that does."""
+        """Remove an inactive generation from its store. Raises InvalidInput for the active one."""
         spec = find_index(self._app.indexes, index)
         self._app.backends.owner()  # refuses before anything is done
         async with self._ledger.rebuilding(spec.name), self._ledger.switching(spec.name):
@@ -145,10 +145,10 @@ class Indexing:
         return generation
 
     async def move(self, index: str, to: str, *, begin: Begin) -> Moved:
-        """Copy the generation that answers in the other store to the store `to`, and let it answer there if it is the same.
+        """Copy the active generation of the other store to the store `to`, and make it active there if the copy is equal.
 
-        A generation that is there already and fits is brought up to date. Raises InvalidInput where there is nothing
-        to be moved, Misconfigured where the settings do not fit it.
+        A matching generation that exists there is updated. Raises InvalidInput if there is nothing to move,
+        Misconfigured if the settings do not match it.
         """
         spec = find_index(self._app.indexes, index)
         if to not in STORES:
@@ -184,7 +184,7 @@ class Indexing:
         return Moved(target, move.built, lacking, origin=origin, compared=compared, setting=setting, others=others)
 
     async def _origin(self, spec: IndexSpec, to: str) -> Generation:
-        """What answers in another store than `to`: in the one that servers ask, if that is another."""
+        """The active generation of another store than `to`, preferably of the one that servers use."""
         asked = self._app.backends.kind(spec)
         others = sorted((store for store in STORES if store != to), key=lambda store: store != asked)
         for store in others:
@@ -195,7 +195,7 @@ class Indexing:
         )
 
     async def _copy_of(self, spec: IndexSpec, origin: Generation, to: str) -> Generation:
-        """The generation in `to` that answers, or that an earlier run began, if it fits; a new one otherwise."""
+        """The active or unfinished generation in `to`, if it matches; otherwise a new one."""
         there = await self._generations.active(spec.name, to)
         if there is not None and self._app.misfit(spec, there) is None:
             return there
@@ -211,7 +211,7 @@ class Indexing:
         return lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
 
     async def _to_be_set(self, spec: IndexSpec, to: str) -> tuple[str | None, list[str]]:
-        """What makes servers look for an index in `to`, and the other indexes that this is true of and that lack sources."""
+        """The setting that makes servers use `to` for an index, and the other indexes it affects that lack sources."""
         if self._app.backends.kind(spec) == to:
             return None, []
         if spec.vector_store is not None:
@@ -220,7 +220,7 @@ class Indexing:
         return f"RAG_VECTOR_STORE={to}", [each.name for each in others if await self._lacks(each, to)]
 
     async def _lacks(self, spec: IndexSpec, store: str) -> bool:
-        """Whether an index has sources that do not stand in the store as they are now."""
+        """Whether the store lacks the present version of some source of an index."""
         there = await self._generations.active(spec.name, store)
         generation_id = there.id if there else 0  # of no generation
         return bool(await self._ledger.lacking(await self._organizations(), spec.name, generation_id))
@@ -253,7 +253,7 @@ class Indexing:
         return Outcome(generation, rebuild.built, await self._lacking(spec, generation))
 
     async def _take_out_outdated(self, spec: IndexSpec, generation: Generation) -> None:
-        """What a source said before, or to whom, is not to be seen again."""
+        """Remove outdated versions of sources, so that former content and permissions do not reappear."""
         for org_id in await self._organizations():
             if outdated := await self._ledger.outdated(org_id, generation.id):
                 await self._open(spec, generation)(org_id).write([], replacing=outdated)
@@ -263,7 +263,7 @@ class Indexing:
         return sum((await self._ledger.lacking(await self._organizations(), spec.name, generation.id)).values())
 
     async def _ours(self, spec: IndexSpec, store: str | None = None) -> list[Generation]:
-        """Those of the index in its store, or in another one, oldest first."""
+        """The generations of the index in its store, or in another one, oldest first."""
         key = spec.name, store or self._app.backends.kind(spec)
         return [each for each in await self._generations.list() if (each.index, each.store) == key]
 

@@ -1,8 +1,7 @@
-"""All that is kept about one user: to be told, to be taken away, and what of it models may learn from.
+"""All data about one user: export, erasure, and training examples.
 
-For the operator's commands: they read and write the sources of all organizations that the user owns any in. A user is
-erased source by source, out of every generation and store; whatever else there is goes with the user's row, in one
-transaction.
+For the operator's commands, which work on all organizations in which the user owns sources. Erasing deletes the user's
+sources one by one, from every generation and store; everything else is deleted with the user's row, in one transaction.
 """
 
 import hashlib
@@ -39,8 +38,8 @@ _PASSES = 5  # over a user's sources, where somebody ingests new ones meanwhile
 
 @dataclass(slots=True)
 class Erased:
-    """What became of a user's sources. `left`: those that may stand in a store that is not configured here, by its name
-    and the collection's."""
+    """The result for a user's sources. `left`: those that may be in a store that is not configured here, by the names of
+    store and collection."""
 
     private: int = 0
     shared: int = 0
@@ -48,9 +47,9 @@ class Erased:
 
 
 async def erase(application: Application, user: User) -> Erased:
-    """Sources first, then the rest with the user's row: killed anywhere, the same again ends where this would have.
+    """Delete the sources, then the rest with the user's row. After a kill, the same command completes it.
 
-    Raises StoreFailed where sources of theirs keep coming; InvalidInput for one of an index that is not declared.
+    Raises StoreFailed if new sources of the user keep arriving, InvalidInput for a source of an undeclared index.
     """
     work = _Erasure(application)
     for _ in range(_PASSES):
@@ -89,10 +88,10 @@ class _Erasure:
                 self.done.shared += 1
 
     async def _disown(self, source: Source) -> None:
-        """Nobody's from now on: in the ledger, and in what the stores have of it; there it has its owner's id, too.
+        """Remove the owner from a source, in the ledger and in the stores' chunks, which contain the owner's id.
 
-        The chunks come first, for it is theirs until the ledger says otherwise. A generation that does not answer, or
-        holds it in another version, loses it: what makes that one complete again builds it anew.
+        The chunks come first, because the ledger decides the owner. An inactive generation, or one with another version,
+        loses the source; completing that generation later builds it again.
         """
         org_id = source.org_id
         async with self._ledger.writing(org_id, source.index):
@@ -116,7 +115,7 @@ class _Erasure:
             await self.personal.disown(after, written)
 
     async def _holding(self, org_id: UUID, ids: Collection[UUID]) -> list[Generation]:
-        """The generations in whose stores chunks of these sources may stand; of a store that is not there it is noted."""
+        """The generations whose stores may have chunks of these sources. Stores that are not configured are noted."""
         holding = await self._ledger.holding(org_id, ids)
         found = []
         for each in await self._app.generations.list():
@@ -135,7 +134,7 @@ class _Erasure:
 
 
 def _rename_chunks(nodes: Sequence[TextNode], after: Source) -> list[TextNode]:
-    """The chunks of a source as they are called after it has changed; each once, also where a writer was killed."""
+    """The chunks of a changed source with their new ids; each once, even if a writer was killed."""
     chunks = {node.metadata["position"]: node for node in nodes}
     return [
         TextNode(
@@ -157,9 +156,9 @@ class Personal:
         self._database = database
 
     async def everything(self, organizations: Collection[UUID], user: UUID) -> JsonObject:
-        """By kind, as PostgreSQL has it: rows as dictionaries. Of API keys there is no digest, of rate limits nothing.
+        """The user's rows as dictionaries, by kind, without digests of API keys and without rate limits.
 
-        Sources of the user alone come with their text, those that are shared without.
+        The user's private sources have their text, shared ones do not.
         """
         async with self._database.scoped(Scope(frozenset(organizations), user), operator=True) as session:
             found = {
@@ -174,16 +173,16 @@ class Personal:
         return {"account": found.pop("account")[0], **found}
 
     async def owned(self, organizations: Collection[UUID], user: UUID) -> list[tuple[Source, bool]]:
-        """The user's sources, and whether each goes with the user: it is private, or its deletion has been begun."""
+        """The user's sources, and whether each is deleted with the user: private ones, and those already being deleted."""
         mine = select(*SOURCE, SourceRow.deleted_at).where(SourceRow.owner_id == user)
         ordered = mine.order_by(SourceRow.org_id, SourceRow.id)
         rows = await self._database.read(Scope(frozenset(organizations), user), ordered, operator=True)
         return [(source_of(row), row.visibility == "user" or row.deleted_at is not None) for row in rows]
 
     async def disown(self, source: Source, written: Mapping[int, int]) -> None:
-        """Let a shared source be nobody's: `source` is what it is from now on.
+        """Remove the owner of a shared source: `source` is its new state.
 
-        `written`: in which generations it stands as that, in how many chunks each. For a caller who keeps writers out.
+        `written`: the generations that hold the new state, with their numbers of chunks. The caller excludes writers.
         """
         async with self._database.scoped(Scope(frozenset({source.org_id})), operator=True) as session:
             await session.execute(
@@ -197,10 +196,10 @@ class Personal:
                 )
 
     async def erase(self, user: UUID) -> bool:
-        """The user goes, with all that is kept about them; False, and nothing has changed, where a source is theirs.
+        """Delete the user with all their data. Returns False and changes nothing if they still own a source.
 
-        What stays: usage events, of nobody and no message; what is written down of administration, with the bare id;
-        validation runs of an organization, of nobody. Of a user who is gone already, there is nothing to do.
+        What stays: usage events without user and message; audit events with the bare id; validation runs of an
+        organization without a user. Does nothing for a user already erased.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -238,8 +237,8 @@ async def training_examples(
     """A user's id with each example of theirs, read as that user; None for one made from a source that is gone, or is no
     longer theirs to see.
 
-    `progress` is told how many users are done. Raises NotFound for a capability there is not, InvalidInput for what is
-    no date.
+    `progress` is called with the number of users done. Raises NotFound for an unknown capability, InvalidInput for an
+    invalid date.
     """
     if capability is not None and capability not in DESCRIPTIONS:
         raise NotFound("capability", capability, DESCRIPTIONS)
@@ -256,8 +255,7 @@ async def training_examples(
 def _example(user: Consenting, lesson: Collected) -> JsonObject:
     """As fine-tuning tools read it.
 
-    The pseudonym is the same in each export as long as the consent lasts. Whoever does not have the database cannot
-    tell whose it is.
+    The pseudonym is the same in each export as long as the consent lasts. Without the database it cannot be resolved.
     """
     pseudonym = hashlib.sha256(f"{user.user}/{user.since.isoformat()}".encode()).hexdigest()[:16]
     return {

@@ -1,1 +1,1 @@
-"""What users think of answers that were given outside of conversations."""
+"""Feedback on answers outside conversations."""

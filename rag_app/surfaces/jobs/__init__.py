@@ -1,1 +1,1 @@
-"""`/api/v1/jobs`: what becomes of documents that were handed over."""
+"""`/api/v1/jobs`: the progress and results of uploaded documents."""

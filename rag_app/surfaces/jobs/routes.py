@@ -1,4 +1,4 @@
-"""Jobs over HTTP: how far they are, which files failed and why; stopping them, and trying again."""
+"""Jobs over HTTP: their progress and failed files; cancelling and retrying them."""
 
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Jobs as people and programs see them: their own; administrators also those of their organizations."""
+"""The caller's own jobs and, for administrators, those of their organizations."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -19,7 +19,7 @@ class _View:
 
 
 class JobService:
-    """What does not exist for the caller is not found."""
+    """Raises NotFound for jobs that the caller may not see."""
 
     def __init__(self, jobs: Jobs, roles: Roles) -> None:
         self._jobs, self._roles = jobs, roles
@@ -36,7 +36,7 @@ class JobService:
     async def files(
         self, principal: Principal, name: str, state: str | None, after: int, limit: int
     ) -> tuple[list[JobFile], int | None]:
-        """A page, and the position that the next one begins behind. Raises NotFound."""
+        """A page, and the position after which the next one begins. Raises NotFound."""
         view = await self._view(principal)
         found = await self._jobs.files(
             view.scope, _id(name), state=state, after=after, limit=limit + 1, operator=view.operator
@@ -44,17 +44,17 @@ class JobService:
         return found[:limit], found[limit - 1].position if len(found) > limit else None
 
     async def cancel(self, principal: Principal, name: str) -> Job:
-        """Raises NotFound, and InvalidInput where it has ended."""
+        """Raises NotFound, and InvalidInput if it has ended."""
         view = await self._view(principal)
         return await self._jobs.cancel(view.scope, _id(name), operator=view.operator)
 
     async def retry(self, principal: Principal, name: str) -> Job:
-        """Raises NotFound, and InvalidInput where nothing failed."""
+        """Raises NotFound, and InvalidInput if nothing failed."""
         view = await self._view(principal)
         return await self._jobs.retry(view.scope, _id(name), operator=view.operator)
 
     async def watch(self, principal: Principal, job: Job) -> AsyncGenerator[Job, None]:
-        """The job as it is, then each time that it has changed, until it has ended."""
+        """The job now and after each change, until it has ended."""
         yield job
         while not job.state.ended:
             await asyncio.sleep(_SECONDS)

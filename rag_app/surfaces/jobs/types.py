@@ -1,4 +1,4 @@
-"""What responses of `/api/v1/jobs` hold."""
+"""The responses of `/api/v1/jobs`."""
 
 from datetime import datetime
 from typing import Annotated, Literal

@@ -1,6 +1,6 @@
-"""Ask LexyBrain for its administrators: figures, feedback, versions of prompts (`/api/admin/lexybrain`).
+"""Ask LexyBrain for its administrators: statistics, feedback, prompt versions (`/api/admin/lexybrain`).
 
-Who is one, PostgreSQL looks up in the transaction that reads; each request is written down there.
+PostgreSQL looks up the administrator in the transaction that reads and that adds the audit event.
 """
 
 from dataclasses import asdict, replace

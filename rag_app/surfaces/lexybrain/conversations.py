@@ -1,10 +1,9 @@
-"""Ask LexyBrain: a message in a thread, and the answer to it. The way from the one to the other is here, in order.
+"""Ask LexyBrain: the path from a message in a thread to its answer, in order.
 
-A turn begins: no other message of its thread is being answered, the feature is on, the plan has a message left, the
-user's message is kept (one transaction). Then,
-with nothing held in the database: its capability is chosen, its thread's history read, a prompt version taken, and the
-pipeline answers. A turn ends: the assistant's message is kept and charged for (one transaction), or the reservation
-goes back. Whoever is killed in between leaves a kept message and a reservation that runs out.
+A turn begins when no other message of its thread is being answered, the feature is on and the plan has a message left:
+one transaction stores the user's message and a reservation. Then, without a transaction, the capability is chosen, the
+history read, a prompt version taken, and the pipeline answers. At the end one transaction stores and charges the
+assistant's message, or gives the reservation back. A kill in between leaves the message and a reservation that expires.
 """
 
 import asyncio
@@ -102,7 +101,7 @@ _UNWRITTEN = frozenset({Refusal.NOTHING_FOUND, Refusal.WEAK, Refusal.FAILED, Ref
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversations:
-    """What turns are made with, and where they begin. `history_tokens` bound the history in a prompt.
+    """Begins turns, and holds what they need. `history_tokens` bound the history in a prompt.
 
     `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound.
     """
@@ -131,7 +130,7 @@ class Conversations:
             raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model requires a configured model; see docs/models.md")
 
     async def begin(self, principal: Principal, said: RagRequest) -> "Turn":
-        """Keep what a user says, and reserve the answer. `Turn` says how it goes on.
+        """Store a user's message and reserve its answer. `Turn` describes the rest.
 
         Raises FeatureDisabled, CostCapReached, QuotaExceeded, BudgetSpent, Forbidden (an index or plan that is not the
         caller's), NotFound (a thread or capability), InvalidInput (a plan), TooManyAtOnce (the thread answers others for
@@ -150,13 +149,13 @@ class Conversations:
         return turn
 
     async def aclose(self) -> None:
-        """Stop what is being answered for clients who may come back; wait for what is being kept, and collected."""
+        """Stop resumable answers; wait until answers and training data are stored."""
         await self.running.aclose()
         while self._ending:
             await asyncio.gather(*self._ending, return_exceptions=True)
 
     def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Do this to its end, whoever waits for it or leaves."""
+        """Run a task to its end, even if nobody waits for it."""
         task = asyncio.create_task(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -166,8 +165,8 @@ class Conversations:
 class Turn:
     """A message from its beginning to its end, in the order of the methods.
 
-    `begin` keeps it and prepares the question; `answer`, or `stream`, is called once; the turn is then kept, or given
-    up. `thread` is where it is, `message` the id of the answer, `capability` what answers.
+    `begin` stores it and prepares the question; `answer`, or `stream`, is called once; the turn is then stored, or given
+    up. `thread` is its thread, `message` the id of the answer, `capability` the one that answers.
     """
 
     def __init__(self, conversations: Conversations, index: IndexSpec, said: RagRequest) -> None:
@@ -210,7 +209,7 @@ class Turn:
 
     @property
     def user(self) -> UUID:
-        """Whose turn it is, once it has begun."""
+        """The user of the turn, once it has begun."""
         return self._begun.account.user
 
     async def _take(self, user: UUID, thread: UUID) -> None:
@@ -272,7 +271,7 @@ class Turn:
         return await classify(model, prompt, whole, self._paid, self._today) or by_words
 
     async def _choose_prompts(self) -> list[PromptConfig | None]:
-        """The versions of what all capabilities are told, and of what this one is; written down with the capability."""
+        """The prompt versions for all capabilities and for this one; stored with the capability."""
         thread = self._begun.thread
         kept = thread.metadata_.get("prompts", {})
         async with self._with.prompts.active(self._scope) as (session, configs):
@@ -282,7 +281,7 @@ class Turn:
         return chosen
 
     async def _wordings(self, history: Sequence[PastMessage]) -> Sequence[str]:
-        """What is looked for: a follow-up by itself often names nothing."""
+        """The texts to search for, because a follow-up by itself often names nothing."""
         text, models = self._said.text, self._with.models
         model = models.model(self.capability) if self._with.rewrite and history else None
         query = None
@@ -294,7 +293,7 @@ class Turn:
     # -- the answer
 
     async def answer(self) -> RagResponse:
-        """Raises ModelFailed where nothing can be said; nothing is charged then. And StoreFailed, EmbeddingFailed."""
+        """Raises ModelFailed if there is no answer, which is not charged, StoreFailed and EmbeddingFailed."""
         try:
             answer = await self._with.pipeline.answer(self.capability, self.question, self._scope)
         except BaseException as error:  # the client has left, perhaps
@@ -305,7 +304,7 @@ class Turn:
         return self.reply(answer)
 
     async def stream(self) -> AsyncGenerator[Event, None]:
-        """`answer`, as it comes: Found, Deltas, and at last the Answer. Closed early, it keeps what was said by then."""
+        """`answer` as a stream: Found, Deltas, and at last the Answer. If closed early, the text so far is stored."""
         said, hits, found = Delta(""), tuple[Hit, ...](), False
         try:
             async with aclosing(self._with.pipeline.stream(self.capability, self.question, self._scope)) as events:
@@ -332,16 +331,16 @@ class Turn:
             raise
 
     def sources(self, hits: Sequence[Hit]) -> list[RagSource]:
-        """Those of the hits, before it is known which of them are cited."""
+        """The sources of the hits, before it is known which are cited."""
         return convert(retrieved(hits, (), self._index), list[RagSource], from_attributes=True)
 
     def citations(self, answer: Answer) -> list[RagCitation]:
-        """The sources that it cites, by number."""
+        """The cited sources, by number."""
         cited = [each for each in sources_of(answer, self._index) if each.cited is not None]
         return sorted(convert(cited, list[RagCitation], from_attributes=True), key=attrgetter("cited"))
 
     def reply(self, answer: Answer) -> RagResponse:
-        """What a client is told of it."""
+        """The response to the client."""
         outcome = self._outcome(answer)
         mentions = mentioned(outcome.text, outcome.sources, answer.hits)
         return as_wire(
@@ -357,7 +356,7 @@ class Turn:
     # -- the end
 
     async def _whole(self, work: Coroutine[Any, Any, None]) -> None:
-        """End the turn so, also where whoever waits for it is cancelled in the meantime."""
+        """End the turn, even if the waiting caller is cancelled meanwhile."""
         self._ended = True
         task = self._with.start(work)
         task.add_done_callback(self._leave_thread)
@@ -368,9 +367,9 @@ class Turn:
             self._over.set_result(self._freed)
 
     async def _keep(self, answer: Answer) -> None:
-        """Write down what became of the turn. Where that fails, the user has the answer nevertheless, and is not charged.
+        """Store the result of the turn. If that fails, the user still gets the answer and is not charged.
 
-        What is learned from it is collected afterwards: the user does not wait for that.
+        Training data is collected afterwards, so that the user does not wait for it.
         """
         self._log_failures(*lasting_failures(answer))
         outcome = self._outcome(answer)
@@ -394,10 +393,10 @@ class Turn:
             log.warning("an answer was not collected for training: message=%s %s", self.message, named(error))
 
     async def _give_up(self, error: BaseException, context: int | None = None) -> None:
-        """Nothing came of it. Who leaves is not charged, but models were paid: budgets and the cost cap hold for those.
+        """End a turn without an answer. A client that left is not charged, but the models' cost counts for budgets and cap.
 
-        `context`: tokens of what a model may have been shown when the client left; None: it was not asked. Where even
-        that cannot be written down, the reservation runs out by itself.
+        `context`: tokens that a model may have read when the client left; None: it was not asked. If even this cannot be
+        stored, the reservation expires.
         """
         model, took = self._model_name(), None
         if context is not None and model != EXTRACTIVE and not isinstance(error, Exception):
@@ -419,8 +418,7 @@ class Turn:
         return EXTRACTIVE if model is None else model.name
 
     def _outcome(self, answer: Answer) -> Outcome:
-        """Usage and cost are of all that models were paid for the turn: to tell a capability, to rewrite a query, to
-        answer."""
+        """Usage and cost cover all models of the turn: detecting the capability, rewriting the query, answering."""
         sources, model = sources_of(answer, self._index), answer.asked or answer.model or self._model_name()
         usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refusal in _UNWRITTEN
         if not counted:
@@ -465,7 +463,7 @@ class Turn:
         )
 
     def _read(self, hits: Sequence[Hit]) -> str:
-        """About what a model was shown."""
+        """Approximately the text that a model read."""
         values = self.question.instructions.values
         return "\n".join([*values.values(), self.question.text, *(hit.text for hit in hits)])
 

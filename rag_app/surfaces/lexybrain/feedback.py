@@ -1,7 +1,7 @@
-"""What users think of answers: of each, one thing, which may be changed and withdrawn; administrators read all of it.
+"""Users' feedback: one per answer, which can be changed and withdrawn; administrators read all feedback.
 
-Whatever changes feedback holds the row of its message first: of two changes at once one waits, and none comes to a
-message that is gone.
+A change of feedback first locks the row of its message, so concurrent changes are serialized and a deleted message gets
+none.
 """
 
 from datetime import date, timedelta
@@ -119,11 +119,11 @@ class FeedbackLedger:
     async def give(
         self, principal: Principal, message: UUID, rating: Rating, comment: str | None, expected: str | None
     ) -> KeptMessageFeedback:
-        """Keep what the principal thinks of an answer, in place of all that they thought before.
+        """Store the principal's feedback on an answer, replacing all earlier feedback.
 
-        `expected` names a source that should have been found, by id or as its organization calls it. It goes with the
-        rating negative alone, and makes the feedback a judgment: of the source's own organization, or for a public
-        source of the one that the principal belongs to, if there is one and no other.
+        `expected` names a source that should have been found, by id or external id. It is allowed with a negative rating
+        only, and also records a judgment: of the source's own organization or, for a public source, of the principal's
+        organization if there is exactly one.
 
         Raises NotFound, and InvalidInput for a message that is no answer, for a source that the principal may not see
         or whose name several have, and for text that PostgreSQL cannot keep.
@@ -153,7 +153,7 @@ class FeedbackLedger:
         return as_wire(KeptMessageFeedback, row)
 
     async def withdraw(self, principal: Principal, message: UUID) -> None:
-        """Raises NotFound, also where there is no feedback, and InvalidInput for a message that is no answer."""
+        """Raises NotFound, also without feedback, and InvalidInput for a message that is not an answer."""
         async with self._database.scoped(principal.scope()) as session:
             await _answer(session, principal, message)
             if await session.scalar(_delete_feedback(principal, message).returning(FeedbackRow.id)) is None:
@@ -162,9 +162,9 @@ class FeedbackLedger:
     async def review(
         self, principal: Principal, wanted: FeedbackFilter, *, limit: int, after: str | None
     ) -> FeedbackResponse:
-        """All users' feedback, for administrators, the newest first: each reading is written down with it.
+        """All users' feedback, newest first, for administrators; each read is audited.
 
-        `after` is a page's cursor. What is rated anew keeps its place.
+        `after` is a page's cursor. A changed rating keeps its place.
 
         Raises Forbidden, and InvalidInput for a cursor that is none.
         """
@@ -185,7 +185,7 @@ class FeedbackLedger:
 
 
 async def _answer(session: AsyncSession, principal: Principal, message: UUID) -> MessageRow:
-    """An answer in a thread of the principal's own, held until the transaction ends."""
+    """An answer in the principal's own thread, locked until the transaction ends."""
     statement = (
         select(MessageRow)
         .join(ThreadRow, ThreadRow.id == MessageRow.thread_id)
@@ -207,7 +207,7 @@ def _delete_feedback(principal: Principal, message: UUID) -> Delete:
 
 
 async def _question_text(session: AsyncSession, answer: MessageRow) -> str | None:
-    """What was searched to give the answer. Where that is not known, the user's message before it."""
+    """The text searched for the answer; if unknown, the user's message before it."""
     searched = (answer.generation_metadata or {}).get("searched")
     if searched is not None:
         return str(searched)

@@ -1,7 +1,7 @@
-"""What plans give, what is used of it, and what it costs: exact however many processes serve.
+"""Plans, their use and its cost, exact across any number of processes.
 
-A message is counted when it comes, and reserved: the reservation goes when its answer is kept, and the count goes back
-when nothing came of it. One whose process died is given back when it has expired, at its user's next message.
+A message is counted and reserved when it arrives. The reservation ends when its answer is stored; without an answer the
+count is given back. If its process died, that happens after it expires, at its user's next message.
 
 Months and days are those of the database's clock, in UTC. `now` is for tests. `admitted` and `holding` begin a user's
 transaction; the functions below them work in it. They lock in one order (the user, reservations, counters, what is
@@ -182,7 +182,7 @@ _ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
 
 @frozen
 class Account:
-    """What a user may do. `messages` a month, -1 without limit; `enabled`: the plan has conversations at all.
+    """A user's entitlements: `messages` a month, -1 for no limit; `enabled`: the plan includes conversations.
 
     `training`: the user lets their answers be collected to train models with.
     """
@@ -197,7 +197,7 @@ class Account:
 
 @frozen
 class Plan:
-    """What a plan gives each of its users: `messages` a month, -1 without limit; `enabled`: conversations at all."""
+    """A plan's entitlements for each user: `messages` a month, -1 for no limit; `enabled`: it includes conversations."""
 
     code: str
     messages: int
@@ -206,7 +206,7 @@ class Plan:
 
 @frozen
 class MonthlyUse:
-    """Messages `used` of `limit` (-1: without) this month, those under way included, until `resets_at` (Unix time, seconds)."""
+    """Messages `used` of `limit` (-1: none) this month, including those in progress, until `resets_at` (Unix time, seconds)."""
 
     used: int
     limit: int
@@ -215,7 +215,7 @@ class MonthlyUse:
 
 @frozen
 class Plans:
-    """The plans there are. Codes are compared to the letter."""
+    """The plans. Codes are compared exactly."""
 
     _database: Database
 
@@ -240,15 +240,15 @@ class Plans:
 
 @frozen
 class Accounts:
-    """What a principal's user may do in conversations."""
+    """The entitlements of a principal's user in conversations."""
 
     _database: Database
 
     async def find(self, principal: Principal) -> Account:
-        """Plan, entitlement and role. Whom the database does not know becomes a user, on plan free.
+        """Plan, entitlement and role. An unknown user is created, on plan free.
 
-        So does everybody whose token is valid, once: with the id that is its `sub`, or with the `sub` beside a new id.
-        Raises Forbidden for a visitor without a name, and for a `sub` that cannot be kept.
+        The id of a user created for a valid token is its `sub`, or a new id that the `sub` is stored with. Raises Forbidden
+        for an anonymous visitor, and for a `sub` that cannot be stored.
         """
         async with self._database.session() as session:
             if principal.user is None:
@@ -262,7 +262,7 @@ class Accounts:
             return account, await usage(session, account)
 
     async def used(self, users: Iterable[UUID]) -> dict[UUID, int]:
-        """Messages of this month, for the operator: one user after the other, as each of them may see it."""
+        """Messages of this month, for the operator: reads one user after the other, each in that user's scope."""
         found = {}
         async with self._database.session() as session:
             for user in users:
@@ -273,9 +273,9 @@ class Accounts:
 
 @asynccontextmanager
 async def holding(database: Database, scope: Scope) -> AsyncIterator[tuple[AsyncSession, bool | None]]:
-    """A transaction of the scope's user, and whether they consent to training; None: there is no such user any more.
+    """A transaction of the scope's user, and whether they consent to training; None if the user no longer exists.
 
-    Neither changes until the transaction ends: erasing a user, and a withdrawal, begin with the same row.
+    Neither changes until the transaction ends, because erasing a user and withdrawing consent lock the same row first.
     """
     this = select(UserRow.training_opt_in_at.is_not(None)).where(UserRow.id == scope.user).with_for_update(read=True)
     async with database.scoped_reading(scope, this) as (session, found):
@@ -292,7 +292,7 @@ async def admitted(
     token_budget: int | None,
     now: datetime | None = None,
 ) -> AsyncIterator[tuple[AsyncSession, Account]]:
-    """`holding` of a user who may ask now, with what they may do. `plan` is in place of theirs, for administrators.
+    """`holding` for a user who may ask now, with their entitlements. `plan` replaces their plan, for administrators.
 
     Raises Forbidden, InvalidInput for a plan, and FeatureDisabled where theirs has no conversations. Raises
     CostCapReached where today's answers, of all users, have cost `cost_cap_cents`; None is no bound. An answer is paid
@@ -335,8 +335,8 @@ async def reserve(
 ) -> None:
     """Count one message of the user's month, for `seconds` until it is settled or given back.
 
-    What the user had reserved longer ago is given back with it. Raises QuotaExceeded where the plan has no more; the
-    transaction must then be rolled back. Without a limit it is counted, too.
+    Gives back the user's expired reservations. Raises QuotaExceeded if the plan has no message left; the transaction
+    must then be rolled back. A plan without a limit is counted, too.
     """
     wanted = {"id": reservation, "user": account.user, "limit": account.messages, "seconds": seconds, "now": now}
     done = (await session.execute(_RESERVE, wanted)).one()
@@ -346,25 +346,25 @@ async def reserve(
 
 
 async def settle(session: AsyncSession, reservation: UUID) -> bool:
-    """The message counts for good. False where it had expired and is given back: then `charge` it."""
+    """Count the message for good. False if its reservation had expired and was given back: then `charge` it."""
     return await session.scalar(_SETTLE, {"id": reservation}) is not None
 
 
 async def charge(session: AsyncSession, account: Account, now: datetime | None = None) -> None:
-    """Count one message, whatever the limit: of an answer that was kept after its reservation was given back."""
+    """Count one message, whatever the limit, for an answer stored after its reservation was given back."""
     await session.execute(_CHARGE, {"user": account.user, "now": now})
 
 
 async def is_free(session: AsyncSession, account: Account, now: datetime | None = None) -> bool:
-    """Whether an answer that the check refused whole is free: the first five of a user and day are.
+    """Whether an answer that the check refused completely is free: the first five per user and day are.
 
-    It comes after `give_back`, which lets one of a user's messages at a time go on, and before this one is recorded.
+    Call it after `give_back`, which serializes a user's messages, and before this one is recorded.
     """
     return (await session.scalar(_REFUSED_TODAY, {"user": account.user, "now": now}) or 0) < _MOST_FREE
 
 
 async def give_back(session: AsyncSession, reservation: UUID) -> None:
-    """The message does not count, in the month it was counted in. Once is enough: a second time changes nothing."""
+    """Take the message off the month it was counted in. Idempotent."""
     await session.execute(_GIVE_BACK, {"id": reservation})
 
 
@@ -376,7 +376,7 @@ async def usage(session: AsyncSession, account: Account, now: datetime | None = 
 async def record(
     session: AsyncSession, account: Account, scope: Scope, outcome: "Outcome", now: datetime | None = None
 ) -> None:
-    """What an answer took: an event, its failures, tokens of each of the user's organizations, cost of the day."""
+    """Record an answer's use: an event, its failures, tokens of each of the user's organizations, cost of the day."""
     event = {
         "user": account.user,
         "message": outcome.message,
@@ -390,14 +390,14 @@ async def record(
 
 
 async def spend(session: AsyncSession, scope: Scope, outcome: "Outcome") -> None:
-    """The tokens and the cost alone: of an answer whose user is gone."""
+    """Record only tokens and cost, for an answer whose user was erased."""
     await session.execute(_SPEND, _costs(scope, outcome, None))
 
 
 async def record_failures(
     session: AsyncSession, account: Account, message: UUID, failures: Iterable[tuple[str, str]]
 ) -> None:
-    """(kind, text) of what failed, where a message has no answer."""
+    """Record (kind, text) of the failures of a message without an answer."""
     of_message = {"user": account.user, "message": message, "capability": None, "model": None}
     await session.execute(_RECORD_FAILURES, of_message | _failures(failures))
 
@@ -407,7 +407,7 @@ def _costs(scope: Scope, outcome: "Outcome", now: datetime | None) -> JsonObject
 
 
 def _failures(failures: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """What models and networks say may hold what PostgreSQL does not take: NUL, and half of a surrogate pair."""
+    """The failures without characters that PostgreSQL refuses: NUL, and half of a surrogate pair."""
     told = list(failures)
     texts = [said[:_LONGEST_FAILURE].encode("utf-8", "replace").decode().replace("\0", "\ufffd") for _, said in told]
     return {"kinds": [kind for kind, _ in told], "texts": texts}
@@ -420,7 +420,7 @@ def _account(found: Sequence[Any] | None) -> Account:
 
 
 async def _welcome(session: AsyncSession, principal: Principal) -> Account:
-    """The user that a `sub` stands for from now on; of two requests at once one makes it."""
+    """Create the user of a `sub`; of two concurrent requests one creates it."""
     subject = principal.subject
     if principal.organizations:
         raise Forbidden("Conversations belong to a user. Sign in to use them")

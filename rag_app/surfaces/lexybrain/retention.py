@@ -1,7 +1,7 @@
-"""What is older than the settings allow goes: each kind by itself, for ever, in every organization.
+"""Deletes what is older than the settings allow, each kind separately, in every organization.
 
-Row-level security shows a session one user's rows, so each user's go in a transaction of their own. What hangs on a
-thread (messages, feedback with its judgments, training data) goes with it.
+Row-level security shows a session one user's rows, so each user has a transaction. A thread is deleted with its
+messages, feedback with judgments, and training data.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _KINDS: dict[str, list[InstrumentedAttribute[Any]]] = {
 async def enforce(database: Database, days: Mapping[str, int | None]) -> dict[str, int] | None:
     """Delete what is older than the `days` of its kind, if any; how many rows of each kind, without what hung on them. None: another process is at it.
 
-    Killed anywhere, the next run goes on. Raises StoreFailed.
+    After a kill, the next run continues. Raises StoreFailed.
     """
     wanted = {name: kept for name, kept in days.items() if kept is not None}
     if not wanted:
@@ -51,7 +51,7 @@ async def enforce(database: Database, days: Mapping[str, int | None]) -> dict[st
 
 
 async def _everybody(database: Database) -> list[Scope]:
-    """Each user, and each organization: what is nobody's goes with these."""
+    """The scope of each user, and of each organization for rows without a user."""
     async with database.session() as session:
         users = await session.scalars(select(UserRow.id))
         organizations = await session.scalars(select(OrganizationRow.id))
@@ -70,7 +70,7 @@ async def _delete(database: Database, scope: Scope, days: dict[str, int], gone: 
 
 
 async def keep_enforcing(database: Database, days: Mapping[str, int | None]) -> None:
-    """At once and then every day, until it is cancelled. What fails is tried again the next day."""
+    """Enforce at once and then every day, until cancelled. Failures are retried the next day."""
     while True:
         try:
             if gone := await enforce(database, days):

@@ -1,4 +1,4 @@
-"""What all paths of Ask LexyBrain have in common: who may enter and how often, what is refused, how errors are told."""
+"""What all routes of Ask LexyBrain share: credentials, limits, and the envelope of errors."""
 
 from dataclasses import dataclass
 from typing import Annotated

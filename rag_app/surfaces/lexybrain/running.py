@@ -1,7 +1,7 @@
-"""Answers that are being written for clients who may come back to them, or stop them from elsewhere.
+"""Answers being written for clients that may resume them, or stop them from elsewhere.
 
-A process has those that it writes. Which process that is, no client knows: a stop that reaches another one is left in
-`request_leases`, where the one that writes looks every second.
+Each process holds the answers that it writes. A stop may reach another process, which leaves it in `request_leases`,
+where the writing process looks every second.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ _IS_HELD = "SELECT id FROM request_leases WHERE id = $1 AND expires_at > now()"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Of this process, by user and thread: a thread answers one message at a time."""
+    """The running answers of this process, by user and thread: a thread answers one message at a time."""
 
     database: Database
     _streams: dict[tuple[UUID, UUID], Resumable] = field(default_factory=dict, init=False)
     _watching: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def keep(self, user: UUID, thread: UUID, stream: Resumable) -> None:
-        """Until `KEPT_S` seconds after its end, or until the thread answers another message."""
+        """Keep a stream until `KEPT_S` seconds after its end, or until the thread answers another message."""
         self._streams[user, thread] = stream
         task = asyncio.create_task(self._watch(user, thread, stream))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
 
     async def find(self, user: UUID | None, thread: UUID) -> Resumable:
-        """Raises NotFound where nothing is being answered, TooManyAtOnce where another process does it."""
+        """Raises NotFound if nothing is being answered, TooManyAtOnce if another process does it."""
         if user is not None:
             if found := self._streams.get((user, thread)):
                 return found
@@ -51,7 +51,7 @@ class Running:
         raise NotFound("answer", str(thread))
 
     async def stop(self, user: UUID | None, thread: UUID) -> None:
-        """What had been said is kept, marked `interrupted`. Raises NotFound where nothing is being answered."""
+        """Stop the answer; the text so far is stored, marked `interrupted`. Raises NotFound if nothing is being answered."""
         try:
             stream = await self.find(user, thread)
         except TooManyAtOnce:
@@ -62,7 +62,7 @@ class Running:
         await stream.stop()
 
     async def aclose(self) -> None:
-        """Those that are being written are stopped: what had been said is kept."""
+        """Stop all running answers; their text so far is stored."""
         for stream in self._streams.values():
             await stream.stop()
         for task in self._watching:

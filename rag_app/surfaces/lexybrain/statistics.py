@@ -1,8 +1,8 @@
 """Figures of all conversations in a period, for administrators. docs/surfaces/lexybrain-admin.md says which rows count for
 which.
 
-Messages that were deleted count (they were written and answered), those of deleted threads are gone; what answers took
-(`ai_usage_events`) stays. Percentiles are PostgreSQL's `percentile_cont`: interpolated between two neighbours.
+Deleted messages count, because they were written and answered; those of deleted threads do not exist any more. The use
+of models (`ai_usage_events`) stays. Percentiles are PostgreSQL's `percentile_cont`: interpolated between two neighbours.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ Milliseconds = Annotated[float, Meta(ge=0, examples=[3421.5])]
 
 
 def midnight(day: date) -> datetime:
-    """When a day begins, in UTC."""
+    """The beginning of a day, in UTC."""
     return datetime.combine(day, time.min, UTC)
 
 
@@ -44,7 +44,7 @@ class Period(Struct, frozen=True):
 
     @classmethod
     def of(cls, since: date | None, until: date | None, *, today: date) -> "Period":
-        """Until today, and 30 days long, where nothing else is said. Raises InvalidInput for `from` and `to`."""
+        """The default is the 30 days until today. Raises InvalidInput for `from` and `to`."""
         for name, day in (("from", since), ("to", until)):
             if day is not None and not _FIRST <= day <= _LAST:
                 raise InvalidInput(name, str(day), f"must be between {_FIRST} and {_LAST}")
@@ -321,12 +321,12 @@ _FIGURES = (
 
 @frozen
 class Statistics:
-    """For administrators; each reading is written down with it."""
+    """For administrators; each read is audited."""
 
     _database: Database
 
     async def read(self, principal: Principal, since: date | None, until: date | None) -> LexyBrainStats:
-        """Raises Forbidden, and InvalidInput for dates that are no period."""
+        """Raises Forbidden, and InvalidInput for an invalid period."""
         period = Period.of(since, until, today=datetime.now(UTC).date())
         values = {
             "since": midnight(period.since),

@@ -26,7 +26,7 @@ class _UserRecord:
 
 
 class _Event:
-    """A row of what happened in a turn; it may stay when its user goes."""
+    """An event of a turn, which may stay when its user is erased."""
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     message_id: Mapped[UUID | None]
@@ -111,7 +111,7 @@ class TrainingRequestRow(_UserRecord, Base):
 
 
 class TrainingResponseRow(_UserRecord, Base):
-    """What it answered."""
+    """The model's answer to a training request."""
 
     __tablename__ = "lexybrain_responses"
     __table_args__ = (UniqueConstraint("request_id"), Index(None, "user_id"))
@@ -123,7 +123,7 @@ class TrainingResponseRow(_UserRecord, Base):
 
 
 class UsageCounterRow(Base):
-    """How much of `key` a user has used in the month that begins on `period`; reservations under way are in it."""
+    """A user's use of `key` in the month that begins on `period`, including reservations."""
 
     __tablename__ = "usage_counters"
     __table_args__ = (CheckConstraint("used >= 0", name="used"),)
@@ -135,7 +135,7 @@ class UsageCounterRow(Base):
 
 
 class ReservationRow(Base):
-    """One use that is counted but not yet earned: it goes when the answer is kept, or is given back when it expires."""
+    """A counted use without an answer yet. It is deleted when the answer is stored, or given back when it expires."""
 
     __tablename__ = "usage_reservations"
     __table_args__ = (Index(None, "user_id", "expires_at"),)
@@ -148,7 +148,7 @@ class ReservationRow(Base):
 
 
 class DailyCostRow(Base):
-    """What answers have cost on a day (UTC), all users together."""
+    """The cost of all users' answers on a day (UTC)."""
 
     __tablename__ = "daily_costs"
     __table_args__ = (CheckConstraint("cents >= 0", name="cents"),)
@@ -158,7 +158,7 @@ class DailyCostRow(Base):
 
 
 class UsageEventRow(_Event, Base):
-    """One answer and what it took. `stages` in milliseconds."""
+    """One answer and its use. `stages` in milliseconds."""
 
     __tablename__ = "ai_usage_events"
     __table_args__ = (Index(None, "created_at"), Index(None, "user_id", "created_at"))

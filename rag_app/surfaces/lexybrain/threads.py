@@ -1,9 +1,9 @@
 """Conversations: threads of one user each, and their messages.
 
 `keep_message` begins a turn, `keep_answer` or `give_up` ends it; the functions before them are their steps. `Threads`
-is what users do with conversations that are kept. Row-level security leaves a session the threads of its user; each query names that
-user again. Whatever changes a thread or its messages begins with the thread's row, and so holds it: of two changes at
-once one waits, and neither is lost.
+has what users do with stored conversations. Row-level security limits a session to its user's threads; each query names
+that user again. A change of a thread or its messages first locks the thread's row, so concurrent changes are serialized
+and none is lost.
 """
 
 import asyncio
@@ -83,9 +83,9 @@ async def add_user_message(
     capability: str | None,
     context: Mapping[str, Any] | None,
 ) -> ThreadRow:
-    """Put a user's message at the end of a thread of theirs, which is no longer archived then.
+    """Append a user's message to their thread, which is restored from the archive.
 
-    Raises NotFound, also for a thread of somebody else, and InvalidInput for a text that PostgreSQL cannot keep.
+    Raises NotFound, also for another user's thread, and InvalidInput for a text that PostgreSQL cannot store.
     """
     if text != storable(text):
         raise InvalidInput("message", None, "must not contain NUL characters or unpaired surrogates")
@@ -99,7 +99,7 @@ async def add_user_message(
 async def add_answer(
     session: AsyncSession, user: UUID | None, thread: UUID, outcome: Outcome, *, training_eligible: bool = False
 ) -> bool:
-    """Put the assistant's message at the end of its thread. False, and nothing is written, if that is gone meanwhile."""
+    """Append the assistant's message to its thread. Returns False and writes nothing if the thread was deleted meanwhile."""
     sources = [asdict(source) for source in outcome.sources]
     for source in sources:
         del source["available"]  # to whom, is asked when it is read
@@ -121,9 +121,9 @@ async def add_answer(
 async def settle_on(
     session: AsyncSession, user: UUID | None, thread: UUID, message: UUID, capability: str, prompts: Mapping[str, str]
 ) -> None:
-    """Write down what capability a user's message wants, and which version of each type of prompt the thread has.
+    """Record the capability of a user's message, and the thread's version of each type of prompt.
 
-    Types that are not among `prompts` keep theirs. Nothing happens where the thread is gone.
+    Types that are not among `prompts` keep theirs. Does nothing if the thread was deleted.
     """
     kept = {"thread": thread, "user": user, "message": message, "capability": capability, "prompts": dict(prompts)}
     await session.execute(_SETTLE_ON, kept)
@@ -150,7 +150,7 @@ _FREE = "DELETE FROM request_leases WHERE id = $1 AND key = $2"
 
 
 def place_of(user: UUID, thread: UUID) -> UUID:
-    """The lease of whoever answers a message of this thread."""
+    """The lease for answering a message of this thread."""
     return uuid5(thread, str(user))
 
 
@@ -162,7 +162,7 @@ async def hold_thread(
     taken: "asyncio.Future[bool]",
     over: "asyncio.Future[bool]",
 ) -> None:
-    """Let one message of a user's thread at a time go on, over all processes; no transaction is open meanwhile.
+    """Let one message of a user's thread at a time proceed, across all processes, without an open transaction.
 
     `taken` is told when it is this one's turn: False where others take longer than WAIT_S seconds, StoreFailed where
     PostgreSQL does not answer. The thread is held until the turn is `over`: True where it is free by then, as
@@ -200,7 +200,7 @@ async def keep_message(
     token_budget: int | None = None,
     expires_s: float = 900.0,
 ) -> Begun:
-    """Keep what the user says, in a thread of theirs or a new one, and reserve one message of their plan.
+    """Store the user's message in their thread or a new one, and reserve one message of their plan.
 
     `message` is the id of both. `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound. A turn whose answer is
     neither kept nor given up within `expires_s` seconds is not charged; its message is kept.
@@ -226,9 +226,9 @@ async def keep_message(
 
 
 async def keep_answer(database: Database, begun: Begun, outcome: Outcome) -> bool:
-    """Keep the answer, and charge for it or not. False where the thread was deleted meanwhile.
+    """Store the answer, and charge for it or not. False if the thread was deleted meanwhile.
 
-    What it took is recorded then, too, and the charge stands. Of a user who was erased meanwhile only the cost is.
+    Its use is recorded even then, and the charge stands. For a user erased meanwhile, only the cost is recorded.
     It is eligible for training if the user consented when the turn began, and does still. Raises StoreFailed.
     """
     async with holding(database, begun.scope) as (session, training):
@@ -250,9 +250,9 @@ async def keep_answer(database: Database, begun: Begun, outcome: Outcome) -> boo
 async def give_up(
     database: Database, begun: Begun, failures: Sequence[tuple[str, str]] = (), took: Outcome | None = None
 ) -> None:
-    """Nothing came of it: no charge. The user's message is kept, and why it has no answer (kind, text) recorded.
+    """End a turn without an answer or a charge. The user's message stays, and the failures (kind, text) are recorded.
 
-    So is what it `took` nevertheless. Raises StoreFailed.
+    Its use, `took`, is recorded, too. Raises StoreFailed.
     """
     async with holding(database, begun.scope) as (session, training):
         if training is not None:
@@ -270,9 +270,9 @@ async def give_up(
 
 @frozen
 class Threads:
-    """What is not the principal's is NotFound, unless an administrator reads it: that is written down with the reading.
+    """Raises NotFound for what is not the principal's, unless an administrator reads it, which is audited.
 
-    Who an administrator is, PostgreSQL looks up (`rag_app.database.session`). A principal without a user has no threads.
+    PostgreSQL looks up administrators (`rag_app.database.session`). A principal without a user has no threads.
     """
 
     _database: Database
@@ -281,8 +281,7 @@ class Threads:
     async def history(self, scope: Scope, thread: UUID, before: UUID, limit: int = 10) -> Sequence[PastMessage]:
         """The newest messages before that one in the thread of the scope's user, in their order.
 
-        Deleted ones are not among them, nor those that were interrupted before they said anything. Empty where the
-        thread is gone.
+        Without deleted messages and answers interrupted before any text. Empty if the thread was deleted.
         """
         then = select(MessageRow.created_at).where(MessageRow.id == before, MessageRow.thread_id == thread)
         statement = (
@@ -348,8 +347,8 @@ class Threads:
     async def read(self, principal: Principal, thread: UUID, *, limit: int, before: UUID | None) -> ThreadWithMessages:
         """The thread with its newest messages (or those before one).
 
-        What the principal may see of sources is asked now: those that are out of reach keep their label alone. Feedback
-        is that of the thread's user. Raises NotFound, and InvalidInput for a `before` that is no message of this thread.
+        Access to sources is checked now: a source that the principal may not see any more keeps only its label. Feedback
+        is the thread's user's. Raises NotFound, and InvalidInput if `before` is not a message of this thread.
         """
         async with self._database.scoped(principal.scope(), administrator=True) as session:
             readable = or_(ThreadRow.user_id == principal.user, func.rag_administrator())
@@ -378,9 +377,9 @@ class Threads:
     async def change(
         self, principal: Principal, thread: UUID, *, title: str | None = None, archived: bool | None = None
     ) -> ThreadInfo:
-        """Rename a thread, put it away, or bring it back; the next message brings it back, too.
+        """Rename, archive or restore a thread. The next message restores it, too.
 
-        White space in a title becomes single spaces. Raises NotFound, and InvalidInput for what is no line of visible text.
+        White space in a title becomes single spaces. Raises NotFound, and InvalidInput for a title without visible text.
         """
         changes: dict[str, str | bool] = {} if archived is None else {"archived": archived}
         if title is not None:
@@ -391,9 +390,9 @@ class Threads:
             return await _change(session, principal.user, thread, **changes)
 
     async def branch(self, principal: Principal, thread: UUID, before: UUID) -> ThreadInfo:
-        """A new thread with what was said in this one before that message. Ratings stay where they are.
+        """Create a thread with the messages before that one. Ratings are not copied.
 
-        Raises NotFound, also for a message that is not of this thread.
+        Raises NotFound, also for a message of another thread.
         """
         values = {"thread": thread, "user": principal.user, "before": before, "branch": uuid4()}
         async with self._database.scoped(principal.scope()) as session:
@@ -406,7 +405,7 @@ class Threads:
             return render_thread(ThreadInfo, row)
 
     async def delete(self, principal: Principal, thread: UUID) -> None:
-        """The thread with its messages goes. Raises NotFound, also the second time."""
+        """Delete the thread with its messages. Raises NotFound if it has already been deleted."""
         gone = (
             delete(ThreadRow).where(ThreadRow.id == thread, ThreadRow.user_id == principal.user).returning(ThreadRow.id)
         )
@@ -415,8 +414,8 @@ class Threads:
                 raise NotFound("thread", str(thread))
 
     async def delete_message(self, principal: Principal, thread: UUID, message: UUID) -> None:
-        """It is shown no more, nor counted, nor used as history; feedback on it goes, and so does what was collected for
-        training from it or from what was said after it. Raises NotFound, also the second time."""
+        """Delete a message: it is not shown, counted or used as history any more. Its feedback is deleted, and so is training
+        data from it or from later messages. Raises NotFound if it has already been deleted."""
         gone = (
             update(MessageRow)
             .where(MessageRow.id == message, MessageRow.thread_id == thread, MessageRow.deleted_at.is_(None))
@@ -481,7 +480,7 @@ _FORGET_LESSONS = (
 
 
 async def _change(session: AsyncSession, user: UUID | None, thread: UUID, **values: Any) -> ThreadInfo:
-    """Change a thread of the user's own, hold its row, and give it as it is now. Raises NotFound."""
+    """Change the user's own thread, lock its row, and return its new state. Raises NotFound."""
     # of the user None there are none: the column is NOT NULL
     changed = (
         update(ThreadRow).where(ThreadRow.id == thread, ThreadRow.user_id == user).values(**values).returning(ThreadRow)
@@ -529,7 +528,7 @@ _UNSAID: Mapping[str, Any] = {
 async def _append(
     session: AsyncSession, user: UUID | None, thread: UUID, message: UUID, said: Mapping[str, Any]
 ) -> ThreadRow | None:
-    """Count a message and put it at the end of this thread of the user; None if there is no such thread."""
+    """Count a message and append it to the user's thread; None if there is no such thread."""
     values = {**_UNSAID, **said, "user": user, "thread": thread, "message": message}
     row: ThreadRow | None = await session.scalar(
         select(ThreadRow).from_statement(_APPEND), values, execution_options=_FRESH
@@ -551,13 +550,13 @@ def _older_than(moment: ColumnElement[datetime], message: UUID) -> ColumnElement
 
 
 def render_thread(of: type[T], row: ThreadRow, **others: Any) -> T:
-    """A thread as its user is shown it. Which version of a prompt a thread has is the operator's affair."""
+    """A thread as shown to its user, without its prompt versions, which are internal."""
     metadata = {name: value for name, value in row.metadata_.items() if name != "prompts"}
     return as_wire(of, row, metadata=metadata, **others)
 
 
 def render_message(row: MessageRow, feedback: FeedbackRow | None, seen: Collection[UUID]) -> ThreadMessage:
-    """A message as its user is shown it, its sources as they were cited; of those that are not `seen`, the label."""
+    """A message as shown to its user, with its cited sources; those not in `seen` have a label only."""
     if row.role == Role.USER:
         return as_wire(ThreadMessage, row, sources=(), model=None, flags=None, feedback=feedback)
     made, sources = row.generation_metadata or {}, []
