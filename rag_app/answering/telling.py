@@ -32,18 +32,16 @@ class Telling:
 
     @property
     def understood(self) -> str:
-        """What was asked, in a line: "4 of your listings, by sales"."""
+        """What was asked, in a line: "your 4 listings, bestseller first"."""
         query = self._plan.query
-        parts = [self._counted(0 if self._outcome == "none" else self._found.total)]
-        if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
-            parts = [f"the {self._aggregate} of {parts[0]}"]
         if query.group is not None:
-            parts = [f"{self._noun(2)}{self._conditions}, by {self._grain or self._name(query.group)}"]
-        elif query.order == "date":
-            parts.append(f"the {'newest' if query.descending else 'oldest'} first")
-        elif query.order is not None:
-            parts.append(f"by {self._name(query.order)}" + ("" if query.descending else ", the lowest first"))
-        return ", ".join(parts)
+            conditions = f"{self._conditions}," if self._conditions else ""
+            return f"{self._all_of_them}{conditions} by {self._grain or self._name(query.group)}"
+        counted = self._counted(0 if self._outcome == "none" else self._found.total)
+        if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
+            return f"the {self._aggregate} of {counted}"
+        first = f", {self._superlative(query.order)} first" if query.order is not None else ""
+        return f"{counted}{first}"
 
     @property
     def text(self) -> str:
@@ -64,14 +62,44 @@ class Telling:
     # -- a list
     def _list(self) -> str:
         lines = [self._line(row) for row in self._found.rows if row.sources[0] in self._hits]
-        lead = self.understood
         if self._plan.single:
-            lead = f"Of {lead}" if self._found.total > 1 else ""
+            lead = self._one_of_them(len(lines)) if self._found.total > 1 else ""
         elif len(lines) < self._found.total:
-            lead += f", the first {len(lines)}"
+            lead = f"the first {len(lines)} of {self.understood}"
+        else:
+            lead = self.understood
         said = "; ".join(lines) if len(lines) > _SENTENCES else ". ".join(lines)
-        told = f"{lead}: {said}." if lead else f"{said}."
+        told = f"{lead[:1].upper()}{lead[1:]}: {said}." if lead else f"{said}."
         return f"{told} {self._text()}".rstrip() if len(lines) == 1 else told
+
+    def _one_of_them(self, number: int) -> str:
+        """ "The cheapest of your 4 listings", "Of your 10 keywords, the 2 with the highest momentum"."""
+        field, counted = self._plan.query.order or "", self._counted(self._found.total)
+        same = f"{number} " if number > 1 else ""
+        if own := self._own_superlative(field):
+            return f"the {same}{own} of {counted}"
+        return f"of {counted}, the {same or 'one '}with the {self._superlative(field)}"
+
+    def _superlative(self, field: str) -> str:
+        """What the first record is or has: "cheapest", "lowest price"."""
+        return self._own_superlative(field) or f"{self._extreme(field)} {self._name(field)}"
+
+    def _own_superlative(self, field: str) -> str:
+        """The index's first word for the most or the least of a field, where it is an adjective: "most crowded"."""
+        descending, words = self._plan.query.descending, self._words(field)
+        if field == "date":
+            return "newest" if descending else "oldest"
+        said = (*(words.high if descending else words.low), "")[0]
+        return said if said.startswith(("most ", "least ")) or " " not in said else ""
+
+    def _extreme(self, field: str) -> str:
+        """Whether there is most of a field, or it is highest."""
+        descending, words = self._plan.query.descending, self._words(field)
+        if self._name(field).endswith("s"):
+            return "most" if descending else "fewest"
+        if words.adds_up:
+            return "most" if descending else "least"
+        return "highest" if descending else "lowest"
 
     def _text(self) -> str:
         """The first sentences of the one record that is told, where its kind has a text that says more."""
@@ -135,13 +163,21 @@ class Telling:
             lead = f"{self._found.total} {_plural(name, self._found.total)}{self._conditions}"
             return f"{lead}: {'; '.join(lines)}."
         if query.limit == 1:
-            most = "the most" if query.descending else "the least"
-            lead = f"{most} of {self._counted(None)}, by {self._grain or self._name(query.group or '')}"
+            lead = f"the {self._grain or self._name(query.group or '')} with the {self._of_most()}{self._conditions}"
         else:
             lead = self.understood
             if len(rows) < self._found.total:
-                lead += f", the first {len(rows)} of {self._found.total}"
+                lead = f"the first {len(rows)} of {self._found.total}: {lead}"
         return f"{lead[:1].upper()}{lead[1:]}: {'; '.join(lines)}."
+
+    def _of_most(self) -> str:
+        """ "most bookings", "least precipitation", "highest average price"."""
+        query, of = self._plan.query, self._plan.query.of or ""
+        if query.aggregate is Aggregate.COUNT:
+            return f"{'most' if query.descending else 'fewest'} {self._noun(2)}"
+        if query.aggregate is Aggregate.AVERAGE:
+            return f"{'highest' if query.descending else 'lowest'} average {self._name(of)}"
+        return f"{self._extreme(of)} {self._name(of)}"
 
     def _group(self, row: Record) -> str:
         if self._grain is None or not isinstance(row.group, str):
@@ -172,17 +208,24 @@ class Telling:
         return f"{all_of_them} has {' and '.join(self._plan.conditions)} {self._cite(self._sources)}."
 
     # -- words
-    def _counted(self, number: int | None) -> str:
-        """ "4 of your listings", "3 alerts with status open"."""
-        count = "" if number is None else f"{number:,} "
-        if self._plan.query.own:
-            return f"{count and f'{count}of '}your {self._noun(2)}{self._conditions}"
-        return f"{count}{self._noun(number or 2)}{self._conditions}"
+    def _counted(self, number: int) -> str:
+        """ "your 4 listings", "3 alerts with status open"."""
+        count, own = f"{number:,} " if number else "", "your " if self._plan.query.own else ""
+        if number == 1:
+            count = "only " if own else "one "
+        return f"{own}{count}{self._noun(number or 2)}{self._conditions}"
+
+    @property
+    def _all_of_them(self) -> str:
+        """ "your listings", "price of bookings"."""
+        query, own = self._plan.query, "your " if self._plan.query.own else ""
+        of = "" if query.aggregate is Aggregate.COUNT else f"{self._aggregate} of "
+        return f"{of}{own}{self._noun(2)}"
 
     @property
     def _aggregate(self) -> str:
         name = self._name(self._plan.query.of or "")
-        return f"sum of {name}" if self._plan.query.aggregate is Aggregate.SUM else f"average {name}"
+        return f"total {name}" if self._plan.query.aggregate is Aggregate.SUM else f"average {name}"
 
     @property
     def _grain(self) -> str | None:

@@ -204,7 +204,7 @@ class Answer:
     `prompt` the version of the prompt that it was sent. `shown` is what the answer was written from, in the order of the
     prompt; empty when refused. `look` says where `hits` come from, `searched` the text that found them: with the spelling
     put right, perhaps. `removed` sentences of what was written are left out: no source supports them. `understood` says
-    what was asked of records, where that is what was answered: "4 of your listings, by sales". `elsewhen` is the period
+    what was asked of records, where that is what was answered: "your 4 listings, bestseller first". `elsewhen` is the period
     that an answer is about where nothing is recorded for the one that was asked for; the text begins with saying so.
 
     `probability` (0..1) is the judge's that the hits hold an answer, None where a fixed rule compared a cosine.

@@ -11,7 +11,7 @@ Understood = Annotated[
     str,
     Meta(
         description="how a question about records was understood; absent if the answer was not computed from record fields",
-        examples=["4 of your listings, by sales"],
+        examples=["your 4 listings, bestseller first"],
     ),
 ]
 Removed = Annotated[
