@@ -24,6 +24,7 @@ from rag_app.answering.wording import (
     stems,
     variants,
     vocabulary_of,
+    words_alike,
 )
 from rag_app.domain import FieldType, frozen
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, LT, LTE, NE, condition
@@ -39,7 +40,12 @@ _GRAINS = ("day", "week", "month", "year")
 _COMPARED = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
 _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
 _SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
-_LINKS = frozenset({"or", "not", "all", "between"})
+_LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal"})
+_BOUNDS = frozenset({"over", "under"})
+_WHO = frozenset({"who", "whom", "wer", "wen", "qui"})
+_AUXILIARIES = frozenset("has had have will would is are was were be been do does did can could".split())
+_BEHIND_A_MEASURE = _AUXILIARIES - {"be", "been"}  # "how warm was it"
+_FURTHEST = 5  # "the fifth cheapest"
 _OF_WORDS = frozenset({"how", "why", "where", "wo", "wie", "warum", "wieso", "weshalb", "comment", "où", "pourquoi"})
 _MEANS = frozenset({"mean"})
 _LONGEST_FIELD = 2  # words of a field that no record has
@@ -50,8 +56,9 @@ _CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
 class Plan:
     """A query, and what it was made of: the kind of record, the figures that are named, the words for the conditions.
 
-    `single`: one record is asked for, so that others come in only where they are its equals. `distinct`: how many
-    different values there are. `everything` is the query without those conditions.
+    `single`: one record is asked for, so that others come in only where they are its equals; the one at `place`, 1 being
+    the first. `distinct`: how many different values there are. `everything` is the query without those conditions.
+    `everybody`: those of all organizations are asked for.
     """
 
     query: RecordQuery
@@ -62,6 +69,8 @@ class Plan:
     period: Period | None = None
     distinct: bool = False
     figures: tuple[str, ...] = ()
+    place: int = 1
+    everybody: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -116,7 +125,8 @@ def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, 
     if len(left) > _MOST_LEFT or (period is None and not any(map(_asks, tokens))):
         return ()
     known = [token.text for token in tokens if not token.said or len(token.text) > 2]
-    return tuple(dict.fromkeys(each for word in (*left, *known) for each in variants(word)))
+    asked = (*left, *known, *words_alike(left))
+    return tuple(dict.fromkeys(each for word in asked for each in variants(word)))
 
 
 def read_question(
@@ -178,11 +188,15 @@ class _Reader:
     def plan(self) -> Plan | None:
         if len(self.kinds) > 1 or self._has("unclear") or not self._is_positive() or self._asks_of_words():
             return None
-        compared, values = self._comparisons(), self._values()
+        compared, values, place = self._comparisons(), self._values(), self._place()
         query = self._asked()
-        if query is None or values is None:
+        if query is None or values is None or compared is None or place is None:
+            return None
+        if place > 1 and (query.limit != 1 or query.order is query.group is None):
             return None
         kind = self.kind or self._meant(query, [*compared, *values])
+        if kind is None and self.period is not None and self.tokens[0].stem in _WHO:
+            kind = self._usual()
         weekdays = tuple(int(day) for each in self._of("weekday") for day in each.value.split(","))
         ahead = self._ahead()
         period = self.period or ahead
@@ -212,11 +226,15 @@ class _Reader:
             period=period,
             distinct=query.group is not None and query.limit == _GROUPED and not self._has("each"),
             figures=tuple(self.figures),
+            place=place,
+            everybody=self._has("everybody"),
         )
 
     def about(self) -> str | None:
-        """The kind of record that the question speaks of, as far as it is understood."""
-        return self.kind or self._meant(RecordQuery(), self._values() or [])
+        """The kind of record that the question speaks of, as far as it is understood; no field has to be its own."""
+        meant = self._meant(RecordQuery(), self._values() or [])
+        fields = (vocabulary_of(self.spec, name).kind for name in self.spec.fields)
+        return self.kind or (meant if meant in fields else None)
 
     def _of_kind(self, query: RecordQuery, name: str) -> RecordQuery:
         kind = self.spec.records[name]
@@ -229,10 +247,20 @@ class _Reader:
             {query.group, *self.figures, *self.keys, *(each.key for each in conditions)},
         )
         for names in figures, others:
-            kinds = {kind for name in names if (kind := vocabulary_of(self.spec, name).kind) is not None}
+            kinds = {kind for name in names if name and (kind := self._kind_of(name)) is not None}
             if kinds:
                 return kinds.pop() if len(kinds) == 1 else None
         return next(iter(self.spec.records)) if len(self.spec.records) == 1 else None
+
+    def _kind_of(self, field: str) -> str | None:
+        """The kind of record that a field is of: as it says itself, else the only one that has to have it."""
+        having = [name for name, kind in self.spec.records.items() if field in kind.having]
+        return vocabulary_of(self.spec, field).kind or (having[0] if len(having) == 1 else None)
+
+    def _usual(self) -> str | None:
+        """The kind that the fields are of, where all that say one agree."""
+        kinds = {kind for name in self.spec.fields if (kind := self._kind_of(name)) is not None}
+        return kinds.pop() if len(kinds) == 1 else None
 
     def _names_a_field(self, query: RecordQuery) -> bool:
         return bool(self.figures) or query.order not in (None, "date")
@@ -245,10 +273,31 @@ class _Reader:
 
     def _asks_of_words(self) -> bool:
         """Whether no field can answer: how, why or where something is, or what a word means."""
-        asks = any(token.meaning is None and token.stem in _OF_WORDS for token in self.tokens)
+        asks = any(
+            token.meaning is None and token.stem in _OF_WORDS and not self._measures(place)
+            for place, token in enumerate(self.tokens)
+        )
         asks = asks and not any(map(self._has, ("sum", "average", "count", "much")))
         last = self.tokens[-1] if self.tokens else None
         return asks or (last is not None and last.role == "average" and last.stem in _MEANS)
+
+    def _measures(self, place: int) -> bool:
+        """Whether "how" asks for the figure of one day: "how warm was it"."""
+        measure, verb = (*self.tokens[place + 1 : place + 3], None, None)[:2]
+        if measure is None or verb is None or self.period is None or self.period.grain != "day":
+            return False
+        named = measure.meaning is not None and measure.role == "field" and self._is_figure(measure.meaning.name)
+        return named and verb.stem in _BEHIND_A_MEASURE
+
+    def _place(self) -> int | None:
+        """1, or 2 of "the second cheapest"; None where a number of that kind belongs to nothing."""
+        meant = [token for token in self.tokens if token.meaning is not None]
+        places = [at for at, token in enumerate(meant) if token.role == "ordinal"]
+        if not places:
+            return 1
+        behind = meant[places[0] + 1].role if places[0] + 1 < len(meant) else ""
+        place = int(next(iter(self._of("ordinal"))).value)
+        return place if len(places) == 1 and behind in _SUPERLATIVES and place <= _FURTHEST else None
 
     # -- the one thing that is asked
     def _asked(self) -> RecordQuery | None:
@@ -267,10 +316,16 @@ class _Reader:
         """Without a word for the most, the mean or the sum."""
         much, many = self._has("much") or self._has("total"), self._has("count")
         summed = [name for name in self._measured() if vocabulary_of(self.spec, name).adds_up]
-        if (much or (many and (self.kind is None or self._counts_a_figure()))) and len(summed) == 1:
+        if much and not summed and self._has("own") and self.period is not None and not self._measured():
+            summed = self._added_up(self._usual())  # how much have we taken
+        named = bool(self.figures or self._fields("high", "low", "unit"))
+        many_of_it = many and named and (self.kind is None or self._counts_a_figure())
+        if (much or many_of_it) and len(summed) == 1:
             return self._over(Aggregate.SUM, summed[0])
+        if self.group is not None and not many and self.figures == summed and len(summed) == 1:
+            return self._over(Aggregate.SUM, summed[0])  # rainfall per year
         if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):
-            return None  # "rainfall per year" is no number of days
+            return None  # "kilos per month" is no number of trips
         if many or self.group is not None:
             return self._count()
         if self._has("rank") or self._has("each"):
@@ -313,16 +368,19 @@ class _Reader:
             return named
         if named := [name for name in self._fields("unit") if self._is_figure(name)]:
             return named
-        kind = self.kind or self._meant(RecordQuery(), ())
+        return self._added_up(self.kind or self._meant(RecordQuery(), ()))
+
+    def _added_up(self, kind: str | None) -> list[str]:
+        """The figures of a kind that add up."""
         words = self.spec.vocabulary.items()
         return [name for name, each in words if each.adds_up and each.kind == kind and kind is not None]
 
     def _counts_a_figure(self) -> bool:
-        """How many sales: the figure stands right behind the words that ask, and adds up."""
+        """How many sales, how many pounds: the figure stands right behind the words that ask, and adds up."""
         asking = False
         for token in self.tokens:
             if asking and token.meaning is not None:
-                return token.role == "field" and vocabulary_of(self.spec, token.meaning.name).adds_up
+                return token.role in ("field", "unit") and vocabulary_of(self.spec, token.meaning.name).adds_up
             asking = token.role == "count" or (asking and token.said)
         return False
 
@@ -422,8 +480,11 @@ class _Reader:
         return kind is not None and kind.text.casefold() != kind.stem
 
     # -- conditions
-    def _comparisons(self) -> list[MetadataFilter]:
-        """Figures with what they are compared by; each belongs to a field, by its unit, its name, or as the only one."""
+    def _comparisons(self) -> list[MetadataFilter] | None:
+        """Figures with what they are compared by; each belongs to a field, by its unit, its name, or as the only one.
+
+        None where something is compared with what is no figure: "hotter than the day before".
+        """
         found = self._ranges()
         for place, token in enumerate(self.tokens):
             value = figure(token.text) if token.is_left else None
@@ -431,7 +492,8 @@ class _Reader:
             if bound is not None:
                 found.append(bound)
                 token.said = True
-        return found
+        thans = [self.tokens[place + 1 : place + 4] for place, each in enumerate(self.tokens) if each.stem == "than"]
+        return found if all(any(figure(each.text) is not None for each in behind) for behind in thans) else None
 
     def _ranges(self) -> list[MetadataFilter]:
         """Between 20 and 40 pounds."""
@@ -451,11 +513,24 @@ class _Reader:
         behind = self.tokens[place + 1 : place + 4]
         words = [*before, *(each for each in behind if each.role in ("least_of", "most_of"))]
         operator = next((_COMPARED[each.role] for each in words if each.role in _COMPARED), None)
+        if before and before[-1].stem == "minus":
+            before[-1].said, value = True, -value
+        own = [each.meaning.name for each in before if each.meaning and each.meaning.name and each.role in _BOUNDS]
+        if operator is not None and own:  # "hotter than"
+            return self._compared(own[-1], operator, value) if self._may_be_of(place, own[-1]) else None
         numbered = [each.meaning.name for each in before[-2:] if each.meaning and each.role == "field"]
         if operator is None and numbered and goes_by(numbered[-1]):
             return self._compared(numbered[-1], EQ, value)
         name = self._compared_field(place, either=operator is not None)
         return self._compared(name, operator or EQ, value) if name else None
+
+    def _may_be_of(self, place: int, name: str) -> bool:
+        """Whether the unit behind a figure, if there is one, may be that of the field."""
+        after = self.tokens[place + 1].meaning if place + 1 < len(self.tokens) else None
+        if after is None or after.role != "unit":
+            return True
+        unit = vocabulary_of(self.spec, name).unit
+        return not unit or unit == vocabulary_of(self.spec, after.name).unit
 
     def _compared_field(self, place: int, *, either: bool) -> str | None:
         """The field that the figure here is of: by its unit, or, where `either`, by a name or as the only one."""
@@ -517,10 +592,18 @@ class _Reader:
             before, after = meant[place - 1 : place], meant[place + 1 : place + 2]
             if token.role == "not" and not (after and after[0].role == "value"):
                 return False
+            if token.role == "or" and self._joins_tenses(token):
+                continue
             fields = {each.meaning.name if each.role == "value" and each.meaning else "" for each in (*before, *after)}
             if token.role == "or" and (len(before) + len(after) < 2 or "" in fields or len(fields) > 1):
                 return False
         return True
+
+    def _joins_tenses(self, link: Token) -> bool:
+        """Whether "or" stands between verbs alone: "has had or will have"."""
+        place = self.tokens.index(link)
+        beside = [*self.tokens[max(0, place - 1) : place], *self.tokens[place + 1 : place + 2]]
+        return len(beside) == 2 and all(each.stem in _AUXILIARIES for each in beside)
 
     def _kinds(self) -> set[str]:
         """The kinds that are named, but for those that another one consists of."""

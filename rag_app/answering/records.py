@@ -129,9 +129,10 @@ class RecordFinder:
         for each in filter(None, (plan, plan.otherwise)):
             found = await store.find_records(self._limited(each, filters))
             if found.total:
-                best = found.rows[0].value
-                alone = each.single or each.query.limit == 1
-                rows = tuple(row for row in found.rows if row.value == best) if alone else found.rows
+                alone, rows = each.single or each.query.limit == 1, found.rows
+                if alone:
+                    best = [row.value for row in rows][each.place - 1 : each.place]
+                    rows = tuple(row for row in rows if row.value in best)
                 return each, replace(found, rows=rows), "found"
         if plan.conditions and plan.kind is not None and not plan.by_tags:
             everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))

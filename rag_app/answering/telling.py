@@ -16,6 +16,8 @@ _SENTENCES = 3  # told as sentences of their own; of more, one sentence with sem
 _TEXT = 5  # sentences of a record that is told with its text
 _FIELDS = 4  # of a record without a sentence of its own
 _CITED = 5
+_ORDINALS = ("", "", "second ", "third ", "fourth ", "fifth ")
+_OWN_ALONE = "Only the records of your own organization count here"
 
 
 Outcome = Literal["found", "none", "elsewhen"]
@@ -54,10 +56,10 @@ class Telling:
             return self._none()
         query = self._plan.query
         if query.group is not None:
-            return self._groups()
-        if query.aggregate is not None:
-            return self._total(query.aggregate)
-        return self._list()
+            told = self._groups()
+        else:
+            told = self._list() if query.aggregate is None else self._total(query.aggregate)
+        return f"{_OWN_ALONE}: {told}" if self._plan.everybody else told
 
     # -- a list
     def _list(self) -> str:
@@ -77,8 +79,12 @@ class Telling:
         field, counted = self._plan.query.order or "", self._counted(self._found.total)
         same = f"{number} " if number > 1 else ""
         if own := self._own_superlative(field):
-            return f"the {same}{own} of {counted}"
-        return f"of {counted}, the {same or 'one '}with the {self._superlative(field)}"
+            return f"the {same}{self._ordinal}{own} of {counted}"
+        return f"of {counted}, the {same or 'one '}with the {self._ordinal}{self._superlative(field)}"
+
+    @property
+    def _ordinal(self) -> str:
+        return _ORDINALS[self._plan.place]
 
     def _superlative(self, field: str) -> str:
         """What the first record is or has: "cheapest", "lowest price"."""
@@ -163,7 +169,8 @@ class Telling:
             lead = f"{self._found.total} {_plural(name, self._found.total)}{self._conditions}"
             return f"{lead}: {'; '.join(lines)}."
         if query.limit == 1:
-            lead = f"the {self._grain or self._name(query.group or '')} with the {self._of_most()}{self._conditions}"
+            group, most = self._grain or self._name(query.group or ""), f"{self._ordinal}{self._of_most()}"
+            lead = f"the {group} with the {most}{self._conditions}"
         else:
             lead = self.understood
             if len(rows) < self._found.total:

@@ -18,7 +18,9 @@ from rag_app.retrieval.spelling import SHORTEST
 
 Phrase = tuple[str, ...]
 NUMBER_FIELDS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
-_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
+_WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
+_SIGNS = {"€": "euros", "£": "pounds", "$": "dollars", "%": "percent"}
+_MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
 _LONGEST = 6  # words of a phrase
 _MOST_NAMED = 12  # values that a part of them may stand for
@@ -27,7 +29,8 @@ _MOST_NAMED = 12  # values that a part of them may stand for
 @frozen
 class Meaning:
     """What a phrase may mean: `role` as in planning.toml, or of the index's words "kind", "field", "total", "high", "low",
-    "value", "unit", or "weekday"; "unclear" is a value of two fields."""
+    "value", "unit", or "weekday"; "unclear" is a value of two fields. "over" and "under" may be of a field: "hotter than".
+    """
 
     role: str
     name: str = ""
@@ -109,10 +112,10 @@ def stems(text: str) -> Phrase:
 
 def figure(word: str) -> float | None:
     """
-    >>> figure("1,200"), figure("ten"), figure("listing")
-    (1200.0, 10.0, None)
+    >>> figure("1,200"), figure("-5"), figure("ten"), figure("listing")
+    (1200.0, -5.0, 10.0, None)
     """
-    if re.fullmatch(r"\d+|\d+\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?", word):
+    if re.fullmatch(r"-?(?:\d+|\d+\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?)", word):
         return float(word.replace(",", ""))
     known = _table()["numbers"].get(word.casefold())
     return None if known is None else float(known)
@@ -128,8 +131,10 @@ def goes_by(field: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """The words, without articles and without the s of a genitive."""
-    bare = re.sub(r"(?<=\w)['’]s\b", "", text)
+    """The words, without articles and without the s of a genitive; signs of money as words behind their figures."""
+    bare = re.sub(r"(?<=\w)['’]s\b", "", text).replace("−", "-")
+    bare = _MONEY.sub(lambda found: f"{found[2]} {found[1]}", bare)
+    bare = re.sub("[€£$%]", lambda found: f" {_SIGNS[found[0]]} ", bare)
     return [word for word in _WORD.findall(bare) if word.casefold() != _ARTICLE]
 
 
@@ -151,7 +156,25 @@ def _common() -> Mapping[Phrase, tuple[Meaning, ...]]:
     for day, phrases in _table()["weekdays"].items():
         for phrase in phrases.split("|"):
             found[stems(phrase)] = (Meaning("weekday", value="6,7" if day == "weekend" else day),)
+    found |= {stems(word): (Meaning("ordinal", value=str(place)),) for word, place in _table()["ordinals"].items()}
+    organizations = _table()["organizations"]
+    for each in organizations["each"].split("|"):
+        for noun in organizations["nouns"].split("|"):
+            found[stems(f"{each} {noun}")] = (Meaning("everybody"),)
     return found
+
+
+@cache
+def _alike() -> Sequence[tuple[Phrase, ...]]:
+    """The groups of phrases that mean the same."""
+    return [tuple(map(stems, phrases.split("|"))) for phrases in _table()["alike"].values()]
+
+
+def words_alike(words: Iterable[str]) -> tuple[str, ...]:
+    """Other words of one word that values may have instead of these."""
+    asked = {(stem(word),) for word in words}
+    groups = (group for group in _alike() if asked & {*group})
+    return tuple(dict.fromkeys(phrase[0] for group in groups for phrase in group if len(phrase) == 1))
 
 
 def _phrases(spec: IndexSpec, values: Iterable[Named]) -> Mapping[Phrase, tuple[Meaning, ...]]:
@@ -160,8 +183,27 @@ def _phrases(spec: IndexSpec, values: Iterable[Named]) -> Mapping[Phrase, tuple[
     for phrase, meaning in _meanings(spec, values):
         if (key := stems(phrase)) and meaning not in found.get(key, ()):
             found[key] = (*found.get(key, ()), meaning)
+    found |= _meant_alike(found)
     for key, meanings in _common().items():
+        if meanings[0].role == "everybody" and _is_kind(found.get(key[-1:], ())):
+            continue  # "all shops" are records where those are shops
         found[key] = (*found.get(key, ()), *meanings)
+    return found
+
+
+def _is_kind(meanings: Iterable[Meaning]) -> bool:
+    return any(each.role == "kind" for each in meanings)
+
+
+def _meant_alike(own: Mapping[Phrase, tuple[Meaning, ...]]) -> Mapping[Phrase, tuple[Meaning, ...]]:
+    """The words that are no words of an index, and mean the same as one of its own; not where those mean several things."""
+    found: dict[Phrase, tuple[Meaning, ...]] = {}
+    for group in _alike():
+        meant = {own[phrase] for phrase in group if phrase in own}
+        others = [phrase for phrase in group if phrase not in own and phrase not in _common()]
+        names = {(each[0].role, each[0].name, each[0].value) for each in meant}
+        if len(names) == 1:
+            found |= dict.fromkeys(others, meant.pop())
     return found
 
 
@@ -173,14 +215,35 @@ def _meanings(spec: IndexSpec, values: Iterable[Named]) -> Iterator[tuple[str, M
             yield from ((phrase, Meaning("value", name, value)) for phrase in phrases)
         for role, phrases in ("high", words.high), ("low", words.low), ("total", words.totals):
             yield from ((phrase, Meaning(role, name)) for phrase in phrases)
+        tops = [phrase for phrase in words.high if phrase.startswith("most ")]
+        yield from ((f"top {phrase.removeprefix('most ')}", Meaning("high", name)) for phrase in tops)
+        for role, phrases in ("over", words.high), ("under", words.low):
+            yield from ((f"{each} than", Meaning(role, name)) for each in map(_comparative, phrases) if each)
     for name, kind in spec.records.items():
-        yield from ((phrase, Meaning("kind", name)) for phrase in kind.words)
+        yield from ((phrase, Meaning("kind", name)) for phrase in (*kind.words, *_heads(kind.words)))
     for name in spec.fields:
         words = vocabulary_of(spec, name)
         named = () if words.own else (*words.words, name.replace("_", " "))
         yield from ((phrase, Meaning("field", name)) for phrase in named)
     yield from ((words.unit, Meaning("unit", name)) for name, words in spec.vocabulary.items() if words.unit)
     yield from ((phrase, Meaning("said")) for phrase in spec.said)
+
+
+def _comparative(superlative: str) -> str:
+    """
+    >>> _comparative("hottest"), _comparative("most expensive"), _comparative("bestseller")
+    ('hotter', 'more expensive', '')
+    """
+    for ending, other in ("most ", "more "), ("least ", "less "):
+        if superlative.startswith(ending):
+            return other + superlative.removeprefix(ending)
+    return f"{superlative[:-3]}er" if superlative.endswith("est") and " " not in superlative else ""
+
+
+def _heads(words: Sequence[str]) -> Iterator[str]:
+    """The nouns of two words of which the first is enough as well: "job" of "repair" and "repair job"."""
+    pairs = (phrase.split() for phrase in words)
+    return (pair[1] for pair in pairs if len(pair) == 2 and pair[0] in words and stem(pair[1]) not in says_nothing())
 
 
 # -- a question

@@ -41,7 +41,7 @@ _SOON, _SOON_IN_A_RANGE = 60, 31
 _QUESTION = 2000
 """Characters of a text that are read."""
 _YEAR = r"(?:19|20)\d\d"
-_DAY = r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th|er|\.)?"
+_DAY = r"(?:[12]\d|3[01]|0?[1-9])(?!\d)(?:st|nd|rd|th|er|\.)?"
 _NUMERIC = rf"{_YEAR}-\d\d-\d\d|\d{{1,2}}[./]\d{{1,2}}[./](?:{_YEAR}|\d\d)"
 
 
@@ -198,6 +198,11 @@ class _Grammar:
         """Whether what stands right before `start` are words of this name."""
         return re.search(rf"(?<!\w)(?:{self.words[name]})\s+$", text[:start], re.I) is not None
 
+    def behind(self, name: str, text: str, end: int) -> int | None:
+        """Where words of this name end that stand right behind `end`."""
+        found = re.compile(rf"\s+(?:{self.words[name]})(?!\w)", re.I).match(text, end)
+        return found.end() if found else None
+
     def has(self, name: str, text: str) -> bool:
         return re.search(rf"(?<!\w)(?:{self.words[name]})(?!\w)", text, re.I) is not None
 
@@ -317,6 +322,8 @@ class _Reading:
     def _opened(self, match: re.Match[str], days: Days) -> Period | None:
         grammar, (first, last) = self.grammar, days
         start = match.start()
+        if later := grammar.behind("onwards", self.text, match.end()):
+            return self._period((first, None), start, later, "days")
         if grammar.after("since", self.text, start):
             return self._period((first, max(self.today, first)), start, match.end(), "days", "since")
         if grammar.after("until", self.text, start):
