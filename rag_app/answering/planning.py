@@ -43,7 +43,26 @@ _SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "new
 _LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal"})
 _BOUNDS = frozenset({"over", "under"})
 _WHO = frozenset({"who", "whom", "wer", "wen", "qui"})
-_AUXILIARIES = frozenset("has had have will would is are was were be been do does did can could".split())
+_AUXILIARIES = frozenset(
+    [
+        "has",
+        "had",
+        "have",
+        "will",
+        "would",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "do",
+        "does",
+        "did",
+        "can",
+        "could",
+    ]
+)
 _BEHIND_A_MEASURE = _AUXILIARIES - {"be", "been"}  # "how warm was it"
 _FURTHEST = 5  # "the fifth cheapest"
 _OF_WORDS = frozenset({"how", "why", "where", "wo", "wie", "warum", "wieso", "weshalb", "comment", "où", "pourquoi"})
@@ -247,19 +266,21 @@ class _Reader:
             {query.group, *self.figures, *self.keys, *(each.key for each in conditions)},
         )
         for names in figures, others:
-            kinds = {kind for name in names if name and (kind := self._kind_of(name)) is not None}
+            kinds = {kind for name in names if (kind := vocabulary_of(self.spec, name).kind) is not None}
             if kinds:
                 return kinds.pop() if len(kinds) == 1 else None
+        if having := {kind for name in figures | others if name and (kind := self._only_of(name)) is not None}:
+            return having.pop() if len(having) == 1 else None
         return next(iter(self.spec.records)) if len(self.spec.records) == 1 else None
 
-    def _kind_of(self, field: str) -> str | None:
-        """The kind of record that a field is of: as it says itself, else the only one that has to have it."""
+    def _only_of(self, field: str) -> str | None:
+        """The only kind of record that has to have a field."""
         having = [name for name, kind in self.spec.records.items() if field in kind.having]
-        return vocabulary_of(self.spec, field).kind or (having[0] if len(having) == 1 else None)
+        return having[0] if len(having) == 1 else None
 
     def _usual(self) -> str | None:
         """The kind that the fields are of, where all that say one agree."""
-        kinds = {kind for name in self.spec.fields if (kind := self._kind_of(name)) is not None}
+        kinds = {kind for name in self.spec.fields if (kind := vocabulary_of(self.spec, name).kind) is not None}
         return kinds.pop() if len(kinds) == 1 else None
 
     def _names_a_field(self, query: RecordQuery) -> bool:
@@ -513,7 +534,7 @@ class _Reader:
         behind = self.tokens[place + 1 : place + 4]
         words = [*before, *(each for each in behind if each.role in ("least_of", "most_of"))]
         operator = next((_COMPARED[each.role] for each in words if each.role in _COMPARED), None)
-        if before and before[-1].stem == "minus":
+        if before and before[-1].text.casefold() == "minus":
             before[-1].said, value = True, -value
         own = [each.meaning.name for each in before if each.meaning and each.meaning.name and each.role in _BOUNDS]
         if operator is not None and own:  # "hotter than"

@@ -1,6 +1,6 @@
 """Answers from records: a question is read (planning.py), its query run, and what comes back told (telling.py)."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -8,8 +8,10 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter
 
+from rag_app.answering.following import Said, before_in, follow, without_opening
 from rag_app.answering.planning import Plan, Reading, may_ask, read_question, respelled, words_left
 from rag_app.answering.telling import Outcome, Telling, missing_text
+from rag_app.answering.wording import variants
 from rag_app.domain import Filters, Hit, Mode, Question, frozen
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import GTE, IN, LT, condition, fields_of
@@ -20,6 +22,7 @@ from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import RecordQuery, Records
 from rag_app.retrieval.spelling import SHORTEST, spellings
 from rag_app.retrieval.store import ScopedStore, Search
+from rag_app.retrieval.text import tokens as tokens_of
 
 _MOST_SPELLED = 3  # words that may be misspelt
 _EQUALS = 5  # records that are the best together
@@ -67,11 +70,15 @@ class RecordFinder:
         The question's own filters hold as well, those of a second look where it has one. Raises StoreFailed and
         EmbeddingFailed.
         """
-        if question.leans or not may_ask(question.text, self._spec, question.period):
+        before = before_in((question.searched, *question.also), question.text)
+        asks = not question.leans and may_ask(question.text, self._spec, question.period)
+        if not asks and not before:
             return None
         store = await self._open_store()
         asking.set(store.scope.organizations)
-        reading = await self._understand(question, store)
+        reading = await self._understand(question, store) if asks else Reading()
+        if reading.plan is None and before:
+            reading = await self._follow(question, before, store) or reading
         if reading.plan is None:
             lacking = missing_text(self._spec, reading.kind, reading.missing)
             return NotRecorded(lacking) if lacking else None
@@ -119,6 +126,28 @@ class RecordFinder:
             return reading
         period = period_of(replace(question, text=spelled, period=None), spec)
         return read_question(spelled, spec, [*values, *others], period, question.today)
+
+    async def _follow(self, question: Question, before: Sequence[str], store: ScopedStore) -> Reading | None:
+        """The question as one that goes on with those before it, the newest first; None where it does not."""
+        spec, after = self._spec, list[Said]()
+        asked = self._said(question, without_opening(question.text))
+        for text in before:
+            said = self._said(question, text)
+            words = {*words_left(text, spec, said.period)}
+            for each in (asked, *after):
+                words |= {form for word in tokens_of(each.bare) for form in variants(word)}
+            values = await store.named_values(sorted(words)) if words else []
+            if read_question(text, spec, values, said.period, question.today).plan is None:
+                after.insert(0, self._said(question, without_opening(text)))
+                continue
+            merged: Said | None = said
+            for each in (*after, asked):
+                merged = follow(merged, each, spec, values) if merged else None
+            return read_question(merged.text, spec, values, merged.period, question.today) if merged else None
+        return None
+
+    def _said(self, question: Question, text: str) -> Said:
+        return Said(text, period_of(replace(question, text=text, period=None), self._spec))
 
     async def _query(self, plan: Plan, question: Question, store: ScopedStore) -> tuple[Plan, Records, Outcome]:
         """What the plan's query finds, or the same of another year that is meant as well.

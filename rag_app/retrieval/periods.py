@@ -322,10 +322,10 @@ class _Reading:
     def _opened(self, match: re.Match[str], days: Days) -> Period | None:
         grammar, (first, last) = self.grammar, days
         start = match.start()
-        if later := grammar.behind("onwards", self.text, match.end()):
-            return self._period((first, None), start, later, "days")
-        if grammar.after("since", self.text, start):
-            return self._period((first, max(self.today, first)), start, match.end(), "days", "since")
+        later = grammar.behind("onwards", self.text, match.end())
+        if later or grammar.after("since", self.text, start):
+            end, lead = (None, "") if later else (max(self.today, first), "since")
+            return self._period((first, end), start, later or match.end(), "days", lead)
         if grammar.after("until", self.text, start):
             begun = self.today if last >= self.today and self.future else None
             return self._period((begun, last), start, match.end(), "days", "until")

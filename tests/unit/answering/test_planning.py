@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
+from rag_app.answering.following import Said, before_in, follow, without_opening
 from rag_app.answering.planning import read_question, respelled, words_left
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import find_period
@@ -84,6 +85,12 @@ def filters(text: str) -> list[tuple[str, str, object]]:
         ("Which trip was the most plentiful one?", {"order": "catch", "descending": True, "limit": 1}),
         ("Ada's next trip", {"order": "date", "descending": False, "limit": 1}),
         ("Wie viele trips hatten wir im Januar?", {"aggregate": Aggregate.COUNT}),
+        ("catch per month", {"aggregate": Aggregate.SUM, "of": "catch", "group": "date", "grain": Grain.MONTH}),
+        ("Who was out yesterday?", {"limit": 12}),
+        ("How many kilograms came in in January?", {"aggregate": Aggregate.SUM, "of": "catch"}),
+        ("top plentiful trip", {"order": "catch", "limit": 1}),
+        ("How many trips has Ada had or will have?", {"aggregate": Aggregate.COUNT}),
+        ("How much have we had this month?", {"aggregate": Aggregate.SUM, "of": "catch"}),
     ],
 )
 def test_a_question_becomes_a_query(text: str, wanted: dict[str, object]) -> None:
@@ -105,6 +112,11 @@ def test_a_question_becomes_a_query(text: str, wanted: dict[str, object]) -> Non
         ("trips from Ada or Bo", [("skipper", "in", ["Ada Holm", "Bo Lind"])]),
         ("How many trips were not with Ada?", [("skipper", "!=", "Ada Holm")]),
         ("trips from the main quay", [("harbour", "==", "old main ferry quay")]),
+        ("trips fuller than 20", [("catch", ">", 20.0)]),
+        ("trips emptier than 20 kilos", [("catch", "<", 20.0)]),
+        ("trips with more than 20 kg", [("catch", ">", 20.0)]),
+        ("trips with a catch under -5", [("catch", "<", -5.0)]),
+        ("trips with a catch below minus five", [("catch", "<", -5.0)]),
     ],
 )
 def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[str, str, object]]) -> None:
@@ -130,10 +142,31 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "How does a skipper catch the most fish?",
         "Where is the best harbour?",
         "What does catch mean?",
+        "trips fuller than the one before",
+        "trips fuller than 20 miles",
+        "How many trips a second?",
+        "the second trip",
     ],
 )
 def test_what_is_not_wholly_understood_goes_the_words_way(text: str) -> None:
     assert read(text) is None
+
+
+def test_the_second_one_is_ordered_as_the_first() -> None:
+    first, second = read("the fullest trip"), read("the second fullest trip")
+    assert (second.query, second.place, first.place) == (first.query, 2, 1)
+
+
+def test_those_of_all_organizations_are_ones_own() -> None:
+    assert read("How many trips do all companies have?").everybody
+    assert not read("How many trips do we have?").everybody
+
+
+def test_words_alike_are_understood_where_the_index_has_one_of_them() -> None:
+    done = [Named("harbour", "done")]
+    assert "done" in words_left("finished trips", BOATS, None)
+    assert [each.value for each in read("finished trips", done).query.filters if each.key == "harbour"] == ["done"]
+    assert read("finished trips", []) is None
 
 
 def test_a_name_that_two_fields_have_is_nobodys() -> None:
@@ -171,3 +204,35 @@ def test_a_day_without_a_year_may_be_of_another_one() -> None:
         "10 February 2027", "10 February 2026",
     )  # fmt: skip
     assert plan.otherwise.query.filters != plan.query.filters
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "alone"),
+    [
+        ("Which trip was the fullest?", "and the second?", "Which trip was the second fullest?"),
+        ("Which trip was the fullest?", "and the second fullest one?", "Which trip was the second fullest?"),
+        ("Which trip was the fullest?", "And the emptiest?", "Which trip was the emptiest?"),
+        ("How many trips did Ada make last week?", "What about Bo?", "How many trips did Bo make last week?"),
+        ("How many trips did Ada make last week?", "and yesterday?", "How many trips did Ada make yesterday?"),
+        ("How many trips were there?", "and in January?", "How many trips were there in January?"),
+    ],
+)
+def test_a_follow_up_takes_the_place_of_what_was_said_before(before: str, text: str, alone: str) -> None:
+    asked, after = (Said(each, find_period(each, TODAY)) for each in (before, without_opening(text)))
+    said = follow(asked, after, BOATS, VALUES)
+    assert said is not None
+    merged = read_question(said.text, BOATS, VALUES, said.period, TODAY).plan
+    wanted = read(alone)
+    assert merged is not None and (merged.query, merged.place) == (wanted.query, wanted.place)
+
+
+@pytest.mark.parametrize(
+    "text", ["and why?", "how is that?", "What about the crew?", "and how many of them?", "thanks"]
+)
+def test_what_says_anything_else_is_no_follow_up(text: str) -> None:
+    assert follow(Said("Which trip was the fullest?"), Said(without_opening(text)), BOATS, VALUES) is None
+
+
+def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:
+    assert before_in(("Hello. Which trip?\nand last week?",), "and last week?") == ("Which trip?", "Hello.")
+    assert before_in((None, "and last week?"), "and last week?") == ()

@@ -28,6 +28,9 @@ What is booked today?                                     | 2026-11-22..2026-11-
 Who called yesterday?                                     | 2026-11-21..2026-11-21
 Is anybody booked tomorrow?                               | 2026-11-23..2026-11-23
 Who came the day before yesterday?                        | 2026-11-20..2026-11-20
+Which bookings do we have next month and later?           | 2026-12-01..
+Who came between 19 and 25 October?                       | 2026-10-19..2026-10-25
+Who came in the week from 19 to 25 January 2026?          | 2026-01-19..2026-01-25
 What services did customers book this week?               | 2026-11-16..2026-11-22
 What services did customers book last week?               | 2026-11-09..2026-11-15
 What is planned for next week?                            | 2026-11-23..2026-11-29

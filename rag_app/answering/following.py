@@ -1,0 +1,99 @@
+"""A follow-up to a question about records as a question of its own: "and last week?", "and the second best?", "what about Mia?".
+
+What it says takes the place of the same in the question before: days, values of a field, the order. It has to say nothing
+else, and what comes of it is read like any other question.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rag_app.answering.wording import Token, read_words
+from rag_app.domain import frozen
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.periods import Period
+from rag_app.retrieval.records import Named
+
+SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
+_TAKEN_UP = SUPERLATIVES | {"value", "ordinal"}
+_OPENING = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|and|but|now|then|so|well|right|what about|how about|what of|und|was ist mit|et)\b[\s,.!:;–-]*)+",
+    re.I,
+)
+_SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
+
+
+@frozen
+class Said:
+    """A text, and the days that it says."""
+
+    text: str
+    period: Period | None = None
+
+    @property
+    def bare(self) -> str:
+        """The text without its words of time."""
+        if self.period is None:
+            return self.text
+        start, end = self.period.span
+        return f"{self.text[:start]} , {self.text[end:]}"
+
+
+def before_in(wordings: Sequence[str | None], text: str) -> tuple[str, ...]:
+    """The questions before this text that a conversation looks for together with it, the newest first."""
+    for wording in wordings:
+        if wording and wording != text and wording.endswith(f"\n{text}"):
+            sentences = _SENTENCE.split(wording[: -len(text)].strip())
+            return tuple(each for each in reversed(sentences) if each.strip())
+    return ()
+
+
+def without_opening(text: str) -> str:
+    """
+    >>> without_opening("OK, and what about Mia?")
+    'Mia?'
+    """
+    found = _OPENING.match(text)
+    return text[found.end() :] if found else text
+
+
+def follow(before: Said, text: Said, spec: IndexSpec, values: Sequence[Named]) -> Said | None:
+    """The question before with what this one says instead; None where it says nothing of that kind, or anything else."""
+    asked, tokens = read_words(before.bare, spec, values), read_words(text.bare, spec, values)
+    meant = [token for token in tokens if token.meaning is not None]
+    other = any(token.is_left or (token.meaning and token.role not in _TAKEN_UP) for token in tokens)
+    if other or not (meant or text.period):
+        return None
+    kept = [*_kept(asked, tokens)]
+    if [token.role for token in meant] == ["ordinal"]:
+        place = next((at for at, token in enumerate(kept) if token.role in SUPERLATIVES), None)
+        if place is None:
+            return None
+        kept.insert(place, meant[0])
+        tokens = []
+    words = " ".join(token.text for token in (*kept, *tokens))
+    period = text.period or before.period
+    return Said(words, _without_place(period) if period else None)
+
+
+def _kept(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:
+    """What stays of the question before: no values of the same fields, and no order beside another one."""
+    roles = {token.role for token in tokens}
+    fields = {token.meaning.name for token in tokens if token.meaning and token.role == "value"}
+    ordered = roles & SUPERLATIVES and not ("ordinal" in roles and roles & {"best", "most"})
+    goes = False
+    for token in asked:
+        if token.meaning is not None or token.is_left:
+            value = token.role == "value" and token.meaning is not None and token.meaning.name in fields
+            goes = (
+                value
+                or (token.role == "ordinal" and "ordinal" in roles)
+                or bool(ordered and token.role in SUPERLATIVES)
+            )
+        if not goes:
+            yield token
+
+
+def _without_place(period: Period) -> Period:
+    other = period.otherwise
+    return replace(period, span=(0, 0), otherwise=replace(other, span=(0, 0)) if other else None)
