@@ -80,16 +80,13 @@ def _kept(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:
     """What stays of the question before: no values of the same fields, and no order beside another one."""
     roles = {token.role for token in tokens}
     fields = {token.meaning.name for token in tokens if token.meaning and token.role == "value"}
-    ordered = roles & SUPERLATIVES and not ("ordinal" in roles and roles & {"best", "most"})
+    ordered = bool(roles & SUPERLATIVES) and not ("ordinal" in roles and roles & {"best", "most"})
     goes = False
     for token in asked:
         if token.meaning is not None or token.is_left:
             value = token.role == "value" and token.meaning is not None and token.meaning.name in fields
-            goes = (
-                value
-                or (token.role == "ordinal" and "ordinal" in roles)
-                or bool(ordered and token.role in SUPERLATIVES)
-            )
+            again = token.role == "ordinal" and ("ordinal" in roles or ordered)
+            goes = value or again or (ordered and token.role in SUPERLATIVES)
         if not goes:
             yield token
 

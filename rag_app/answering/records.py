@@ -11,7 +11,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from rag_app.answering.following import Said, before_in, follow, without_opening
 from rag_app.answering.planning import Plan, Reading, may_ask, read_question, respelled, words_left
 from rag_app.answering.telling import Outcome, Telling, missing_text
-from rag_app.answering.wording import variants
+from rag_app.answering.wording import read_words, variants
 from rag_app.domain import Filters, Hit, Mode, Question, frozen
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import GTE, IN, LT, condition, fields_of
@@ -22,7 +22,6 @@ from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import RecordQuery, Records
 from rag_app.retrieval.spelling import SHORTEST, spellings
 from rag_app.retrieval.store import ScopedStore, Search
-from rag_app.retrieval.text import tokens as tokens_of
 
 _MOST_SPELLED = 3  # words that may be misspelt
 _EQUALS = 5  # records that are the best together
@@ -135,7 +134,7 @@ class RecordFinder:
             said = self._said(question, text)
             words = {*words_left(text, spec, said.period)}
             for each in (asked, *after):
-                words |= {form for word in tokens_of(each.bare) for form in variants(word)}
+                words |= {form for token in read_words(each.bare, spec) for form in variants(token.text)}
             values = await store.named_values(sorted(words)) if words else []
             if read_question(text, spec, values, said.period, question.today).plan is None:
                 after.insert(0, self._said(question, without_opening(text)))

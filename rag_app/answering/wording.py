@@ -333,18 +333,23 @@ def _is_name(value: str) -> bool:
 
 
 def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
-    """A word for a value and for figures ("rain") means the figures where those are asked for and none are named."""
+    """A word for a value and for figures ("rain") means the figures where those are asked for and none are named.
+
+    And where their unit stands in the question: "25 mm of rain".
+    """
     roles = {token.role for token in tokens}
+    units = {each.name for token in tokens for each in token.others if each.role == "unit"}
     named = {
         token.meaning.name for token in tokens if token.meaning and token.role in ("field", "high", "low", "total")
     }
-    if not roles & {"sum", "average", "much", "most", "least"} or any(
-        spec.fields.get(each) in NUMBER_FIELDS for each in named
-    ):
-        return
+    asked = roles & {"sum", "average", "much", "most", "least"}
+    asked_of_it = bool(asked) and not any(spec.fields.get(each) in NUMBER_FIELDS for each in named)
     for token in tokens:
         if token.role in ("value", "unclear"):
             figures = [
-                each for each in token.others if each.role == "field" and spec.fields.get(each.name) in NUMBER_FIELDS
+                each
+                for each in token.others
+                if each.role == "field" and spec.fields.get(each.name) in NUMBER_FIELDS
+                if asked_of_it or each.name in units
             ]
             token.meaning = figures[0] if figures else token.meaning

@@ -212,6 +212,7 @@ def test_a_day_without_a_year_may_be_of_another_one() -> None:
         ("Which trip was the fullest?", "and the second?", "Which trip was the second fullest?"),
         ("Which trip was the fullest?", "and the second fullest one?", "Which trip was the second fullest?"),
         ("Which trip was the fullest?", "And the emptiest?", "Which trip was the emptiest?"),
+        ("Which trip was the second fullest?", "And the emptiest?", "Which trip was the emptiest?"),
         ("How many trips did Ada make last week?", "What about Bo?", "How many trips did Bo make last week?"),
         ("How many trips did Ada make last week?", "and yesterday?", "How many trips did Ada make yesterday?"),
         ("How many trips were there?", "and in January?", "How many trips were there in January?"),
