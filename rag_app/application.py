@@ -639,9 +639,9 @@ def _readers(settings: Settings, processes: int) -> Readers:
 def entrance(settings: Settings) -> "Entrance":
     """Whom the HTTP API lets in. Raises Misconfigured for a secret, keys or origins that cannot be used."""
     from rag_app.access.tokens import Tokens
-    from rag_app.http.entrance import Entrance, origins
+    from rag_app.http.entrance import Entrance, host_of, hosts, origins
 
-    chosen = settings.api
+    chosen, public_url = settings.api, settings.pages.public_url
     key = public_keys(settings) or settings.jwt_secret()
     return Entrance(
         Tokens(key, chosen.jwt_audience, chosen.jwt_issuer, chosen.jwt_groups),
@@ -649,6 +649,7 @@ def entrance(settings: Settings) -> "Entrance":
         origins(chosen.origins),
         chosen.default_organization,
         near=settings.pages.shown == "demo",
+        hosts=hosts(chosen.hosts) | ({host_of(public_url)} if public_url else frozenset()),
     )
 
 

@@ -487,6 +487,11 @@ class ApiSettings(_Settings):
         alias="RAG_DEFAULT_ORGANIZATION",
         description="slug or id: anybody without a credential reads its content, where a surface allows that",
     )
+    hosts: str = Field(
+        "",
+        alias="RAG_HOSTS",
+        description="hosts, beside loopback names, that callers without a credential may ask for: salon.example, comma-separated",
+    )
     requests: Json[dict[str, Limit]] = Field(
         {},
         validate_default=False,

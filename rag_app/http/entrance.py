@@ -44,6 +44,8 @@ PAGES_COOKIES = ("__Host-rag_pages", "rag_pages")
 
 LOOPBACK_HOST = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?")
 
+_HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
+_PORT = re.compile(r":[0-9]+\Z")
 _FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 _PORTS = {"http": 80, "https": 443}
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.IGNORECASE)
@@ -69,7 +71,9 @@ class Entrance:
 
     A session cookie is accepted only from pages of `origins`. A browser sends cookies from any page but states the
     page's origin, which prevents forged requests (CSRF).
-    `near`: a caller without a credential must be on this machine, as for the pages of the demo.
+    A caller without a credential must ask for a loopback name or one of `hosts`. A page whose host name was made to point
+    to this server (DNS rebinding) asks for its own. `near`: the caller must also be on this machine, as for the pages of
+    the demo.
     """
 
     tokens: Tokens
@@ -77,6 +81,7 @@ class Entrance:
     origins: frozenset[str] = frozenset()
     default_organization: str | None = None
     near: bool = False
+    hosts: frozenset[str] = frozenset()
 
     async def principal(
         self,
@@ -128,10 +133,20 @@ class Entrance:
             raise Unauthenticated("Requests from pages of other origins must send a credential")
         if self.near and not is_near(connection):
             raise Unauthenticated("Without a credential, the demo only answers this machine, at http://127.0.0.1")
+        if not self._is_own_name(connection):
+            raise Unauthenticated(
+                "Without a credential, this server only answers requests for a loopback name, or for a host of RAG_HOSTS"
+            )
         try:
             return await access.people.member_of(self.default_organization)
         except NotFound as error:
             raise Misconfigured(f"the default organization: {error}") from error
+
+    def _is_own_name(self, connection: AnyConnection) -> bool:
+        asked = connection.headers.getall("host", [])
+        if len(asked) != 1:
+            return False
+        return LOOPBACK_HOST.fullmatch(asked[0].lower()) is not None or host_of(asked[0]) in self.hosts
 
     async def _bearer(self, token: str, connection: AnyConnection, accepted: Collection[Credential]) -> Claims:
         self._needs({Credential.JWT, Credential.EXTENSION}, accepted)
@@ -244,6 +259,28 @@ def origins(text: str) -> frozenset[str]:
             raise Misconfigured(f"{each!r} is not an origin: write it as https://app.example, without a path")
         found.add(origin)
     return frozenset(found)
+
+
+def hosts(text: str) -> frozenset[str]:
+    """A comma-separated list of host names and addresses. Raises Misconfigured with the one that is none.
+
+    >>> sorted(hosts("Salon.example, 192.168.1.5,[::1]"))
+    ['192.168.1.5', '[::1]', 'salon.example']
+    """
+    found = {each.lower() for each in map(str.strip, text.split(",")) if each}
+    for each in sorted(found):
+        if _HOST.fullmatch(each) is None:
+            raise Misconfigured(f"{each!r} is not a host: write it as salon.example, without a scheme or port")
+    return frozenset(found)
+
+
+def host_of(authority: str) -> str:
+    """The host of a `Host` header or a URL, without its port.
+
+    >>> host_of("Salon.example:8000"), host_of("https://[::1]:8000"), host_of("[::1]")
+    ('salon.example', '[::1]', '[::1]')
+    """
+    return _PORT.sub("", authority.lower().rpartition("://")[2])
 
 
 def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:

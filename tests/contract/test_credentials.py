@@ -13,7 +13,7 @@ from litestar.openapi.spec import Tag
 from rag_app.access.tokens import Tokens, issue_token
 from rag_app.domain.errors import Misconfigured
 from rag_app.domain.scope import Principal
-from rag_app.http.entrance import Entrance, origin_of, origins
+from rag_app.http.entrance import Entrance, hosts, origin_of, origins
 from rag_app.http.server import api
 from rag_app.http.surface import Credential, Surface, security
 from rag_app.surfaces import registry
@@ -503,6 +503,31 @@ def test_pages_of_other_origins_do_not_read_the_default_organization() -> None:
 
         assert [status(), status(Origin=url), status(Origin="https://app.example")] == [200, 200, 200]
         assert [status(Origin="https://evil.example"), status(Origin="null"), status(Origin="")] == [401, 401, 401]
+
+
+def test_without_a_credential_a_name_that_was_made_to_point_here_reads_nothing() -> None:
+    """DNS rebinding: the page's own origin is the host that it asks."""
+    backstage = Backstage()
+    backstage.people.known["acme"] = Principal("member of acme", None, frozenset({uuid4()}))
+    entrance = Entrance(Tokens(SECRET), default_organization="acme", hosts=hosts("salon.example, 192.168.1.5"))
+    app = api(backstage.services(), backstage.access(), entrance, registry.SURFACES, version="0.0.test")
+    with serve(app) as url, httpx.Client(base_url=url, verify=False) as client:
+
+        def status(host: str, **headers: str) -> int:
+            asked = {"Host": host, "Origin": f"http://{host}", **headers}
+            return client.post("/owner/search", json={"query": "?"}, headers=asked).status_code
+
+        own = ["localhost", "127.0.0.1:8000", "[::1]:8000", "Salon.example", "salon.example:443", "192.168.1.5:8000"]
+        assert [status(each) for each in own] == [200] * len(own)
+        foreign = [
+            "evil.example",
+            "evil.example:8000",
+            "localhost.evil.example",
+            "salon.example.evil.example",
+            "192.168.1.6",
+        ]
+        assert [status(each) for each in foreign] == [401] * len(foreign)
+        assert status("evil.example", **bearer(issue_token("ada", SECRET))) == 200  # who shows one is asked for no host
 
 
 def test_without_a_credential_the_demo_answers_this_machine_alone() -> None:

@@ -90,6 +90,7 @@ def test_with_an_identity_provider_no_token_is_issued_here_and_no_secret_is_made
     [
         ({"RAG_DEFAULT_ORGANIZATION": "nobody"}, "RAG_DEFAULT_ORGANIZATION: no organization named 'nobody'; there are: "),
         ({"RAG_ORIGINS": "https://app.example, app.example"}, "'app.example' is not an origin"),
+        ({"RAG_HOSTS": "salon.example, https://salon.example"}, "'https://salon.example' is not a host"),
         ({"RAG_JWT_SECRET": "", "RAG_JWT_KEY_FILE": "lost.pem"}, "the keys in lost.pem cannot be used: .*No such file"),
         ({"RAG_JWT_SECRET": "", "RAG_JWT_JWKS_URL": "http://id.example/jwks"}, "the URL of public keys must be https://"),
         ({"RAG_JWT_SECRET": "short"}, "at least 32"),
