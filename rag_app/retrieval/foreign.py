@@ -9,7 +9,7 @@ import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
 
-from rag_app.domain import Scope
+from rag_app.domain import Scope, uuid_in
 from rag_app.retrieval.embedding import embed_query, embed_texts
 from rag_app.retrieval.store import OTHER_LANGUAGE, searchable_text
 
@@ -63,7 +63,7 @@ def _is_ours(node: BaseNode) -> bool:
 
 
 def _may_be_seen(meta: dict[str, Any], scope: Scope) -> bool:
-    org, site, reader = (_uuid(meta.get(name)) for name in ("org_id", "site_id", "private_to"))
+    org, site, reader = (uuid_in(str(meta.get(name))) for name in ("org_id", "site_id", "private_to"))
     return (
         (org is None or org in scope.organizations)
         and (site is None or scope.site is None or site == scope.site)
@@ -79,8 +79,8 @@ def _complete_node(found: NodeWithScore) -> NodeWithScore:
     meta = {
         **{key: value for key, value in said.items() if key not in _TYPED},
         **texts,
-        "org_id": str(_uuid(said.get("org_id")) or NOWHERE),
-        "source_id": str(_uuid(document) or uuid5(NAMESPACE_URL, document)),
+        "org_id": str(uuid_in(str(said.get("org_id"))) or NOWHERE),
+        "source_id": str(uuid_in(document) or uuid5(NAMESPACE_URL, document)),
         "source_type": str(said.get("source_type") or "document"),
         "title": name,
         "lang": str(said.get("lang") or OTHER_LANGUAGE),
@@ -91,7 +91,7 @@ def _complete_node(found: NodeWithScore) -> NodeWithScore:
     }
     score = found.score if found.score is not None and isfinite(found.score) else 0.0
     text = TextNode(
-        id_=str(_uuid(node.node_id) or uuid5(NAMESPACE_URL, node.node_id)),
+        id_=str(uuid_in(node.node_id) or uuid5(NAMESPACE_URL, node.node_id)),
         text=node.get_content(),
         metadata={key: value for key, value in meta.items() if value is not None},
         embedding=node.embedding,
@@ -114,11 +114,4 @@ def _number(value: Any, kind: type[int] | type[float]) -> float | int | None:
     try:
         return kind(value) if value is not None else None
     except (TypeError, ValueError):
-        return None
-
-
-def _uuid(value: object) -> UUID | None:
-    try:
-        return UUID(str(value)) if value else None
-    except ValueError:
         return None
