@@ -1,4 +1,7 @@
-"""Detects the format of a file by its bytes. The client's file name only distinguishes formats of text."""
+"""Detects the format of a file by its bytes. The client's file name only distinguishes formats of text.
+
+A name that claims a binary format that the bytes are not in is refused.
+"""
 
 import gzip
 import json
@@ -19,6 +22,32 @@ _MAIL = re.compile(
     rb"[^\n]*\n(?:[ \t][^\n]*\n)*){3}",
     re.IGNORECASE,
 )
+_BEGINNINGS: Mapping[str, tuple[bytes, ...]] = {
+    ".pdf": (b"%PDF-",),
+    **dict.fromkeys((*_OFFICE.values(), ".zip", ".jar", ".epub", ".odt", ".ods", ".odp"), (b"PK",)),
+    ".gz": (b"\x1f\x8b",),
+    ".tgz": (b"\x1f\x8b",),
+    ".bz2": (b"BZh",),
+    ".xz": (b"\xfd7zXZ",),
+    ".7z": (b"7z\xbc\xaf",),
+    ".rar": (b"Rar!",),
+    ".png": (b"\x89PNG",),
+    ".jpg": (b"\xff\xd8\xff",),
+    ".jpeg": (b"\xff\xd8\xff",),
+    ".gif": (b"GIF87a", b"GIF89a"),
+    ".tif": (b"II*\0", b"MM\0*"),
+    ".tiff": (b"II*\0", b"MM\0*"),
+    ".webp": (b"RIFF",),
+    ".wav": (b"RIFF",),
+    ".ogg": (b"OggS",),
+    ".flac": (b"fLaC",),
+    ".mp3": (b"ID3", b"\xff"),
+    ".mp4": (b"\0",),
+    ".mov": (b"\0",),
+    ".exe": (b"MZ",),
+    ".dll": (b"MZ",),
+}
+"""What files of binary formats begin with. Not those whose names are commonly given to tables and pages: .doc, .xls."""
 _MEDIA_TYPES: Mapping[str, str] = {
     "text/markdown": ".md",
     "text/html": ".html",
@@ -47,6 +76,20 @@ def tell_suffix(path: Path, name: str = "", media_type: str = "") -> str:
         except (OSError, EOFError, zlib.error):
             return ".txt.gz"
     return _suffix(head, name, media_type, path)
+
+
+def misnamed(path: Path, name: str) -> str:
+    """Why a file may not have this name: it claims a binary format that the file is not in. Empty where it may."""
+    claimed = PurePath(name).suffix.lower()
+    if (beginnings := _BEGINNINGS.get(claimed)) is None:
+        return ""
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD)
+    if head.startswith(beginnings) or (claimed in _BINARY and _suffix(head, "", "", None) in _BINARY):
+        return ""
+    return (
+        f"its name ends in {claimed}, but its content is not in that format: send it under a name that says what it is"
+    )
 
 
 def _suffix(head: bytes, name: str, media_type: str, archive: Path | None) -> str:

@@ -21,7 +21,7 @@ from rag_app.documents.catalogue import Catalogue
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Ingestor, Summary
-from rag_app.documents.kinds import tell_suffix
+from rag_app.documents.kinds import misnamed, tell_suffix
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, to_source, undeclared
 from rag_app.documents.originals import Originals
@@ -266,6 +266,8 @@ class Uploads:
         for each in made:
             if each.upload.problem is not None:
                 each.problems.append(each.upload.problem)
+            elif each.upload.file is not None and (why := _misnamed(each.upload)):
+                each.problems.append(why)
             elif each.upload.file is not None:
                 files.append((each, _file(each.upload, each.upload.file, spec)))
             else:
@@ -291,6 +293,13 @@ def _as_document(upload: Upload) -> list[Document | UnreadableDocument]:
         return [UnreadableDocument(upload.name, f"more than {_MOST_CHARACTERS:,} characters")]
     first_line = text.partition("\n")[0].strip()[:_LONGEST_TITLE]
     return [Document("", (Passage(text),), upload.title or upload.file_name or first_line)]
+
+
+def _misnamed(upload: Upload) -> str:
+    """Of a name that somebody gave to a file: an address (its derived `uri`) says nothing of what it leads to."""
+    if upload.file is None or not upload.file_name or "uri" in upload.derived:
+        return ""
+    return misnamed(upload.file, upload.file_name)
 
 
 def _file(upload: Upload, received: Path, spec: IndexSpec) -> File:

@@ -19,7 +19,7 @@ import pytest
 
 from rag_app.access.roles import Role
 from rag_app.application import Application
-from rag_app.documents.kinds import tell_suffix
+from rag_app.documents.kinds import misnamed, tell_suffix
 from tests.conftest import ON_DEFAULT_STORE, SEVERAL
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
@@ -338,29 +338,31 @@ def test_title_and_metadata_are_changed(writer: Writer) -> None:
 
 def test_files_are_uploaded_told_by_their_content_and_given_back_as_downloads(writer: Writer) -> None:
     files = [
-        ("file", ("../../notes.pdf", b"# Doors\n\nThe door code is 4711.", "application/pdf")),
+        ("file", ("../../notes.md", b"# Doors\n\nThe door code is 4711.", "application/pdf")),
         ("file", ("page.txt", b"<!doctype html><title>Hours</title><p>We open at nine.", "text/plain")),
         ("file", ("broken.docx", b"PK\x03\x04 nothing", "text/plain")),
+        ("file", ("photo.png", b"We open at ten.", "image/png")),
     ]
     sent = writer.call("POST", files=files, data={"index": INDEX, "metadata": '{"author": "Ada"}'})
-    assert [each["status"] for each in sent["documents"]] == ["added", "added", "failed"]
+    assert [each["status"] for each in sent["documents"]] == ["added", "added", "failed", "failed"]
+    assert sent["documents"][3]["problems"][0].startswith("its name ends in .png, but its content is not")
     assert sent["ids"][2] is None and sent["documents"][2]["problems"]
     page = writer.call("GET", f"/{sent['ids'][1]}")
     assert (page["title"], page["file_name"], page["metadata"]) == ("Hours", "page.txt", {"author": "Ada"})
     notes = writer.call("GET", f"/{sent['ids'][0]}")
-    assert (notes["file_name"], notes["external_id"]) == ("notes.pdf", "notes.pdf")
+    assert (notes["file_name"], notes["external_id"]) == ("notes.md", "notes.md")
     given = writer.client.get(notes["original"], headers=bearer(writer.reader))
     assert given.content == b"# Doors\n\nThe door code is 4711."
-    assert given.headers["content-disposition"] == 'attachment; filename="notes.pdf"'
+    assert given.headers["content-disposition"] == 'attachment; filename="notes.md"'
     assert given.headers["content-type"].startswith("application/octet-stream")
     assert given.headers["x-content-type-options"] == "nosniff"
     assert given.headers["content-security-policy"] == "sandbox; default-src 'none'"
     assert given.headers["cache-control"] == "private, no-store"
-    single = writer.call("POST", "", 422, files=files[2:], data={"index": INDEX})
+    single = writer.call("POST", "", 422, files=files[2:3], data={"index": INDEX})
     assert single["error"]["code"] == "unreadable_document"
     changed = writer.call("PATCH", f"/{sent['ids'][0]}", json={"title": "Codes"})
     assert changed["original"] == notes["original"], "the file is the same"
-    put = writer.call("PUT", "/notes.pdf", files=[("file", ("b.txt", b"Another text.", ""))], data={"index": INDEX})
+    put = writer.call("PUT", "/notes.md", files=[("file", ("b.txt", b"Another text.", ""))], data={"index": INDEX})
     assert put["ids"] == sent["ids"][:1]
     assert writer.client.get(notes["original"], headers=bearer(writer.reader)).content == b"Another text."
     assert writer.call("DELETE", f"/{sent['ids'][0]}")
@@ -574,6 +576,31 @@ def test_kinds_of_files_by_their_content(tmp_path: Path) -> None:
     for (content, name), suffix in cases.items():
         file.write_bytes(content)
         assert tell_suffix(file, name) == suffix, (content[:20], name)
+
+
+def test_a_name_may_not_claim_a_binary_format_that_the_content_is_not_in(tmp_path: Path) -> None:
+    office = tmp_path / "office"
+    with zipfile.ZipFile(office, "w") as archive:
+        archive.writestr("xl/workbook.xml", "")
+    refused = [
+        *((b"We open at nine.", f"photo.{each}") for each in ("png", "JPG", "gif", "pdf", "docx", "zip", "mp4", "exe")),
+        (b"We open at nine.", "notes.txt.gz"),
+        (b"%PDF-1.7", "photo.png"),
+    ]
+    taken = [
+        (b"We open at nine.", "notes.txt"),
+        (b"We open at nine.", "table.xls"),  # as many a program names its tables of text
+        (b"We open at nine.", ""),
+        (b"%PDF-1.7", "a.docx"),
+        (office.read_bytes(), "a.docx"),
+        (b"\x89PNG\r\n", "photo.png"),  # its reader says that it is no text
+        (gzip.compress(b"Hello"), "notes.txt.gz"),
+    ]
+    file = tmp_path / "sent"
+    for content, name in refused + taken:
+        file.write_bytes(content)
+        why = misnamed(file, name)
+        assert bool(why) == ((content, name) in refused), (content[:20], name, why)
 
 
 @SEVERAL
