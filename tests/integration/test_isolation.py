@@ -350,6 +350,39 @@ def test_what_is_true_of_everything_finds_ones_own_and_no_more(world: World) -> 
             assert world.found(person, {**EVERYTHING, "filters": {"where": where}}) == expected, where
 
 
+def test_a_where_that_names_what_is_anothers_finds_nothing_of_it(world: World) -> None:
+    """By organization and by source, in each group and behind two that turn round; by whom it is for, not at all."""
+    for person in world.people[:6]:
+        mine = {each.id for each in world.visible(person)}
+        sources = [str(each.id) for each in (*world.texts, world.deleted) if each.id not in mine]
+        orgs = sorted({str(each) for each in world.tenants} - {str(each) for each in person.organizations})
+        foreign: list[dict[str, Any]] = [{"key": "source_id", "operator": "in", "value": sources}]
+        foreign.append({"key": "org_id", "operator": "in", "value": orgs})
+        foreign += [{"key": "org_id", "value": each} for each in orgs[:2]]
+        foreign += [{"key": "source_id", "value": each} for each in (sources[0], sources[-1])]
+        negated = {"in": "nin", "==": "!="}
+        for each in foreign:
+            other = {**each, "operator": negated[each.get("operator", "==")]}
+            for where in (
+                {"filters": [each]},
+                {"filters": [each, {"filters": [each, EVERY]}], "condition": "and"},
+                {"filters": [other], "condition": "not"},
+                {"filters": [{"filters": [each], "condition": "not"}], "condition": "not"},
+                {"filters": [{"filters": [other, {"filters": [each], "condition": "not"}]}], "condition": "not"},
+            ):
+                assert world.found(person, {**EVERYTHING, "filters": {"where": where}}) == set(), where
+                response = world.post(ANSWER[0], person, {**EVERYTHING, "filters": {"where": where}})
+                assert response.status_code == 200 and world.check(person, response) == 0, where
+            where = {"filters": [each, EVERY], "condition": "or"}
+            assert world.found(person, {**EVERYTHING, "filters": {"where": where}}) == mine, where
+            assert world.found(person, {**EVERYTHING, "filters": {"org_id": orgs[0], "where": where}}) == set()
+    for key in ("private_to", "readers", "audience", "audience_id", "group", "owner_id", "visibility", "site_id"):
+        said: Any = {"key": key, "operator": "!=", "value": str(world.tenants[0])}
+        for where in ({"filters": [said]}, {"filters": [EVERY, {"filters": [said], "condition": "not"}]}):
+            response = world.post(SEARCH[0], world.people[0], {**EVERYTHING, "filters": {"where": where}})
+            assert response.status_code == 400, (key, response.text)
+
+
 @pytest.mark.fuzz
 def test_a_where_finds_all_it_names_of_what_the_user_may_see(world: World) -> None:
     """As a plain evaluation of it says, for every operator and group."""

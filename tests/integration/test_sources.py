@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
+from rag_app.access.people import User
 from rag_app.access.roles import Role
 from rag_app.application import Application
 from rag_app.documents.kinds import misnamed, tell_suffix
@@ -29,7 +30,10 @@ INDEX = "org_knowledge"
 
 @dataclass(frozen=True)
 class Writer:
-    """A key that may write in an organization of its own, and a member of it who may read."""
+    """A key that may write in an organization of its own, and a member of it who may read.
+
+    `everywhere` may write in all organizations of a module's tests.
+    """
 
     client: httpx.Client
     org: UUID
@@ -37,6 +41,7 @@ class Writer:
     key: str
     reader: UUID
     admin: UUID
+    everywhere: UUID | None = None
 
     def call(self, method: str, path: str = "", status: int | None = 200, **options: Any) -> Any:
         headers = {"Authorization": f"Bearer {self.key}", **options.pop("headers", {})}
@@ -54,7 +59,7 @@ class Writer:
         return [each for each in found.json()["results"] if each["meta"]["org_id"] == str(self.org)]
 
 
-async def an_organization(application: Application) -> dict[str, Any]:
+async def an_organization(application: Application, everywhere: User | None = None) -> dict[str, Any]:
     people = application.people
     organization = await people.create_organization(f"o-{uuid4().hex}", "Sources")
     reader, admin = [await people.create_user(f"u-{uuid4().hex}") for _ in range(2)]
@@ -66,7 +71,12 @@ async def an_organization(application: Application) -> dict[str, Any]:
     assert principal.user is not None and made.name == "writes"
     await application.roles.grant(organization.id, principal.user, Role.WRITE, INDEX)
     await application.roles.grant(organization.id, admin.id, Role.ADMIN)
-    return {"org": organization.id, "slug": organization.slug, "key": key, "reader": reader.id, "admin": admin.id}
+    about = {"org": organization.id, "slug": organization.slug, "key": key, "reader": reader.id, "admin": admin.id}
+    if everywhere is None:
+        return about
+    await people.add_member(organization, everywhere)
+    await application.roles.grant(organization.id, everywhere.id, Role.WRITE, INDEX)
+    return {**about, "everywhere": everywhere.id}
 
 
 @pytest.fixture(scope="module", params=[ON_DEFAULT_STORE])
@@ -90,7 +100,8 @@ def running(
         without_limits(patch)
 
         async def many(application: Application) -> list[dict[str, Any]]:
-            return [await an_organization(application) for _ in range(40)]
+            everywhere = await application.people.create_user(f"u-{uuid4().hex}")
+            return [await an_organization(application, everywhere) for _ in range(40)]
 
         organizations = prepare(many)
         with served() as client:
@@ -99,6 +110,11 @@ def running(
 
 @pytest.fixture
 def writer(running: tuple[httpx.Client, list[dict[str, Any]]]) -> Writer:
+    return Writer(running[0], **running[1].pop())
+
+
+@pytest.fixture
+def other(running: tuple[httpx.Client, list[dict[str, Any]]]) -> Writer:
     return Writer(running[0], **running[1].pop())
 
 
@@ -408,6 +424,44 @@ def test_a_repeated_request_is_done_once(writer: Writer) -> None:
     failed = {"index": INDEX, "documents": [{"text": " "}]}
     for _ in range(2):
         assert writer.call("POST", "", 422, json=failed, headers={"Idempotency-Key": "k2"})
+
+
+def test_a_key_of_a_request_answers_nobody_else_and_no_other_request(writer: Writer, other: Writer) -> None:
+    """The same key and body of another organization, of another user, by one user in two organizations, another route."""
+    document = {"external_id": "plan", "text": "The travel plan of Zyx is secret."}
+    body = {"index": INDEX, "documents": [document]}
+    once = {"Idempotency-Key": "the same"}
+
+    def send(by: Writer, who: Mapping[str, str], method: str = "POST", path: str = "", **said: Any) -> httpx.Response:
+        sent: httpx.Response = by.call(method, path, None, headers={**once, **who}, json={**body, **said})
+        return sent
+
+    first = send(writer, {})
+    (mine,) = first.json()["ids"]
+    assert writer.everywhere == other.everywhere is not None
+    both = bearer(writer.everywhere)
+    for answered in (
+        send(other, {}),
+        send(other, bearer(other.admin)),
+        send(other, both, organization=other.slug),
+        send(writer, bearer(writer.admin)),
+        send(writer, both, organization=writer.slug),
+    ):
+        assert answered.status_code == 200 and "idempotency-replayed" not in answered.headers, answered.text
+    assert mine not in send(other, {}).text + send(other, both, organization=other.slug).text
+    assert mine not in send(other, {}, organization=writer.slug).text, "a key of one organization names another"
+    assert send(writer, {}).headers["idempotency-replayed"] == "true"
+    for another in (
+        send(writer, {}, visibility="team"),
+        send(writer, {"Prefer": "respond-async"}),
+        writer.call("PUT", "/other", None, headers=once, json={"index": INDEX, "text": document["text"]}),
+    ):
+        assert another.status_code == 409 and mine not in another.text, another.text
+    for changed in (
+        writer.call("PATCH", f"/{mine}", None, headers=once, json={"title": "Plan"}),
+        writer.call("DELETE", f"/{mine}", None, headers=once),
+    ):
+        assert changed.status_code == 200 and "idempotency-replayed" not in changed.headers
 
 
 def test_a_private_source_is_nobody_elses_to_read_or_write_over(writer: Writer) -> None:
