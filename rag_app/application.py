@@ -347,7 +347,9 @@ class Application(Directory):
                     if not reached:  # another store need not be there any more; nobody is shown what it holds of these
                         await held.forget(list(source_ids))
 
-        return Ingestor(spec, generation.id, store, self.ledger, self.embedder, target, erase, self.readers)
+        return Ingestor(
+            spec, generation.id, store, self.ledger, self.embedder, generation.dimension, target, erase, self.readers
+        )
 
     async def take_turn(self, org_id: UUID) -> None:
         """Some files of an organization's jobs, in this process. Raises what an ingest raises."""

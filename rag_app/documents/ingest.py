@@ -128,12 +128,14 @@ class Ingestor:
         store: ScopedStore,
         ledger: SourceLedger,
         embedder: BaseEmbedding,
+        dimension: int,
         target: Target,
         erase: Erase,
         readers: Readers,
     ) -> None:
         self._spec, self._generation, self._store, self._ledger = spec, generation_id, store, ledger
-        self._embedder, self._target, self._erase, self._readers = embedder, target, erase, readers
+        self._embedder, self._dimension = embedder, dimension
+        self._target, self._erase, self._readers = target, erase, readers
         self._chunker = Chunker(spec.chunking)
         self._settings = (
             version("rag_app"),
@@ -384,7 +386,7 @@ class _Run:
         changed = [source.id for source, *_ in split.work if source.id in split.builds]
         known = await self._ingestor._store.export(changed) if changed else []
         nodes = [node for *_, chunks in split.work for node in chunks]
-        await embed_nodes(self._ingestor._embedder, nodes, known)
+        await embed_nodes(self._ingestor._embedder, self._ingestor._dimension, nodes, known)
         return split
 
     async def write(self, split: _SplitBatch) -> None:
@@ -459,8 +461,12 @@ def _without_file(origins: Iterable[str]) -> list[str]:
     return gone
 
 
-async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode], known: Iterable[TextNode] = ()) -> None:
-    """Set each chunk's vector: from a chunk in `known` with the same text, or the model's. Raises EmbeddingFailed.
+async def embed_nodes(
+    embedder: BaseEmbedding, dimension: int, nodes: Sequence[TextNode], known: Iterable[TextNode] = ()
+) -> None:
+    """Set each chunk's vector: from a chunk in `known` with the same text, or the model's.
+
+    Raises EmbeddingFailed, also if the model's vectors do not have `dimension` numbers.
 
     The longest come first, so that texts of one batch need little padding and no thread starts a long text when the
     others have finished.
@@ -469,7 +475,7 @@ async def embed_nodes(embedder: BaseEmbedding, nodes: Sequence[TextNode], known:
     texts = [searchable_text(node) for node in nodes]
     new = sorted({text: None for text in texts if text not in vectors}, key=lambda text: -len(text))
     if new:
-        vectors |= zip(new, await embed_texts(embedder, new), strict=True)
+        vectors |= zip(new, await embed_texts(embedder, new, dimension), strict=True)
     for node, text in zip(nodes, texts, strict=True):
         node.embedding = vectors[text]
 

@@ -126,6 +126,7 @@ class Rebuild(Filling):
     """
 
     embedder: BaseEmbedding
+    dimension: int
 
     def __post_init__(self) -> None:
         self._chunker = Chunker(self.spec.chunking)
@@ -148,7 +149,7 @@ class Rebuild(Filling):
             except InvalidInput as error:
                 self.built.failed.append(Unbuilt(source, str(error)))
         try:
-            await embed_nodes(self.embedder, [node for _, nodes in work for node in nodes])
+            await embed_nodes(self.embedder, self.dimension, [node for _, nodes in work for node in nodes])
         except EmbeddingFailed:
             return await self._embed_one_by_one(work)
         return work
@@ -159,7 +160,7 @@ class Rebuild(Filling):
         refused: list[Unbuilt] = []
         for source, nodes in work:
             try:
-                await embed_nodes(self.embedder, nodes)
+                await embed_nodes(self.embedder, self.dimension, nodes)
                 taken.append((source, nodes))
             except EmbeddingFailed as error:
                 refused.append(Unbuilt(source, str(error)))

@@ -245,17 +245,24 @@ async def embed_query(embedder: BaseEmbedding, text: str, dimension: int | None 
             vector = known or await embedder.aget_query_embedding(text)
     except Exception as error:
         raise EmbeddingFailed(f"{embedder.model_name}: {error}") from error
-    if dimension is not None and len(vector) != dimension:
-        raise EmbeddingFailed(f"{embedder.model_name} answered with {len(vector)} dimensions, not {dimension}")
+    _check_length(embedder, vector, dimension)
     return vector
 
 
-async def embed_texts(embedder: BaseEmbedding, texts: Sequence[str]) -> list[list[float]]:
-    """One vector a text, in their order. Raises EmbeddingFailed, whatever the model raises."""
+async def embed_texts(embedder: BaseEmbedding, texts: Sequence[str], dimension: int | None = None) -> list[list[float]]:
+    """One vector a text, in their order. Raises EmbeddingFailed as `embed_query` does."""
     try:
-        return await embedder.aget_text_embedding_batch(list(texts))
+        vectors = await embedder.aget_text_embedding_batch(list(texts))
     except Exception as error:
         raise EmbeddingFailed(f"{embedder.model_name}: {error}") from error
+    for vector in vectors:
+        _check_length(embedder, vector, dimension)
+    return vectors
+
+
+def _check_length(embedder: BaseEmbedding, vector: Sequence[float], dimension: int | None) -> None:
+    if dimension is not None and len(vector) != dimension:
+        raise EmbeddingFailed(f"{embedder.model_name} answered with {len(vector)} dimensions, not {dimension}")
 
 
 async def embed_together(embedder: BaseEmbedding, texts: Sequence[str]) -> list[float]:

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from llama_index.core import MockEmbedding
 from sqlalchemy import text
 
 from rag_app.access.people import People
@@ -19,7 +20,7 @@ from rag_app.database.urls import DatabaseUrls
 from rag_app.documents.ingest import Summary
 from rag_app.documents.metadata import Target
 from rag_app.documents.reading import File, _Child
-from rag_app.domain.errors import InvalidInput
+from rag_app.domain.errors import EmbeddingFailed, InvalidInput
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Visibility, source_id
 from rag_app.retrieval import store as stores
@@ -58,6 +59,20 @@ async def contents(application: Application, org: UUID, index: str = INDEX) -> d
     for node in found.values():
         held[names[UUID(node.metadata["source_id"])]].append((node.metadata["position"], node.get_content()))
     return {name: [text for _, text in sorted(chunks)] for name, chunks in held.items()}
+
+
+async def test_an_embedder_of_another_dimension_is_named_with_both(
+    ingest: Ingest, application: Application, org: UUID, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "hours.md").write_text("# Opening hours\n\nThe museum opens at nine.", "utf-8")
+    name = application.embedder.model_name
+    monkeypatch.setattr(application, "embedder", MockEmbedding(embed_dim=3, model_name=name))
+    with pytest.raises(EmbeddingFailed, match=f"{name} answered with 3 dimensions, not {application.dimension}"):
+        await ingest(folder)
+    monkeypatch.undo()
+    assert (await ingest(folder)).added == 1 and len(await contents(application, org)) == 1
 
 
 async def test_ingest_is_idempotent_and_follows_changes(

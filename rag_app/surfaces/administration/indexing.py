@@ -242,6 +242,7 @@ class Indexing:
             self._ledger,
             begin(generation, await self._lacking(spec, generation)),
             self._app.embedder,
+            generation.dimension,
         )
         await rebuild.run()
         while switch and not rebuild.built.failed:
