@@ -22,8 +22,19 @@ from rag_app.surfaces.management.types import (
 )
 
 _MOMENTS = (bindparam("since", type_=DateTime(timezone=True)), bindparam("until", type_=DateTime(timezone=True)))
+_EACH_DAY = """
+    SELECT date, coalesce(users, 0) AS users, coalesce(answers, 0) AS answers, coalesce(refused, 0) AS refused,
+        coalesce(positive, 0) AS positive, coalesce(negative, 0) AS negative, coalesce(cost, 0) AS cost_cents,
+        p50 AS latency_p50, p95 AS latency_p95
+    FROM (
+        SELECT (:since AT TIME ZONE 'UTC')::date + n AS date FROM generate_series(
+            0, (:until AT TIME ZONE 'UTC')::date - (:since AT TIME ZONE 'UTC')::date - 1
+        ) AS n
+    ) AS period
+"""
+"""What is told of each day of a period: it is joined to what there was on some of them."""
 _DAYS = text(
-    """
+    f"""
     WITH answered AS (
         SELECT (m.created_at AT TIME ZONE 'UTC')::date AS date, (flags ->> 'insufficientContext' = 'true') AS refused, rating
         FROM rag_messages m LEFT JOIN rag_feedback f ON f.message_id = m.id
@@ -42,18 +53,11 @@ _DAYS = text(
             percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms) AS p95
         FROM ai_usage_events WHERE type = 'rag_message' AND created_at >= :since AND created_at < :until GROUP BY 1
     )
-    SELECT date, coalesce(users, 0) AS users, coalesce(answers, 0) AS answers, coalesce(refused, 0) AS refused,
-        coalesce(positive, 0) AS positive, coalesce(negative, 0) AS negative, coalesce(cost, 0) AS cost_cents,
-        p50 AS latency_p50, p95 AS latency_p95
-    FROM (
-        SELECT (:since AT TIME ZONE 'UTC')::date + n AS date FROM generate_series(
-            0, (:until AT TIME ZONE 'UTC')::date - (:since AT TIME ZONE 'UTC')::date - 1
-        ) AS n
-    ) AS period LEFT JOIN answers USING (date) LEFT JOIN asking USING (date) LEFT JOIN took USING (date) ORDER BY date
+    {_EACH_DAY} LEFT JOIN answers USING (date) LEFT JOIN asking USING (date) LEFT JOIN took USING (date) ORDER BY date
     """
 ).bindparams(*_MOMENTS)
 _DAYS_OUTSIDE = text(
-    """
+    f"""
     WITH took AS (
         SELECT (created_at AT TIME ZONE 'UTC')::date AS date, count(*) AS answers,
             count(*) FILTER (WHERE type = :refused) AS refused, count(DISTINCT user_id) AS users,
@@ -67,14 +71,7 @@ _DAYS_OUTSIDE = text(
         FROM kept_answers WHERE verdict IS NOT NULL AND capability = :capability
             AND asked_at >= :since AND asked_at < :until GROUP BY 1
     )
-    SELECT date, coalesce(users, 0) AS users, coalesce(answers, 0) AS answers, coalesce(refused, 0) AS refused,
-        coalesce(positive, 0) AS positive, coalesce(negative, 0) AS negative, coalesce(cost, 0) AS cost_cents,
-        p50 AS latency_p50, p95 AS latency_p95
-    FROM (
-        SELECT (:since AT TIME ZONE 'UTC')::date + n AS date FROM generate_series(
-            0, (:until AT TIME ZONE 'UTC')::date - (:since AT TIME ZONE 'UTC')::date - 1
-        ) AS n
-    ) AS period LEFT JOIN took USING (date) LEFT JOIN rated USING (date) ORDER BY date
+    {_EACH_DAY} LEFT JOIN took USING (date) LEFT JOIN rated USING (date) ORDER BY date
     """
 ).bindparams(*_MOMENTS, answered=ANSWERED, refused=REFUSED)
 _USERS = text(
