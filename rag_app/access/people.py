@@ -237,6 +237,18 @@ class People:
         async with self._database.session() as session:
             return await find_named(session, UserRow, User, name)
 
+    async def addresses_of(self, name: str) -> list[str]:
+        """Names of users that are e-mail addresses whose part before the @ this is: the first three."""
+        if "@" in name:
+            return []
+        same = func.lower(func.split_part(UserRow.name, "@", 1)) == name.lower()
+        async with self._database.session() as session:
+            return [
+                *await session.scalars(
+                    select(UserRow.name).where(same, UserRow.name.contains("@")).order_by(UserRow.name).limit(3)
+                )
+            ]
+
     async def know_as(self, user: User, subject: str) -> None:
         """Accept tokens with this `sub`, an identity provider's name for the user, as the user's.
 

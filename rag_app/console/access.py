@@ -91,6 +91,9 @@ async def add_member(
     org: OrgArgument,
     user: Annotated[str, Argument(help="name (such as an e-mail address) or id; an unknown name creates a new user")],
     subject: Subject = None,
+    new: Annotated[
+        bool, Option("--new", help="create a user of that name, even if it begins the address of another")
+    ] = False,
 ) -> None:
     """Make a user a member of an organization."""
     people = directory.people
@@ -98,7 +101,14 @@ async def add_member(
     try:
         member = await people.user(user)
     except NotFound:
+        if not new and (others := await people.addresses_of(user)):
+            raise InvalidInput(
+                "user",
+                user,
+                f"no user has that name, but there is {' and '.join(others)}: name who is meant, or add --new",
+            ) from None
         member = await people.create_user(user)
+        print(f"{user} is a new user", file=sys.stderr)
     if subject is not None:
         await people.know_as(member, subject)
     await people.add_member(organization, member)

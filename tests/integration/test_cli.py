@@ -207,6 +207,12 @@ def test_a_day_with_the_command(
     assert created[0] == slug
     assert main("orgs", "add-site", slug, "dome").out.startswith(f"{slug}/dome\t")
     assert re.fullmatch(rf"ada@{slug}\t\S+\tmember of {slug}\n", main("orgs", "add-member", slug, f"ada@{slug}").out)
+    name = f"dome-{slug}"
+    assert main("orgs", "add-member", slug, f"{name}@sky.example").err.endswith(f"{name}@sky.example is a new user\n")
+    assert "new user" not in main("orgs", "add-member", slug, f"{name}@sky.example").err
+    meant = main("orgs", "add-member", slug, name, status=1).err
+    assert f"there is {name}@sky.example: name who is meant, or add --new" in meant
+    assert main("orgs", "add-member", slug, name, "--new").out.startswith(f"{name}\t")
     assert {"id": created[1], "slug": slug, "name": "The Observatory"} in main("orgs", "list", "--json").json
 
     ingest = ("ingest", documents, *at, "--base", documents, "--source-type", "faq", "--meta", "tags=stars,night")
