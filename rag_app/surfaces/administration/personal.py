@@ -78,6 +78,7 @@ class _Erasure:
         for (org_id, index), ids in going.items():
             async with self._ledger.writing(org_id, index):
                 await self._ledger.mark_deleting(org_id, ids)
+                await self._app.originals.forget(org_id, ids)
                 for generation in await self._holding(org_id, ids):
                     await self._store(generation, org_id).write([], replacing=ids)
                 await self._ledger.forget(org_id, ids)
