@@ -40,6 +40,7 @@ from rag_app.domain import InvalidInput, JsonObject, NotFound
 if TYPE_CHECKING:
     from rag_app.access.people import ApiKey, Organization
     from rag_app.settings import Settings
+    from rag_app.surfaces.administration.personal import Erased
     from rag_app.surfaces.lexybrain.quotas import Plan
 
 KeyArgument = Annotated[str, Argument(help="the key's id or first characters, as shown by `keys list`")]
@@ -82,6 +83,41 @@ async def list_organizations(directory: Directory, as_json: Json = False) -> Non
     """List all organizations."""
     found = await directory.people.organizations()
     print_list(as_json, [record(each, "id slug name") for each in found], map(_ORGANIZATION.format, found))
+
+
+@orgs.command("delete")
+@on_application
+async def delete_organization(
+    application: Application,
+    org: OrgArgument,
+    said: Annotated[str, Option("--confirm", metavar="SLUG", help="the organization's slug, once more")],
+) -> None:
+    """Delete an organization and all that is its permanently.
+
+    Deletes its sources from every index and store, their original files, its keys, groups, sites, jobs and usage, and the
+    users who belong to no other organization, with their conversations. Safe to repeat: an interrupted command
+    continues. Exit status 2 if data is left in a store that is not configured here.
+    """
+    from rag_app.surfaces.administration.personal import erase_organization
+
+    organization = await application.people.organization(org)
+    if said != organization.slug:
+        raise InvalidInput("--confirm", said, f"{said!r} is not {organization.slug}: nothing is deleted")
+    done, users = await erase_organization(application, organization)
+    print(f"{organization.slug} ({organization.id}) is deleted, with {done.private} sources and {users} users")
+    _tell_left(done)
+
+
+def _tell_left(done: "Erased") -> None:
+    """Print on stderr what is left in stores that are not configured here; if there is any, exit with status 2."""
+    for (store, collection), sources in done.left.items():
+        print(
+            f"!! {store} is not configured here, but its {collection} may contain chunks of what was deleted:"
+            f" delete that collection, or its points with one of these source_ids: {', '.join(map(str, sorted(sources)))}",
+            file=sys.stderr,
+        )
+    if done.left:
+        raise Exit(2)
 
 
 @orgs.command()
@@ -326,14 +362,7 @@ async def _erase(application: Application, name: str) -> None:
     print(f"{user.name} ({user.id}) is erased, with {done.private} private sources")
     if done.shared:
         print(f"{done.shared} shared sources stay and have no owner now")
-    for (store, collection), sources in done.left.items():
-        print(
-            f"!! {store} is not configured here, but its {collection} may contain chunks of this user:"
-            f" delete that collection, or its points with one of these source_ids: {', '.join(map(str, sorted(sources)))}",
-            file=sys.stderr,
-        )
-    if done.left:
-        raise Exit(2)
+    _tell_left(done)
 
 
 @plans.command("list")

@@ -4,11 +4,12 @@ A row of `originals` says which file a source has, and of which version; a file 
 and rows change under a lock of the organization, so that no file is removed while another source starts to use it.
 """
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from shutil import copyfile
+from shutil import copyfile, rmtree
 from uuid import UUID, uuid4
 
 from sqlalchemy import any_, delete, func, literal, select, update
@@ -86,6 +87,11 @@ class Originals:
                 .returning(OriginalRow.sha256)
             )
             await self._drop_unused(session, org_id, set(gone))
+
+    async def forget_organization(self, org_id: UUID) -> None:
+        """Delete the folder of an organization that was deleted."""
+        if self._folder is not None:
+            await asyncio.to_thread(rmtree, self._folder / str(org_id), ignore_errors=True)
 
     async def _drop_unused(self, session: AsyncSession, org_id: UUID, digests: Collection[str]) -> None:
         if self._folder is None or not digests:

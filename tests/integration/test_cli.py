@@ -153,7 +153,7 @@ COMMANDS = [
     "demo", "serve", "backup", "restore", "retention", "db", "db upgrade", "ingest", "search", "ask", "sources", "sources list", "sources show",
     "sources delete", "import", "import llamaindex", "worker", "indexes", "indexes list", "indexes rebuild", "indexes switch", "indexes rollback", "indexes drop",
     "indexes move",
-    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs set-budget", "orgs set-limits", "orgs set-time-zone",
+    "orgs", "orgs create", "orgs list", "orgs add-member", "orgs add-site", "orgs delete", "orgs set-budget", "orgs set-limits", "orgs set-time-zone",
     "groups", "groups create", "groups list", "groups add", "groups remove", "groups delete",
     "users", "users create", "users list", "users set-plan", "users set-role", "users export", "users erase", "training", "training export", "plans", "plans list", "plans set",
     "keys", "keys create", "keys list", "keys revoke", "keys set-limits", "token", "evaluate", "doctor",

@@ -2,6 +2,7 @@
 
 For the operator's commands, which work on all organizations in which the user owns sources. Erasing deletes the user's
 sources one by one, from every generation and store; everything else is deleted with the user's row, in one transaction.
+An organization is erased in the same way: its sources, the members who belong to no other, then its row.
 """
 
 import hashlib
@@ -12,11 +13,11 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from llama_index.core.schema import TextNode
-from sqlalchemy import func, select, text, update
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from rag_app.access.people import User
-from rag_app.access.tables import UserRow
+from rag_app.access.people import Organization, User
+from rag_app.access.tables import MembershipRow, OrganizationRow, SiteRow, UserRow
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.application import Application
 from rag_app.database.session import Database
@@ -24,7 +25,16 @@ from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.ledger import SOURCE, source_of
 from rag_app.documents.metadata import versioned
 from rag_app.documents.tables import SourceBuildRow, SourceRow
-from rag_app.domain import InvalidInput, JsonObject, NotFound, Scope, Source, StoreFailed, chunk_id
+from rag_app.domain import (
+    PUBLIC_ORGANIZATION,
+    InvalidInput,
+    JsonObject,
+    NotFound,
+    Scope,
+    Source,
+    StoreFailed,
+    chunk_id,
+)
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.store import LAYOUT, ScopedStore
@@ -33,6 +43,7 @@ from rag_app.surfaces.lexybrain.training import Collected, Consenting
 
 _ATTEMPTS = 5
 _DEADLOCK = "40P01"
+_TOGETHER = 500  # sources of an organization that are taken out at once
 _PASSES = 5  # over a user's sources, where somebody ingests new ones meanwhile
 
 
@@ -60,6 +71,33 @@ async def erase(application: Application, user: User) -> Erased:
     raise StoreFailed(f"new sources of {user.name} keep arriving: stop their ingest, then run the command again")
 
 
+async def erase_organization(application: Application, organization: Organization) -> tuple[Erased, int]:
+    """Delete its sources, then the members who belong to no other organization and the users of its keys, then its row.
+
+    After a crash, calling it again completes it. Also returns the number of users deleted.
+
+    Raises InvalidInput for the public organization, and as `erase` does.
+    """
+    if organization.id == PUBLIC_ORGANIZATION:
+        raise InvalidInput("organization", organization.slug, "the public organization cannot be deleted")
+    work, users = _Erasure(application), 0
+    for _ in range(_PASSES):
+        while sources := await work.personal.sources(organization.id, _TOGETHER):
+            await work.take_sources([(source, True) for source in sources])
+        for user in await work.personal.belonging_nowhere_else(organization.id):
+            also = await erase(application, user)
+            users += 1
+            work.done.private += also.private
+            for place, ids in also.left.items():
+                work.done.left[place].update(ids)
+        if await work.personal.erase_organization(organization.id):
+            await application.originals.forget_organization(organization.id)
+            return work.done, users
+    raise StoreFailed(
+        f"new sources of {organization.slug} keep arriving: stop their ingest, then run the command again"
+    )
+
+
 class _Erasure:
     def __init__(self, application: Application) -> None:
         self._app, self._ledger = application, application.ledger
@@ -71,7 +109,7 @@ class _Erasure:
         for source, goes in owned:
             if source.index not in self._app.indexes:
                 raise InvalidInput(
-                    "", source.index, f"the user has sources in {source.index}, but this index is not declared here"
+                    "", source.index, f"there are sources in {source.index}, but this index is not declared here"
                 )
             if goes:
                 going[source.org_id, source.index].append(source.id)
@@ -179,6 +217,34 @@ class Personal:
         ordered = mine.order_by(SourceRow.org_id, SourceRow.id)
         rows = await self._database.read(Scope(frozenset(organizations), user), ordered, operator=True)
         return [(source_of(row), row.visibility == "user" or row.deleted_at is not None) for row in rows]
+
+    async def sources(self, org_id: UUID, most: int) -> list[Source]:
+        """At most `most` sources of an organization, including those that are being deleted."""
+        all_of_it = select(*SOURCE).where(SourceRow.org_id == org_id).order_by(SourceRow.id).limit(most)
+        return [
+            source_of(row) for row in await self._database.read(Scope(frozenset({org_id})), all_of_it, operator=True)
+        ]
+
+    async def belonging_nowhere_else(self, org_id: UUID) -> list[User]:
+        """The members who belong to this organization only, including the service users of its keys."""
+        other = select(MembershipRow.user_id).where(MembershipRow.org_id != org_id)
+        mine = select(UserRow).join(MembershipRow, MembershipRow.user_id == UserRow.id)
+        statement = mine.where(MembershipRow.org_id == org_id, UserRow.id.not_in(other)).order_by(UserRow.name)
+        async with self._database.session() as session:
+            return [User(row.id, row.name, row.plan_code, row.role) for row in await session.scalars(statement)]
+
+    async def erase_organization(self, org_id: UUID) -> bool:
+        """Delete its row, its sites and all that refers to it. Returns False, and changes nothing, if it still has sources."""
+        try:
+            async with self._database.scoped(Scope(frozenset({org_id})), operator=True) as session:
+                await session.execute(delete(SiteRow).where(SiteRow.org_id == org_id))
+                await session.execute(delete(OrganizationRow).where(OrganizationRow.id == org_id))
+        except DBAPIError as error:
+            cause = error.orig.__cause__ if error.orig else None
+            if getattr(cause, "constraint_name", None) in {"fk_sources_org_id", "fk_sources_org_id_site_id"}:
+                return False
+            raise
+        return True
 
     async def disown(self, source: Source, written: Mapping[int, int]) -> None:
         """Remove the owner of a shared source: `source` is its new state.
