@@ -158,6 +158,18 @@ def test_usage_and_trends_count_what_was_done(office: Office) -> None:
     office.tell("PUT", f"users/{office.ann}/plan", {"plan": "pro"})
     assert {each["name"]: each for each in office.tell("GET", "usage")["users"]}["ann"]["messages_per_month"] == 2000
     assert office.ask("PUT", f"users/{office.ann}/plan", {"plan": "gold"}).status_code == 404
+
+
+def test_a_greeting_that_is_returned_is_no_refusal(office: Office) -> None:
+    for path, field, trends in (
+        ("/api/lexybrain/rag", "message", "trends"),
+        ("/api/rag/answer", "query_text", "trends?capability=knowledge_answer"),
+    ):
+        before = office.tell("GET", trends)["days"][-1]
+        said = office.client.post(path, json={field: "Thanks!"}, headers=bearer(office.stranger))
+        assert said.status_code == 200 and "You are welcome." in said.text and '"courtesy":true' in said.text
+        after = office.tell("GET", trends)["days"][-1]
+        assert (after["answers"], after["refused"]) == (before["answers"] + 1, before["refused"]), path
     assert "users.plan" in office.acts()
 
 

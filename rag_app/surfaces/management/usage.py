@@ -36,7 +36,8 @@ _EACH_DAY = """
 _DAYS = text(
     f"""
     WITH answered AS (
-        SELECT (m.created_at AT TIME ZONE 'UTC')::date AS date, (flags ->> 'insufficientContext' = 'true') AS refused, rating
+        SELECT (m.created_at AT TIME ZONE 'UTC')::date AS date, rating,
+            flags ->> 'insufficientContext' = 'true' AND flags ->> 'courtesy' IS DISTINCT FROM 'true' AS refused
         FROM rag_messages m LEFT JOIN rag_feedback f ON f.message_id = m.id
         WHERE role = 'assistant' AND m.created_at >= :since AND m.created_at < :until
     ), answers AS (
