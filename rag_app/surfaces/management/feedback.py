@@ -1,4 +1,4 @@
-"""The queue of feedback: what users think of answers, on all surfaces, and whether somebody has dealt with it."""
+"""The queue of users' feedback on all surfaces, with its settlements."""
 
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -94,7 +94,7 @@ _WHICH = text(
 
 
 class FeedbackQueue:
-    """For administrators; each reading and each settlement is written down. Everything raises Forbidden for others."""
+    """For administrators; each read and each settlement is audited. Everything raises Forbidden for others."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -102,7 +102,7 @@ class FeedbackQueue:
     async def read(
         self, principal: Principal, wanted: QueueFilter, *, limit: int, after: str | None
     ) -> FeedbackQueuePage:
-        """The newest first; `after` is a page's cursor. Raises InvalidInput for one that is none."""
+        """Newest first; `after` is a page's cursor. Raises InvalidInput for an invalid one."""
         moment, row = (None, None) if after is None else pages.place(after)
         values: dict[str, Any] = {name: getattr(wanted, name) for name in QueueFilter.__struct_fields__}
         values |= {"moment": moment, "row": row, "most": limit + 1}
@@ -115,7 +115,7 @@ class FeedbackQueue:
         return FeedbackQueuePage(page, cast(int, still_open), more)
 
     async def settle(self, principal: Principal, feedback: UUID, resolution: str, note: str | None) -> None:
-        """Whoever settles it again says it anew. Raises NotFound, and InvalidInput for text that cannot be kept."""
+        """Settle a feedback, replacing an earlier settlement. Raises NotFound, and InvalidInput for text that cannot be stored."""
         if note is not None and note != storable(note):
             raise InvalidInput("note", None, "must not contain NUL characters or unpaired surrogates")
         act = Act("feedback.settle", str(feedback), {"resolution": resolution})
@@ -133,7 +133,7 @@ class FeedbackQueue:
             await session.execute(made.on_conflict_do_update(index_elements=[which], set_=said))
 
     async def reopen(self, principal: Principal, feedback: UUID) -> None:
-        """Raises NotFound for what is not settled."""
+        """Raises NotFound if the feedback is not settled."""
         this = (SettlementRow.feedback_id == feedback) | (SettlementRow.answer_id == feedback)
         async with administering(self._database, principal, Act("feedback.reopen", str(feedback))) as session:
             if await session.scalar(delete(SettlementRow).where(this).returning(SettlementRow.id)) is None:

@@ -1,6 +1,6 @@
 """Administration (`/api/v1/admin`): for users with the role admin, signed in as a person.
 
-Who is one, PostgreSQL looks up in the transaction that reads; each request is written down there.
+PostgreSQL looks up the administrator in the transaction that reads and that adds the audit event.
 """
 
 from datetime import date

@@ -10,7 +10,7 @@ from rag_app.evaluation.tables import KeptAnswerRow
 
 
 class SettlementRow(Base):
-    """That an administrator has dealt with one feedback, on a message or on a kept answer. It goes with the feedback.
+    """An administrator's settlement of a feedback on a message or a kept answer. It is deleted with the feedback.
 
     `settled_by` refers to nothing: it stays when its user is erased.
     """

@@ -1,4 +1,4 @@
-"""What the responses of `/api/v1/admin` hold."""
+"""The responses of `/api/v1/admin`."""
 
 from datetime import date, datetime
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""What is used, by whom, and how that goes on: answers leave usage events, in conversations and outside of them."""
+"""Use by user, month and day. It comes from the usage events of answers, in conversations and outside."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -110,7 +110,7 @@ _AUDIT = text(
 
 
 class Usage:
-    """For administrators; each reading is written down. Everything raises Forbidden for others."""
+    """For administrators; each read is audited. Everything raises Forbidden for others."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -118,9 +118,9 @@ class Usage:
     async def trends(
         self, principal: Principal, since: date | None, until: date | None, capability: str | None = None
     ) -> TrendsResponse:
-        """Day by day; the last 30 by default. Of conversations, or of a capability that answers outside of them.
+        """Figures by day, by default of the last 30, for conversations or for a capability outside of them.
 
-        Raises InvalidInput for dates that are no period.
+        Raises InvalidInput for an invalid period.
         """
         period = Period.of(since, until, today=datetime.now(UTC).date())
         values = {"since": midnight(period.since), "until": midnight(period.until) + timedelta(days=1)}
@@ -131,7 +131,7 @@ class Usage:
         return TrendsResponse([convert(dict(each), TrendDay) for each in rows])
 
     async def month(self, principal: Principal, month: str | None) -> UsageResponse:
-        """The 500 users who used most, and the principal's organizations. `month`: 2026-01; the present one by default."""
+        """The 500 users with the most use, and the principal's organizations. `month`: 2026-01; by default the present one."""
         first = first_day(month)
         next_month = (first.replace(day=28) + timedelta(days=4)).replace(day=1)
         values = {"month": first, "since": midnight(first), "until": midnight(next_month)}
@@ -147,7 +147,7 @@ class Usage:
         )
 
     async def audit(self, principal: Principal, *, limit: int, before: int | None, action: str | None) -> AuditResponse:
-        """What administrators did, the newest first; `before` is a page's `next`."""
+        """The audit events, newest first; `before` is a page's `next`."""
         act = Act("audit.read", EVERYBODY, {} if action is None else {"action": action})
         values = {"before": before, "action": action, "most": limit + 1}
         async with administering(self._database, principal, act) as session:
@@ -157,7 +157,7 @@ class Usage:
 
 
 def first_day(month: str | None) -> date:
-    """Of a month; of the present one (UTC) for None. Raises InvalidInput.
+    """The first day of a month; of the present one (UTC) for None. Raises InvalidInput.
 
     >>> first_day("2026-02")
     datetime.date(2026, 2, 1)

@@ -1,1 +1,1 @@
-"""What an organization has put in: uploads, lists, reads, changes and deletes sources (`/api/v1/sources`)."""
+"""An organization's sources: uploads, lists, reads, changes and deletes them (`/api/v1/sources`)."""

@@ -1,9 +1,9 @@
 """One document from one http(s) address, never from a private one.
 
-What is checked is the address that is connected to: names are resolved here, each of their addresses is looked at, and
-the connection goes to one that was. So a name that leads elsewhere a moment later changes nothing, and neither does how
-an address is written: the system reads `0x7f.1` and `2130706433` as it would read `127.0.0.1`. A redirection is a new
-address, checked likewise. No proxy is asked: it would connect to what nobody has checked.
+The address of the connection itself is checked: names are resolved here, each of their addresses is checked, and the
+connection goes to one of those. Neither a name that changes a moment later nor an unusual notation (`0x7f.1`,
+`2130706433`) can therefore bypass the check. A redirect is a new address, checked likewise. No proxy is used, because it
+would connect to unchecked addresses.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ _REFUSED = "leads to an address that is not public"
 
 
 class _NotPublic(Exception):
-    """Every address of a name, or one of them, is private."""
+    """A name has a private address."""
 
 
 @frozen
 class Fetched:
-    """`url` is where it was found in the end."""
+    """`url` is the final address after redirects."""
 
     url: str
     name: str | None
@@ -47,7 +47,7 @@ class Fetched:
 
 
 def networks(said: str) -> Networks:
-    """A comma-separated list. Raises Misconfigured with the one that is none.
+    """The networks in a comma-separated list. Raises Misconfigured with an invalid one.
 
     >>> networks("10.1.0.0/16, ::1")
     (IPv4Network('10.1.0.0/16'), IPv6Network('::1/128'))
@@ -62,7 +62,7 @@ def networks(said: str) -> Networks:
 
 
 def is_public(address: Address, allowed: Networks = ()) -> bool:
-    """Whether it is one of the internet's, or in an allowed network; so must be the IPv4 address that it stands for.
+    """Whether the address, and the IPv4 address embedded in it, is public or in an allowed network.
 
     >>> [is_public(ip_address(each)) for each in ("93.184.215.14", "2606:2800:21f:cb07::1")]
     [True, True]
@@ -82,7 +82,7 @@ def is_public(address: Address, allowed: Networks = ()) -> bool:
 
 
 def _inner(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 one stands for."""
+    """The IPv4 address embedded in an IPv6 address."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
@@ -95,7 +95,7 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
 
 
 class _PublicNetwork(httpcore.AsyncNetworkBackend):
-    """Connects to public addresses alone."""
+    """Connects to public addresses only."""
 
     def __init__(self, allowed: Networks) -> None:
         self._allowed, self._connect = allowed, httpcore.AnyIOBackend()
@@ -134,7 +134,7 @@ class _PublicNetwork(httpcore.AsyncNetworkBackend):
 async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> Fetched:
     """Read one document of at most `most` bytes into a file below `folder`. No link in it is followed.
 
-    Raises UnreadableDocument with the reason, which tells nothing of what is private.
+    Raises UnreadableDocument with a reason that reveals nothing about private addresses.
     """
     try:
         async with (
@@ -170,7 +170,7 @@ def _check_url(url: str) -> str:
 
 
 async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most: int) -> Fetched | str:
-    """What is there, or where it redirects to."""
+    """The document, or the address it redirects to."""
     headers = [("Host", urlsplit(url).netloc), ("User-Agent", "rag-app"), ("Accept", "*/*")]
     headers.append(("Accept-Encoding", "identity"))
     silence = dict.fromkeys(("connect", "read", "write", "pool"), _SECONDS_OF_SILENCE)

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of bodies that handlers read themselves, piece by piece."""
+"""The OpenAPI description of bodies that handlers read themselves, piece by piece."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from rag_app.surfaces.sources.types import PutBody, QueuedResponse, UploadBody
 
 
 class _FixedSchema(Schema):
-    """A schema that is written down already."""
+    """A schema that is given as a dictionary."""
 
     def __init__(self, written: JsonObject) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class _FixedSchema(Schema):
 
 
 def _schema(of: type[msgspec.Struct]) -> JsonObject:
-    """With what it refers to in place: a document has one namespace, and these are in no other operation."""
+    """The schema with its references inlined, because no other operation uses them."""
     (written,), parts = msgspec.json.schema_components([of], ref_template="{name}")
 
     def inline(value: Any) -> Any:

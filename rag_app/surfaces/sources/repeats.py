@@ -1,8 +1,8 @@
 """Requests that carry an `Idempotency-Key`: done once, however often they are sent.
 
-A key is the caller's own, and belongs to one request for a day. The same request again is answered with what was
-answered before. While it is under way, and with another request, the key is refused. Whatever ends in an error may be
-sent again. A request whose process died counts as under way for a quarter of an hour.
+A key is private to the caller and belongs to one request for a day. Repeating the request returns the earlier response.
+The key is refused while the request is in progress, and for another request. A request that failed may be sent again. If
+its process died, a request counts as in progress for a quarter of an hour.
 """
 
 from datetime import timedelta
@@ -20,17 +20,17 @@ _UNDER_WAY = timedelta(minutes=15)
 
 
 class KeyInUse(InvalidInput):
-    """The key belongs to another request, or to one that is under way."""
+    """The key belongs to another request, or to one in progress."""
 
 
 class Repeats:
-    """One caller's keys are nothing to another's."""
+    """Stores responses by the caller's keys. Different callers' keys are independent."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def begin(self, org_id: UUID, user: UUID, key: str, fingerprint: str) -> JsonObject | None:
-        """What the same request was answered before; None: it is to be done now. Raises KeyInUse."""
+        """The earlier response to the same request; None: execute it now. Raises KeyInUse."""
         mine = (SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key)
         over = or_(
             SentBeforeRow.created_at < func.now() - _KEPT,
@@ -58,7 +58,7 @@ class Repeats:
         return dict(known.response)
 
     async def end(self, org_id: UUID, user: UUID, key: str, response: JsonObject | None) -> None:
-        """What it was answered; None: it failed, and may be sent again."""
+        """Store the response; None: the request failed and may be sent again."""
         mine = (SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key)
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
             if response is None:

@@ -1,4 +1,4 @@
-"""Sources over HTTP: what an organization has put in, page by page and one by one."""
+"""Sources over HTTP."""
 
 import re
 from dataclasses import replace
@@ -386,7 +386,7 @@ async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[
 async def _sending(
     request: Caller, sources: Sources, folder: Path, external_id: str | None, several: bool = False
 ) -> Sending:
-    """What a request brings: a form with files, or JSON."""
+    """The content of a request: a form with files, or JSON."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         form = await receive_form(request, sources.allowed, folder)
@@ -481,7 +481,7 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
 
 
 def _set_external_id(upload: Upload, external_id: str | None) -> Upload:
-    """The upload by the name in the path, or in the body: one of them says it."""
+    """The upload with the external id of the path or the body; both must agree."""
     if external_id is not None and upload.external_id not in (None, external_id):
         raise InvalidInput("external_id", upload.external_id, "differs from the external id in the path")
     name = external_id or upload.external_id
@@ -499,7 +499,7 @@ class _Rows(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _text(name: str, value: str | None) -> str | None:
-    """Raises InvalidInput for what no text of the database can be."""
+    """Raises InvalidInput for a text that the database cannot store."""
     if value is not None and "\0" in value:
         raise InvalidInput(name, value, "contains a NUL character")
     return value

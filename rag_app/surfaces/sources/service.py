@@ -1,6 +1,6 @@
-"""Sources as people and programs see them: listed, read, put in, changed, deleted, always within the caller's scope.
+"""Lists, reads, uploads, changes and deletes sources, always within the caller's scope.
 
-What exists out of scope is not found. Writing asks for a role in the index (`rag_app.access.roles`).
+Sources outside the scope raise NotFound. Writing requires a role in the index (`rag_app.access.roles`).
 """
 
 import asyncio
@@ -81,7 +81,7 @@ Response = TypeVar("Response", UploadResponse, QueuedResponse)
 
 @frozen
 class Listing:
-    """What a page of sources is asked for; `sort` is a name of SORTS, with `-` before it for the other way round."""
+    """The query for a page of sources; `sort` is a name of SORTS, with `-` before it for descending order."""
 
     index: str | None = None
     filters: Filters = ()
@@ -96,7 +96,7 @@ class Listing:
 
 @frozen
 class Sending:
-    """What a request puts in, and where."""
+    """The uploads of a request and their destination."""
 
     index: str
     uploads: tuple[Upload, ...]
@@ -136,13 +136,13 @@ class Sources:
     # -- reading
 
     def indexes(self, principal: Principal) -> list[str]:
-        """The names of those that the caller may search."""
+        """The names of the indexes that the caller may search."""
         return [spec.name for spec in self._allowed_indexes(principal)]
 
     async def fields(self, principal: Principal, index: str) -> FieldsResponse:
-        """What filters may name in an index; examples are of the newest sources that the caller sees.
+        """The filter fields of an index, with examples from the newest sources that the caller sees.
 
-        Raises NotFound for an index that there is not.
+        Raises NotFound for an unknown index.
         """
         spec = self._index(index, principal)
         newest = Asked((spec.name,), limit=_EXAMPLES_FROM)
@@ -158,7 +158,7 @@ class Sources:
     async def page(self, principal: Principal, asked: Listing) -> SourcesResponse:
         """A page of the sources of the caller's organizations that the caller may see.
 
-        Raises InvalidInput and UnknownField for what cannot be asked, NotFound for an index that there is not.
+        Raises InvalidInput and UnknownField for an invalid query, NotFound for an unknown index.
         """
         specs = [self._index(asked.index, principal)] if asked.index is not None else self._allowed_indexes(principal)
         if asked.filters and asked.index is None:
@@ -187,7 +187,7 @@ class Sources:
         return SourcesResponse([self._info(each) for each in entries], following)
 
     async def get(self, principal: Principal, name: str, chunk: UUID | None = None) -> SourceDetail:
-        """One source by its id, and one of its chunks where that still stands there. Raises NotFound."""
+        """One source by its id, with one of its chunks if that still exists. Raises NotFound."""
         entry = await self._entry(principal, name)
         passage = None
         if chunk is not None:
@@ -196,7 +196,7 @@ class Sources:
         return SourceDetail(**_info_fields(self._info(entry)), passage=passage)
 
     async def chunks(self, principal: Principal, name: str, after: int, limit: int) -> ChunksResponse:
-        """The chunks behind position `after`, at most `limit`. Raises NotFound."""
+        """The chunks after position `after`, at most `limit`. Raises NotFound."""
         entry = await self._entry(principal, name)
         end = min(after + 1 + limit, entry.chunks)
         wanted = [chunk_id(entry.source.id, entry.source.version, position) for position in range(after + 1, end)]
@@ -204,7 +204,7 @@ class Sources:
         return ChunksResponse(found, entry.chunks, end - 1 if wanted and end < entry.chunks else None)
 
     async def text(self, principal: Principal, name: str) -> TextResponse:
-        """What was read of a source, never its file. Raises NotFound."""
+        """The extracted text of a source, never its file. Raises NotFound."""
         entry = await self._entry(principal, name)
         passages, place = [], 0
         content = await self._ledger.content(principal.scope(), entry.source.id)
@@ -216,7 +216,7 @@ class Sources:
         return TextResponse(entry.source.id, entry.source.title, text, passages)
 
     async def _entry(self, principal: Principal, name: str) -> Entry:
-        """By its id; or by its external id, where the caller's organizations have one source of that name."""
+        """A source by its id, or by its external id if the caller's organizations have exactly one of that name."""
         specs = self._allowed_indexes(principal)
         found = uuid_in(name) or await self._find_by_name(principal, name)
         if found is not None and specs:
@@ -247,10 +247,10 @@ class Sources:
     # -- writing
 
     async def upload(self, principal: Principal, sent: Sending, key: str | None = None) -> tuple[UploadResponse, bool]:
-        """Make sources of what was sent; with a `key`, once. Says whether that had been done before.
+        """Ingest the uploads; with a `key`, once. Returns whether that had been done before.
 
-        Raises Forbidden, InvalidInput, OrganizationFull; UnreadableDocument where the one document that was sent cannot
-        be read.
+        Raises Forbidden, InvalidInput, OrganizationFull, and UnreadableDocument if the only uploaded document cannot be
+        read.
         """
         org_id = await self._organization(principal, sent.organization)
         spec = self._index(sent.index, principal)
@@ -272,7 +272,7 @@ class Sources:
     async def hand_over(
         self, principal: Principal, sent: Sending, key: str | None = None
     ) -> tuple[QueuedResponse, bool]:
-        """Make a job of what was sent; with a `key`, once. Says whether that had been done before.
+        """Queue a job for the uploads; with a `key`, once. Returns whether that had been done before.
 
         Raises Forbidden, InvalidInput.
         """
@@ -299,7 +299,7 @@ class Sources:
         key: str | None,
         make: Callable[[], Awaitable[Response]],
     ) -> tuple[Response, bool]:
-        """What `make` answers, and whether it had been made before: without a key it is made each time."""
+        """The result of `make`, and whether it was stored before. Without a key `make` is always called."""
         if key is None or principal.user is None:
             return await make(), False
         fingerprint = f"{kind.__name__} {await asyncio.to_thread(_fingerprint, sent)}"
@@ -315,14 +315,14 @@ class Sources:
         return response, False
 
     async def change(self, principal: Principal, name: str, body: ChangeBody) -> SourceInfo:
-        """Another title, other metadata. Raises NotFound, Forbidden, InvalidInput."""
+        """Change title and metadata. Raises NotFound, Forbidden, InvalidInput."""
         entry = await self._writable(principal, name)
         spec = self._indexes[entry.source.index]
         await self._uploads.change(spec, entry.source, body.title, body.metadata or {})
         return self._info(await self._entry(principal, name))
 
     async def delete(self, principal: Principal, name: str) -> DeletedResponse:
-        """It never answers again. Raises NotFound, also where it has been deleted before, and Forbidden."""
+        """Delete a source. Raises NotFound, also if it has already been deleted, and Forbidden."""
         source = (await self._writable(principal, name)).source
         await self._uploads.delete(self._indexes[source.index], source.org_id, [source.id])
         return DeletedResponse(1)
@@ -335,9 +335,9 @@ class Sources:
         external_ids: Sequence[str],
         organization: str | None,
     ) -> DeletedResponse:
-        """All that match, of one organization, and that the caller may see.
+        """Delete the matching sources of one organization that the caller may see.
 
-        Raises InvalidInput without a filter, and for one that says only what sources are not and is true of all.
+        Raises InvalidInput without a filter, and for one that only excludes sources and matches all.
         """
         if not filters and not external_ids:
             raise InvalidInput(
@@ -364,7 +364,7 @@ class Sources:
     async def delete_all(
         self, principal: Principal, index: str, confirmation: str, organization: str | None
     ) -> DeletedResponse:
-        """Everything that an organization has in an index, private sources too. The confirmation is the index's name."""
+        """Delete all sources of an organization in an index, private ones too. The confirmation is the index's name."""
         org_id = await self._organization(principal, organization)
         spec = self._index(index, principal)
         await self._roles.require(Role.ADMIN, principal, org_id, spec.name)
@@ -376,14 +376,14 @@ class Sources:
         return DeletedResponse(len(found))
 
     async def original(self, principal: Principal, name: str) -> tuple[Path, str]:
-        """The file that a source was uploaded as, and its name. Raises NotFound where it is not kept."""
+        """A source's uploaded file and its name. Raises NotFound if it was not kept."""
         entry = await self._entry(principal, name)
         path, called = await self._originals.path(principal.scope(), entry.source.id)
         return path, called or entry.source.external_id
 
     @contextmanager
     def receiving(self) -> Iterator[Path]:
-        """A folder for what a request brings; it is gone afterwards."""
+        """A folder for the files of a request, removed afterwards."""
         with temporary_folder() as folder:
             yield folder
 
@@ -437,7 +437,7 @@ class Sources:
         return {(await self._active(spec)).id for spec in specs}
 
     async def _organization(self, principal: Principal, name: str | None) -> UUID:
-        """One of the caller's: by slug or id, or the only one. Raises InvalidInput, and Forbidden for who has none."""
+        """An organization of the caller, by slug or id, or the only one. Raises InvalidInput, and Forbidden without any."""
         mine = principal.organizations
         if not mine:
             raise Forbidden("You are not a member of any organization")
@@ -512,7 +512,7 @@ def _describe_upload(upload: Upload, what: Received) -> UploadedDocument:
 
 
 def _fingerprint(sent: Sending) -> str:
-    """Of everything that was sent, files by their content."""
+    """A hash of the whole request, with files by their content."""
     digest = hashlib.sha256()
     for each in sent.uploads:
         file = None

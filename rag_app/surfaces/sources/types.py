@@ -1,4 +1,4 @@
-"""What requests and responses of `/api/v1/sources` hold."""
+"""The requests and responses of `/api/v1/sources`."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Raw search results, their figures, and the runs that are kept of them."""
+"""Raw search results, their metrics, and stored validation runs."""
 
 import asyncio
 import re
@@ -60,9 +60,9 @@ _CHUNK_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class RetrievalValidation:
-    """Searches an index without answering, measures what is found, and keeps the runs that were measured.
+    """Searches an index without answering, measures the results, and stores validation runs.
 
-    `active` gives the generation of an index that answers, `open_store` its chunks.
+    `active` returns the active generation of an index, `open_store` its chunks.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class RetrievalValidation:
         )
 
     async def validate(self, user: Principal, asked: ValidationRequest) -> ValidationResponse:
-        """Ask all queries, measure their hits, and keep the report and where the expected chunks stand.
+        """Run all queries, measure their hits, and store the report and the places of the expected chunks.
 
-        Raises InvalidInput where too many chunks are expected, NoCollection, StoreFailed, EmbeddingFailed.
+        Raises InvalidInput if too many chunks are expected, NoCollection, StoreFailed, EmbeddingFailed.
         """
         if sum(len(each.expected_chunks) for each in asked.queries) > MOST_EXPECTED:
             raise InvalidInput("queries", None, f"must not have more than {MOST_EXPECTED} expected chunks in total")
@@ -154,7 +154,7 @@ class RetrievalValidation:
         return report
 
     async def newest(self, user: Principal, limit: int, before: str | None) -> ValidationsResponse:
-        """A page of runs, without the results of single queries. Raises NotFound for a `before` that is no run."""
+        """A page of runs, without the results of single queries. Raises NotFound if `before` is not a run."""
         runs = await self._validations.newest(user, limit, None if before is None else _run_id(before))
         if not runs and before is not None:
             await self._find_report(before, user)
@@ -165,7 +165,7 @@ class RetrievalValidation:
         return ValidationsResponse(page, page[-1].validation_id if len(page) == limit else None)
 
     async def stored(self, user: Principal, validation_id: str, against: str | None) -> StoredValidation:
-        """A run as it was answered, compared with another one. Raises NotFound."""
+        """A stored run, optionally compared with another one. Raises NotFound."""
         run = await self._find_report(validation_id, user)
         if against is None:
             return run
@@ -189,7 +189,7 @@ class RetrievalValidation:
         return [spec for spec in self._indexes.values() if user.indexes is None or spec.name in user.indexes]
 
     def _collection(self, name: str | None, user: Principal) -> IndexSpec:
-        """By name or alias. Raises NoCollection with the names there are, also for one that the key is not bound to."""
+        """A collection by name or alias. Raises NoCollection with the known names, also for one outside the key's indexes."""
         name = DEFAULT_COLLECTION if name is None else name
         specs = reversed([*self._allowed_indexes(user)])  # of two with one alias it is the first one's
         named = {each: spec for spec in specs for each in _names(spec)}
@@ -223,7 +223,7 @@ class RetrievalValidation:
     async def _judgments(
         self, queries: Sequence[ExpectedQuery], found: Sequence[Sequence[Hit]], spec: IndexSpec, user: Principal
     ) -> list[tuple[str, UUID, Span | None]]:
-        """Where the chunks that were expected stand in their sources: chunks come and go, passages stay."""
+        """The places of the expected chunks in their sources, because chunk ids change and passages stay."""
         chunks = {str(hit.chunk_id): hit for hits in found for hit in hits}
         wanted = {(each.query, canonical(chunk)) for each in queries for chunk in each.expected_chunks}
         others = [UUID(chunk) for _, chunk in wanted if chunk not in chunks and _CHUNK_ID.fullmatch(chunk)]
@@ -241,7 +241,7 @@ class RetrievalValidation:
 
 
 def _names(spec: IndexSpec) -> tuple[str, ...]:
-    """The aliases first: they are there because clients use them."""
+    """The names of an index, aliases first, because clients use those."""
     return *spec.aliases, spec.name
 
 
@@ -301,7 +301,7 @@ def _differences(now: Mapping[str, float], then: Mapping[str, float]) -> dict[st
 
 
 def _by_cut(figures: Mapping[int, Any]) -> JsonObject:
-    """Rounded; None where there is no figure."""
+    """The values by cut-off, rounded; None without a value."""
     return {str(k): None if value is None else _round_figure(value) for k, value in figures.items()}
 
 
