@@ -240,7 +240,9 @@ class _Reader:
             kind,
             single=query.aggregate is None and query.order is not None and query.limit == 1,
             conditions=tuple(
-                _told(each) for each in (*compared, *values) if not vocabulary_of(self.spec, each.key).own
+                _told(each, self._name(each.key))
+                for each in (*compared, *values)
+                if not vocabulary_of(self.spec, each.key).own
             ),
             period=period,
             distinct=query.group is not None and query.limit == _GROUPED and not self._has("each"),
@@ -248,6 +250,11 @@ class _Reader:
             place=place,
             everybody=self._has("everybody"),
         )
+
+    def _name(self, field: str) -> str:
+        """What people call a figure; other fields by their own names."""
+        words = vocabulary_of(self.spec, field).words
+        return words[0] if words and self._is_figure(field) else field.removesuffix("_id").replace("_", " ")
 
     def about(self) -> str | None:
         """The kind of record that the question speaks of, as far as it is understood; no field has to be its own."""
@@ -655,15 +662,15 @@ class _Reader:
         return [*dict.fromkeys(each.name for role in roles for each in self._of(role))]
 
 
-def _told(each: MetadataFilter) -> str:
+def _told(each: MetadataFilter, name: str) -> str:
     """
-    >>> _told(condition("customer_id", "==", 58)), _told(condition("price", "<", 10.0))
+    >>> _told(condition("customer_id", "==", 58), "customer"), _told(condition("price_gbp", "<", 10.0), "price")
     ('customer 58', 'price below 10')
     """
     values = each.value if isinstance(each.value, list) else [each.value]
     shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     shown = [{"True": "yes", "False": "no"}.get(value, value) for value in shown]
-    return f"{each.key.removesuffix('_id').replace('_', ' ')} {_SIGNS.get(each.operator, '')}{' or '.join(shown)}"
+    return f"{name} {_SIGNS.get(each.operator, '')}{' or '.join(shown)}"
 
 
 _SIGNS = {LT: "below ", GT: "above ", LTE: "at most ", GTE: "at least ", NE: "not "}
