@@ -17,7 +17,7 @@ from rag_app.answering.verification.words import (
     support,
     unknown_names,
 )
-from rag_app.domain import frozen
+from rag_app.domain import frozen, uuid_in
 
 _MARKER = re.compile(r"\[Source ([0-9]+)\]")
 _LINE = re.compile(r"(?<=[.!?:\]*)\"”])[ \t]*\n(?=\S)|\n(?=[ \t]*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\*\*))")
@@ -249,8 +249,15 @@ def _lines(piece: str) -> list[str]:
 
 
 def _text_of(block: ContextBlock) -> str:
-    """What is known of a source: header and text, without the relevance, which is ours."""
-    return f"{block.header.partition(chr(10))[2]}\n{block.body}".strip()
+    """A source's header and text, without the relevance, which is ours, and without a random id in place of a title.
+
+    The digits of such an id would support any figure.
+    """
+    header = block.header.partition("\n")[2]
+    for hit in block.hits:
+        if uuid_in(hit.title):
+            header = header.replace(hit.title, "")
+    return f"{header}\n{block.body}".strip()
 
 
 def _is_quoted(text: str, passage: str) -> bool:

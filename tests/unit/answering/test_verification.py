@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.schema import TextNode
 
 from rag_app.answering.capabilities import capability_named
 from rag_app.answering.citations import numbered, pieces_of
 from rag_app.answering.context import ContextBlock
 from rag_app.answering.verification.kinds import Kind, kind_of
 from rag_app.answering.verification.verdict import Ground, Verification
+from rag_app.surfaces.library.verifying import verify
 
 ANSWERS = Path(__file__).parents[2] / "answers"
 EVIDENCE: dict[str, Any] = json.loads((ANSWERS / "verification" / "evidence.json").read_text())
@@ -119,3 +121,8 @@ def test_an_admission_is_recognised(text: str) -> None:
 )
 def test_a_statement_is_no_admission(text: str) -> None:
     assert kind_of(text) is not Kind.ADMISSION
+
+
+def test_a_random_id_in_place_of_a_title_supports_no_figure() -> None:
+    node = TextNode(id_="d96931b7-9c7b-42fa-814d-4c8412d23eed", text="Returns are free for 30 days.")
+    assert verify("Returns cost $9 [Source 1].", [node]).claims == 0
