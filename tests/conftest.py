@@ -29,6 +29,9 @@ from rag_app.database.private import PrivatePostgres, private_postgres
 from rag_app.database.session import Database, asyncpg_url
 from tests.fuzzing import examples
 
+collect_ignore = ["reader/train.py"]
+"""It needs packages that only the training of the reader has."""
+
 # How long an example takes is the machine's business, not the product's: others may be at work on it. Examples are the
 # same in each run of the same code; `make fuzz` looks for new ones.
 settings.register_profile(

@@ -24,7 +24,8 @@ from rag_app.answering.kinds import FIGURES, has_kind, kind_of, reckoning_of, st
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
-from rag_app.answering.refusals import not_understood_here, unanswered_text
+from rag_app.answering.reader import LANGUAGES, Reading, the_reader
+from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Question, day_of, day_text, frozen
 from rag_app.retrieval.embedding import embed_query, embed_texts
@@ -32,6 +33,9 @@ from rag_app.retrieval.periods import names_day
 
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, those with the most words of the question."""
+MAX_READ = 8
+"""Sentences that the reader reads for each part of a question, the best by what is known before: it takes as long for
+one as the embedder for three."""
 MAX_CHOSEN = 3
 """Sentences of an answer to one question; each further part of the question may have one more."""
 MAX_RIVALS = 12
@@ -43,7 +47,12 @@ SUMMARY_LENGTH = 300
 """Characters of a summary, at most."""
 GAP = 0.4
 """How far below the best score a second and third sentence may lie."""
+PART_GAP = 0.8
+"""How far below it the best sentence of another part of the question may lie."""
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
+READ_WEIGHT = 0.06
+"""Of the reader's log-odds."""
+MOST_ODDS = 8
 _MOST_NEWS = 10
 _KIND_WEIGHT = 0.1
 """For a sentence without the kind of value that a part asks for: a price, a date, somebody's name."""
@@ -103,7 +112,8 @@ class PassageScores:
 def score_passages(ranking: Ranking, question: Question, context: Context) -> PassageScores:
     """What passages are chosen by: how near they are, alone and with the one before, what spoke for them before, and
     whether they have what is asked for."""
-    near, wanted = (ranking.cosines + ranking.windows) / 2, content_words(question.searched or question.text)
+    near = (ranking.cosines + ranking.windows) / 2 + READ_WEIGHT * ranking.read
+    wanted = content_words(question.searched or question.text)
     words = [len(wanted & content_words(passage.text)) / max(1, len(wanted)) for passage in ranking.ranked]
     prior = _priors(ranking.ranked, question, context)
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]])
@@ -152,7 +162,8 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     says = [i for i in np.argsort(-prior, kind="stable") if content_words(pool[i].text) - echoed]
     ranked = tuple(pool[i] for i in sorted(says[:MAX_RANKED]))
     if not ranked:
-        return Ranking(asked, pool, ranked, np.empty((len(asked), 0)), np.empty((len(asked), 0)))
+        nothing = np.empty((len(asked), 0))
+        return Ranking(asked, pool, ranked, nothing, nothing, nothing)
     wanted = {text: await embed_query(embedder, text) for text in dict.fromkeys(asked)}
     questions = np.asarray([wanted[text] for text in asked])
     texts = [_with_title(passage, context) for passage in ranked]
@@ -166,7 +177,40 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     ]
     windows = own + np.where(np.asarray(follows)[:, None], np.roll(own, 1, axis=0), 0)
     windows /= np.maximum(np.linalg.norm(windows, axis=1, keepdims=True), 1e-9)
-    return Ranking(asked, pool, ranked, questions @ own.T, questions @ windows.T)
+    cosines, others = questions @ own.T, questions @ windows.T
+    promising = (cosines + others) / 2 + _priors(ranked, question, context)
+    return Ranking(asked, pool, ranked, cosines, others, await _read(asked, pool, ranked, promising, context))
+
+
+async def _read(
+    asked: Sequence[str],
+    pool: Sequence[Passage],
+    ranked: Sequence[Passage],
+    promising: NDArray[np.float64],
+    context: Context,
+) -> NDArray[np.float64]:
+    """The reader's log-odds, of the most promising passages for each of what is asked."""
+    if language_of(asked[0]) not in LANGUAGES:
+        return np.zeros_like(promising)
+    said_before = {(each.block, each.place + 1): each.text for each in pool}
+    titles = [block.hits[0].title if block.hits else "" for block in context.blocks]
+    readings = [
+        Reading(
+            each.text,
+            " . ".join(part for part in (titles[each.block], each.lead) if part),
+            said_before.get((each.block, each.place), ""),
+        )
+        for each in ranked
+    ]
+    odds = np.empty_like(promising)
+    for row, text in enumerate(asked):
+        if text in asked[:row]:
+            odds[row] = odds[asked.index(text)]
+            continue
+        places = np.argsort(-promising[row], kind="stable")[:MAX_READ]
+        scores = np.clip(await the_reader().read(text, [readings[place] for place in places]), -MOST_ODDS, MOST_ODDS)
+        odds[row], odds[row, places] = scores.min(), scores
+    return odds
 
 
 def _with_title(passage: Passage, context: Context) -> str:
@@ -268,7 +312,7 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
         best = next((i for i in np.argsort(-current) if not _is_said(ranked[i], chosen)), None)
         if best is None or len(chosen) >= most or (not asked and current[best] < overall.max() - GAP):
             break
-        if current[best] < overall.max() - GAP:
+        if current[best] < overall.max() - PART_GAP:
             continue
         chosen.append(passage := ranked[best])
         previous = before.get((passage.block, passage.place))

@@ -9,7 +9,7 @@ import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from rag_app.answering.context import Context
-from rag_app.answering.extractive import lacks_kind, rank_passages
+from rag_app.answering.extractive import MOST_ODDS, lacks_kind, rank_passages
 from rag_app.answering.kinds import share_unnamed
 from rag_app.answering.passages import Passage, Ranking
 from rag_app.domain import Confidence, Hit, Question, frozen
@@ -134,6 +134,7 @@ def with_values(signals: Signals, question: Question, context: Context, ranking:
         signals,
         unnamed=share_unnamed(question.text, sources),
         lacking=sum(lacking) / max(1, len(lacking)) if nearest else 0.0,
+        read=float(ranking.read.max(initial=-MOST_ODDS)) / MOST_ODDS,
     )
 
 

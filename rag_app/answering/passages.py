@@ -11,9 +11,15 @@ from rag_app.retrieval.text import sentences
 
 _LONG, _LONGEST = 40, 80
 
-_OWN_LINE = re.compile(r"\s*(?:[-*•–]\s|\d{1,3}[.)]\s|#|\||[^.!?:|]{1,40}:\s+\S)")
+_AT = r"(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?[\s,–-]*)?"
+"""The time of day before who speaks, in a chat."""
+_OWN_LINE = re.compile(rf"\s*(?:[-*•–]\s|\d{{1,3}}[.)]\s|#|\||{_AT}[^.!?:|]{{1,40}}:\s+\S)")
+_EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+_LABEL = re.compile(r"\s*(?:[-*•–]\s+)?(\*\*|__)(?=\S)([^*_.:?!]{1,60})(?:\.\1|\1\.)\s+(?=\S)")
+"""What a paragraph begins with, set off from it: "**Parking.** Free after eight." """
+_NUMBER = re.compile(r"\W*\d{1,3}[.)]?\W*")
 _BULLET = re.compile(r"^(?:[-*•–]|\d{1,3}[.)])\s+")
-_KEY_VALUE = re.compile(r"^[^.!?:|]{1,40}:\s+\S")
+_KEY_VALUE = re.compile(rf"^{_AT}[^.!?:|]{{1,40}}:\s+\S")
 _NUMBERED = re.compile(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
 _RECORD = re.compile(r"^(?:[^.!?:;|]{1,40}:\s[^;]*;\s){2}")
 _GREETING = re.compile(
@@ -33,7 +39,7 @@ TO_THE_ANSWERER = re.compile(
     r"|\byour (?:final |next |whole )?(?:answer|response|reply|output|completion)s?\b|\b(?:system|developer) prompt\b"
     r"|\b(?:you are|you're|as|act as|pretend to be)(?: now)? (?:an? |the )?(?:AI|assistant|language model|chatbot|LLM)\b"
     r"|\b(?:reply|respond|answer|encode|decode|write)\b.{0,30}\b(?:base ?\d\d|rot ?13|hexadecimal|morse|emojis?|json|pig latin)\b"
-    + rf"|{_POLITELY}(?:(?:show|tell|teach|give|help|read|sing) me\b|(?:recommend|suggest|translate|paraphrase|summari[sz]e|rewrite|compose"
+    + rf"|{_POLITELY}(?:(?:show|tell|teach|give|help|read|sing) me\b(?! (?:by|before|if|when|whether)\b)|(?:recommend|suggest|translate|paraphrase|summari[sz]e|rewrite|compose"
     r"|classify|analy[sz]e|determine|brainstorm)\b|(?:write|provide|generate|create|draft|make up|invent) (?:me )?(?:an? |some )?(?:\w+ ){0,2}"
     r"(?:scripts?|commands?|code|functions?|programs?|poems?|stor(?:y|ies)|songs?|essays?|jokes?|haikus?|recipes?|summar(?:y|ies)"
     r"|translations?|tweets?|blogs?|articles?|speech(?:es)?)\b)",
@@ -69,7 +75,8 @@ class Ranking:
 
     `cosines` has a row for each of `asked` (what is looked for first, then the parts of the question) and a column for
     each of `ranked`, which are some of `pool`: all passages of the context, in its order. `windows` are those of each
-    passage together with the one before it.
+    passage together with the one before it. `read` are log-odds that a passage answers, by the reader, -8..8; of those
+    that it has not read, the least of the others. They are 0 in a language that it does not know.
     """
 
     asked: tuple[str, ...]
@@ -77,6 +84,7 @@ class Ranking:
     ranked: tuple[Passage, ...]
     cosines: NDArray[np.float64]
     windows: NDArray[np.float64]
+    read: NDArray[np.float64]
 
     @property
     def best(self) -> float:
@@ -93,11 +101,11 @@ def passages(text: str, block: int = 0) -> list[Passage]:
     >>> [(each.lead, each.text) for each in passages("# Prices\\n\\nA cut is $40. Do you park? Yes, free of charge.")]
     [('Prices', 'A cut is $40.'), ('Do you park?', 'Yes, free of charge.')]
     """
-    units = [unit for unit in _units(text) if re.search(r"\w", unit) and not TO_THE_ANSWERER.search(unit)]
+    units = [each for each in _units(text) if re.search(r"\w", each[0]) and not TO_THE_ANSWERER.search(each[0])]
     found: list[Passage] = []
     lead, introduced = "", False
-    for place, (unit, following) in enumerate(zip(units, [*units[1:], ""], strict=False)):
-        if unit.endswith(("?", ":")) or _is_heading(unit, following):
+    for place, ((unit, alone), (following, _)) in enumerate(zip(units, [*units[1:], ("", True)], strict=False)):
+        if unit.endswith(("?", ":")) or (alone and _is_heading(unit, following)):
             lead, introduced = _BULLET.sub("", unit.lstrip("# ")), unit.endswith(":")
             continue
         if _GREETING.match(unit) or _is_furniture(unit):
@@ -106,7 +114,7 @@ def passages(text: str, block: int = 0) -> list[Passage]:
         shown = " ".join(words[:_LONGEST]) + ("…" if len(words) > _LONGEST else "")
         found.append(Passage(block, place, _BULLET.sub("", shown), lead))
         lead = lead if introduced and _BULLET.match(unit) else ""
-    return found or [Passage(block, place, unit) for place, unit in enumerate(units) if not unit.endswith("?")]
+    return found or [Passage(block, place, unit) for place, (unit, _) in enumerate(units) if not unit.endswith("?")]
 
 
 def quotable(text: str) -> list[str]:
@@ -129,19 +137,27 @@ def quotable(text: str) -> list[str]:
     ]
 
 
-def _units(text: str) -> Iterator[str]:
+def _units(text: str) -> Iterator[tuple[str, bool]]:
+    """Sentences, and whether each is all of its line."""
     for line in _lines(text):
         if _RECORD.match(line):
-            yield line
+            yield line, True
             continue
-        for sentence in sentences(line):
+        bullet = found[0] if (found := _BULLET.match(line.lstrip())) else ""
+        said = [
+            part
+            for sentence in sentences(line.lstrip().removeprefix(bullet))
             # Two apostrophes look like quotes, and what is between them like one sentence.
-            yield from _INNER_END.split(sentence) if len(sentence.split()) > _LONG else [sentence]
+            for part in (_INNER_END.split(sentence) if len(sentence.split()) > _LONG else [sentence])
+            if not _NUMBER.fullmatch(part)
+        ]
+        for place, sentence in enumerate(said):
+            yield f"{bullet}{sentence}" if place == 0 else sentence, len(said) == 1
 
 
 def _lines(text: str) -> Iterator[str]:
     """Paragraphs, each in one line; list items, table rows and `key: value` lines are not joined with neighbours."""
-    lines = text.splitlines()
+    lines = [*_plain(text)]
     paragraph: list[str] = []
     columns: list[str] = []
     for line, following in zip(lines, [*lines[1:], ""], strict=False):
@@ -160,6 +176,18 @@ def _lines(text: str) -> Iterator[str]:
                 yield " ".join(paragraph)  # a short line of its own, not a wrapped one
                 paragraph = []
     yield " ".join(paragraph)
+
+
+def _plain(text: str) -> Iterator[str]:
+    """The lines of a text without Markdown's emphasis; a label before a sentence is a heading above it.
+
+    >>> [*_plain("**Parking.** It is **free** after eight.")]
+    ['# Parking', 'It is free after eight.']
+    """
+    for line in text.splitlines():
+        if label := _LABEL.match(line):
+            yield f"# {label[2]}"
+        yield _EMPHASIS.sub(r"\2", line[label.end() :] if label else line)
 
 
 def _heads(row: Sequence[str], below: Sequence[str], following: str) -> bool:
@@ -194,6 +222,7 @@ def _is_heading(unit: str, following: str) -> bool:
 
 
 def _is_furniture(unit: str) -> bool:
-    """A menu or a ruled line: more signs than letters, or short names between dividers."""
+    """A menu or a ruled line: more signs than letters, or short names between dividers, which are no figures."""
     letters = sum(sign.isalnum() for sign in unit)
-    return letters * 2 < len(unit.replace(" ", "")) or len(_DIVIDER.findall(unit)) > 1
+    menu = len(_DIVIDER.findall(unit)) > 1 and not re.search(r"\d", unit)
+    return menu or letters * 2 < len(unit.replace(" ", ""))

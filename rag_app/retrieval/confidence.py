@@ -66,7 +66,8 @@ class Signals:
     that sentence, its heading and title; `both`: the best sum of a sentence's cosine and 0.3 times that share.
     `covered`: share in the best hit. `unknown`: share that no chunk has. `unnamed`: share of the question's names and
     figures that the sources of the three nearest sentences do not have. `lacking`: share of what is asked for - a price,
-    a date, somebody's name - that none of these sentences has.
+    a date, somebody's name - that none of these sentences has. `read`: the reader's log-odds that the best sentence
+    answers, by 8: -1..1.
     """
 
     best: float = 0.0
@@ -79,6 +80,7 @@ class Signals:
     unknown: float = 0.0
     unnamed: float = 0.0
     lacking: float = 0.0
+    read: float = 0.0
 
 
 NAMES = tuple(each.name for each in fields(Signals))

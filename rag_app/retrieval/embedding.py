@@ -159,7 +159,7 @@ class MiniLM(BaseEmbedding):
         return self._encode([self._ids(text)], self._session)[0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        groups = _alike([*self._text_pool.map(self._ids, texts)])
+        groups = alike([*self._text_pool.map(self._ids, texts)])
         found = dict(each for group in self._text_pool.map(self._encode_texts, groups) for each in group)
         return [found[place] for place in range(len(texts))]
 
@@ -207,10 +207,10 @@ class MiniLM(BaseEmbedding):
         return vector
 
 
-def _alike(texts: Sequence[list[int]]) -> list[list[_Placed]]:
+def alike(texts: Sequence[list[int]]) -> list[list[_Placed]]:
     """The texts, with their places, in groups that are encoded at once; the longest first.
 
-    >>> [[place for place, _ in group] for group in _alike([[1] * 10, [1] * 200, [1] * 30, [1] * 10])]
+    >>> [[place for place, _ in group] for group in alike([[1] * 10, [1] * 200, [1] * 30, [1] * 10])]
     [[1], [2], [0, 3]]
     """
     groups: list[list[_Placed]] = []

@@ -300,3 +300,23 @@ def test_a_numbered_heading_is_no_sentence() -> None:
     assert [passage.text for passage in passages(text)] == [
         "A robot plans a path before it moves.", "Part 2 of the form is optional.",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("**Neve:** do we take cards? last year it died\n**Ola:** yes we do", ["last year it died", "Ola: yes we do"]),
+        ("[10:02] Ana: hi all\n[10:03] Ben: we meet at 4pm", ["[10:03] Ben: we meet at 4pm"]),
+        ("**Gate.** It opens at **six**.", ["It opens at six."]),
+        ("1. Turn the valve.\n2. Wait ten minutes.", ["Turn the valve.", "Wait ten minutes."]),
+        ("5 k: £15 / £18 / £22", ["5 k: £15 / £18 / £22"]),
+        (
+            "Please tell me by 25 September if the number changes.",
+            ["Please tell me by 25 September if the number changes."],
+        ),
+        ("Home / Shop / Cart / Help\n\nWe open at nine.", ["We open at nine."]),
+    ],
+)
+def test_chats_labels_and_lists_are_taken_apart_as_they_are_meant(text: str, said: list[str]) -> None:
+    found = [each.text for each in passages(text)]
+    assert all(each in found for each in said) and not any("**" in each or each[0].isdigit() for each in found[1:])

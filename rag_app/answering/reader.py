@@ -1,0 +1,111 @@
+"""How well a sentence answers a question: a small model that reads both together (docs/adr/0029-a-reader.md)."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from rag_app.domain import EmbeddingFailed, frozen
+from rag_app.retrieval.embedding import alike
+from rag_app.retrieval.text import TOKENIZER_FILE
+
+MODEL_FILE = Path(__file__).with_name("reader.onnx")
+LANGUAGES = ("en",)
+_MOST_QUESTION, _MOST_TEXT, _MOST_HEADING, _MOST_BEFORE = 48, 80, 24, 32
+"""Tokens, of which the first count; of the sentence before, the last."""
+_CLS, _SEP = 101, 102
+
+
+@frozen
+class Reading:
+    """A sentence to be read: `heading` is its document's title and what it stands under, `before` the sentence before."""
+
+    text: str
+    heading: str = ""
+    before: str = ""
+
+
+class Pairs:
+    """What the model reads: the tokens of a question with those of a sentence, its heading and the sentence before."""
+
+    def __init__(self) -> None:
+        self._tokenizer = Tokenizer.from_file(str(TOKENIZER_FILE))
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+
+    def question(self, text: str) -> list[int]:
+        return [_CLS, *self._ids(text)[:_MOST_QUESTION], _SEP]
+
+    def reading(self, reading: Reading) -> list[int]:
+        before = self._ids(reading.before)[-_MOST_BEFORE:] if reading.before else []
+        parts = self._ids(reading.text)[:_MOST_TEXT], self._ids(reading.heading)[:_MOST_HEADING], before
+        return [*chain.from_iterable((*part, _SEP) for part in parts)]
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def as_arrays(asked: Sequence[int], told: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
+    """What the model takes for one question and several readings: a row a pair, padded with zeros."""
+    ids = np.zeros((len(told), len(asked) + max(map(len, told))), dtype=np.int64)
+    mask, types = np.zeros_like(ids), np.zeros_like(ids)
+    for row, reading in enumerate(told):
+        end = len(asked) + len(reading)
+        ids[row, :end], mask[row, :end], types[row, len(asked) : end] = [*asked, *reading], 1, 1
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+
+
+class Reader:
+    """all-MiniLM-L6-v2, trained to tell the sentence that answers from those beside it; int8 weights, on the CPU, offline.
+
+    >>> says = [Reading("Refunds are paid within five working days."), Reading("Refunds are paid by bank transfer.")]
+    >>> scores = Reader().scores("How soon do I get my money back?", says)
+    >>> scores.shape, bool(scores[0] > scores[1])
+    ((2,), True)
+    """
+
+    def __init__(self) -> None:
+        self._session, self._pairs = _session(), Pairs()
+        self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="read")
+
+    def scores(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
+        """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with."""
+        asked, scores = self._pairs.question(question), np.empty(len(readings))
+        for group in alike([self._pairs.reading(each) for each in readings]):
+            (odds,) = self._session.run(None, as_arrays(asked, [told for _, told in group]))
+            scores[[place for place, _ in group]] = odds
+        return scores
+
+    async def read(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
+        """`scores`, on a thread of the reader's. Raises EmbeddingFailed, whatever the model raises."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, self.scores, question, readings)
+        except Exception as error:
+            raise EmbeddingFailed(f"{MODEL_FILE.name}: {error}") from error
+
+
+@cache
+def the_reader() -> Reader:
+    """The one of this process: it is loaded by the first question that needs it."""
+    return Reader()
+
+
+os.register_at_fork(after_in_child=the_reader.cache_clear)  # the threads of a parent are not in its child
+
+
+def _session() -> Any:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(str(MODEL_FILE), options, providers=["CPUExecutionProvider"])

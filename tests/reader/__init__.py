@@ -1,0 +1,1 @@
+"""What the reader is trained and measured with: documents of made-up organizations, and questions about them."""

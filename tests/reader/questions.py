@@ -1,0 +1,103 @@
+"""Questions with the sentences that may answer them, as the answerer finds them: passages of their organization."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rag_app.answering.passages import passages
+from rag_app.answering.reader import Reading
+from rag_app.retrieval.embedding import MiniLM
+
+FOLDER = Path(__file__).parent
+SECTORS = ("services", "shops", "organizations", "software", "books", "technical", "public", "everyday")
+NEAREST = 24
+"""Passages of the whole organization that a question is shown, beside those of its own document."""
+MOST_SHOWN = 40
+PUT_ASIDE = "-12"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    reading: Reading
+    answers: bool
+    cosine: float
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question; nothing of `candidates`, which come nearest first, answers one without an answer."""
+
+    organization: str
+    text: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def put_aside(self) -> bool:
+        """One organization of each sector is measured with, and never trained with."""
+        return self.organization.endswith(PUT_ASIDE)
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def readings_of(title: str, text: str) -> list[Reading]:
+    """The passages of a document as `rag_app.answering.extractive` gives them to the reader."""
+    found = passages(text)
+    said = {each.place: each.text for each in found}
+    return [
+        Reading(each.text, " . ".join(part for part in (title, each.lead) if part), said.get(each.place - 1, ""))
+        for each in found
+    ]
+
+
+def questions(sector: str, embedder: MiniLM) -> Iterator[Asked]:
+    """The questions of a sector, organization by organization."""
+    for name, documents in organizations(sector).items():
+        yield from _of_organization(name, documents, embedder)
+
+
+def organizations(sector: str) -> dict[str, list[dict[str, Any]]]:
+    """The documents of each of a sector's twelve."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in (FOLDER / f"{sector}.jsonl").read_text("utf-8").splitlines():
+        document = json.loads(line)
+        found.setdefault(document["company"], []).append(document)
+    return {f"{sector}-{number:02}": documents for number, documents in enumerate(found.values(), 1)}
+
+
+def put_aside(sector: str) -> tuple[str, list[dict[str, Any]]]:
+    """The name and the documents of the one that nothing is trained with."""
+    return next((name, rows) for name, rows in organizations(sector).items() if name.endswith(PUT_ASIDE))
+
+
+def _of_organization(name: str, documents: Sequence[dict[str, Any]], embedder: MiniLM) -> Iterator[Asked]:
+    said: list[tuple[int, Reading]] = []
+    for number, document in enumerate(documents):
+        said += [(number, each) for each in readings_of(document["title"], document["text"])]
+    vectors = np.asarray(embedder.get_text_embedding_batch([f"{each.heading}: {each.text}" for _, each in said]))
+    for number, document in enumerate(documents):
+        for question in document["questions"]:
+            evidence = question["evidence"]
+            cosines = vectors @ np.asarray(embedder.get_query_embedding(question["q"]))
+            own = {place for place, (of, _) in enumerate(said) if of == number}
+            right = {place for place in own if any(_is_in(quote, said[place][1].text) for quote in evidence)}
+            if evidence and not right:
+                continue
+            nearest = {int(place) for place in np.argsort(-cosines)[:NEAREST]}
+            shown = sorted(own | nearest, key=lambda place: -cosines[place])[:MOST_SHOWN]
+            places = dict.fromkeys([*shown, *sorted(right)])
+            yield Asked(
+                name,
+                question["q"],
+                tuple(Candidate(said[place][1], place in right, float(cosines[place])) for place in places),
+            )
+
+
+def _is_in(quote: str, text: str) -> bool:
+    one, other = plain(quote).strip("-*| "), plain(text)
+    return one in other or (len(other) > 20 and other in one)
