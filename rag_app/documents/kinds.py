@@ -85,15 +85,24 @@ def misnamed(path: Path, name: str) -> str:
         return ""
     with path.open("rb") as stream:
         head = stream.read(_HEAD)
-    if head.startswith(beginnings) or (claimed in _BINARY and _suffix(head, "", "", None) in _BINARY):
+    if (
+        head.startswith(beginnings)
+        or (claimed == ".pdf" and _is_pdf(head, name))
+        or (claimed in _BINARY and _suffix(head, "", "", None) in _BINARY)
+    ):
         return ""
     return (
         f"its name ends in {claimed}, but its content is not in that format: send it under a name that says what it is"
     )
 
 
+def _is_pdf(head: bytes, name: str) -> bool:
+    """Readers of PDF allow for other bytes before its first line; a text may speak of PDF so early, too."""
+    return head.startswith(b"%PDF-") or (name.lower().endswith(".pdf") and b"%PDF-" in head[:1024])
+
+
 def _suffix(head: bytes, name: str, media_type: str, archive: Path | None) -> str:
-    if head.startswith(b"%PDF-"):
+    if _is_pdf(head, name):
         return ".pdf"
     if head.startswith(b"PK\x03\x04"):
         return _office(archive) if archive else ".docx"

@@ -617,6 +617,8 @@ def test_kinds_of_files_by_their_content(tmp_path: Path) -> None:
         (b"%PDF-1.7 ...", "a.txt"): ".pdf",
         (office.read_bytes(), "a.docx"): ".xlsx",
         (b"Hello", "a.pdf"): ".txt",
+        (b"\r\n\r\n%PDF-1.4 ...", "a.pdf"): ".pdf",
+        (b"A file begins with %PDF-1.4", "a.txt"): ".txt",
         (b"# Hello", "a.md"): ".md",
         (b"a,b\n1,2", "table.csv"): ".csv",
         (gzip.compress(b"%PDF-1.7"), "a.md.gz"): ".pdf.gz",
@@ -646,6 +648,7 @@ def test_a_name_may_not_claim_a_binary_format_that_the_content_is_not_in(tmp_pat
         (b"We open at nine.", "table.xls"),  # as many a program names its tables of text
         (b"We open at nine.", ""),
         (b"%PDF-1.7", "a.docx"),
+        (b"\r\n\r\n%PDF-1.4", "a.pdf"),
         (office.read_bytes(), "a.docx"),
         (b"\x89PNG\r\n", "photo.png"),  # its reader says that it is no text
         (gzip.compress(b"Hello"), "notes.txt.gz"),
