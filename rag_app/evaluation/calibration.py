@@ -106,7 +106,7 @@ _PRIOR_STRENGTH = 5.0
 _SMALLEST_SPREAD = 0.05
 _FOLDS = 5
 _ASK_REFUSES, _ANSWER_REFUSES, _HIGH_ACCEPTS = 0.01, 0.1, 0.05
-_ASK_MARGIN = 0.2
+_ASK_MARGIN = 0.4
 _DRAWN = 100
 """Questions with which thresholds are half a fit's own and half its prior's: those of few questions say little."""
 LEAST_QUESTIONS, LEAST_OF_A_KIND = 30, 8
