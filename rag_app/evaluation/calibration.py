@@ -105,7 +105,7 @@ def _round_threshold(threshold: float) -> float:
 _PRIOR_STRENGTH = 5.0
 _SMALLEST_SPREAD = 0.05
 _FOLDS = 5
-_ASK_REFUSES, _ANSWER_REFUSES, _HIGH_ACCEPTS = 0.01, 0.1, 0.05
+_ASK_REFUSES, _ANSWER_REFUSES, _HIGH_ACCEPTS = 0.01, 0.08, 0.05
 _ASK_MARGIN = 0.4
 _DRAWN = 100
 """Questions with which thresholds are half a fit's own and half its prior's: those of few questions say little."""
@@ -128,7 +128,7 @@ def fit_gate(asked: Sequence[Asked], embedding_model: str, prior: Fit | None = N
     Questions with and without an answer have the same total weight, so a probability is that of a corpus that answers
     half of its questions. The thresholds are taken from questions that were left out of the fit (five folds): a model is
     asked so readily that 1 % of the answerable questions would be refused, with some margin; the extractive answerer
-    answers from the threshold with the best balanced accuracy among those that refuse at most 10 % of them; high is
+    answers from the threshold with the best balanced accuracy among those that refuse at most 8 % of them; high is
     what at most 5 % of the questions without an answer reach. Raises InvalidInput unless there are enough of both.
     """
     answerable = np.array([each.answerable for each in asked], bool)

@@ -227,10 +227,10 @@ async def test_uploads_at_once_do_not_take_the_same_room(
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def held(embedder: BaseEmbedding, texts: Sequence[str]) -> list[list[float]]:
+    async def held(embedder: BaseEmbedding, texts: Sequence[str], dimension: int | None = None) -> list[list[float]]:
         begun.set()
         await go_on.wait()
-        return await embed_texts(embedder, texts)
+        return await embed_texts(embedder, texts, dimension)
 
     async def waits() -> bool:
         there = "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
