@@ -91,6 +91,7 @@ _NAME = re.compile(
 )
 _NO_NAME = _pattern(
     rf"{_MONTHS}|{_DAYS}|the|it|this|that|i|i['’]\w+|an?|in|at|on|for|we|they|he|she|our|your|hi|dear|what|who"
+    r"|when|where|why|how|which|whose|whom|do|does|did|is|are|was|were|can|could|may|must|should|will|would|if|have|has|had"
 )
 _VALUES = {
     Kind.MONEY: _pattern(

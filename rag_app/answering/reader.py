@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -73,14 +74,22 @@ class Reader:
     """
 
     def __init__(self) -> None:
-        self._session, self._pairs = _session(), Pairs()
+        self._loaded: tuple[Any, Pairs] | None = None
+        self._loading = Lock()
         self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="read")
+
+    def _load(self) -> tuple[Any, Pairs]:
+        """By the first question: half a second, in which an event loop has other work."""
+        with self._loading:
+            self._loaded = self._loaded or (_session(), Pairs())
+            return self._loaded
 
     def scores(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with."""
-        asked, scores = self._pairs.question(question), np.empty(len(readings))
-        for group in alike([self._pairs.reading(each) for each in readings]):
-            (odds,) = self._session.run(None, as_arrays(asked, [told for _, told in group]))
+        session, pairs = self._loaded or self._load()
+        asked, scores = pairs.question(question), np.empty(len(readings))
+        for group in alike([pairs.reading(each) for each in readings]):
+            (odds,) = session.run(None, as_arrays(asked, [told for _, told in group]))
             scores[[place for place, _ in group]] = odds
         return scores
 
@@ -94,7 +103,7 @@ class Reader:
 
 @cache
 def the_reader() -> Reader:
-    """The one of this process: it is loaded by the first question that needs it."""
+    """The one of this process."""
     return Reader()
 
 

@@ -15,7 +15,7 @@ from tests.integration.conftest import ON_DEFAULT
 from tests.integration.service import prepare
 from tests.integration.test_library import INDEX, stock
 
-WARRANTY = "How long is the warranty?"
+REFUND = "How soon is a return refunded?"
 EU: dict[str, Any] = {"index": INDEX, "organization": "aurora", "site": "eu"}
 
 # The first cell of a notebook opens the application; the last one closes it, which waits for all connections.
@@ -28,12 +28,12 @@ engine = await rag.engine(**{EU!r})
 """,
     f"""
 try:
-    engine.query({WARRANTY!r})
+    engine.query({REFUND!r})
 except RuntimeError as error:
     print(error)
 """,
-    f"print(await asyncio.to_thread(engine.query, {WARRANTY!r}))",
-    f"print(await engine.aquery({WARRANTY!r}))",
+    f"print(await asyncio.to_thread(engine.query, {REFUND!r}))",
+    f"print(await engine.aquery({REFUND!r}))",
     "await opened.__aexit__(None, None, None)",
 )
 
@@ -51,12 +51,12 @@ def test_from_a_script(stocked: str) -> None:
         opened = rag_app.open()
         rag = runner.run(opened.__aenter__())
         engine = runner.run(rag.engine(**EU))
-        cold = str(engine.query(WARRANTY))
+        cold = str(engine.query(REFUND))
         assert "[Source 1]" in cold
-        assert cold == str(runner.run(engine.aquery(WARRANTY))) == str(engine.query(WARRANTY))
+        assert cold == str(runner.run(engine.aquery(REFUND))) == str(engine.query(REFUND))
         runner.run(opened.__aexit__(None, None, None))
     with pytest.raises(RuntimeError, match=r"rag_app\.open"):
-        engine.query(WARRANTY)
+        engine.query(REFUND)
 
 
 @ON_DEFAULT
@@ -66,9 +66,9 @@ def test_from_a_thread(stocked: str) -> None:
     async def ask() -> list[str]:
         async with rag_app.open() as rag:
             engine = await rag.engine(**EU)
-            cold = await asyncio.to_thread(engine.query, WARRANTY)
-            asked = await engine.aquery(WARRANTY)
-            warm = await asyncio.gather(*(asyncio.to_thread(engine.query, WARRANTY) for _ in range(4)))
+            cold = await asyncio.to_thread(engine.query, REFUND)
+            asked = await engine.aquery(REFUND)
+            warm = await asyncio.gather(*(asyncio.to_thread(engine.query, REFUND) for _ in range(4)))
             return [str(each) for each in (cold, asked, *warm)]
 
     answers = asyncio.run(ask())
@@ -80,8 +80,8 @@ async def test_inside_a_loop_it_says_what_to_await(application: Application) -> 
     await stock(application)
     engine = await Rag(application).engine(**EU)
     with pytest.raises(RuntimeError, match=r"await engine\.aquery"):
-        engine.query(WARRANTY)
-    assert "[Source 1]" in str(await engine.aquery(WARRANTY))
+        engine.query(REFUND)
+    assert "[Source 1]" in str(await engine.aquery(REFUND))
 
 
 @ON_DEFAULT

@@ -158,7 +158,7 @@ def server(
 
 def test_the_log_has_a_line_for_each_turn_with_the_fields_of_the_contract(server: Running) -> None:
     said = server.post(RAG, {"message": DOOR}, **request_id("asked-1")).json()
-    server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "general_chat"}, **request_id("asked-2"))
+    server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "keyword_explanation"}, **request_id("asked-2"))
     text = " ".join(server.lines())
     assert "asked-1" in text and "asked-2" in text
     if not server.records():
@@ -175,7 +175,7 @@ def test_the_log_has_a_line_for_each_turn_with_the_fields_of_the_contract(server
     assert 0 < done["generation_latency_ms"] <= done["total_latency_ms"]
     assert {"time", "level", "logger", "message"} <= done.keys() and done["level"] == "INFO"
     (failed,) = server.records(type="rag_generation_error")
-    assert failed["level"] == "ERROR" and failed["capability"] == "general_chat"
+    assert failed["level"] == "ERROR" and failed["capability"] == "keyword_explanation"
     assert failed["user_id"] == str(server.us.user) and failed["thread_id"]
     assert failed["error"] == "ModelFailed (InternalServerError 500)"
     (access,) = (each for each in server.records(request_id="asked-1") if each["logger"] == "rag_app.http")
@@ -249,7 +249,7 @@ def test_numbers_count_what_was_asked(server: Running) -> None:
     before = server.metrics()
     server.post(RAG, {"message": DOOR})
     server.post(RAG, {"message": DOOR})
-    server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "general_chat"})
+    server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "keyword_explanation"})
     server.post(RAG, {"message": ""}, status=422)
     httpx.get(f"{server.url}/nowhere", timeout=60)
     after = server.metrics()
@@ -264,7 +264,7 @@ def test_numbers_count_what_was_asked(server: Running) -> None:
     cents = (22 * 60 + 14 * 80) / 1_000_000
     assert gained['rag_model_cost_cents_total{model="large"}'] == pytest.approx(cents)
     assert gained['rag_model_failures_total{kind="ModelFailed",model="large"}'] == 1
-    assert gained['rag_answers_total{capability="general_chat",outcome="failed"}'] == 1
+    assert gained['rag_answers_total{capability="keyword_explanation",outcome="failed"}'] == 1
     assert sum(value for name, value in gained.items() if name.startswith("rag_query_embeddings_total")) >= 3
     assert gained['rag_query_embeddings_total{cache="hit"}'] >= 1
     assert after['rag_pool_connections{pool="database",state="open"}'] >= 1
@@ -348,7 +348,7 @@ def test_nothing_that_people_wrote_and_no_key_is_ever_told(server: Running) -> N
 
 
 def test_errors_go_to_sentry_with_ids_and_the_capability(server: Running) -> None:
-    message = {"message": f"{DOOR} FAIL", "capability": "general_chat"}
+    message = {"message": f"{DOOR} FAIL", "capability": "keyword_explanation"}
     server.post(RAG, message, **request_id("failed"))
     server.post(SEARCH, {"query_text": f"{DOOR} EXPLODE"}, status=500, **request_id("exploded"))
 
@@ -359,7 +359,7 @@ def test_errors_go_to_sentry_with_ids_and_the_capability(server: Running) -> Non
         return (model[0], bug[0]) if model and bug else None
 
     model, bug = server.sentry.wait(both)
-    assert model["tags"]["feature"] == "rag" and model["tags"]["capability"] == "general_chat"
+    assert model["tags"]["feature"] == "rag" and model["tags"]["capability"] == "keyword_explanation"
     assert model["extra"]["userId"] == str(server.us.user)
     assert {"threadId", "messageId"} <= model["extra"].keys()
     assert model["exception"]["values"][-1]["type"] == "ModelFailed"
@@ -392,7 +392,7 @@ def test_nothing_is_there_unless_it_is_asked_for(database_urls: tuple[str, str],
     off = {"RAG_METRICS": "", "RAG_METRICS_TOKEN": "", "RAG_TRACES": "", "RAG_SENTRY_DSN": ""}
     with running(database_urls, tmp_path, settings=off) as server:
         assert httpx.get(f"{server.url}/metrics").status_code == 404
-        server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "general_chat"})
+        server.post(RAG, {"message": f"{DOOR} FAIL", "capability": "keyword_explanation"})
         assert server.lines("RAG request completed")
         assert not server.traces.bodies and not server.sentry.bodies
 

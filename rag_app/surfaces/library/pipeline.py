@@ -220,7 +220,7 @@ async def test_rag_pipeline(
     Example:
 
         result = await rag_app.test_rag_pipeline(
-            tenant_id="aurora", site_id="eu", query_text="How long is the warranty?", max_sources=2
+            tenant_id="aurora", site_id="eu", query_text="How soon is a return refunded?", max_sources=2
         )
         assert len(result.context_blocks) <= 2
     """

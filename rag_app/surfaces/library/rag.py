@@ -106,7 +106,7 @@ class Rag:
         async with rag_app.open() as rag:
             assert isinstance(rag, rag_app.Rag)
             eu = {"index": "store_catalogue", "organization": "aurora", "site": "eu"}
-            for hit in await rag.search("How long is the warranty?", **eu, filters=["source_type=policy"], top_k=3):
+            for hit in await rag.search("How soon is a return refunded?", **eu, filters=["source_type=policy"], top_k=3):
                 print(hit.relevance, hit.title)
     """
 
@@ -181,7 +181,7 @@ class Rag:
 
             async with rag_app.open() as rag:
                 answer = await rag.ask(
-                    "How long is the warranty?", index="store_catalogue", organization="aurora", site="eu"
+                    "How soon is a return refunded?", index="store_catalogue", organization="aurora", site="eu"
                 )
                 assert not answer.refused
                 print(answer.text, [citation.hit.title for citation in answer.citations])
@@ -258,7 +258,7 @@ class Rag:
 
             async with rag_app.open() as rag:
                 engine = await rag.engine(index="store_catalogue", organization="aurora", site="eu")
-                response = await engine.aquery("How long is the warranty?")
+                response = await engine.aquery("How soon is a return refunded?")
                 print(response, len(response.source_nodes))
         """
         if index is None and capability is None:
@@ -286,7 +286,7 @@ class Rag:
 
             async with rag_app.open() as rag:
                 retriever = await rag.retriever(index="store_catalogue", organization="aurora", top_k=3)
-                nodes = await retriever.aretrieve("How long is the warranty?")
+                nodes = await retriever.aretrieve("How soon is a return refunded?")
                 assert 0 < len(nodes) <= 3
         """
         scope = await scope_of(self.application, organization, user, site)

@@ -106,3 +106,7 @@ def test_a_sentence_states_what_is_to_be_worked_out_or_not(question: str, states
     assert wanted is not None
     assert states(wanted, states_it, question)
     assert not states(wanted, is_near, question)
+
+
+def test_a_question_word_before_i_is_no_name() -> None:
+    assert share_unnamed("When do I get my money back?", ["Refunds take five days."]) == 0
