@@ -50,6 +50,11 @@ class ContextBlock:
         return f"[Source {self.number}]{self.header}\n---\n{quoted}"
 
     @property
+    def title(self) -> str:
+        """That of its first hit; empty without hits."""
+        return self.hits[0].title if self.hits else ""
+
+    @property
     def score(self) -> float:
         """Cosine similarity of its best hit; 0 without hits."""
         return max((hit.score for hit in self.hits), default=0.0)

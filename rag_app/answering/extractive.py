@@ -1,7 +1,8 @@
 """The answer without a model: the sentences of the sources that answer the question, in their own words, cited.
 
 Sentences are ranked by cosine with the question - alone and with the sentence before, under their document's title -,
-by the question's rare words, by what they say beyond them, and by the relevance of their source. A question that asks
+by the question's rare words, by what they say beyond them, by the relevance of their source, and by how likely each
+answers the question (reader.py). A question that asks
 several things is taken apart, and each part gets the sentence that answers it best. Against the sentences that people
 selected for the 300 answerable questions of CLAP-NQ (dev), F1 is .60 from the right passage; the first three sentences
 of the right passage have .509.
@@ -24,7 +25,7 @@ from rag_app.answering.kinds import FIGURES, has_kind, kind_of, reckoning_of, st
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
-from rag_app.answering.reader import LANGUAGES, Reading, the_reader
+from rag_app.answering.reader import LANGUAGES, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Question, day_of, day_text, frozen
@@ -83,7 +84,7 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        scored = score_passages(ranking, question, context)
+        scored = score_passages(ranking, question)
         missing = _missing(ranking.asked[1:], scored)
         chosen = _choose(scored, ranking.ranked, ranking.pool)
         if not chosen or (ranking.asked[1] in missing and reckoning_of(ranking.asked[1])):
@@ -109,15 +110,14 @@ class PassageScores:
     words: NDArray[np.float64]
 
 
-def score_passages(ranking: Ranking, question: Question, context: Context) -> PassageScores:
+def score_passages(ranking: Ranking, question: Question) -> PassageScores:
     """What passages are chosen by: how near they are, alone and with the one before, what spoke for them before, and
     whether they have what is asked for."""
     near = (ranking.cosines + ranking.windows) / 2 + READ_WEIGHT * ranking.read
     wanted = content_words(question.searched or question.text)
     words = [len(wanted & content_words(passage.text)) / max(1, len(wanted)) for passage in ranking.ranked]
-    prior = _priors(ranking.ranked, question, context)
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]])
-    scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + prior - _KIND_WEIGHT * lacks
+    scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]])
     return PassageScores(scores, held, np.asarray(words))
 
@@ -163,7 +163,7 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     ranked = tuple(pool[i] for i in sorted(says[:MAX_RANKED]))
     if not ranked:
         nothing = np.empty((len(asked), 0))
-        return Ranking(asked, pool, ranked, nothing, nothing, nothing)
+        return Ranking(asked, pool, ranked, nothing, nothing, nothing[0], nothing)
     wanted = {text: await embed_query(embedder, text) for text in dict.fromkeys(asked)}
     questions = np.asarray([wanted[text] for text in asked])
     texts = [_with_title(passage, context) for passage in ranked]
@@ -178,8 +178,9 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     windows = own + np.where(np.asarray(follows)[:, None], np.roll(own, 1, axis=0), 0)
     windows /= np.maximum(np.linalg.norm(windows, axis=1, keepdims=True), 1e-9)
     cosines, others = questions @ own.T, questions @ windows.T
-    promising = (cosines + others) / 2 + _priors(ranked, question, context)
-    return Ranking(asked, pool, ranked, cosines, others, await _read(asked, pool, ranked, promising, context))
+    priors = _priors(ranked, question, context)
+    read = await _read(asked, pool, ranked, (cosines + others) / 2 + priors, context)
+    return Ranking(asked, pool, ranked, cosines, others, priors, read)
 
 
 async def _read(
@@ -193,12 +194,9 @@ async def _read(
     if language_of(asked[0]) not in LANGUAGES:
         return np.zeros_like(promising)
     said_before = {(each.block, each.place + 1): each.text for each in pool}
-    titles = [block.hits[0].title if block.hits else "" for block in context.blocks]
     readings = [
-        Reading(
-            each.text,
-            " . ".join(part for part in (titles[each.block], each.lead) if part),
-            said_before.get((each.block, each.place), ""),
+        reading_of(
+            each.text, context.blocks[each.block].title, each.lead, said_before.get((each.block, each.place), "")
         )
         for each in ranked
     ]
@@ -345,7 +343,7 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
     wanted = content_words(question.searched or question.text)
 
     def title(passage: Passage) -> str:
-        return " ".join(hit.title for hit in context.blocks[passage.block].hits[:1])
+        return context.blocks[passage.block].title
 
     def agree_in_title(one: Passage, other: Passage) -> bool:
         named = (content_words(title(one)) ^ content_words(title(other))) & wanted

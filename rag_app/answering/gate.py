@@ -108,7 +108,6 @@ class FittedGate(Gate):
         With its title every sentence is near a question about the document, whatever it says: embedded without, it tells
         more (AUROC on CLAP-NQ .898 instead of .878).
         """
-        titles = [block.hits[0].title if block.hits else "" for block in context.blocks]
         best = _nearest(ranking, _READ)
         texts = [f"{passage.lead} {passage.text}".strip() for passage in best]
         distinct = [*dict.fromkeys(texts)]
@@ -119,7 +118,7 @@ class FittedGate(Gate):
         )
         cosines = dict(zip(distinct, np.asarray(vectors) @ np.asarray(asked), strict=True))
         return [
-            Sentence(f"{titles[passage.block]} {text}", float(cosines[text]))
+            Sentence(f"{context.blocks[passage.block].title} {text}", float(cosines[text]))
             for passage, text in zip(best, texts, strict=True)
         ]
 

@@ -75,7 +75,7 @@ class Ranking:
 
     `cosines` has a row for each of `asked` (what is looked for first, then the parts of the question) and a column for
     each of `ranked`, which are some of `pool`: all passages of the context, in its order. `windows` are those of each
-    passage together with the one before it. `read` are log-odds that a passage answers, by the reader, -8..8; of those
+    passage together with the one before it, `priors` what speaks for it before its meaning is looked at. `read` are log-odds that a passage answers, by the reader, -8..8; of those
     that it has not read, the least of the others. They are 0 in a language that it does not know.
     """
 
@@ -84,6 +84,7 @@ class Ranking:
     ranked: tuple[Passage, ...]
     cosines: NDArray[np.float64]
     windows: NDArray[np.float64]
+    priors: NDArray[np.float64]
     read: NDArray[np.float64]
 
     @property

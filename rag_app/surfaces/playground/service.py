@@ -207,7 +207,7 @@ class Playground:
 
     async def _sentences(self, question: Question, context: Context, answer: Answer | None) -> list[ScoredSentence]:
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
-        parts = score_passages(ranking, question, context)
+        parts = score_passages(ranking, question)
         found = [
             ScoredSentence(
                 source=passage.block + 1,
