@@ -20,39 +20,48 @@ APART = 0.005
 """nDCG@10 that the stores may differ by, at most."""
 
 
+WHERE = ["--index", "org_knowledge", "--org", "quality"]
+
+
 def rag_app(*arguments: str, env: dict[str, str]) -> str:
     command = [sys.executable, "-m", "rag_app", *arguments]
     return subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def measure(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Metrics by store and mode, in a deployment of its own: embedded once, then copied from store to store."""
+    """Metrics by store and mode: embedded once, then copied from store to store.
+
+    A second declared store would find the first one's build, so each begins with a backup of what PostgreSQL holds.
+    """
     with tempfile.TemporaryDirectory() as home, private_postgres(Path(home) / "foreign") as foreign:
         Path(home).chmod(0o755)
         env = {**os.environ, "RAG_HOME": f"{home}/rag"}
-        where = ["--index", "org_knowledge", "--org", "quality"]
         rag_app("orgs", "create", "quality", env=env)
-        print(rag_app("ingest", str(folder / "corpus.jsonl"), *where, env=env), end="", flush=True)
-        judged = ["--queries", str(folder / "queries.jsonl"), "--qrels", str(folder / "qrels.trec"), "--json"]
-        found = {}
-        for store in (
-            "postgres",
-            "qdrant",
-            "llamaindex-chroma",
-        ):  # a second declared store would find the first one's build
-            kind, _, declared = store.partition("-")
-            if declared:
-                env["RAG_VECTOR_STORE_FILE"] = str(declare(declared, Path(home) / declared, foreign.owner_url))
-            if kind != "postgres":
-                rag_app("indexes", "move", "org_knowledge", "--to", kind, env=env)
-            env["RAG_VECTOR_STORE"] = kind
-            found[store] = {
-                mode: json.loads(rag_app("evaluate", *where, *judged, "--mode", mode, env=env))
-                for mode in ("text", "dense", "hybrid")
-            }
-            env["RAG_VECTOR_STORE"] = "postgres"
-            print(store, {mode: round(each["nDCG@10"], 4) for mode, each in found[store].items()}, flush=True)
+        print(rag_app("ingest", str(folder / "corpus.jsonl"), *WHERE, env=env), end="", flush=True)
+        rag_app("backup", f"{home}/quality.ragbackup", env=env)
+        found = {"postgres": evaluate("postgres", folder, env), "qdrant": moved("qdrant", folder, env)}
+        for declared in ("postgres", "qdrant", "chroma"):
+            file = declare(declared, Path(home) / declared, foreign.owner_url)
+            env |= {"RAG_HOME": f"{home}/{declared}/rag", "RAG_VECTOR_STORE_FILE": str(file)}
+            rag_app("restore", f"{home}/quality.ragbackup", env=env)
+            found[f"llamaindex, {declared}"] = moved("llamaindex", folder, env)
         return found
+
+
+def moved(store: str, folder: Path, env: dict[str, str]) -> dict[str, dict[str, float]]:
+    rag_app("indexes", "move", "org_knowledge", "--to", store, env=env)
+    return evaluate(store, folder, env)
+
+
+def evaluate(store: str, folder: Path, env: dict[str, str]) -> dict[str, dict[str, float]]:
+    judged = ["--queries", str(folder / "queries.jsonl"), "--qrels", str(folder / "qrels.trec"), "--json"]
+    env = {**env, "RAG_VECTOR_STORE": store}
+    found = {
+        mode: json.loads(rag_app("evaluate", *WHERE, *judged, "--mode", mode, env=env))
+        for mode in ("text", "dense", "hybrid")
+    }
+    print(store, {mode: round(each["nDCG@10"], 4) for mode, each in found.items()}, flush=True)
+    return found
 
 
 def main(root: Path) -> int:
