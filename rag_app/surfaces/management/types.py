@@ -84,8 +84,8 @@ class TrendDay(Struct, frozen=True):
     positive: Count
     negative: Count
     cost_cents: float
-    latency_p50: float | None
-    latency_p95: float | None
+    latency_p50: Annotated[float | None, Meta(description="time to the whole answer: the median")]
+    latency_p95: Annotated[float | None, Meta(description="the 95th percentile")]
 
 
 class TrendsResponse(Struct, frozen=True):

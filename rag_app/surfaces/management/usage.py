@@ -50,9 +50,11 @@ _DAYS = text(
         WHERE role = 'user' AND m.created_at >= :since AND m.created_at < :until GROUP BY 1
     ), took AS (
         SELECT (created_at AT TIME ZONE 'UTC')::date AS date, sum(cost_cents)::float8 AS cost,
-            percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) AS p50,
-            percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms) AS p95
-        FROM ai_usage_events WHERE type = 'rag_message' AND created_at >= :since AND created_at < :until GROUP BY 1
+            percentile_cont(0.5) WITHIN GROUP (ORDER BY total) FILTER (WHERE whole) AS p50,
+            percentile_cont(0.95) WITHIN GROUP (ORDER BY total) FILTER (WHERE whole) AS p95
+        FROM (
+            SELECT *, (stages ->> 'total')::int AS total, stages ? 'generation' AS whole FROM ai_usage_events
+        ) AS e WHERE type = 'rag_message' AND created_at >= :since AND created_at < :until GROUP BY 1
     )
     {_EACH_DAY} LEFT JOIN answers USING (date) LEFT JOIN asking USING (date) LEFT JOIN took USING (date) ORDER BY date
     """
