@@ -8,6 +8,8 @@ from types import MappingProxyType
 from unicodedata import category
 from uuid import UUID
 
+from msgspec import structs
+
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, Capability
 from rag_app.answering.context import count_tokens, neutralise
 from rag_app.answering.models import AnsweringModel, Draft, estimated
@@ -369,19 +371,18 @@ def _is_about(severity: str, text: str) -> bool:
 
 # -- what a client is told of an answer
 ENOUGH_SOURCES = 5
+NEAREST = 3
+"""Sources of a refusal that are told with some of their words."""
+SNIPPET = 200  # characters
 
 _MADE_FROM_HITS = frozenset({Refusal.FAILED, Refusal.UNCITED, Refusal.ADMITTED})
 
 
 def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpec) -> tuple[ThreadSource, ...]:
     """A source for each of the hits' sources: the cited ones by number, then the others in the order of their hits."""
-    best: dict[UUID, Hit] = {}
-    for hit in (*(citation.hit for citation in citations), *hits):
-        if hit.source_id not in best or hit.score > best[hit.source_id].score:
-            best[hit.source_id] = hit
     cited = {citation.hit.source_id: citation for citation in citations}
     sources = []
-    for source, hit in best.items():
+    for source, hit in _best_hits((*(citation.hit for citation in citations), *hits)).items():
         number, quote, passage = None, None, None
         if (citation := cited.get(source)) is not None:
             number, quote = citation.number, citation.quote
@@ -391,11 +392,31 @@ def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpe
     return tuple(sources)
 
 
+def _best_hits(hits: Iterable[Hit]) -> dict[UUID, Hit]:
+    """By source, in the order in which the sources come first."""
+    best: dict[UUID, Hit] = {}
+    for hit in hits:
+        if hit.source_id not in best or hit.score > best[hit.source_id].score:
+            best[hit.source_id] = hit
+    return best
+
+
 def sources_of(answer: Answer, spec: IndexSpec) -> tuple[ThreadSource, ...]:
-    """What an answer was made from; of a refusal, what was found. Nothing where an answer makes no use of it."""
-    if not answer.refused and not _uses(answer):
-        return ()
-    return retrieved(answer.hits, () if answer.refused else answer.citations, spec)
+    """What an answer was made from; of a refusal, what was found, with words of the nearest. Nothing where an answer makes
+    no use of it."""
+    if answer.refused:
+        found, hits = retrieved(answer.hits, (), spec), _best_hits(answer.hits)
+        near = {each.hit.source_id: each for each in reversed(answer.citations)}
+        return (*(_with_words(each, hits[each.id], near.get(each.id)) for each in found[:NEAREST]), *found[NEAREST:])
+    return retrieved(answer.hits, answer.citations, spec) if _uses(answer) else ()
+
+
+def _with_words(source: ThreadSource, hit: Hit, near: Citation | None) -> ThreadSource:
+    """The sentence of a source that came nearest to an answer, else the beginning of its chunk."""
+    if near is None:
+        begin = hit.text[:SNIPPET]
+        return structs.replace(source, quote=begin, passage=CitedPassage(hit.chunk_id, 0, len(begin)))
+    return structs.replace(source, quote=near.quote, passage=CitedPassage(near.hit.chunk_id, near.start, near.end))
 
 
 def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:

@@ -323,7 +323,10 @@ class ThreadSource(RagSource, frozen=True):
     cited: Annotated[
         int | None, Meta(description="the N of [Source N] in the text; null if the answer does not cite this source")
     ] = named(name="citation")
-    quote: Annotated[str | None, Meta(description="the passage that supports the answer")]
+    quote: Annotated[
+        str | None,
+        Meta(description="the passage that supports the answer; if there is no answer, what came nearest to one"),
+    ]
     available: Annotated[
         bool,
         Meta(description="false if the source was deleted or you may no longer see it; its quote is then withheld"),
