@@ -6,7 +6,10 @@ test. Without a Chromium these tests are skipped, and say so.
 
 import os
 import shutil
+import socket
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,57 @@ def chat(
         yield running
 
 
+class Wire:
+    """What lies between a browser and the server, to be cut. In use it is a context; `url` leads through it."""
+
+    def __init__(self, url: str) -> None:
+        self._to = (str(urlsplit(url).hostname), urlsplit(url).port)
+        self._ends: list[socket.socket] = []
+        self._whole = True
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._door.getsockname()[1]}"
+
+    def __enter__(self) -> "Wire":
+        threading.Thread(target=self._listen, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._door.shutdown(socket.SHUT_RDWR)
+        self._door.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Close what is open. What is opened is closed at once, until it is mended."""
+        self._whole = False
+        while self._ends:
+            with suppress(OSError):
+                self._ends.pop().shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self._whole = True
+
+    def _listen(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._door.accept()
+                if not self._whole:
+                    near.close()
+                    continue
+                far = socket.create_connection(self._to)
+                self._ends += [near, far]
+                for one, other in ((near, far), (far, near)):
+                    threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _carry(one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while said := one.recv(65536):
+                other.sendall(said)
+        for each in (one, other):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
 @dataclass
 class Browser:
     """Makes pages, each in a browser profile of its own, and remembers what went wrong in them."""
@@ -60,9 +114,9 @@ class Browser:
     def open(
         self, path: str = "/", *, theme: str = "light", phone: bool = False, script: str | None = None, **options: Any
     ) -> Any:
-        context = self.engine.new_context(
-            base_url=self.url, color_scheme=theme, viewport=PHONE if phone else DESKTOP, has_touch=phone, **options
-        )
+        view = PHONE if phone else DESKTOP
+        options = {"base_url": self.url, "color_scheme": theme, "viewport": view, "has_touch": phone, **options}
+        context = self.engine.new_context(**options)
         context.set_default_timeout(60_000)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         context.route("**/*", self._look_at)

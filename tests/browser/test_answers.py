@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from tests.browser.conftest import Browser, sync_api
+from tests.browser.conftest import POINT, Browser, sync_api
 from tests.browser.test_chat import serious
 
 expect: Any = sync_api.expect
@@ -45,3 +45,17 @@ def test_a_question_about_what_an_organization_knows(browser: Browser) -> None:
         page.evaluate("() => localStorage.getItem(Object.keys(localStorage).find(k => k.startsWith('answers:')))")
         == "[]"
     )
+
+
+@POINT
+def test_an_error_is_told_by_its_kind_and_the_question_is_kept(browser: Browser) -> None:
+    page = browser.open("/knowledge")
+    error = {"status": "error", "error": {"code": "rate_limited", "message": "As the server says it."}}
+    page.route("**/api/rag/answer", lambda route: route.fulfill(status=429, json=error, headers={"Retry-After": "7"}))
+    page.get_by_role("button", name="How do I feed a sourdough starter?").click()
+    expect(page.get_by_role("alert")).to_contain_text("Too many questions at once")
+    expect(page.get_by_role("alert")).to_contain_text(" s.")
+    expect(page.get_by_role("alert").get_by_role("button", name="Try again")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("textbox", name="Your question")).to_have_value("How do I feed a sourdough starter?")
+    expect(page.get_by_role("button", name="How do I feed a sourdough starter?")).to_be_visible()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.browser.conftest import POINT, Browser, sync_api
+from tests.browser.conftest import POINT, Browser, Wire, sync_api
 from tests.integration.lexybrain import BOX, KEYWORD, Chat, citing
 from tests.scripted_model import Reply
 
@@ -95,6 +95,59 @@ def test_a_reload_in_the_middle_goes_on_where_it_was(browser: Browser, scripted:
     said = answer(page)
     expect(said).to_contain_text("The competition score is 29")
     expect(said).not_to_contain_text("Stopped here")
+
+
+@POINT
+def test_a_broken_connection_is_taken_up_again(browser: Browser, scripted: Callable[..., None]) -> None:
+    go_on = threading.Event()
+    scripted(citing(KEYWORD, "The demand index is 58 {0}. The competition score is 29 {0}.", go_on=go_on))
+    with Wire(browser.url) as wire:
+        page = browser.open(base_url=wire.url)
+        ask(page)
+        expect(page.locator("article[aria-busy]")).to_contain_text("The demand index is 58")
+        wire.cut()
+        expect(page.locator("article[aria-busy]")).to_contain_text("The connection broke off; trying again")
+        wire.mend()
+        go_on.set()
+        said = answer(page)
+        expect(said).to_contain_text("The competition score is 29")
+        expect(page.locator("article.question")).to_have_count(1)
+        expect(page.get_by_role("textbox", name="Your question")).to_have_value("")
+
+
+LOCATE = """async ([path, cases]) => {
+  const { locate } = await import(path);
+  return cases.map(([text, source, chunk]) => {
+    const found = locate(text, source, chunk);
+    return found && [found[0], text.slice(...found)];
+  });
+}"""
+
+
+@POINT
+def test_a_passage_is_marked_where_it_stands_and_nothing_else(browser: Browser) -> None:
+    text = "\U0001f600 It is so. Then \U0001f600 it is so. It is so."
+    chunk = {"start": 2, "end": 29}  # the first two sentences, as the server counts
+    cases = [
+        [text, {"quote": "It is so.", "passage": {"chunkId": "c", "start": 0, "end": 9}}, chunk],
+        [text, {"quote": "it  is so.", "passage": {"chunkId": "c", "start": 17, "end": 26}}, chunk],
+        [text, {"quote": "It is so.", "passage": {"chunkId": "c", "start": 5, "end": 14}}, chunk],  # once in its chunk
+        [text, {"quote": "It is so.", "passage": {"chunkId": "c", "start": 0, "end": 9}}, None],  # twice in the text
+        [text, {"quote": "It was so."}, chunk],
+        [text, {"quote": "Then \U0001f600"}, None],
+        [text, {}, chunk],
+    ]
+    page = browser.open()
+    path = page.locator("script[type=module]").get_attribute("src").replace("chat.js", "sources.js")
+    assert page.evaluate(LOCATE, [path, cases]) == [
+        [3, "It is so."],
+        [21, "it is so."],
+        [3, "It is so."],
+        None,
+        None,
+        [13, "Then \U0001f600"],
+        None,
+    ]
 
 
 @POINT
@@ -226,7 +279,7 @@ def test_a_refusal_looks_like_one_and_shows_what_came_nearest(browser: Browser, 
     said = answer(page)
     expect(said).to_contain_text("Not answered")
     expect(said.locator(".notes h3")).to_have_text("Closest hits")
-    expect(said.locator(".notes > ul > li")).to_have_count(3)
+    expect(said.locator(".notes > ul > li .quote")).to_have_count(3)  # with words of each
     assert "refused" in said.get_attribute("class")
 
 
@@ -281,6 +334,26 @@ def test_it_scrolls_along_only_at_the_end(browser: Browser, scripted: Callable[.
     assert page.locator("#turns").evaluate("it => it.getBoundingClientRect().right <= innerWidth"), "it fits a phone"
     page.get_by_role("button", name="Jump to latest").click()
     expect(page.get_by_role("button", name="Jump to latest")).to_be_hidden()
+    chip = page.locator("article.answer").last.locator(".prose button.chip").first
+    chip.focus()  # which scrolls up to it
+    expect(page.locator("#preview")).to_be_visible()
+    expect(page.locator("#preview")).to_contain_text(KEYWORD)
+
+
+@POINT
+def test_an_answer_begins_in_view_however_long_its_sources_are(browser: Browser, scripted: Callable[..., None]) -> None:
+    scripted(citing(KEYWORD, SAID))
+    page = browser.open(phone=True)
+    ask(page)
+    answer(page)
+    for _ in ("as it came", "as it is kept"):
+        fits = """() => {
+          const [room, asked] = ["#messages", ".asked"].map((each) => document.querySelector(each).getBoundingClientRect());
+          return asked.top >= room.top && document.querySelector("#latest").hidden;
+        }"""
+        assert page.evaluate(fits)
+        page.reload()
+        answer(page)
 
 
 @POINT

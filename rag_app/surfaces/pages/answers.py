@@ -1,20 +1,37 @@
 """Pages that answer without threads, in the browser, by the public routes: what an organization knows, and its calls."""
 
-from rag_app.http.surface import Caller
+from rag_app.http.surface import Caller, Injected
+from rag_app.surfaces.pages.signing_in import SigningIn
 from rag_app.surfaces.pages.site import Html, page, render, visitor_of
+
+EXAMPLES = {
+    "knowledge": (
+        "How many days of annual leave do employees get?",
+        "When does Aurora send appointment reminders to patients?",
+        "How do I feed a sourdough starter?",
+    ),
+    "calls": (
+        "How long did Peter Hallam have to wait?",
+        "Why did Dana Whitfield complain about pricing?",
+        "What time zone is Kathmandu in?",
+    ),
+}
+"""What the samples of the demo answer, and one that they do not."""
 
 
 @page("/knowledge", menu="Knowledge", order=10)
-async def knowledge(request: Caller) -> Html:
-    return _show(
-        request, "knowledge", "Knowledge", "Answers from the documents, e-mails and calls of your organization."
-    )
+async def knowledge(request: Caller, signing_in: Injected[SigningIn]) -> Html:
+    about = "Answers from the documents, e-mails and calls of your organization."
+    return _show(request, "knowledge", "Knowledge", about, signing_in.demo)
 
 
 @page("/calls", menu="Calls", order=20)
-async def calls(request: Caller) -> Html:
-    return _show(request, "calls", "Calls and bookings", "Answers from what customers said on the phone and booked.")
+async def calls(request: Caller, signing_in: Injected[SigningIn]) -> Html:
+    about = "Answers from what customers said on the phone and booked."
+    return _show(request, "calls", "Calls and bookings", about, signing_in.demo)
 
 
-def _show(request: Caller, kind: str, title: str, about: str) -> Html:
-    return render(request, "answers.html", kind=kind, title=title, about=about, user=visitor_of(request).user)
+def _show(request: Caller, kind: str, title: str, about: str, demo: bool) -> Html:
+    examples = EXAMPLES[kind] if demo else ()
+    user = visitor_of(request).user
+    return render(request, "answers.html", kind=kind, title=title, about=about, user=user, examples=examples)

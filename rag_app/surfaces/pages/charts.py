@@ -96,15 +96,15 @@ def _y(value: float, top: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """The next number that is 1, 2 or 5 with zeros, at least 2: its half is a label, too.
+    """The next number that is 1, 2, 4, 6 or 8 with zeros, at least 2: its half is a label, too, and of a count a count.
 
-    >>> _round_up(0), _round_up(37), _round_up(1200)
-    (2.0, 50.0, 2000.0)
+    >>> _round_up(0), _round_up(5), _round_up(37), _round_up(1200)
+    (2.0, 6.0, 40.0, 2000.0)
     """
     if value <= 2:
         return 2.0
     unit = 10.0 ** floor(log10(value))
-    return next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= value)
+    return next(factor * unit for factor in (1, 2, 4, 6, 8, 10) if factor * unit >= value)
 
 
 def _short(value: float) -> str:

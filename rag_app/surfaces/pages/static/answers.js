@@ -1,9 +1,11 @@
 // Asks a route that answers without threads; the same answers as the chat's. The last twenty stay in this browser.
 
-import { call, Problem, stream } from "./api.js";
+import { call, stream } from "./api.js";
+import { fetchDraft, keepDraft, sendOnEnter } from "./composer.js";
 import { element, render } from "./markdown.js";
 import { answerOf, chips, feedbackForm, growing, withCitations } from "./message.js";
 import { closeViewer, openSource, preview } from "./sources.js";
+import { asProblem, clearTrouble, showTrouble, titleOf } from "./trouble.js";
 
 /** @param {string} id @returns {any} */
 const by = (id) => document.getElementById(id);
@@ -11,6 +13,12 @@ const page = by("chat");
 const MOST_KEPT = 20;
 
 /** @typedef {import("./message.js").Message & {question: string}} Kept */
+
+/** @param {{chunk_id: string, span?: string}} meta where a citation stands: characters of the text of a chunk */
+function spanOf({ chunk_id: chunkId, span = "" }) {
+  const [start, end] = span.split("-").map(Number);
+  return { chunkId, start, end };
+}
 
 /** What differs between the two routes. */
 const KINDS = {
@@ -28,6 +36,7 @@ const KINDS = {
         score: each.relevance_score,
         quote: each.snippet,
         citation: done.status === "success" ? place + 1 : null,
+        passage: each.meta.chunk_id ? spanOf(each.meta) : null,
       })),
     }),
   },
@@ -45,16 +54,20 @@ const KINDS = {
         score: each.similarity,
         quote: each.excerpt,
         citation: done.has_sufficient_evidence ? place + 1 : null,
+        passage: { chunkId: each.chunk_id },
       })),
     }),
   },
 };
 const kind = KINDS[/** @type {keyof KINDS} */ (page.dataset.kind)];
 const KEY = `answers:${page.dataset.kind}:${page.dataset.user}`;
+const DRAFT = `draft:${page.dataset.kind}:${page.dataset.user}`;
+const text = by("text");
 /** @type {Kept[]} */
 let kept = [];
 try {
-  kept = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+  const found = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+  if (Array.isArray(found)) kept = found;
 } catch {
   // a browser that keeps nothing, or something else that was kept
 }
@@ -63,7 +76,7 @@ let asking = null;
 
 function keep() {
   kept = kept.slice(0, MOST_KEPT);
-  by("kept").hidden = !kept.length;
+  showRemarks();
   try {
     localStorage.setItem(KEY, JSON.stringify(kept));
   } catch {
@@ -84,7 +97,12 @@ function shown(message) {
 
 function show() {
   by("messages").replaceChildren(...kept.map(shown));
+  showRemarks();
+}
+
+function showRemarks() {
   by("kept").hidden = !kept.length;
+  if (by("start")) by("start").hidden = kept.length > 0 || asking !== null;
 }
 
 /** @param {Element} from */
@@ -93,25 +111,20 @@ const messageOf = (from) => {
   return kept.find((each) => each.id === id) ?? null;
 };
 
-/** @param {unknown} error */
-function trouble(error) {
-  const problem = error instanceof Problem ? error : new Problem("internal_error", String(error));
-  const wait = problem.wait ? ` Try again in ${problem.wait} seconds.` : "";
-  by("trouble").replaceChildren(element("p", { class: "notice warn", role: "alert" }, `${problem.message}${wait}`));
-}
-
 /** @param {string} question */
 async function ask(question) {
   asking = new AbortController();
   by("send").hidden = true;
   by("stop").hidden = false;
-  by("trouble").replaceChildren();
-  const { made, text, state } = growing();
+  clearTrouble();
+  showRemarks();
+  const { made, text: growingText, state } = growing();
   const turn = element("section", { class: "turn" }, heading(question), made);
   by("messages").prepend(turn);
   let written = "";
   let id = "";
-  let interrupted = false;
+  /** @type {import("./api.js").Problem | null} */
+  let failed = null;
   /** @type {any} */
   let done = null;
   try {
@@ -119,27 +132,34 @@ async function ask(question) {
       if (each.event === "meta") id = each.data.request_id;
       else if (each.event === "delta") {
         written += each.data.text;
-        text.replaceChildren(render(written, chips([], false)));
+        growingText.replaceChildren(render(written, chips([], false)));
         state.textContent = "Writing";
       } else if (each.event === "done") done = each.data;
     }
   } catch (error) {
-    interrupted = error instanceof DOMException && error.name === "AbortError";
-    if (!interrupted) trouble(error);
+    if (!(error instanceof DOMException && error.name === "AbortError")) failed = asProblem(error);
   }
   by("send").hidden = false;
   by("stop").hidden = true;
   asking = null;
+  if (failed) {
+    const problem = failed;
+    text.value = text.value || question;
+    keepDraft(DRAFT, text.value);
+    showTrouble(problem, () => by("ask").requestSubmit());
+    by("status").textContent = titleOf(problem);
+  }
   if (!done && !written) {
     turn.remove();
-    if (!by("text").value) by("text").value = question;
+    showRemarks();
+    if (!text.value) text.value = question;
     return;
   }
   const said = done ? kind.message(done) : { content: written, flags: { interrupted: true }, sources: [] };
   kept.unshift({ id: id || String(Date.now()), role: "assistant", feedback: null, question, ...said });
   keep();
   turn.replaceWith(shown(kept[0]));
-  by("status").textContent = done ? "The answer is complete." : "The answer was stopped.";
+  if (!failed) by("status").textContent = done ? "The answer is complete." : "The answer was stopped.";
 }
 
 /** @param {Kept} message @param {"right" | "wrong"} verdict @param {string | null} comment @param {string | null} expected */
@@ -153,16 +173,20 @@ async function judge(message, verdict, comment = null, expected = null) {
 
 by("ask").addEventListener("submit", (/** @type {Event} */ event) => {
   event.preventDefault();
-  const question = by("text").value.trim();
+  const question = text.value.trim();
   if (!question || asking) return;
-  by("text").value = "";
-  ask(question);
+  text.value = "";
+  keepDraft(DRAFT, "");
+  void ask(question);
 });
-by("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
-  event.preventDefault();
-  by("ask").requestSubmit();
-});
+sendOnEnter(text, () => by("ask").requestSubmit());
+text.addEventListener("input", () => keepDraft(DRAFT, text.value));
+for (const each of document.querySelectorAll("[data-example]")) {
+  each.addEventListener("click", () => {
+    text.value = /** @type {HTMLElement} */ (each).dataset.example;
+    by("ask").requestSubmit();
+  });
+}
 by("stop").addEventListener("click", () => asking?.abort());
 by("forget").addEventListener("click", () => {
   kept = [];
@@ -180,15 +204,18 @@ by("messages").addEventListener("click", async (/** @type {Event} */ event) => {
   if (pressed.dataset.source) openSource(message, pressed.dataset.source, pressed);
   switch (pressed.dataset.do) {
     case "copy":
-      await navigator.clipboard.writeText(withCitations(message));
-      pressed.textContent = "Copied";
+      pressed.textContent = await navigator.clipboard.writeText(withCitations(message)).then(
+        () => "Copied",
+        () => "Not copied",
+      );
+      setTimeout(() => (pressed.textContent = "Copy"), 2000);
       break;
     case "positive":
       try {
         await judge(message, "right");
         turn.replaceWith(shown(message));
       } catch (error) {
-        trouble(error);
+        showTrouble(asProblem(error), null);
       }
       break;
     case "negative":
@@ -211,8 +238,10 @@ by("messages").addEventListener("submit", async (/** @type {SubmitEvent} */ even
     await judge(message, "wrong", String(said.get("comment") ?? "").trim() || null, String(said.get("expected") ?? "").trim() || null);
     turn.replaceWith(shown(message));
   } catch (error) {
-    /** @type {HTMLElement} */ (form.querySelector(".problem")).textContent = error instanceof Problem ? error.message : String(error);
+    /** @type {HTMLElement} */ (form.querySelector(".problem")).textContent = asProblem(error).message;
   }
 });
 preview(by("messages"), messageOf);
 show();
+text.value = fetchDraft(DRAFT);
+if (matchMedia("(hover: hover)").matches) text.focus();

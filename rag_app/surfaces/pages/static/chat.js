@@ -1,10 +1,12 @@
 // The chat: threads at the side, messages in the middle, the source of a passage at the other side.
 
 import { call, Problem, stream } from "./api.js";
+import { fetchDraft, keepDraft as keep, sendOnEnter } from "./composer.js";
 import { element } from "./markdown.js";
 import { answerOf, feedbackForm, growing, prose, questionOf, withCitations } from "./message.js";
 import { closeViewer, openSource, preview } from "./sources.js";
 import { Threads } from "./threads.js";
+import { asProblem, clearTrouble, showTrouble, titleOf } from "./trouble.js";
 
 const RAG = "/api/lexybrain/rag";
 const ONE = "/api/lexybrain/threads";
@@ -31,28 +33,24 @@ function announce(said) {
 // -- drafts: one a thread, kept in this browser until it is sent
 
 const draftKey = () => `draft:${user}:${now.thread ?? "new"}`;
-function keepDraft() {
-  try {
-    if (text.value.trim()) localStorage.setItem(draftKey(), text.value);
-    else localStorage.removeItem(draftKey());
-  } catch {
-    // a browser that keeps nothing
-  }
-}
-function fetchDraft() {
-  try {
-    return localStorage.getItem(draftKey()) ?? "";
-  } catch {
-    return "";
-  }
-}
+const keepDraft = () => keep(draftKey(), text.value);
 
 // -- scrolling: it follows what is written only for whoever is at the end
 
 let follows = true;
-const atEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < 48;
+/** Where the end is in view: of the last text, for its sources may be longer; the question stays in view where both fit. */
+function goal() {
+  const top = box.getBoundingClientRect().top - box.scrollTop;
+  const question = [...turns.querySelectorAll(".question")].at(-1);
+  const main = [...turns.querySelectorAll(".answer-main")].at(-1);
+  const whole = box.scrollHeight - box.clientHeight;
+  if (!question || !main) return whole;
+  const end = main.getBoundingClientRect().bottom - top - box.clientHeight;
+  return Math.max(0, Math.min(whole, Math.max(end + 12, question.getBoundingClientRect().top - top - 12)));
+}
+const atEnd = () => box.scrollTop >= goal() - 48;
 function settle() {
-  if (follows) box.scrollTop = box.scrollHeight;
+  if (follows) box.scrollTop = Math.max(box.scrollTop, goal());
   by("latest").hidden = atEnd();
   showHead();
 }
@@ -106,66 +104,6 @@ function showRunning(running) {
   chat.toggleAttribute("data-running", running);
 }
 
-const TROUBLE = /** @type {Record<string, string>} */ ({
-  rate_limit_exceeded: "Too many questions at once",
-  quota_exceeded: "Your messages of this month are used up",
-  budget_exceeded: "Your organization's budget of this month is used up",
-  cost_cap_reached: "Today's budget for answers is used up",
-  generation_failed: "The model did not answer",
-  service_unavailable: "A part of the server is away",
-  feature_disabled: "Asking is switched off",
-  offline: "You are offline, or the server is",
-  broken: "The connection broke off",
-  authentication_required: "You are not signed in any more",
-  unauthenticated: "You are not signed in any more",
-  validation_error: "The server does not understand this question",
-  not_found: "This thread is not there",
-});
-const MOMENTARY = new Set(["rate_limit_exceeded", "generation_failed", "service_unavailable", "offline", "broken"]);
-
-/** @param {number} seconds */
-function duration(seconds) {
-  if (seconds < 90) return `${Math.ceil(seconds)} s`;
-  if (seconds < 5400) return `${Math.round(seconds / 60)} minutes`;
-  return seconds < 129600 ? `${Math.round(seconds / 3600)} hours` : `${Math.round(seconds / 86400)} days`;
-}
-
-let counting = 0;
-/**
- * What went wrong, by its kind, with the time to wait and a way to try again. The draft is where it was.
- * @param {Problem} problem
- * @param {(() => void) | null} again
- */
-function showTrouble(problem, again) {
-  clearInterval(counting);
-  const title = TROUBLE[problem.code] ?? "That did not work";
-  const wait = element("span", { class: "number" });
-  const made = element("div", { class: "notice warn trouble", role: "alert", "data-code": problem.code }, element("p", { class: "strong" }, title), element("p", { class: "small" }, problem.message, " ", wait));
-  if (problem.code === "authentication_required" || problem.code === "unauthenticated") {
-    made.append(element("a", { class: "button", href: `/sign-in?next=${encodeURIComponent(location.pathname)}` }, "Sign in"));
-  } else if (again && (MOMENTARY.has(problem.code) || problem.code.startsWith("http_5"))) {
-    const retry = /** @type {HTMLButtonElement} */ (element("button", { type: "button" }, "Try again"));
-    retry.addEventListener("click", () => {
-      clearTrouble();
-      again();
-    });
-    made.append(retry);
-    let left = problem.wait ?? 0;
-    const tick = () => {
-      retry.disabled = left > 0;
-      wait.textContent = left > 0 ? `In ${duration(left)}.` : "";
-      left -= 1;
-      if (left < -1) clearInterval(counting);
-    };
-    tick();
-    if (left >= 0) counting = window.setInterval(tick, 1000);
-  } else if (problem.wait) wait.textContent = `Again in ${duration(problem.wait)}.`;
-  by("trouble").replaceChildren(made);
-}
-function clearTrouble() {
-  clearInterval(counting);
-  by("trouble").replaceChildren();
-}
 addEventListener("online", () => {
   if (by("trouble").querySelector('[data-code="offline"]')) clearTrouble();
 });
@@ -195,7 +133,7 @@ async function open(thread, { push = true, focus = true } = {}) {
   showRunning(false);
   if (push) history.pushState(null, "", thread ? `/threads/${thread}` : "/");
   threads.select(thread);
-  text.value = fetchDraft();
+  text.value = fetchDraft(draftKey());
   grow();
   showTitle();
   showMessages();
@@ -244,9 +182,6 @@ by("earlier").addEventListener("click", async () => {
     by("earlier").disabled = false;
   }
 });
-
-/** @param {unknown} error */
-const asProblem = (error) => (error instanceof Problem ? error : new Problem("page", String(error)));
 
 // -- a question is asked
 
@@ -330,19 +265,12 @@ async function ask(said) {
     if (turn !== now.fresh || (error instanceof DOMException && error.name === "AbortError")) return;
     const problem = asProblem(error);
     if (problem.code === "broken" && now.thread) {
-      now.running = null;
-      await refresh(turn).catch(() => {});
-      if (now.messages.at(-1)?.role === "assistant") return void finish(turn, "The answer is complete.");
-      if (now.messages.at(-1)?.role === "user" && now.messages.at(-1)?.content === said) return void comeBack(turn);
+      keepDraft(); // the server has the question
+      return void comeBack(turn, said);
     }
     asked.remove();
     turns.querySelector("[aria-busy]")?.remove();
-    text.value = text.value || said;
-    grow();
-    keepDraft();
-    by("start").hidden = Boolean(now.thread) || now.messages.length > 0;
-    showTrouble(problem, () => ask(text.value.trim()));
-    announce(TROUBLE[problem.code] ?? "That did not work");
+    giveBack(said, problem);
   } finally {
     if (turn === now.fresh && now.running === running) {
       now.running = null;
@@ -367,28 +295,51 @@ async function finish(turn, said) {
 }
 
 /**
+ * A question that was not answered is in its box again.
+ * @param {string} said
+ * @param {Problem} problem
+ */
+function giveBack(said, problem = new Problem("broken", "The question has not arrived.")) {
+  text.value = text.value || said;
+  grow();
+  keepDraft();
+  by("start").hidden = Boolean(now.thread) || now.messages.length > 0;
+  showTrouble(problem, () => ask(text.value.trim()));
+  announce(titleOf(problem));
+}
+
+const AWAY = new Set(["rate_limit_exceeded", "broken", "offline"]);
+
+/**
  * Of a thread whose last question has no answer yet: go on where its stream is, or wait until the answer is kept.
  * @param {number} turn
+ * @param {string | null} asked the question, where it is not known whether it has arrived
  */
-async function comeBack(turn) {
+async function comeBack(turn, asked = null) {
   const running = (now.running = new AbortController());
   showRunning(true);
   try {
     for (let tries = 0; turn === now.fresh && tries < 90; tries += 1) {
       try {
+        if (tries || asked) await refresh(turn);
+        if (turn !== now.fresh) return;
+        if (asked && now.messages.findLast((each) => each.role === "user")?.content !== asked) return giveBack(asked);
+        if (now.messages.at(-1)?.role === "assistant") return void (await finish(turn, "The answer is complete."));
         const whole = await follow(stream("GET", `${ONE}/${now.thread}/answer`, { signal: running.signal }), turn);
         if (turn !== now.fresh) return;
         return void (await finish(turn, whole ? "The answer is complete." : "Stopped."));
       } catch (error) {
         if (turn !== now.fresh || (error instanceof DOMException && error.name === "AbortError")) return;
-        turns.querySelector("[aria-busy]")?.remove();
         const problem = asProblem(error);
-        if (problem.status === 404) break; // nobody is answering it
-        if (problem.code !== "rate_limit_exceeded" && problem.code !== "broken") throw problem;
+        const writing = turns.querySelector("[aria-busy]");
+        if (problem.status === 404) {
+          writing?.remove();
+          break; // nobody is answering it
+        }
+        if (!AWAY.has(problem.code)) throw problem;
+        if (problem.code !== "rate_limit_exceeded") showAway(writing);
         await new Promise((done) => setTimeout(done, 1000));
       }
-      await refresh(turn);
-      if (now.messages.at(-1)?.role === "assistant") return void (await finish(turn, "The answer is complete."));
     }
     await refresh(turn);
     if (turn === now.fresh && now.messages.at(-1)?.role === "user") showUnanswered();
@@ -400,6 +351,12 @@ async function comeBack(turn) {
       showRunning(false);
     }
   }
+}
+
+/** @param {Element | null} writing */
+function showAway(writing) {
+  const state = writing?.querySelector(".working");
+  if (state) state.textContent = "The connection broke off; trying again";
 }
 
 function showUnanswered() {
@@ -433,13 +390,7 @@ by("ask").addEventListener("submit", (/** @type {Event} */ event) => {
   if (said) void ask(said);
 });
 
-let composing = false;
-text.addEventListener("compositionstart", () => (composing = true));
-text.addEventListener("compositionend", () => setTimeout(() => (composing = false)));
-text.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) return;
-  if (event.isComposing || composing || event.keyCode === 229) return; // Enter chooses a character
-  event.preventDefault();
+sendOnEnter(text, () => {
   if (!now.running) by("ask").requestSubmit();
 });
 function grow() {

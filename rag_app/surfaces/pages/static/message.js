@@ -4,7 +4,7 @@ import { element, render } from "./markdown.js";
 
 /**
  * @typedef {{id: string, type: string, label: string, score: number, citation?: number | null, quote?: string | null,
- *   available?: boolean, start?: number | null, end?: number | null, url?: string | null}} Source
+ *   available?: boolean, passage?: {chunkId: string, start?: number, end?: number} | null}} Source
  * @typedef {{usedRag?: boolean, fallbackToGeneric?: boolean, insufficientContext?: boolean, interrupted?: boolean,
  *   refused?: boolean, courtesy?: boolean}} Flags
  * @typedef {{id: string, role: string, content: string, capability?: string | null, sources: Source[], flags: Flags | null,
@@ -67,7 +67,9 @@ function note(source) {
   const number = source.citation == null ? "" : String(source.citation);
   const open = element("button", { type: "button", class: "link note-title" }, source.label);
   open.dataset.source = source.id;
-  const said = element("div", {}, open, element("span", { class: "faint small" }, ` ${source.type}`));
+  const kind = spoken(source.type);
+  const said = element("div", {}, open);
+  if (!source.label.toLowerCase().startsWith(kind)) said.append(element("span", { class: "faint small" }, ` ${kind}`));
   if (source.available === false) said.append(element("p", { class: "faint small" }, "No longer there, or no longer yours to see."));
   else if (source.quote) said.append(element("p", { class: "small quote" }, source.quote));
   const mark = number ? element("span", { class: "chip still", "aria-hidden": "true" }, number) : element("span");

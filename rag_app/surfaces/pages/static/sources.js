@@ -24,18 +24,38 @@ export function preview(inside, messageOf) {
     const said = source.available === false ? "No longer there, or no longer yours to see." : (source.quote ?? "Open it to read the source.");
     shown.replaceChildren(element("p", { class: "strong small" }, source.label), element("p", { class: "small" }, said));
     if (!shown.matches(":popover-open")) shown.showPopover();
-    const at = chip.getBoundingClientRect();
-    const room = shown.getBoundingClientRect();
-    const below = at.bottom + 6 + room.height < innerHeight;
-    shown.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - room.height - 6)}px`;
-    shown.style.left = `${Math.max(8, Math.min(at.left - 12, innerWidth - room.width - 8))}px`;
+    place(shown, chip);
     chip.setAttribute("aria-describedby", "preview");
+  };
+  const follow = () => {
+    const chip = document.activeElement;
+    if (chip?.matches("button.chip") && isInView(chip) && shown.matches(":popover-open")) place(shown, chip);
+    else hide(); // a pointer is over something else now
   };
   inside.addEventListener("mouseover", show);
   inside.addEventListener("focusin", show);
-  inside.addEventListener("mouseout", hide);
-  inside.addEventListener("focusout", hide);
-  by("messages").addEventListener("scroll", hide, { passive: true });
+  for (const left of ["mouseout", "focusout"]) {
+    inside.addEventListener(left, (event) => {
+      if (/** @type {Element} */ (event.target).closest("button.chip")) hide();
+    });
+  }
+  by("messages").addEventListener("scroll", follow, { passive: true });
+}
+
+/** @param {HTMLElement} shown @param {Element} chip */
+function place(shown, chip) {
+  const at = chip.getBoundingClientRect();
+  const room = shown.getBoundingClientRect();
+  const below = at.bottom + 6 + room.height < innerHeight;
+  shown.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - room.height - 6)}px`;
+  shown.style.left = `${Math.max(8, Math.min(at.left - 12, innerWidth - room.width - 8))}px`;
+}
+
+/** @param {Element} chip */
+function isInView(chip) {
+  const at = chip.getBoundingClientRect();
+  const room = by("messages").getBoundingClientRect();
+  return at.top >= room.top && at.bottom <= room.bottom;
 }
 
 export function closeViewer() {
@@ -68,7 +88,8 @@ export async function openSource(message, id, from) {
   }
   try {
     const path = `/api/v1/sources/${encodeURIComponent(id)}`;
-    const [facts, text] = await Promise.all([call("GET", path), call("GET", `${path}/text`)]);
+    const chunk = source.passage ? `?chunk=${encodeURIComponent(source.passage.chunkId)}` : "";
+    const [facts, text] = await Promise.all([call("GET", path + chunk), call("GET", `${path}/text`)]);
     if (by("viewer-title").textContent === source.label) show({ ...facts, ...text }, source);
   } catch (error) {
     const said = source.quote ? element("blockquote", {}, source.quote) : element("p", {}, error instanceof Problem ? error.message : String(error));
@@ -82,7 +103,7 @@ export async function openSource(message, id, from) {
  */
 function show(found, source) {
   const text = String(found.text ?? "");
-  const place = locate(text, source);
+  const place = locate(text, source, found.passage);
   const into = by("viewer-text");
   const row = found.row && (found.sheet ? `sheet ${found.sheet}, row ${found.row}` : `row ${found.row}`);
   const facts = element("p", { class: "faint small" }, [found.source_type, found.file_name, row, found.date].filter(Boolean).join(" · "));
@@ -100,21 +121,54 @@ function show(found, source) {
 }
 
 /**
- * Where the passage is: by its offsets, if what stands there is the passage; else by its words, if they stand there once.
- * Nothing is marked that is not it.
+ * Where the passage is: by its offsets in its chunk, if what stands there is the passage; else by its words, if they stand once
+ * in the chunk, or in the text. Nothing is marked that is not it.
  * @param {string} text
  * @param {import("./message.js").Source} source
+ * @param {{start: number | null, end: number | null} | null} [chunk] where the chunk is in the text
  * @returns {[number, number] | null}
  */
-export function locate(text, source) {
-  const quote = source.quote ?? "";
-  const plain = (/** @type {string} */ said) => said.replace(/\s+/g, " ").trim();
-  if (source.start != null && source.end != null) {
-    const there = text.slice(source.start, source.end);
-    if (!quote || plain(there) === plain(quote)) return [source.start, source.end];
+export function locate(text, source, chunk = null) {
+  const quote = squeeze(source.quote ?? "");
+  if (!quote) return null;
+  const { start = null, end = null } = source.passage ?? {};
+  if (chunk?.start != null && chunk.end != null) {
+    const first = unitsBefore(text, chunk.start);
+    if (start != null && end != null) {
+      const exact = /** @type {[number, number]} */ ([unitsBefore(text, chunk.start + start), unitsBefore(text, chunk.start + end)]);
+      if (squeeze(text.slice(...exact)) === quote) return exact;
+    }
+    const inside = findOnce(text.slice(first, unitsBefore(text, chunk.end)), quote);
+    if (inside) return [first + inside[0], first + inside[1]];
   }
-  if (!plain(quote)) return null;
-  const pattern = new RegExp(plain(quote).split(" ").map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+"), "g");
+  return findOnce(text, quote);
+}
+
+/**
+ * The server counts characters; here most emoji are two units.
+ * @param {string} text
+ * @param {number} characters
+ */
+function unitsBefore(text, characters) {
+  if (!/[\ud800-\udbff]/.test(text)) return characters;
+  let units = 0;
+  for (const each of text) {
+    if (characters-- <= 0) break;
+    units += each.length;
+  }
+  return units;
+}
+
+/** @param {string} said */
+const squeeze = (said) => said.replace(/\s+/g, " ").trim();
+
+/**
+ * @param {string} text
+ * @param {string} quote
+ * @returns {[number, number] | null}
+ */
+function findOnce(text, quote) {
+  const pattern = new RegExp(quote.split(" ").map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+"), "g");
   const found = [...text.matchAll(pattern)];
   return found.length === 1 ? [found[0].index, found[0].index + found[0][0].length] : null;
 }

@@ -17,6 +17,7 @@ export class Threads {
     this.archived = false;
     this.cursor = /** @type {string | null} */ (null);
     this.asked = 0;
+    this.period = ""; // of the last thread in the list
     list.addEventListener("click", (event) => {
       const link = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("[data-thread]"));
       if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -66,13 +67,17 @@ export class Threads {
       return;
     }
     if (asked !== this.asked) return;
-    const items = found.threads.map((/** @type {any} */ each) => {
+    if (!cursor) this.period = "";
+    const items = [];
+    for (const each of found.threads) {
       const when = new Date(each.lastMessageAt);
-      const today = when.toDateString() === new Date().toDateString();
-      const shown = today ? when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : when.toLocaleDateString([], { day: "numeric", month: "short" });
-      const link = element("a", { href: `/threads/${each.id}`, "data-thread": each.id }, element("span", { class: "thread-title" }, each.title ?? "…"), element("time", { datetime: each.lastMessageAt, class: "faint small" }, shown));
-      return element("li", {}, link);
-    });
+      if (periodOf(when) !== this.period) {
+        this.period = periodOf(when);
+        items.push(element("li", { class: "period faint small" }, this.period));
+      }
+      const link = element("a", { href: `/threads/${each.id}`, "data-thread": each.id, title: `${each.title ?? ""}\n${when.toLocaleString()}` }, element("span", { class: "thread-title" }, each.title ?? "…"));
+      items.push(element("li", {}, link));
+    }
     if (cursor) this.list.append(...items);
     else if (items.length) this.list.replaceChildren(...items);
     else this.list.replaceChildren(element("li", { class: "faint small nothing" }, words ? "No thread has these words." : this.archived ? "Nothing is archived." : "Your questions will be listed here."));
@@ -80,4 +85,16 @@ export class Threads {
     by("more-threads").hidden = !found.nextCursor;
     this.select(this.chosen);
   }
+}
+
+/**
+ * The heading that a thread stands under.
+ * @param {Date} when
+ */
+function periodOf(when) {
+  const midnight = (/** @type {Date} */ each) => new Date(each.getFullYear(), each.getMonth(), each.getDate()).getTime();
+  const days = Math.round((midnight(new Date()) - midnight(when)) / 86_400_000);
+  if (days < 1) return "Today";
+  if (days < 2) return "Yesterday";
+  return days < 7 ? "The last seven days" : when.toLocaleDateString("en", { month: "long", year: "numeric" });
 }

@@ -1,0 +1,41 @@
+// The box that questions are written in.
+
+/**
+ * Enter sends, Shift + Enter breaks the line. While an input method composes, Enter chooses a character.
+ * @param {HTMLTextAreaElement} text
+ * @param {() => void} send
+ */
+export function sendOnEnter(text, send) {
+  let composing = false;
+  text.addEventListener("compositionstart", () => (composing = true));
+  text.addEventListener("compositionend", () => setTimeout(() => (composing = false)));
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.isComposing || composing || event.keyCode === 229) return;
+    event.preventDefault();
+    send();
+  });
+}
+
+/**
+ * What is not sent yet, kept in this browser. `key`: whose it is.
+ * @param {string} key
+ * @param {string} said
+ */
+export function keepDraft(key, said) {
+  try {
+    if (said.trim()) localStorage.setItem(key, said);
+    else localStorage.removeItem(key);
+  } catch {
+    // a browser that keeps nothing
+  }
+}
+
+/** @param {string} key */
+export function fetchDraft(key) {
+  try {
+    return localStorage.getItem(key) ?? "";
+  } catch {
+    return "";
+  }
+}
