@@ -1,7 +1,8 @@
-"""Asks the questions over records and tells how many are answered right: `python -m tests.records [--held-out] [--all] [PART ...]`.
+"""Asks the questions over records and tells how many are answered right: `python -m tests.records [--held-out | --aside] [--all | --totals] [PART ...]`.
 
 They are asked over the real HTTP routes, of an application of its own with the built-in answerer, over the samples as they
-are written and the foreign table. `--all` prints every answer, else those that are not right; PART: only ids that hold it.
+are written and the foreign tables. `--all` prints every answer, `--totals` none, else those that are not right; PART: only ids that
+hold it.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from rag_app.evaluation.answers import Thread
 from rag_app.retrieval.index import load_index
 from rag_app.settings import Settings
 from rag_app.surfaces.library.rag import target_of
-from tests.records.expected import FOLDER, WEATHER, Row, rows_of
+from tests.records.expected import FOLDER, FOREIGN, Row, lines, rows_of
 from tests.records.scoring import Verdict, verdict
 from tests.remembered import remember
 
@@ -35,27 +36,29 @@ NOBODY = date(2026, 11, 23)
 """The day on which questions are asked that are answered the same on every day."""
 
 
-def questions(held_out: bool, parts: list[str]) -> list[Row]:
-    own = FOLDER / ("held_out.jsonl" if held_out else "tuning.jsonl")
-    split = "held_out" if held_out else "tuning"
-    rows = [json.loads(line) for line in own.read_text("utf-8").splitlines()]
-    foreign = [json.loads(line) for line in (FOLDER / "foreign.jsonl").read_text("utf-8").splitlines()]
-    rows += [row for row in foreign if row["split"] == split]
+def questions(split: str, parts: list[str]) -> list[Row]:
+    """The lines of `tuning`, `held_out` or `aside`, those of the foreign tables at the end."""
+    rows = lines(f"{split}.jsonl") + [row for row in lines("foreign.jsonl") if row["split"] == split]
+    rows.sort(key=lambda row: row["corpus"] in FOREIGN)
     return [row for row in rows if not parts or any(part in row["id"] for part in parts)]
 
 
-async def load_foreign(application: Application, folder: Path) -> None:
-    """The foreign table as JSON lines: its fields as the index declares them, and a text of its columns."""
-    spec = application.indexes[WEATHER]
-    lines = []
-    for row in rows_of(WEATHER, ""):
-        told = {name: row[name] for name in ("date", *spec.fields)}
+async def load_foreign(application: Application, corpus: str, folder: Path) -> None:
+    """A foreign table as JSON lines: its fields as the index declares them, and a text of its columns."""
+    spec = application.indexes[corpus] = load_index(FOLDER / corpus)
+    await application.build_missing()
+    register(replace(capability_named("knowledge_answer"), name=corpus, index=corpus))
+    records = []
+    for row in rows_of(corpus, ""):
+        told = {name: row[name] for name in ("date", *spec.fields) if row[name] is not None}
         text = ", ".join(f"{name} {value}" for name, value in told.items())
-        lines.append(json.dumps({"id": row["key"], "title": row["date"], "text": text, **told}))
-    (folder / "weather.jsonl").write_text("\n".join(lines), "utf-8")
+        title = row.get("name", row["date"])
+        records.append(json.dumps({"id": row["key"], "title": title, "text": text, **told}))
+    file = folder / f"{corpus}.jsonl"
+    file.write_text("\n".join(records), "utf-8")
     target = await target_of(application, "aurora", None, None, None, {})
     ingestor = await application.ingestor(spec, target)
-    await ingestor.ingest([folder / "weather.jsonl"], base=folder)
+    await ingestor.ingest([file], base=folder)
 
 
 @contextmanager
@@ -95,27 +98,22 @@ async def ask(application: Application, row: Row) -> Any:
 
 
 async def run(arguments: list[str], home: Path, settings: Settings, urls: DatabaseUrls) -> int:
-    shown, held_out = "--all" in arguments, "--held-out" in arguments
-    rows = questions(held_out, [each for each in arguments if not each.startswith("--")])
-    weather = load_index(FOLDER / WEATHER)
-    if not any(row["corpus"] == WEATHER for row in rows):
-        weather = None  # type: ignore[assignment]
+    shown, silent = "--all" in arguments, "--totals" in arguments
+    split = "held_out" if "--held-out" in arguments else "aside" if "--aside" in arguments else "tuning"
+    rows = questions(split, [each for each in arguments if not each.startswith("--")])
     counts: Counter[tuple[str, Verdict]] = Counter()
     async with open_application(settings, urls) as application:
         await load_samples(application)
         await add_people(application, rows)
-        if weather is not None:
-            application.indexes[WEATHER] = weather
-            await application.build_missing()
-            register(replace(capability_named("knowledge_answer"), name="foreign", index=WEATHER))
-            await load_foreign(application, home)
+        for corpus in sorted({row["corpus"] for row in rows} & FOREIGN.keys()):
+            await load_foreign(application, corpus, home)
         for row in rows:
             scored = await ask(application, row)
             found = verdict(row, scored.reply)
-            table = "foreign" if row["corpus"] == WEATHER else "own"
+            table = row["corpus"] if row["corpus"] in FOREIGN else "own"
             counts[f"{table} {row['kind']}", found] += 1
             counts[f"{table} ALL", found] += 1
-            if shown or found is not Verdict.RIGHT:
+            if not silent and (shown or found is not Verdict.RIGHT):
                 print(f"{found.upper():8} {row['id']} {row['question']}\n         {scored.reply.text[:700]}")
     print(f"\n{'':24}" + "".join(f"{each:>9}" for each in Verdict))
     for kind in sorted({kind for kind, _ in counts}):

@@ -12,7 +12,6 @@ import email.utils
 import importlib.util
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from functools import lru_cache
@@ -25,6 +24,7 @@ import yaml  # type: ignore[import-untyped]
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent
 WEATHER = "seattle_weather"
+CARS = "cars"
 MOST_ROWS = 40  # more are counted, not named
 COUNTED = {
     "en": ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
@@ -100,6 +100,7 @@ ALIASES = {
     "rules/rr-05": ["RR-05"],
     "rules/rr-06": ["RR-06"],
     "aurora/eu/products/sefton": ["Sefton"],
+    "aurora/eu/products/wren-junior": ["Wren Junior"],
     "birch/main/products/skerry-2": ["Skerry 2", "Skerry"],
     "birch/main/products/corrie-4": ["Corrie 4", "Corrie"],
     "birch/main/products/ennis-boot": ["Ennis"],
@@ -129,8 +130,8 @@ def samples(corpus: str) -> Path:
 @lru_cache
 def rows_of(corpus: str, path: str, sheet: str | None = None) -> tuple[Row, ...]:
     """The rows of one file, each with its `key`, and with dates as ISO text."""
-    if corpus == WEATHER:
-        return tuple(weather_rows())
+    if corpus in FOREIGN:
+        return tuple(FOREIGN[corpus]())
     file = samples(corpus) / path
     read = READERS.get(file.suffix, document_row)
     return tuple({name: plain(value) for name, value in row.items()} for row in read(file, path, sheet))
@@ -182,12 +183,27 @@ READERS: dict[str, Callable[[Path, str, str | None], Iterator[Row]]] = {
 
 def weather_rows() -> Iterator[Row]:
     """The table of the package vega_datasets, which is read as a file: the package itself asks for pandas."""
-    package = importlib.util.find_spec("vega_datasets")
-    assert package and package.origin
-    file = Path(package.origin).parent / "_data" / "seattle-weather.csv"
+    file = vega_file("seattle-weather.csv")
     for row in csv_rows(file, file.name, None):
         told = {name: plain(value) for name, value in row.items()}
         yield {**told, "year": told["date"][:4]}
+
+
+def vega_file(name: str) -> Path:
+    package = importlib.util.find_spec("vega_datasets")
+    assert package and package.origin
+    return Path(package.origin).parent / "_data" / name
+
+
+def car_rows() -> Iterator[Row]:
+    """The cars of the same package; a model year is the date of its first day."""
+    for number, row in enumerate(json.loads(vega_file("cars.json").read_text("utf-8")), start=1):
+        told = {name.casefold(): value for name, value in row.items()}
+        year = told.pop("year")
+        yield {**told, "date": year, "year": year[:4], "key": f"cars.json#{number}"}
+
+
+FOREIGN: dict[str, Callable[[], Iterator[Row]]] = {WEATHER: weather_rows, CARS: car_rows}
 
 
 def plain(value: Any) -> Any:
@@ -212,7 +228,7 @@ def chosen(corpus: str, query: Row, today: date | None) -> list[Row]:
     if query.get("order") and len(rows) > query["limit"]:
         first = query["order"][0][0]
         assert rows[query["limit"] - 1][first] != rows[query["limit"]][first], f"a tie: {query}"
-    return rows[: query.get("limit")]
+    return rows[query.get("skip", 0) : query.get("limit")]
 
 
 def by(name: str) -> Callable[[Row], Any]:
@@ -220,7 +236,7 @@ def by(name: str) -> Callable[[Row], Any]:
 
 
 def all_rows(corpus: str, query: Row) -> list[Row]:
-    if corpus == WEATHER:
+    if corpus in FOREIGN:
         return list(rows_of(corpus, ""))
     folder = samples(corpus)
     found = sorted(
@@ -238,7 +254,9 @@ def meets(row: Row, conditions: list[list[Any]], today: date | None) -> bool:
 
 
 def holds(found: Any, operator: str, value: Any, today: date | None) -> bool:
-    """Whether a value meets one condition. A missing value meets none."""
+    """Whether a value meets one condition. A missing value meets none but `missing`."""
+    if operator == "missing":
+        return (found is None) == value
     if found is None:
         return False
     if operator in {"day", "week", "month"}:
@@ -351,15 +369,18 @@ def expect(line: Row) -> Row:
     language = line["language"]
     rows = chosen(line["corpus"], query, today)
     if query.get("top"):
-        rows = largest_group(rows, query["by"])
+        rows = largest_group(rows, query)
     if query.get("nearest"):
         return nearest(line, rows, today)
     must = [wordings(row, name, language) for row in rows for name in query.get("show", [])]
     if "items" in query:
         must += [[item] for row in rows for item in row[query["items"]]]
+    for conditions in query.get("compare", []):
+        part = chosen(line["corpus"], {**query, "where": query.get("where", []) + conditions}, today)
+        must.append(aggregate(part, *query["aggregate"], language))
     must = [alternatives for at, alternatives in enumerate(must) if alternatives not in must[:at]]
     return {
-        "must": must + aggregated(rows, query, language) + query.get("also", []),
+        "must": must + ([] if "compare" in query else aggregated(rows, query, language)) + query.get("also", []),
         "must_not": excluded(line["corpus"], query, rows, today) + query.get("never", []),
         "order": ranked(line["corpus"], query, today),
         "rows": [row["key"] for row in rows] if len(rows) <= MOST_ROWS else [],
@@ -383,22 +404,34 @@ def aggregated(rows: list[Row], query: Row, language: str) -> list[list[str]]:
     ]
 
 
-def largest_group(rows: list[Row], name: str) -> list[Row]:
-    """The rows of the value that most rows have."""
-    (value, most), *others = Counter(row[name] for row in rows).most_common()
-    assert most > others[0][1], f"a tie of {value} and {others[0][0]}"
-    return [row for row in rows if row[name] == value]
+def largest_group(rows: list[Row], query: Row) -> list[Row]:
+    """The rows of the value that most rows have, or whose figure is the largest (`top` true) or the smallest (`least`)."""
+    name = query["by"]
+    kind, field = query.get("aggregate", ["count", None])
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[name], []).append(row)
+    measured = {value: measure(found, kind, field) for value, found in groups.items()}
+    first, second, *_ = sorted(measured, key=lambda value: measured[value], reverse=query["top"] != "least")
+    assert measured[first] != measured[second], f"a tie of {first} and {second}"
+    return groups[first]
+
+
+def measure(rows: list[Row], kind: str, name: str | None) -> float:
+    """One figure of rows; a missing value counts for nothing."""
+    if kind == "count" or name is None:
+        return len(rows)
+    values = [row[name] for row in rows if row.get(name) is not None]
+    if kind == "distinct":
+        return len(set(values))
+    return round(sum(values), 6) if kind == "sum" else sum(values) / len(values)
 
 
 def aggregate(rows: list[Row], kind: str, name: str | None, language: str) -> list[str]:
-    if kind == "count":
-        return counted(len(rows), language)
-    assert name
-    values = [row[name] for row in rows]
-    if kind == "sum":
-        return [figure(round(sum(values), 6))]
-    assert kind == "average"
-    return rounded(sum(values) / len(values))
+    found = measure(rows, kind, name)
+    if kind in {"count", "distinct"}:
+        return counted(int(found), language)
+    return [figure(found)] if kind == "sum" else rounded(found)
 
 
 def excluded(corpus: str, query: Row, rows: list[Row], today: date | None) -> list[str]:
@@ -464,7 +497,7 @@ def lines(*names: str) -> list[Row]:
 
 
 def main() -> None:
-    for line in lines("tuning.jsonl", "held_out.jsonl", "foreign.jsonl"):
+    for line in lines("tuning.jsonl", "held_out.jsonl", "foreign.jsonl", "aside.jsonl"):
         found = expect(line)
         wrong = [name for name, value in found.items() if value != line[name]]
         if wrong:
