@@ -303,8 +303,7 @@ class CapabilityEngine(BaseQueryEngine):
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        lacking = told.text if isinstance(told, NotRecorded) else ""
-        return replace(best, lacking=lacking, seconds=time.perf_counter() - started)
+        return replace(_without_field(best, told), seconds=time.perf_counter() - started)
 
     def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
         """Records are what was asked for, whatever their similarity: there is nothing to judge."""
@@ -625,6 +624,14 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
         warnings=evidence.warnings,
         **more,
     )
+
+
+def _without_field(found: Evidence, told: FoundRecords | NotRecorded | None) -> Evidence:
+    """The evidence, with what the records do not hold; where that is certain, no sentence answers in its place."""
+    if not isinstance(told, NotRecorded):
+        return found
+    judgment = replace(found.judgment, answers=found.judgment.answers and not told.certain)
+    return replace(found, lacking=told.text, judgment=judgment)
 
 
 def _is_clearly_better(wide: Judgment, first: Judgment) -> bool:

@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from itertools import pairwise
 
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
 
 from rag_app.answering.wording import (
     NUMBER_FIELDS,
+    NUMBERS_OF,
     Meaning,
     Token,
     figure,
@@ -40,7 +42,7 @@ _GRAINS = ("day", "week", "month", "year")
 _COMPARED = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
 _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
 _SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
-_LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal"})
+_LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "class", "unclear"})
 _BOUNDS = frozenset({"over", "under"})
 _WHO = frozenset({"who", "whom", "wer", "wen", "qui"})
 _AUXILIARIES = frozenset(
@@ -67,6 +69,7 @@ _BEHIND_A_MEASURE = _AUXILIARIES - {"be", "been"}  # "how warm was it"
 _FURTHEST = 5  # "the fifth cheapest"
 _OF_WORDS = frozenset({"how", "why", "where", "wo", "wie", "warum", "wieso", "weshalb", "comment", "où", "pourquoi"})
 _MEANS = frozenset({"mean"})
+_BUT = frozenset({"but", "mais", "aber"})
 _LONGEST_FIELD = 2  # words of a field that no record has
 _CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
 
@@ -123,13 +126,15 @@ class Plan:
 class Reading:
     """A question as far as it is understood: `plan` where it is a query, `unknown` the words that are left.
 
-    `missing`: what the records of this `kind` are asked for, and no field of theirs is called.
+    `missing`: what the records of this `kind` are asked for, and no field of theirs is called. `ranked`: all of them were to
+    be put in the order of it, which no text does.
     """
 
     plan: Plan | None = None
     unknown: tuple[str, ...] = ()
     missing: str = ""
     kind: str | None = None
+    ranked: bool = False
 
 
 def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
@@ -149,18 +154,29 @@ def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, 
 
 
 def read_question(
-    text: str, spec: IndexSpec, values: Sequence[Named], period: Period | None, today: date | None = None
+    text: str,
+    spec: IndexSpec,
+    values: Sequence[Named],
+    period: Period | None,
+    today: date | None = None,
+    comparing: bool = False,
 ) -> Reading:
-    """The query that a question is, with the `values` of its words that the scope has, and its days."""
+    """The query that a question is, with the `values` of its words that the scope has, and its days.
+
+    `comparing`: the days are one of several periods whose figures are compared.
+    """
     tokens = read_words(_without(text, period), spec, values)
-    reader = _Reader(spec, tokens, period, today)
+    reader = _Reader(spec, tokens, period, today, comparing)
     plan = reader.plan()
     left = [token for token in tokens if token.is_left]
     if not left:
         return Reading(plan)
     unknown, kind = tuple(token.text.lower() for token in left), reader.about()
     missing = " ".join(unknown) if kind is not None and _is_missing_field(tokens, left) else ""
-    return Reading(None, unknown, missing, kind if missing else None)
+    ranked = (
+        missing != "" and reader.kind is not None and any(token.role in _SUPERLATIVES | {"rank"} for token in tokens)
+    )
+    return Reading(None, unknown, missing, kind if missing else None, ranked)
 
 
 def respelled(text: str, options: Mapping[str, Mapping[str, float]], spec: IndexSpec, values: Sequence[Named]) -> str:
@@ -189,6 +205,8 @@ def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
     if len(left) > _LONGEST_FIELD or places[-1] - places[0] >= len(places):
         return False
     before = [token for token in tokens[: places[0]] if token.meaning]
+    while before and before[-1].role == "field":  # "the best customer rating"
+        before.pop()
     asked = before[-1].role in _ASKS_A_FIELD if before else False
     return asked or (places[0] == 1 and tokens[0].stem in ("what", "which"))
 
@@ -196,16 +214,25 @@ def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
 class _Reader:
     """Reads the tokens of one question. `plan` is None where they are no query, or more than one."""
 
-    def __init__(self, spec: IndexSpec, tokens: Sequence[Token], period: Period | None, today: date | None) -> None:
+    def __init__(
+        self,
+        spec: IndexSpec,
+        tokens: Sequence[Token],
+        period: Period | None,
+        today: date | None,
+        comparing: bool = False,
+    ) -> None:
         self.spec, self.tokens, self.period, self.today = spec, tokens, period, today
+        self.comparing = comparing
         self.kinds = self._kinds()
         self.kind = next(iter(self.kinds), None)
         self.figures = [name for name in self._fields("field", "total") if self._is_figure(name)]
         self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
         self.group, self.grain = self._group()
+        self.figures = [name for name in self.figures if name != self.group]
 
     def plan(self) -> Plan | None:
-        if len(self.kinds) > 1 or self._has("unclear") or not self._is_positive() or self._asks_of_words():
+        if not self._is_clear():
             return None
         compared, values, place = self._comparisons(), self._values(), self._place()
         query = self._asked()
@@ -250,6 +277,12 @@ class _Reader:
             place=place,
             everybody=self._has("everybody"),
         )
+
+    def _is_clear(self) -> bool:
+        """Whether nothing is said that no query can say."""
+        if len(self.kinds) > 1 or self._has("unclear") or (self._has("more") and not self.comparing):
+            return False
+        return self._is_positive() and not self._asks_of_words()
 
     def _name(self, field: str) -> str:
         """What people call a figure; other fields by their own names."""
@@ -338,11 +371,20 @@ class _Reader:
             return self._total(ways[0])
         if orders:
             return self._extreme(*orders[0])
-        return self._plainly()
+        query = self._plainly()
+        return self._compared_figure(query) if self.comparing else query
+
+    def _compared_figure(self, query: RecordQuery | None) -> RecordQuery | None:
+        """One figure for each period; of records that are only named, their number."""
+        if query is not None and query.aggregate is None and self.kind is not None and not self.figures:
+            return RecordQuery(aggregate=Aggregate.COUNT)  # "bookings in January as against February"
+        return query if query is not None and query.aggregate is not None and query.group is None else None
 
     def _plainly(self) -> RecordQuery | None:
         """Without a word for the most, the mean or the sum."""
-        much, many = self._has("much") or self._has("total"), self._has("count")
+        much, many = self._has("much") or self._has("total") or self._has("more"), self._has("count")
+        if self._has("more") and self.kind is not None and not self.figures:
+            much, many = False, True  # more bookings in January or in February
         summed = [name for name in self._measured() if vocabulary_of(self.spec, name).adds_up]
         if much and not summed and self._has("own") and self.period is not None and not self._measured():
             summed = self._added_up(self._usual())  # how much have we taken
@@ -363,9 +405,27 @@ class _Reader:
     def _count(self) -> RecordQuery:
         if self.group is not None:
             return self._over(Aggregate.COUNT, None)
-        if self.kind is None and len(self.keys) == 1:  # how many stylists
-            return RecordQuery(aggregate=Aggregate.COUNT, group=self.keys[0], limit=_GROUPED)
+        counted = self._counted()
+        if counted is not None and counted.role in _GRAINS and (self.kind is not None or self.keys):  # on how many days
+            grain = Grain(counted.role)
+            return RecordQuery(
+                aggregate=Aggregate.COUNT, group="date", grain=grain, limit=_GROUPED, order="date", descending=False
+            )
+        name = counted.meaning.name if counted is not None and counted.meaning is not None else ""
+        if name in self.keys or (self.kind is None and len(self.keys) == 1):  # how many stylists
+            key = name if name in self.keys else self.keys[0]
+            return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
         return RecordQuery(aggregate=Aggregate.COUNT)
+
+    def _counted(self) -> Token | None:
+        """What stands behind "how many"; of two words the second: "customer bookings"."""
+        place = next((at for at, token in enumerate(self.tokens) if token.role == "count"), len(self.tokens))
+        behind = [token for token in self.tokens[place + 1 :] if token.meaning]
+        if len(behind) > 1 and behind[1].role == "kind":
+            between = self.tokens[self.tokens.index(behind[0]) + 1 : self.tokens.index(behind[1])]
+            if not any(token.stem in says_nothing() for token in between):
+                return behind[1]
+        return behind[0] if behind else None
 
     def _total(self, aggregate: Aggregate) -> RecordQuery | None:
         """A sum or a mean; of what is not said where the kind has one figure that adds up."""
@@ -478,17 +538,24 @@ class _Reader:
         for place, token in enumerate(self.tokens):
             if token.role != "each":
                 continue
-            for other in self.tokens[place + 1 : place + 3]:
+            for other in self.tokens[place + 1 : place + 5]:
                 if other.meaning is None:
                     continue
                 if other.role in _GRAINS:
                     return "date", Grain(other.role)
-                if other.role == "field" and other.meaning.name in self.keys:
+                if other.role == "field" and self._tells_apart(other.meaning.name, place):
                     return other.meaning.name, None
                 break
         if self._has("each") and len(self.keys) == 1 and (self._has("count") or self._has("much")):
             return self.keys[0], None
         return None, None
+
+    def _tells_apart(self, name: str, place: int) -> bool:
+        """Whether a field has values to group by: words, or whole numbers behind "for each number of"."""
+        if name in self.keys:
+            return True
+        numbered = any(token.stem in NUMBERS_OF for token in self.tokens[place + 1 : place + 4])
+        return numbered and self.spec.fields.get(name) is FieldType.INTEGER and not goes_by(name)
 
     def _wanted(self) -> int | None:
         """How many are asked for: "the top 3", "the five cheapest"."""
@@ -520,8 +587,18 @@ class _Reader:
             if bound is not None:
                 found.append(bound)
                 token.said = True
+        self._measure_others([each.key for each in found])
         thans = [self.tokens[place + 1 : place + 4] for place, each in enumerate(self.tokens) if each.stem == "than"]
         return found if all(any(figure(each.text) is not None for each in behind) for behind in thans) else None
+
+    def _measure_others(self, compared: Sequence[str]) -> None:
+        """Figures that are compared with a number are conditions, and nothing to measure, where others are named."""
+        others = [name for name in self.figures if name not in compared]
+        if others and (self._has("sum") or self._has("average") or self._orders_one_of(others)):
+            self.figures = others
+
+    def _orders_one_of(self, names: Sequence[str]) -> bool:
+        return len(names) == 1 and (self._has("most") or self._has("least") or self._has("rank"))
 
     def _ranges(self) -> list[MetadataFilter]:
         """Between 20 and 40 pounds."""
@@ -529,7 +606,7 @@ class _Reader:
         for place, (lead, first, _, last) in enumerate(zip(*(self.tokens[n:] for n in range(4)), strict=False)):
             least, most = figure(first.text), figure(last.text)
             if lead.role == "between" and least is not None and most is not None:
-                name = self._compared_field(place + 3, either=True)
+                name = self._field_behind(place + 3, named=True) or self._field_before(place) or self._only_figure()
                 bounds = name and (self._compared(name, GTE, least), self._compared(name, LTE, most))
                 if bounds and None not in bounds:
                     found += [each for each in bounds if each is not None]
@@ -549,8 +626,33 @@ class _Reader:
         numbered = [each.meaning.name for each in before[-2:] if each.meaning and each.role == "field"]
         if operator is None and numbered and goes_by(numbered[-1]):
             return self._compared(numbered[-1], EQ, value)
-        name = self._compared_field(place, either=operator is not None)
+        if operator is None:
+            name = self._field_behind(place, named=False) or self._number_of(place, value)
+        else:
+            name = self._field_behind(place, named=True) or self._field_before(place) or self._only_figure()
         return self._compared(name, operator or EQ, value) if name else None
+
+    def _field_before(self, place: int) -> str | None:
+        """The figure that is named last before a number, with no other number between: "demand over 60"."""
+        for token in reversed(self.tokens[max(0, place - 5) : place]):
+            if figure(token.text) is not None:
+                return None
+            if token.meaning and token.role in ("field", "total") and self._is_figure(token.meaning.name):
+                return token.meaning.name
+        return None
+
+    def _number_of(self, place: int, value: float) -> str | None:
+        """A whole number right before its field: "with 8 cylinders", and not "the top 3 sales"."""
+        after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
+        before = self.tokens[place - 1] if place else None
+        if after is None or after.meaning is None or after.role != "field" or value != int(value):
+            return None
+        name = after.meaning.name
+        ranked = any(
+            token.role in _SUPERLATIVES | {"next", "ordinal"} for token in self.tokens[max(0, place - 2) : place]
+        )
+        whole = self.spec.fields.get(name) is FieldType.INTEGER and not vocabulary_of(self.spec, name).adds_up
+        return name if whole and not ranked and before is not None else None
 
     def _may_be_of(self, place: int, name: str) -> bool:
         """Whether the unit behind a figure, if there is one, may be that of the field."""
@@ -560,17 +662,31 @@ class _Reader:
         unit = vocabulary_of(self.spec, name).unit
         return not unit or unit == vocabulary_of(self.spec, after.name).unit
 
-    def _compared_field(self, place: int, *, either: bool) -> str | None:
-        """The field that the figure here is of: by its unit, or, where `either`, by a name or as the only one."""
-        figures = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
+    def _field_behind(self, place: int, *, named: bool) -> str | None:
+        """The field of the unit behind a figure, or, where `named`, the one that is named there."""
         after = self.tokens[place + 1].meaning if place + 1 < len(self.tokens) else None
-        if after is not None and after.role in ("unit", "field") and self.spec.fields.get(after.name) in NUMBER_FIELDS:
-            if after.role == "field":
-                return after.name if either else None
-            unit = vocabulary_of(self.spec, after.name).unit
-            same = [name for name in figures if vocabulary_of(self.spec, name).unit == unit]
-            return same[0] if len(same) == 1 else after.name
-        return figures[0] if either and len(figures) == 1 else None
+        if (
+            after is None
+            or after.role not in ("unit", "field")
+            or self.spec.fields.get(after.name) not in NUMBER_FIELDS
+        ):
+            return None
+        if after.role == "field":
+            return after.name if named else None
+        figures = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
+        unit = vocabulary_of(self.spec, after.name).unit
+        same = [name for name in figures if vocabulary_of(self.spec, name).unit == unit]
+        return same[0] if len(same) == 1 else after.name
+
+    def _only_figure(self) -> str | None:
+        """The one figure that is named, else that of the kind that is meant: "headphones under 100"."""
+        named = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
+        if named:
+            return named[0] if len({*named}) == 1 else None
+        kind = self.kind or self._meant(RecordQuery(), self._values() or [])
+        words = self.spec.vocabulary.items()
+        own = [name for name, each in words if kind is not None and each.kind == kind and self._is_figure(name)]
+        return own[0] if len(own) == 1 else None
 
     def _compared(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
         whole = self.spec.fields.get(name) is FieldType.INTEGER
@@ -582,16 +698,32 @@ class _Reader:
         """What values of fields are named; of one field any of them. None where they do not go together."""
         named: dict[str, list[str]] = {}
         other: dict[str, list[str]] = {}
+        left_out = self._left_out()
         for token, before in zip(self.tokens, [None, *self._behind_nothing()], strict=False):
             if token.meaning is None or token.role != "value":
                 continue
-            known = (other if before == "not" else named).setdefault(token.meaning.name, [])
+            known = (other if before == "not" or token in left_out else named).setdefault(token.meaning.name, [])
             known += [value for value in (token.meaning.value, *token.also) if value not in known]
         made = [self._conditions(name, values) for name, values in named.items()]
-        for name, values in other.items():
-            keyword = self.spec.all_fields[name] is FieldType.KEYWORD and name not in named
-            made.append([condition(name, NE, value) for value in values] if keyword else None)
+        made += [self._negated(name, values) if name not in named else None for name, values in other.items()]
         return None if None in made else [each for some in made if some for each in some]
+
+    def _negated(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
+        """Neither of the values: "not trending" is 0 or less."""
+        if self.spec.all_fields[name] is FieldType.KEYWORD:
+            return [condition(name, NE, value) for value in values]
+        stated = self._conditions(name, values)
+        if stated is None or self.spec.all_fields[name] not in NUMBER_FIELDS | {FieldType.BOOLEAN}:
+            return None
+        opposite = [condition(each.key, _OPPOSITE[each.operator], each.value) for each in stated]
+        if {each.operator for each in opposite} == {GTE, LTE} and len({each.value for each in opposite}) == 1:
+            return [condition(name, EQ, opposite[0].value)]  # neither rising nor falling
+        return opposite
+
+    def _left_out(self) -> list[Token]:
+        """The values before "left out" or "aside"."""
+        meant = [token for token in self.tokens if token.meaning]
+        return [before for before, token in pairwise(meant) if token.role == "left_out"]
 
     def _conditions(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
         kind = self.spec.all_fields[name]
@@ -618,6 +750,10 @@ class _Reader:
         meant = [token for token in self.tokens if token.meaning]
         for place, token in enumerate(meant):
             before, after = meant[place - 1 : place], meant[place + 1 : place + 2]
+            if token.role == "left_out" and not (before and before[0].role == "value"):
+                return False
+            if token.role == "not" and token.stem in _BUT and not (after and after[0].role == "value"):
+                continue  # it joins two conditions
             if token.role == "not" and not (after and after[0].role == "value"):
                 return False
             if token.role == "or" and self._joins_tenses(token):
@@ -673,4 +809,5 @@ def _told(each: MetadataFilter, name: str) -> str:
     return f"{name} {_SIGNS.get(each.operator, '')}{' or '.join(shown)}"
 
 
+_OPPOSITE = {LT: GTE, GTE: LT, GT: LTE, LTE: GT, EQ: NE, NE: EQ}
 _SIGNS = {LT: "below ", GT: "above ", LTE: "at most ", GTE: "at least ", NE: "not "}

@@ -1,7 +1,9 @@
 """Answers from records: a question is read (planning.py), its query run, and what comes back told (telling.py)."""
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import UUID
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -17,7 +19,7 @@ from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import GTE, IN, LT, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.periods import conditions_of, period_of
+from rag_app.retrieval.periods import conditions_of, find_periods, period_of
 from rag_app.retrieval.postprocessors import cut_below
 from rag_app.retrieval.records import RecordQuery, Records
 from rag_app.retrieval.spelling import SHORTEST, spellings
@@ -44,9 +46,13 @@ class FoundRecords:
 
 @frozen
 class NotRecorded:
-    """A question about records was understood, but for a field that they have not: `text` says so."""
+    """A question about records was understood, but for a field that they have not: `text` says so.
+
+    `certain`: no text can answer it either, since it asks for an order of all records by that field.
+    """
 
     text: str
+    certain: bool = False
 
 
 class RecordFinder:
@@ -75,13 +81,35 @@ class RecordFinder:
             return None
         store = await self._open_store()
         asking.set(store.scope.organizations)
+        if asks and (both := await self._compare(question, store)) is not None:
+            return both
         reading = await self._understand(question, store) if asks else Reading()
         if reading.plan is None and before:
             reading = await self._follow(question, before, store) or reading
         if reading.plan is None:
             lacking = missing_text(self._spec, reading.kind, reading.missing)
-            return NotRecorded(lacking) if lacking else None
-        plan, found, outcome = await self._query(reading.plan, question, store)
+            return NotRecorded(lacking, reading.ranked) if lacking else None
+        return await self._tell(reading.plan, question, store)
+
+    async def _compare(self, question: Question, store: ScopedStore) -> FoundRecords | None:
+        """The figures of two periods, one after the other; None where the question compares none, or one has no records."""
+        spec, text = self._spec, question.text
+        if spec.dated_types == () or "date" in fields_of(question.filters):
+            return None
+        told: list[FoundRecords] = []
+        for period in find_periods(text, question.today or datetime.now(UTC).date()):
+            words = words_left(text, spec, period)
+            values = await store.named_values(words) if words else []
+            plan = read_question(text, spec, values, period, question.today, comparing=True).plan
+            one = await self._tell(plan, replace(question, period=period), store) if plan is not None else None
+            if one is None or not one.nodes:
+                return None
+            told.append(one)
+        return _together(*told) if len(told) == 2 else None
+
+    async def _tell(self, read: Plan, question: Question, store: ScopedStore) -> FoundRecords | None:
+        """What a plan finds, and how it is told; None where the words' way is to be taken."""
+        plan, found, outcome = await self._query(read, question, store)
         alone = plan.is_lookup and found.total == 1  # its name finds it by words, too, with what else is said of it
         if not found.rows or alone or (plan.kind is None and len(found.types) > 1):
             return None
@@ -178,6 +206,14 @@ class RecordFinder:
         if plan.is_list:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
+
+
+def _together(first: FoundRecords, second: FoundRecords) -> FoundRecords:
+    """Both, the sources of the second numbered behind those of the first."""
+    number = len(first.nodes)
+    text = re.sub(r"\[Source (\d+)\]", lambda found: f"[Source {int(found[1]) + number}]", second.text)
+    understood = f"{first.understood}; {second.understood}"
+    return FoundRecords(first.plan, (*first.nodes, *second.nodes), f"{first.text} {text}", understood, computed=True)
 
 
 def _has_all(hit: Hit, fields: Collection[str]) -> bool:

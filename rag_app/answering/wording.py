@@ -22,6 +22,8 @@ _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
 _SIGNS = {"€": "euros", "£": "pounds", "$": "dollars", "%": "percent"}
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
+_PREPOSITIONS = frozenset({"by", "par", "nach", "pro"})
+NUMBERS_OF = frozenset({"number", "nombre", "anzahl"})
 _LONGEST = 6  # words of a phrase
 _MOST_NAMED = 12  # values that a part of them may stand for
 
@@ -224,9 +226,20 @@ def _meanings(spec: IndexSpec, values: Iterable[Named]) -> Iterator[tuple[str, M
     for name in spec.fields:
         words = vocabulary_of(spec, name)
         named = () if words.own else (*words.words, name.replace("_", " "))
-        yield from ((phrase, Meaning("field", name)) for phrase in named)
+        figures = words.words if spec.fields[name] in NUMBER_FIELDS else ()
+        yield from ((phrase, Meaning("field", name)) for phrase in (*named, *map(_participle, figures)))
     yield from ((words.unit, Meaning("unit", name)) for name, words in spec.vocabulary.items() if words.unit)
     yield from ((phrase, Meaning("said")) for phrase in spec.said)
+
+
+def _participle(noun: str) -> str:
+    """
+    >>> _participle("price"), _participle("weight"), _participle("fuel economy")
+    ('priced', 'weighted', 'fuel economied')
+    """
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ied"
+    return f"{noun}d" if noun.endswith("e") else f"{noun}ed"
 
 
 def _comparative(superlative: str) -> str:
@@ -333,6 +346,33 @@ def _is_name(value: str) -> bool:
 
 
 def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
+    """Decides what a word means by what stands around it."""
+    for place, token in enumerate(tokens):
+        after = next((each for each in tokens[place + 1 :] if each.meaning or each.is_left), None)
+        if token.role == "each" and token.stem in _PREPOSITIONS and not _may_group(after, spec):
+            token.meaning = None  # "by Julien", "by mail", "by more than ten"
+        if token.role == "each" and after is not None and after.role == "count" and after.stem in NUMBERS_OF:
+            after.meaning = None  # "for each number of cylinders"
+        if token.role == "class":
+            token.meaning, token.said = None, _stands_behind_value(tokens, place)
+    _settle_figures(tokens, spec)
+
+
+def _stands_behind_value(tokens: Sequence[Token], place: int) -> bool:
+    meant = next((at for at in range(place - 1, -1, -1) if tokens[at].meaning), None)
+    if meant is None or tokens[meant].role != "value":
+        return False
+    return meant == place - 1 or tokens[place - 1].stem not in says_nothing()
+
+
+def _may_group(after: Token | None, spec: IndexSpec) -> bool:
+    """Whether records can be told apart by what stands behind "by"."""
+    if after is None or after.meaning is None:
+        return after is not None  # a word that is not understood
+    return after.role not in ("value", "unclear", "kind", "over", "under", "least_of", "most_of", "between")
+
+
+def _settle_figures(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """A word for a value and for figures ("rain") means the figures where those are asked for and none are named.
 
     And where their unit stands in the question: "25 mm of rain".
@@ -342,7 +382,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
     named = {
         token.meaning.name for token in tokens if token.meaning and token.role in ("field", "high", "low", "total")
     }
-    asked = roles & {"sum", "average", "much", "most", "least"}
+    asked = roles & {"sum", "average", "much", "more", "most", "least"}
     asked_of_it = bool(asked) and not any(spec.fields.get(each) in NUMBER_FIELDS for each in named)
     for token in tokens:
         if token.role in ("value", "unclear"):

@@ -29,7 +29,17 @@ from rag_app.retrieval.filters import GTE, LT, condition, fields_of
 from rag_app.retrieval.filters import or_missing as or_none
 from rag_app.retrieval.index import IndexSpec
 
-__all__ = ["LANGUAGES", "Period", "conditions_of", "days_text", "find_period", "names_day", "names_period", "period_of"]
+__all__ = [
+    "LANGUAGES",
+    "Period",
+    "conditions_of",
+    "days_text",
+    "find_period",
+    "find_periods",
+    "names_day",
+    "names_period",
+    "period_of",
+]
 
 LANGUAGES = ("en", "fr", "de")
 """Those that periods.toml has words of."""
@@ -157,6 +167,8 @@ class _Grammar:
         self.bare_day = re.compile(rf"(?:(?:{words['the']})\s+)?(?P<day>{_DAY})", re.I)
         self.between = self._joint("between", "and")
         self.from_to = self._joint("from", "to")
+        self.namely = re.compile(rf"[\s,;:(–-]*(?:(?:{words['namely']}|{words['from']}|{words['the']})[\s,:]+)*", re.I)
+        self.joins = re.compile(rf"[\s,;:()–-]*(?:(?:{words['joins']})[\s,;:()–-]+)*", re.I)
         self.dash = re.compile(rf"\s*(?:[-–]|\b(?:{words['to']})\b)\s*", re.I)
 
     def _kinds(self) -> Iterator[str]:
@@ -165,7 +177,7 @@ class _Grammar:
         unit = f"(?:{'|'.join(words['units'].values())})"
         number = rf"(?:\d{{1,3}}|{'|'.join(words['numbers'].split())})"
         ordinal = f"(?:{'|'.join(words['ordinals'].split())})"
-        part = f"(?:{words['units']['week']}|{words['half']})"
+        part = f"(?:(?:(?:{words['full']}) )?{words['units']['week']}|{words['half']})"
         step = f"(?:{words['last']}|{words['this']}|{words['next']})"
         move = f"(?:{words['last']}|{words['next']})"
         of, the = rf"(?:(?:{words['of']})\s+)?", rf"(?:(?:{words['the']})\s+)?"
@@ -211,7 +223,32 @@ def _period_in(text: str, today: date, grammar: _Grammar) -> Period | None:
     reading = _Reading(text, today, grammar)
     if ranges := [*reading.ranges()] or [*reading.short_ranges()]:
         return ranges[0] if len(ranges) == 1 else None
-    return _together([period for period in reading.singles() if reading.is_asked(period)])
+    found = _together([period for period in reading.singles() if reading.is_asked(period)])
+    return reading.narrowed(found) if found else None
+
+
+def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -> tuple[Period, ...]:
+    """The two periods that a question compares, in the order of the text; empty where it does not.
+
+    They do not overlap, and nothing stands between them but words that join ("or in", "as against"). The span of each is
+    that of both together.
+
+    >>> [each.label for each in find_periods("More rain in 2012 or in 2014?", date(2026, 11, 22))]
+    ['2012', '2014']
+    """
+    text = text[:_QUESTION]
+    for grammar in _grammars(tuple(languages)):
+        reading = _Reading(text, today, grammar)
+        said = [*reading.ranges()] or [*reading.short_ranges()] or [*reading.compared()]
+        first, second = (*sorted(said, key=lambda each: each.span), None, None)[:2]
+        if len(said) != 2 or first is None or second is None or not (first.end and second.end):
+            continue
+        between = text[first.span[1] : second.span[0]]
+        apart = first.end < (second.start or date.min) or second.end < (first.start or date.min)
+        if apart and between.strip() and grammar.joins.fullmatch(between):
+            span = (first.span[0], second.span[1])
+            return replace(first, span=span, otherwise=None), replace(second, span=span, otherwise=None)
+    return ()
 
 
 def _together(periods: Sequence[Period]) -> Period | None:
@@ -245,6 +282,32 @@ class _Reading:
         for begun in self.grammar.bare_day.finditer(self.text):
             if not self.text[: begun.start()].endswith(tuple("0123456789-./")):
                 yield from self._range(begun.start(), begun.start(), self.grammar.dash, leads=False)
+
+    def compared(self) -> Iterator[Period]:
+        """What is named alone, and what joins to it without a word of its own: "in January as against February"."""
+        found = [*self.singles()]
+        if len(found) == 1:
+            match = self.grammar.point.search(self.text, found[0].span[1])
+            days = self._days(match) if match else None
+            if match and days and _kind(match) in ("month", "year", "quarter", "weekday"):
+                found.append(self._named(match, days))
+        yield from found
+
+    def narrowed(self, period: Period) -> Period:
+        """The days of a month that stand beside it: "the second week of January, the 12th to the 18th"."""
+        first, last = period.start, period.end
+        if first is None or last is None or (first.year, first.month) != (last.year, last.month):
+            return period
+        for begun in self.grammar.bare_day.finditer(self.text, period.span[1]):
+            joint = self.grammar.dash.match(self.text, begun.end())
+            ended = self.grammar.bare_day.match(self.text, joint.end()) if joint else None
+            if ended is None or not self.grammar.namely.fullmatch(self.text[period.span[1] : begun.start()]):
+                return period
+            days = [_valid(first.year, first.month, int(re.sub(r"\D", "", each["day"]))) for each in (begun, ended)]
+            if days[0] is None or days[1] is None or days[0] > days[1]:
+                return period
+            return self._period((days[0], days[1]), period.span[0], ended.end(), "days")
+        return period
 
     def _range(self, start: int, at: int, link: re.Pattern[str], leads: bool = True) -> Iterator[Period]:
         first = (self.grammar.point.match(self.text, at) if leads else None) or self.grammar.bare_day.match(
@@ -473,6 +536,8 @@ class _Reading:
             return (first, middle) if place == 0 else (middle + timedelta(days=1), last)
         if place is None:
             return last - timedelta(days=6), last
+        if re.search(rf"(?<!\w)(?:{words['full']})(?!\w)", said, re.I):
+            first += timedelta(days=-first.weekday() % 7)  # a full week begins on a Monday
         begun = first + timedelta(days=7 * place)
         return begun, begun + timedelta(days=6)
 
