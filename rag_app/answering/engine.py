@@ -303,7 +303,7 @@ class CapabilityEngine(BaseQueryEngine):
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        return replace(_without_field(best, told), seconds=time.perf_counter() - started)
+        return replace(self._without_field(best, told), seconds=time.perf_counter() - started)
 
     def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
         """Records are what was asked for, whatever their similarity: there is nothing to judge."""
@@ -312,6 +312,14 @@ class CapabilityEngine(BaseQueryEngine):
         judgment = Judgment(enough, enough, Confidence.HIGH if enough else Confidence.LOW, "fixed")
         context = self._context(hits)
         return Evidence(question, len(nodes), len(nodes), nodes, hits, judgment.level, judgment, context, records=told)
+
+    def _without_field(self, found: Evidence, told: FoundRecords | NotRecorded | None) -> Evidence:
+        """The evidence, with what the records do not hold; where that is certain, no sentence is picked in its place."""
+        if not isinstance(told, NotRecorded):
+            return found
+        if told.certain and self.synthesizer.model in (None, EXTRACTIVE) and self.capability.grounded:
+            found = replace(found, confidence=Confidence.LOW, context=Context())
+        return replace(found, lacking=told.text)
 
     async def _elsewhen(self, found: Evidence, question: Question) -> Evidence:
         """Where nothing is found for the question's period: what is recorded nearest to it, if that answers."""
@@ -624,14 +632,6 @@ def _answer(evidence: Evidence, **more: Any) -> Answer:
         warnings=evidence.warnings,
         **more,
     )
-
-
-def _without_field(found: Evidence, told: FoundRecords | NotRecorded | None) -> Evidence:
-    """The evidence, with what the records do not hold; where that is certain, no sentence answers in its place."""
-    if not isinstance(told, NotRecorded):
-        return found
-    judgment = replace(found.judgment, answers=found.judgment.answers and not told.certain)
-    return replace(found, lacking=told.text, judgment=judgment)
 
 
 def _is_clearly_better(wide: Judgment, first: Judgment) -> bool:

@@ -69,6 +69,13 @@ _BEHIND_A_MEASURE = _AUXILIARIES - {"be", "been"}  # "how warm was it"
 _FURTHEST = 5  # "the fifth cheapest"
 _OF_WORDS = frozenset({"how", "why", "where", "wo", "wie", "warum", "wieso", "weshalb", "comment", "où", "pourquoi"})
 _MEANS = frozenset({"mean"})
+_PLACES = frozenset(
+    {"under", "below", "beneath", "over", "above", "beyond", "between", "unter", "über", "zwischen", "entre"}
+)
+_IMPLY = frozenset({"under", "over", "between"})
+_ALL = frozenset(
+    {"all", "every", "everything", "everybody", "everyone", "each", "anything", "anybody", "alle", "tous", "toutes"}
+)
 _BUT = frozenset({"but", "mais", "aber"})
 _LONGEST_FIELD = 2  # words of a field that no record has
 _CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
@@ -683,6 +690,8 @@ class _Reader:
         named = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
         if named:
             return named[0] if len({*named}) == 1 else None
+        if not any(token.stem in _PLACES and token.role in _IMPLY for token in self.tokens):
+            return None  # "more than 20" may be of anything
         kind = self.kind or self._meant(RecordQuery(), self._values() or [])
         words = self.spec.vocabulary.items()
         own = [name for name, each in words if kind is not None and each.kind == kind and self._is_figure(name)]
@@ -752,8 +761,10 @@ class _Reader:
             before, after = meant[place - 1 : place], meant[place + 1 : place + 2]
             if token.role == "left_out" and not (before and before[0].role == "value"):
                 return False
-            if token.role == "not" and token.stem in _BUT and not (after and after[0].role == "value"):
-                continue  # it joins two conditions
+            if token.role == "not" and token.stem in _BUT:
+                if after and after[0].role == "value" and not self._is_behind_all(token):
+                    return False  # "over 20 but by Ada" is no exception
+                continue
             if token.role == "not" and not (after and after[0].role == "value"):
                 return False
             if token.role == "or" and self._joins_tenses(token):
@@ -762,6 +773,10 @@ class _Reader:
             if token.role == "or" and (len(before) + len(after) < 2 or "" in fields or len(fields) > 1):
                 return False
         return True
+
+    def _is_behind_all(self, link: Token) -> bool:
+        """Whether "but" takes away: "all trips but Ada's"."""
+        return any(token.stem in _ALL for token in self.tokens[: self.tokens.index(link)])
 
     def _joins_tenses(self, link: Token) -> bool:
         """Whether "or" stands between verbs alone: "has had or will have"."""

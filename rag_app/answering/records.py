@@ -26,6 +26,7 @@ from rag_app.retrieval.spelling import SHORTEST, spellings
 from rag_app.retrieval.store import ScopedStore, Search
 
 _MOST_SPELLED = 3  # words that may be misspelt
+_COMPARED = 2  # sources of each of two periods
 _EQUALS = 5  # records that are the best together
 
 
@@ -209,11 +210,20 @@ class RecordFinder:
 
 
 def _together(first: FoundRecords, second: FoundRecords) -> FoundRecords:
-    """Both, the sources of the second numbered behind those of the first."""
-    number = len(first.nodes)
-    text = re.sub(r"\[Source (\d+)\]", lambda found: f"[Source {int(found[1]) + number}]", second.text)
-    understood = f"{first.understood}; {second.understood}"
-    return FoundRecords(first.plan, (*first.nodes, *second.nodes), f"{first.text} {text}", understood, computed=True)
+    """Both, each with the first of its sources; those of the second are numbered behind those of the first."""
+    before = min(len(first.nodes), _COMPARED)
+    nodes = (*first.nodes[:_COMPARED], *second.nodes[:_COMPARED])
+    text = f"{_cited(first.text, 0)} {_cited(second.text, before)}"
+    return FoundRecords(first.plan, nodes, text, f"{first.understood}; {second.understood}", computed=True)
+
+
+def _cited(text: str, before: int) -> str:
+    """The text with the first few of its citations, their numbers behind `before` others."""
+
+    def number(found: re.Match[str]) -> str:
+        return f" [Source {int(found[1]) + before}]" if int(found[1]) <= _COMPARED else ""
+
+    return re.sub(r" \[Source (\d+)\]", number, text)
 
 
 def _has_all(hit: Hit, fields: Collection[str]) -> bool:

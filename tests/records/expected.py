@@ -350,7 +350,7 @@ def counted(number: int, language: str = "en") -> list[str]:
 
 def rounded(number: float) -> list[str]:
     """A mean: to two places or to one, rounded; a half up or to even."""
-    exact = [f"{number:.2f}", f"{number + 1e-9:.2f}", f"{number:.1f}", f"{number + 1e-9:.1f}"]
+    exact = [f"{number:.2f}", f"{number + 1e-9:.2f}", f"{number - 1e-9:.2f}", f"{number:.1f}", f"{number + 1e-9:.1f}"]
     return unique([figure(float(text)) for text in exact])
 
 

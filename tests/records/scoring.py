@@ -51,7 +51,7 @@ def _stands(text: str, said: str) -> bool:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){re.escape(_plain(text))}(?!\w)")
+    return re.compile(rf"(?<!\w){re.escape(_plain(text).rstrip('?!.'))}(?!\w)")
 
 
 def _number(figure: str) -> float:

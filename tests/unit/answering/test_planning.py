@@ -9,7 +9,7 @@ from llama_index.core.vector_stores.types import MetadataFilter
 from rag_app.answering.following import Said, before_in, follow, without_opening
 from rag_app.answering.planning import read_question, respelled, words_left
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.periods import find_period
+from rag_app.retrieval.periods import find_period, find_periods
 from rag_app.retrieval.records import Aggregate, Grain, Named
 from rag_app.retrieval.spelling import spellings
 
@@ -130,6 +130,7 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "How many trips did not catch anything?",
         "How many trips had more than 20?",  # of what
         "Which trips and notes are there?",
+        "trips with a catch over 20 but by Ada",
         "the average and the total catch",
         "the fullest and the latest trip",
         "What does the harbour master say about trips in fog?",
@@ -188,12 +189,56 @@ def test_values_are_looked_up_for_few_words_of_a_question_about_records() -> Non
 
 
 def test_what_no_field_is_called_is_missing() -> None:
-    reading = read_question("How many passengers did Ada carry?", BOATS, VALUES, None)
+    reading = read_question("How many passengers did Ada rescue?", BOATS, VALUES, None)
     assert (reading.missing, reading.kind) == ("", None), "two places that are not understood"
     reading = read_question("How many passengers were on Ada's trips?", BOATS, VALUES, None)
     assert (reading.plan, reading.missing, reading.kind) == (None, "passengers", "trip")
     for text in "Rank our trips by passengers", "What passengers did Ada get?":
         assert read_question(text, BOATS, VALUES, None).missing == "passengers"
+
+
+@pytest.mark.parametrize(
+    ("text", "conditions"),
+    [
+        ("trips that were not lucky", [("catch", "<=", 0.0)]),
+        ("trips with a catch over 20 but under 40", [("catch", ">", 20.0), ("catch", "<", 40.0)]),
+        ("all trips but Ada's", [("skipper", "!=", "Ada Holm")]),
+        ("average catch of our trips, Ada left out", [("skipper", "!=", "Ada Holm")]),
+        ("Which trips are by Ada?", [("skipper", "==", "Ada Holm")]),
+        ("trips between 20 and 30", [("catch", ">=", 20.0), ("catch", "<=", 30.0)]),
+        ("trips with a catch of more than 5 kilos", [("catch", ">", 5.0)]),
+    ],
+)
+def test_conditions_in_other_words(text: str, conditions: list[tuple[str, str, object]]) -> None:
+    assert filters(text) == conditions
+
+
+def test_different_values_and_days_are_counted() -> None:
+    skippers = read("How many skippers made trips in January?")
+    assert (skippers.query.group, skippers.distinct) == ("skipper", True)
+    days = read("On how many days in January was there at least one trip?")
+    assert (days.query.group, days.query.grain, days.distinct) == ("date", Grain.DAY, True)
+    assert read("How many skipper trips in January?").query.group is None, "the second of two nouns is counted"
+
+
+def test_a_comparison_is_one_figure_for_each_period() -> None:
+    def compared(text: str) -> Any:
+        periods = find_periods(text, TODAY)
+        assert len(periods) == 2
+        return [read_question(text, BOATS, VALUES, each, TODAY, comparing=True).plan for each in periods]
+
+    first, second = compared("Did we catch more in 2024 or in 2025?")
+    assert (first.query.aggregate, first.query.of) == (Aggregate.SUM, "catch")
+    assert (first.period.label, second.period.label) == ("2024", "2025")
+    assert compared("Were there more trips in May 2025 than in June 2025?")[0].query.aggregate is Aggregate.COUNT
+    assert compared("average catch in 2024 as against 2025")[0].query.aggregate is Aggregate.AVERAGE
+    assert compared("Was it nicer in 2024 or in 2025?") == [None, None], "a word is not understood"
+    assert read("Did we catch more fish?") is None, "more than what"
+
+
+def test_a_ranking_by_no_field_is_answered_by_no_text() -> None:
+    assert read_question("Which of our trips had the best weather score?", BOATS, VALUES, None).ranked
+    assert not read_question("How many passengers were on Ada's trips?", BOATS, VALUES, None).ranked
 
 
 def test_a_day_without_a_year_may_be_of_another_one() -> None:
