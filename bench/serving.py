@@ -45,7 +45,8 @@ class Service:
     rates: list[float] = field(default_factory=list)
 
     async def ask(self, connection: "Connection", text: str) -> None:
-        status, body = await connection.post(self.path, next(self.users), json.dumps({"query_text": text}).encode())
+        asked = json.dumps({"query_text": text, "mode": "hybrid"}).encode()
+        status, body = await connection.post(self.path, next(self.users), asked)
         if status != 200 or not (json.loads(body)["results"] or self.name == "stock"):  # which finds nothing at times
             raise RuntimeError(f"{self.name}: {status} {body[:500]!r}")
 

@@ -37,6 +37,7 @@ from rag_app.domain import (
     Event,
     Found,
     Hit,
+    Mode,
     Question,
     Scope,
     StoreFailed,
@@ -111,6 +112,10 @@ class Pipeline:
 
     def _unknown_language(self, text: str) -> str:
         return not_understood(text, self._embedder.model_name, getattr(self._embedder, "languages", ()))
+
+    def search_mode(self, index: str) -> Mode:
+        """How an index is searched where a request names no mode. Raises NotFound for an unknown index."""
+        return find_index(self._indexes, index).search_mode
 
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
         """The hits of a question, best first. Calls no answering model.

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator, with_config
 
-from rag_app.domain import FieldType, Misconfigured, NotFound, RowsRule
+from rag_app.domain import FieldType, Misconfigured, Mode, NotFound, RowsRule
 from rag_app.domain.rows import rules_as_written
 
 BASE_FIELDS: Mapping[str, FieldType] = {
@@ -129,6 +129,8 @@ class IndexSpec(_Strict):
     `dated_types` are the source types whose date is that of what they tell of: words of time choose among them. The date
     of another, a policy, is that of its last change. None: all types.
 
+    `search_mode` is how a search looks for chunks where the request names no mode: `/api/rag/search`, `/owner/search`.
+
     An entry of `[fields]` is a type, or a table of a type and its `Vocabulary`. `[records]` are the kinds of records that
     questions may be asked about, `said` words that say nothing in such a question here.
 
@@ -149,6 +151,7 @@ class IndexSpec(_Strict):
     records: Mapping[Name, Kind] = {}
     said: Phrases = ()
     chunking: Chunking = Chunking()
+    search_mode: Literal[Mode.DENSE, Mode.HYBRID] = Mode.DENSE
     fusion: Fusion = Fusion()
     bm25: Bm25 = Bm25()
     confidence: ConfidenceRule = ConfidenceRule()

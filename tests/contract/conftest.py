@@ -39,7 +39,7 @@ from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import Passages, SourceLedger
-from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Question
+from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Mode, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.kept_answers import KeptAnswers
@@ -171,6 +171,9 @@ class ScriptedPipeline:
 
     def warnings(self, question: Question) -> list[str]:
         return [f"{len(question.text)} characters are many"] if len(question.text) > 400 else []
+
+    def search_mode(self, index: str) -> Mode:
+        return Mode.DENSE
 
     async def search(self, index: str, question: Question, scope: Scope) -> tuple[Hit, ...]:
         self.asked.append((index, question, scope))

@@ -205,7 +205,7 @@ def test_the_document_as_a_whole(document: dict[str, Any]) -> None:
 
 
 def test_the_documents_example_request_works(client: httpx.Client, document: dict[str, Any]) -> None:
-    schema = document["components"]["schemas"]["RetrievalRequest"]
+    schema = document["components"]["schemas"]["SearchRequest"]
     assert schema["required"] == ["query_text"] and schema["properties"]["top_k"]["default"] == 8
     [example] = schema["examples"]
     Draft202012Validator({**schema, "components": document["components"]}).validate(example)

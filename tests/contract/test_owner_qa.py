@@ -200,7 +200,7 @@ def test_search_takes_and_gives_the_contracts_example(
     [(index, question, scope)] = backstage.pipeline.asked
     assert index == "salon_calls"
     assert (question.text, question.top_k, question.threshold) == (SEARCH_EXAMPLE["query"], 10, 0.35)
-    assert question.mode is Mode.HYBRID
+    assert question.mode is Mode.DENSE
     assert question.filters == (
         condition("source_type", "in", ("call_transcript", "call_summary")),
         condition("date", ">=", "2026-01-01"),  # days stay days: the index knows how long they are
@@ -259,7 +259,8 @@ def test_more_is_retrieved_than_wanted(
     path: str, limit: int, fetch: int, client: httpx.Client, backstage: Backstage
 ) -> None:
     backstage.pipeline.given = answered()
-    assert client.post(path, json={**FOUND[path], "limit": limit}).status_code == 200
+    mode = {"mode": "hybrid"} if path == SEARCH else {}
+    assert client.post(path, json={**FOUND[path], "limit": limit, **mode}).status_code == 200
     question = backstage.pipeline.asked[0][1]
     assert (question.top_k, question.fetch) == (limit, fetch)
 
@@ -355,12 +356,12 @@ def test_one_day_is_a_range(client: httpx.Client, backstage: Backstage) -> None:
     assert len(backstage.pipeline.asked[0][1].filters) == 2
 
 
-def test_results_come_by_the_similarity_they_show_and_it_stays_between_0_and_1(
+def test_results_keep_the_order_of_their_mode_and_similarity_stays_between_0_and_1(
     client: httpx.Client, backstage: Backstage
 ) -> None:
     backstage.pipeline.hits = tuple(hit(score) for score in (0.31, -0.2, 0.91234567, 1.0000001))  # as fusion has them
-    body = client.post(SEARCH, json={"query": "?"}).json()
-    assert [result["similarity"] for result in body["results"]] == [1.0, 0.9123, 0.31, 0.0]
+    body = client.post(SEARCH, json={"query": "?", "mode": "hybrid"}).json()
+    assert [result["similarity"] for result in body["results"]] == [0.31, 0.0, 0.9123, 1.0]
     assert body["total"] == 4
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
+from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Mode, Refusal
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal
 from rag_app.domain.source import JsonObject
 from rag_app.http.surface import example
@@ -123,15 +123,37 @@ def test_what_a_source_does_not_have_is_null_or_absent(client: httpx.Client, bac
     assert paged["meta"]["page"] == 3
 
 
-def test_results_come_by_the_score_they_show_and_scores_stay_between_0_and_1(
+def test_results_keep_the_order_of_their_mode_and_scores_stay_between_0_and_1(
     client: httpx.Client, backstage: Backstage
 ) -> None:
-    backstage.pipeline.hits = tuple(
-        hit(score) for score in (0.31, -0.2, 0.9, 1.0000001, 0.31)
-    )  # as fusion ordered them
-    results = client.post("/api/rag/search", json=ASK).json()["results"]
-    assert [result["score"] for result in results] == [1.0, 0.9, 0.31, 0.31, 0.0]
-    assert [result["rank"] for result in results] == [1, 2, 3, 4, 5]
+    backstage.pipeline.hits = tuple(hit(score) for score in (0.31, -0.2, 0.9, 1.0000001))  # as fusion ordered them
+    results = client.post("/api/rag/search", json={**ASK, "mode": "hybrid"}).json()["results"]
+    assert [result["score"] for result in results] == [0.31, 0.0, 0.9, 1.0]
+    assert [result["rank"] for result in results] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("sent", "mode"),
+    [
+        ({}, Mode.DENSE),
+        ({"mode": None}, Mode.DENSE),
+        ({"mode": "dense"}, Mode.DENSE),
+        ({"mode": "hybrid"}, Mode.HYBRID),
+    ],
+)
+def test_a_search_is_dense_unless_the_request_says_hybrid(
+    sent: JsonObject, mode: Mode, client: httpx.Client, backstage: Backstage
+) -> None:
+    assert client.post("/api/rag/search", json={**ASK, **sent}).status_code == 200
+    assert client.post("/owner/search", json={"query": "?", **sent}).status_code == 200
+    assert [question.mode for _, question, _ in backstage.pipeline.asked] == [mode, mode]
+
+
+def test_another_mode_is_refused_and_answers_have_none(client: httpx.Client) -> None:
+    for path, body in (("/api/rag/search", ASK), ("/owner/search", {"query": "?"})):
+        refused = client.post(path, json={**body, "mode": "text"})
+        assert refused.status_code == 400 and "mode: must be one of dense, hybrid" in refused.text
+    assert client.post("/api/rag/answer", json={**ASK, "mode": "hybrid"}).status_code == 400
 
 
 def test_search_passes_on_what_was_asked_and_who_asks(client: httpx.Client, backstage: Backstage) -> None:

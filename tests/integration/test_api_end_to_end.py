@@ -100,6 +100,11 @@ class Service:
         body = {"query_text": query, "top_k": 50, "filters": filters}
         return {result["source_title"] for result in self.post(SEARCH[0], body, who)["results"]}
 
+    def candidates(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """What an answer to the same is made from, the most similar first."""
+        results: list[dict[str, Any]] = self.post(SEARCH[0], {**asked, "mode": "hybrid"})["results"]
+        return sorted(results, key=lambda each: -each["score"])
+
 
 async def load(
     application: Application, folder: Path, texts: Mapping[str, dict[str, Any]] = TEXTS
@@ -141,6 +146,19 @@ def service(
         with served() as client:
             yield Service(client, org, other_org, ada)
         prepare(forget_public)
+
+
+def test_a_search_finds_the_best_by_the_score_it_shows(service: Service) -> None:
+    """No chunk that is left out is more similar than one that is shown; words count where the request says hybrid."""
+    for query in (PLANS, PARKING, "parental leave parking 480"):
+        every = service.post(SEARCH[0], {"query_text": query, "top_k": 50})["results"]
+        for top_k in (1, 3, 8):
+            best = service.post(SEARCH[0], {"query_text": query, "top_k": top_k})["results"]
+            assert [each["chunk_id"] for each in best] == [each["chunk_id"] for each in every[:top_k]]
+    mixed = service.post(SEARCH[0], {"query_text": "parental leave parking 480", "top_k": 50, "mode": "hybrid"})
+    scores = [each["score"] for each in mixed["results"]]
+    assert scores != sorted(scores, reverse=True)
+    assert [each["rank"] for each in mixed["results"]] == [number for number, _ in enumerate(scores, 1)]
 
 
 @pytest.mark.parametrize("path", SEARCH)
@@ -279,7 +297,7 @@ def check_answer(body: dict[str, Any], query: str, found: list[dict[str, Any]]) 
 @pytest.mark.parametrize("path", ANSWER)
 def test_answer_with_sufficient_context(path: str, service: Service) -> None:
     asked = {"query_text": PLANS, "top_k": 6}
-    found = service.post(SEARCH[0], asked)["results"]
+    found = service.candidates(asked)
     body = service.post(path, asked)
     check_answer(body, PLANS, found)
     assert body["status"] == "success"
@@ -302,7 +320,7 @@ def contents_of(hit: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("path", ANSWER)
 def test_answer_with_insufficient_context(path: str, service: Service) -> None:
     asked = {"query_text": NOT_THERE, "top_k": 50}
-    found = service.post(SEARCH[0], asked)["results"]
+    found = service.candidates(asked)
     body = service.post(path, asked)
     check_answer(body, NOT_THERE, found)
     assert body["status"] == "insufficient_context"
@@ -320,7 +338,7 @@ def test_many_chunks_of_many_sources(service: Service) -> None:
     """More sources than citations, and more chunks than sources."""
     for query in (PARKING, "How many weeks of parental leave are there?"):
         asked = {"query_text": query, "top_k": 50}
-        found = service.post(SEARCH[0], asked)["results"]
+        found = service.candidates(asked)
         assert len(found) > len({result["source_id"] for result in found}) > 5
         body = service.post(ANSWER[0], asked)
         check_answer(body, query, found)

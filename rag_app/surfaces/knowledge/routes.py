@@ -4,6 +4,7 @@ The contract's own words are kept: field names, ranges, defaults, texts.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Literal
@@ -23,6 +24,7 @@ from rag_app.domain import (
     Hit,
     InvalidInput,
     MetadataValue,
+    Mode,
     ModelFailed,
     ModelLimited,
     ModelTimeout,
@@ -34,6 +36,7 @@ from rag_app.domain import (
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
+from rag_app.http.modes import SearchMode
 from rag_app.http.remarks import Courtesy, Removed, Understood, Warnings
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
@@ -131,6 +134,12 @@ class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+class SearchRequest(RetrievalRequest, frozen=True, forbid_unknown_fields=True):
+    """A null is the same as an omitted field."""
+
+    mode: SearchMode | None = None
+
+
 class SearchResult(Struct, frozen=True):
     chunk_id: UUID
     source_id: UUID
@@ -140,13 +149,16 @@ class SearchResult(Struct, frozen=True):
     source_title: SourceTitle
     source_uri: SourceUri
     meta: SourceMeta
-    rank: Annotated[int, Meta(ge=1)]
+    rank: Annotated[int, Meta(ge=1, description="the place of the result in the order of the mode")]
 
 
 class SearchResponse(Struct, frozen=True, omit_defaults=True):
     status: Literal["success"]
     query_text: QueryText
-    results: Annotated[list[SearchResult], Meta(description="best score first, at most `top_k`")]
+    results: Annotated[
+        list[SearchResult],
+        Meta(description="at most `top_k`: dense best score first, hybrid best of both scores first"),
+    ]
     total_found: Annotated[int, Meta(description="number of results returned", examples=[1])]
     processing_time_ms: Annotated[int, Meta(examples=[142])]
     warnings: Warnings = []
@@ -195,7 +207,8 @@ class AnswerResponse(Struct, frozen=True, omit_defaults=True):
     courtesy: Courtesy = False
 
 
-Body = Annotated[RetrievalRequest, BodyKwarg(examples=[example(__package__, "request")])]
+SearchBody = Annotated[SearchRequest, BodyKwarg(examples=[example(__package__, "request")])]
+AnswerBody = Annotated[RetrievalRequest, BodyKwarg(examples=[example(__package__, "request")])]
 ERRORS = (
     InvalidInput("top_k", 99, "must be a whole number from 1 to 50"),
     UnknownField("filters.colour", RetrievalFilters.__struct_fields__),
@@ -219,9 +232,9 @@ SURFACE = Surface(
     *ERRORS,
     summary="Search for chunks, without an answer",
 )
-async def search(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> SearchResponse:
-    """Combines dense and lexical search over the chunks that the caller may see."""
-    question = data.question()
+async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]) -> SearchResponse:
+    """Finds the chunks most similar to the query among those that the caller may see; hybrid, by their words as well."""
+    question = replace(data.question(), mode=Mode(data.mode or pipeline.search_mode(INDEX)))
     hits = await pipeline.search(INDEX, question, request.user.scope())
     results = [
         SearchResult(
@@ -235,7 +248,7 @@ async def search(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> S
             meta=_meta(hit),
             rank=rank,
         )
-        for rank, hit in enumerate(sorted(hits, key=lambda hit: hit.relevance, reverse=True), 1)
+        for rank, hit in enumerate(hits, 1)
     ]
     elapsed, warnings = exchange(request.scope).elapsed_ms, pipeline.warnings(question)
     return SearchResponse("success", data.query_text, results, len(results), elapsed, warnings)
@@ -249,7 +262,7 @@ async def search(request: Caller, data: Body, pipeline: Injected[Pipeline]) -> S
     operation_class=StreamedOperation,
 )
 async def answer(
-    request: Caller, data: Body, pipeline: Injected[Pipeline], kept_answers: Injected[KeptAnswers]
+    request: Caller, data: AnswerBody, pipeline: Injected[Pipeline], kept_answers: Injected[KeptAnswers]
 ) -> Response[AnswerResponse]:
     """Answers from sources that the caller may see, or says that they do not contain enough evidence."""
 

@@ -21,6 +21,7 @@ from rag_app.domain import (
     Filters,
     Hit,
     InvalidInput,
+    Mode,
     ModelFailed,
     ModelLimited,
     ModelTimeout,
@@ -33,6 +34,7 @@ from rag_app.domain import (
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.exchange import exchange
+from rag_app.http.modes import SearchMode
 from rag_app.http.problems import KINDS, Kind
 from rag_app.http.remarks import Courtesy, Removed, Understood, Warnings
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
@@ -48,7 +50,7 @@ ASK_LIMIT, ASK_SIMILARITY = 5, 0.35
 LEAST_FETCHED = 20
 """Chunks that are retrieved before the threshold, however few are wanted: `limit` of them may well lie below it."""
 SEARCH_FETCHED = 100
-"""The same for a search, which is to find what there is; an answer is made from what is nearest in any case."""
+"""The same for a hybrid search: its order may put some that reach the threshold behind many that do not."""
 
 EXCERPT = 300
 """Characters of what was found, before it is known what an answer cites."""
@@ -112,14 +114,18 @@ class OwnerSearchRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_o
     query: Annotated[str, Text]
     limit: Limit | None = SEARCH_LIMIT
     min_similarity: MinSimilarity | None = SEARCH_SIMILARITY
+    mode: SearchMode | None = None
 
-    def question(self) -> Question:
+    def question(self, mode: Mode) -> Question:
+        """`mode` is used where the request names none."""
+        mode = Mode(self.mode or mode)
         return Question(
             self.query.strip(),
             self.conditions(),
             SEARCH_LIMIT if self.limit is None else self.limit,
+            mode,
             threshold=SEARCH_SIMILARITY if self.min_similarity is None else self.min_similarity,
-            fetch=SEARCH_FETCHED,
+            fetch=SEARCH_FETCHED if mode is Mode.HYBRID else None,
         )
 
 
@@ -169,7 +175,10 @@ class OwnerSearchResult(Struct, frozen=True):
 
 
 class OwnerSearchResponse(Struct, frozen=True, omit_defaults=True):
-    results: Annotated[list[OwnerSearchResult], Meta(description="at most `limit` results, most similar first")]
+    results: Annotated[
+        list[OwnerSearchResult],
+        Meta(description="at most `limit`: dense most similar first, hybrid best of both scores first"),
+    ]
     query: Annotated[str, Meta(description="the query as sent", examples=[QUERY])]
     total: Annotated[int, Meta(description="number of results returned", examples=[3])]
     warnings: Warnings = []
@@ -249,7 +258,7 @@ SURFACE = Surface(
 @SURFACE.post("/owner/search", *ERRORS, summary="Search for the most similar chunks, without an answer")
 async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]) -> OwnerSearchResponse:
     """Finds chunks of calls and bookings that the caller may see. No answering model is called."""
-    question = data.question()
+    question = data.question(pipeline.search_mode(INDEX))
     hits = await pipeline.search(INDEX, question, request.user.scope())
     results = [
         OwnerSearchResult(
@@ -270,7 +279,7 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
             sheet=hit.sheet,
             link=hit.link,
         )
-        for hit in _most_similar_first(hits)
+        for hit in hits
     ]
     return OwnerSearchResponse(results, data.query, len(results), pipeline.warnings(question))
 
