@@ -1,10 +1,14 @@
 """Requests that carry an `Idempotency-Key`: done once, however often they are sent.
 
 A key is private to the caller and belongs to one request for a day. Repeating the request returns the earlier response.
-The key is refused while the request is in progress, and for another request. A request that failed may be sent again. If
-its process died, a request counts as in progress for a quarter of an hour.
+The key is refused while the request is in progress, and for another request. A request that failed may be sent again.
+A request in progress renews its lease. If its process dies, the lease runs out after a minute, and the request may be
+sent again.
 """
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from uuid import UUID
 
@@ -14,9 +18,10 @@ from sqlalchemy.dialects.postgresql import insert
 from rag_app.database.session import Database
 from rag_app.documents.tables import SentBeforeRow
 from rag_app.domain import InvalidInput, JsonObject, Scope
+from rag_app.domain.errors import StoreFailed
 
 _KEPT = timedelta(days=1)
-_UNDER_WAY = timedelta(minutes=15)
+LEASE = timedelta(minutes=1)
 
 
 class KeyInUse(InvalidInput):
@@ -24,17 +29,20 @@ class KeyInUse(InvalidInput):
 
 
 class Repeats:
-    """Stores responses by the caller's keys. Different callers' keys are independent."""
+    """Stores responses by the caller's keys. Different callers' keys are independent.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    `renewal` is the number of seconds after which a request in progress renews its lease.
+    """
+
+    def __init__(self, database: Database, renewal: float = LEASE.total_seconds() / 4) -> None:
+        self._database, self._renewal = database, renewal
 
     async def begin(self, org_id: UUID, user: UUID, key: str, fingerprint: str) -> JsonObject | None:
         """The earlier response to the same request; None: execute it now. Raises KeyInUse."""
         mine = (SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key)
         over = or_(
             SentBeforeRow.created_at < func.now() - _KEPT,
-            SentBeforeRow.response.is_(None) & (SentBeforeRow.created_at < func.now() - _UNDER_WAY),
+            SentBeforeRow.response.is_(None) & (SentBeforeRow.created_at < func.now() - LEASE),
         )
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
             await session.execute(
@@ -56,6 +64,25 @@ class Repeats:
         if known.response is None:
             raise KeyInUse("Idempotency-Key", key, "belongs to a request that is still running")
         return dict(known.response)
+
+    @asynccontextmanager
+    async def lease(self, org_id: UUID, user: UUID, key: str) -> AsyncIterator[None]:
+        """Keep the key of a request in progress, from `begin` to `end`."""
+
+        async def renew() -> None:
+            mine = (SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key)
+            while True:
+                await asyncio.sleep(self._renewal)
+                with suppress(StoreFailed):  # tried again at the next renewal
+                    async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
+                        await session.execute(update(SentBeforeRow).where(*mine).values(created_at=func.now()))
+
+        renewing = asyncio.create_task(renew())
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
 
     async def end(self, org_id: UUID, user: UUID, key: str, response: JsonObject | None) -> None:
         """Store the response; None: the request failed and may be sent again."""

@@ -308,7 +308,8 @@ class Sources:
             return convert(before, kind), True
         told = None
         try:
-            response = await make()
+            async with self._repeats.lease(org_id, principal.user, key):
+                response = await make()
             told = to_builtins(response)
         finally:
             await asyncio.shield(self._repeats.end(org_id, principal.user, key, told))
