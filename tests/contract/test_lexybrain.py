@@ -659,6 +659,7 @@ def test_credentials(headers: dict[str, str], who: str | None, house: tuple[str,
     if who is None:
         for response in asked:
             refused(response, 401, "authentication_required")
+            assert response.json()["error"]["message"].startswith("Please sign in. ")
             assert response.headers["www-authenticate"] == "Bearer"
         assert stage.conversations.said == [] and stage.threads.asked == []
     else:

@@ -80,8 +80,13 @@ KINDS: Kinds = {
 }
 
 
+SIGN_IN = "Please sign in"
+"""The contract's own text; what was wrong with the credential follows it."""
+
+
 def envelope(problem: Problem) -> LexyBrainError:
-    return LexyBrainError(LexyBrainErrorInfo(problem.code, problem.message, problem.code in RETRYABLE))
+    message = f"{SIGN_IN}. {problem.message}" if problem.code == "authentication_required" else problem.message
+    return LexyBrainError(LexyBrainErrorInfo(problem.code, message, problem.code in RETRYABLE))
 
 
 @dataclass
