@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field, replace
+from datetime import datetime
 from functools import cache
 from math import isfinite
 from pathlib import PurePath
@@ -117,7 +118,7 @@ def _plain(key: str, value: object) -> Any:
             return value
         case float() if isfinite(value):
             return value
-    return str(value)
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
 
 
 def under(source: Source, spec: IndexSpec) -> Source:

@@ -1,6 +1,6 @@
 """Documents to sources, and sources to chunks."""
 
-from datetime import date
+from datetime import UTC, date, datetime
 from uuid import UUID
 
 import pytest
@@ -70,6 +70,8 @@ def test_a_time_is_kept_as_it_was_written_and_its_notation_is_no_other_version()
     one, other = (made(document(metadata={"date": each})) for each in ("2021-01-21T10:00:00-02:00", 1611230400))
     assert one.date == other.date and one.version == other.version
     assert (one.untyped, other.untyped) == ({"date": "2021-01-21T10:00:00-02:00"}, {"date": 1611230400})
+    read = made(document(metadata={"date": datetime(2026, 1, 8, 9, 42, tzinfo=UTC)}))  # as YAML reads a timestamp
+    assert read.untyped == {"date": "2026-01-08T09:42:00Z"}
 
 
 def test_a_format_proposes_a_type_that_the_index_has() -> None:
