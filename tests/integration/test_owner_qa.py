@@ -10,12 +10,17 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from msgspec import to_builtins
 
 from rag_app.application import Application
 from rag_app.console.demo import load_samples
 from rag_app.documents.metadata import Target
-from rag_app.domain.source import Visibility, source_id
+from rag_app.domain.errors import InvalidInput, NotFound
+from rag_app.domain.source import JsonObject, Visibility, source_id
 from rag_app.retrieval.text import tokens
+from rag_app.surfaces.library.owner import Citation, RAGResponse, ask_with_citations, search_chunks_with_filters
+from rag_app.surfaces.library.rag import Rag
+from rag_app.surfaces.owner.routes import OwnerSearchResult
 from tests.conftest import ON_DEFAULT_STORE
 from tests.contract.test_errors import problem
 from tests.contract.test_owner_qa import ASK, NOTHING, SEARCH, SEARCH_EXAMPLE, UNCITED, commands, events, sent
@@ -313,3 +318,32 @@ def test_a_model_writes(salon: Salon) -> None:
     assert not heard("owner_ask", lied["answer"], model.requests[-1].body)
     assert (unasked["answer"], unasked["sources"]) == (NOTHING, [])
     assert all(WAITING["question"] in each.prompt for each in model.requests), "no tokens for what was not found"
+
+
+@only_postgres
+def test_the_library_gives_what_the_api_gives(salon: Salon) -> None:
+    asked: JsonObject = {"question": "What did this customer request in their calls?", "customer_id": 42, "limit": 10}
+    sought: JsonObject = {key: value for key, value in SEARCH_EXAMPLE.items() if value is not None}
+
+    async def use(application: Application) -> tuple[RAGResponse, list[OwnerSearchResult]]:
+        rag = Rag(application)
+        for wrong, what in (
+            ({"limit": 51}, "limit: must be a whole number from 1 to 50"),
+            ({"source_types": ["call"]}, r"source_types\[0\]: must be one of"),
+            ({"source_types": {1j}}, "a type that is not accepted"),
+        ):
+            with pytest.raises(InvalidInput, match=what):
+                await ask_with_citations("aurora", "?", rag=rag, **wrong)
+        for shop, error in (("", InvalidInput), ("nobodys", NotFound)):
+            with pytest.raises(error):
+                await search_chunks_with_filters(shop, "haircut", rag=rag)
+        assert not {each.id for each in await search_chunks_with_filters("birch", "haircut", rag=rag)} & {
+            each.id for each in await search_chunks_with_filters("aurora", "haircut", rag=rag)
+        }
+        response = await ask_with_citations("aurora", rag=rag, **asked)
+        return response, await search_chunks_with_filters("aurora", rag=rag, **sought)
+
+    response, results = prepare(use)
+    assert isinstance(response, RAGResponse) and isinstance(response.sources[0], Citation)
+    assert to_builtins(response) == salon.post(ASK, asked)
+    assert to_builtins(results) == salon.post(SEARCH, sought)["results"]

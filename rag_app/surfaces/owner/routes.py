@@ -260,27 +260,7 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
     """Finds chunks of calls and bookings that the caller may see. No answering model is called."""
     question = data.question(pipeline.search_mode(INDEX))
     hits = await pipeline.search(INDEX, question, request.user.scope())
-    results = [
-        OwnerSearchResult(
-            id=hit.chunk_id,
-            source_type=hit.source_type,
-            source_id=hit.source_id,
-            booking_id=_text(hit, "booking_id"),
-            call_id=_text(hit, "call_id"),
-            chunk_index=hit.position,
-            content=hit.text,
-            customer_id=_number(hit, "customer_id"),
-            stylist_id=_number(hit, "stylist_id"),
-            created_at=hit.moment,
-            similarity=hit.relevance,
-            external_id=hit.external_id,
-            file_name=hit.file_name,
-            row=hit.row,
-            sheet=hit.sheet,
-            link=hit.link,
-        )
-        for hit in hits
-    ]
+    results = [*map(render_result, hits)]
     return OwnerSearchResponse(results, data.query, len(results), pipeline.warnings(question))
 
 
@@ -297,7 +277,7 @@ async def ask(
         current.closing.append(
             partial(kept_answers.keep, request.user, current.request_id, CAPABILITY, INDEX, question, given)
         )
-        return _response(data.question, given, warnings)
+        return render_answer(data.question, given, warnings)
 
     question = data.asked()
     asked, warnings = (CAPABILITY, question, request.user.scope()), pipeline.warnings(question)
@@ -313,7 +293,28 @@ async def ask(
     return Response(response(await pipeline.answer(*asked)))
 
 
-def _response(question: str, given: Answer, warnings: list[str]) -> OwnerAskResponse:
+def render_result(hit: Hit) -> OwnerSearchResult:
+    return OwnerSearchResult(
+        id=hit.chunk_id,
+        source_type=hit.source_type,
+        source_id=hit.source_id,
+        booking_id=_text(hit, "booking_id"),
+        call_id=_text(hit, "call_id"),
+        chunk_index=hit.position,
+        content=hit.text,
+        customer_id=_number(hit, "customer_id"),
+        stylist_id=_number(hit, "stylist_id"),
+        created_at=hit.moment,
+        similarity=hit.relevance,
+        external_id=hit.external_id,
+        file_name=hit.file_name,
+        row=hit.row,
+        sheet=hit.sheet,
+        link=hit.link,
+    )
+
+
+def render_answer(question: str, given: Answer, warnings: list[str]) -> OwnerAskResponse:
     return OwnerAskResponse(
         answer=given.text,
         sources=_cited_sources(given),

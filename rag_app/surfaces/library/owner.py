@@ -1,0 +1,132 @@
+"""Owner Q&A from Python: `search_chunks_with_filters` and `ask_with_citations` are `/owner/search` and `/owner/ask`.
+
+Ranges, defaults, texts and results are those of the HTTP API. `shop_id` is an organization, by name or id, and has no
+default.
+
+    from rag_app.surfaces.library.owner import ask_with_citations
+
+    response = await ask_with_citations("aurora", "What did customers say about wait times?", date_from="2026-01-08")
+    print(response.answer, [source.excerpt for source in response.sources])
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from datetime import date
+from typing import TypeVar
+from uuid import UUID
+
+from msgspec import Struct, json
+
+from rag_app.application import Application
+from rag_app.domain import InvalidInput, NotFound, Scope
+from rag_app.http.bodies import decode
+from rag_app.retrieval.filters import checked_text
+from rag_app.surfaces.library.rag import Rag, scope_of
+from rag_app.surfaces.library.rag import open as open_rag
+from rag_app.surfaces.owner.routes import (
+    CAPABILITY,
+    INDEX,
+    OwnerAskRequest,
+    OwnerAskResponse,
+    OwnerSearchRequest,
+    OwnerSearchResult,
+    OwnerSource,
+    render_answer,
+    render_result,
+)
+
+T = TypeVar("T", bound=Struct)
+
+Citation = OwnerSource
+"""A cited source: the passage that supports the answer, and the call or booking that it is from."""
+RAGResponse = OwnerAskResponse
+"""An answer with `[Source N]` citations or a refusal, `sources`, and how much evidence there was."""
+
+
+async def search_chunks_with_filters(
+    shop_id: str | UUID,
+    query: str,
+    limit: int = 10,
+    min_similarity: float = 0.3,
+    source_types: Sequence[str] | None = None,
+    date_from: str | date | None = None,
+    date_to: str | date | None = None,
+    stylist_id: int | None = None,
+    customer_id: int | None = None,
+    *,
+    mode: str | None = None,
+    rag: Rag | None = None,
+) -> list[OwnerSearchResult]:
+    """The most similar chunks of a shop's calls and bookings; calls no model.
+
+    Raises InvalidInput for a value outside its range, NotFound for a shop there is not, EmbeddingFailed and StoreFailed.
+    `rag` None opens what the environment configures, for this one call.
+    """
+    asked = _checked(
+        OwnerSearchRequest,
+        query=query,
+        limit=limit,
+        min_similarity=min_similarity,
+        source_types=source_types,
+        date_from=date_from,
+        date_to=date_to,
+        stylist_id=stylist_id,
+        customer_id=customer_id,
+        mode=mode,
+    )
+    async with open_rag() if rag is None else nullcontext(rag) as using:
+        pipeline, scope = using.application.pipeline, await _shop_scope(using.application, shop_id)
+        return [*map(render_result, await pipeline.search(INDEX, asked.question(pipeline.search_mode(INDEX)), scope))]
+
+
+async def ask_with_citations(
+    shop_id: str | UUID,
+    question: str,
+    limit: int = 5,
+    min_similarity: float | None = None,
+    source_types: Sequence[str] | None = None,
+    date_from: str | date | None = None,
+    date_to: str | date | None = None,
+    stylist_id: int | None = None,
+    customer_id: int | None = None,
+    *,
+    rag: Rag | None = None,
+) -> RAGResponse:
+    """An answer whose every claim cites a call or booking of the shop, or one of the contract's refusals.
+
+    `min_similarity` None is 0.35, and does not cut records that are found by their fields; a number does.
+    Raises what `search_chunks_with_filters` raises, ModelFailed, and BudgetSpent.
+    """
+    asked = _checked(
+        OwnerAskRequest,
+        question=question,
+        limit=limit,
+        min_similarity=min_similarity,
+        source_types=source_types,
+        date_from=date_from,
+        date_to=date_to,
+        stylist_id=stylist_id,
+        customer_id=customer_id,
+    ).asked()
+    async with open_rag() if rag is None else nullcontext(rag) as using:
+        pipeline, scope = using.application.pipeline, await _shop_scope(using.application, shop_id)
+        return render_answer(question, await pipeline.answer(CAPABILITY, asked, scope), pipeline.warnings(asked))
+
+
+def _checked(of: type[T], **values: object) -> T:
+    """The request, by the rules of the HTTP API. Raises InvalidInput."""
+    try:
+        body = json.encode({name: value for name, value in values.items() if value is not None})
+    except (TypeError, ValueError) as error:
+        raise InvalidInput("", None, f"an argument is of a type that is not accepted: {error}") from None
+    return decode(of, body)
+
+
+async def _shop_scope(application: Application, shop_id: str | UUID) -> Scope:
+    """NotFound does not name the shops there are: the name may be a stranger's."""
+    if not isinstance(shop_id, str | UUID) or not str(shop_id).strip():
+        raise InvalidInput("shop_id", shop_id, "is required: a name or an id")
+    try:
+        return await scope_of(application, checked_text("shop_id", str(shop_id)))
+    except NotFound as error:
+        raise NotFound(error.kind, error.name) from None
