@@ -54,7 +54,7 @@ _FUNCTIONS = text(
 _TABLES = text(
     "WITH ours AS (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
     " AND pg_get_userbyid(relowner) = current_user"
-    " AND (relname = ANY (:names) OR relname ~ '^g_.+_(chunks|vectors|signs|sizes|words|fields|postings|terms|totals)$'))"
+    " AND (relname = ANY (:names) OR relname ~ '^g_.+_(chunks|vectors|signs|graph|sizes|words|fields|postings|terms|totals)$'))"
     " SELECT oid::regclass::text FROM ours UNION ALL"
     " SELECT s.oid::regclass::text FROM pg_depend JOIN pg_class s ON s.oid = objid AND s.relkind = 'S'"
     " WHERE refobjid IN (SELECT oid FROM ours)"

@@ -26,12 +26,14 @@ from rag_app.retrieval.records import Named, RecordQuery, Records, check_query
 from rag_app.retrieval.spelling import likelihood, spellings
 from rag_app.retrieval.store import Backend, ScopedStore, Search, chunk_node, heading
 from rag_app.stores import words
-from rag_app.stores.postgres_tables import Query, column, create_statements, drop_statements
+from rag_app.stores.postgres_tables import GRAPHED, LARGEST_GRAPH, Query, column, create_statements, drop_statements
 from rag_app.stores.record_statements import RecordStatement, to_records
 
 # Chunks that a walk through the graph looks at before it asks whether it has found enough (docs/adr/0003 has the
 # recall), and after how many it gives up: some 60 ms.
 _WALKED, _FARTHEST = 600, 6_000
+# Chunks that a write takes into the graph, in chunks written: an organization that has become large is in it whole soon.
+_CATCHING_UP = 3
 # For searches, whose plans are good for every tenant: planned once a connection.
 _PLANS = (
     "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off; "
@@ -273,8 +275,14 @@ class PostgresStore(ChunkStore):
         await connection.execute(
             f"DELETE FROM {self.prefix}_signs WHERE no = ANY($1) AND org_id = ANY($2)", gone, organizations
         )
-        # last: a row that all writers touch
-        await connection.execute(f"UPDATE {self.prefix}_totals SET chunks = chunks + $1", written - len(gone))
+        more = await connection.fetchval(
+            _GROW.format(t=self.prefix, many=GRAPHED, dimensions=LARGEST_GRAPH),
+            gone,
+            organizations,
+            _CATCHING_UP * written,
+        )
+        if more:  # last: a row that all writers of large organizations touch
+            await connection.execute(f"UPDATE {self.prefix}_totals SET chunks = chunks + $1", more)
 
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1 || org, 0)) FROM unnest($2::uuid[]) org"
@@ -288,6 +296,18 @@ _INSERT_SIGNS = """
     INSERT INTO {t}_signs (org_id, no, signs, {filters})
     SELECT org_id, no, binary_quantize(embedding)::bit({dimension}), {filters} FROM {t}_vectors
     WHERE no = ANY(ARRAY(SELECT no FROM {t}_chunks WHERE id = ANY($1)))"""
+
+
+_GROW = """
+    WITH gone AS (DELETE FROM {t}_graph WHERE no = ANY($1) AND org_id = ANY($2) RETURNING no),
+    grown AS (
+        INSERT INTO {t}_graph (org_id, no, private_to, embedding)
+        SELECT v.org_id, v.no, v.private_to, v.embedding FROM {t}_sizes s CROSS JOIN LATERAL (
+            SELECT * FROM {t}_vectors v WHERE v.org_id = s.org_id AND v.no > coalesce(
+                (SELECT max(g.no) FROM {t}_graph g WHERE g.org_id = s.org_id), 0)
+            ORDER BY v.no LIMIT $3) v
+        WHERE s.org_id = ANY($2) AND s.chunks > {many} AND vector_dims(v.embedding) <= {dimensions} RETURNING no)
+    SELECT (SELECT count(*) FROM grown) - (SELECT count(*) FROM gone)"""
 
 
 def to_node(row: asyncpg.Record, embedding: Sequence[float] | None = None) -> TextNode:

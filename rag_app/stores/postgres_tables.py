@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+from asyncpg import BitString
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from rag_app.domain import FieldType, Filters, Mode, Scope
@@ -38,7 +41,7 @@ _COMPARED = {
     FilterOperator.ALL: "{name} @> {value}",
 }
 _LARGEST_PLAIN_VECTOR = 1900  # dimensions that fit a page together with the row
-_LARGEST_GRAPH = 4000  # dimensions up to which there is a graph: half-precise vectors of that many fit a page
+LARGEST_GRAPH = 4000  # dimensions up to which there is a graph: half-precise vectors of that many fit a page
 # Bytes up to which a keyword is in the index of its field: more than names and codes have, and far from the third of a
 # page that PostgreSQL takes as a key at most.
 _LONGEST_INDEXED = 400
@@ -49,10 +52,12 @@ _OF_ALL = "totals", "terms", "postings"  # not of one organization; the last two
 # Up to so many numbers in the vectors of a scope's organizations all of them are compared.
 _EXACT_NUMBERS = 5_000 * 384
 # How many of the nearest by sign are compared, at most; how much farther than the best, in roots of the dimension.
-_MOST, _MARGIN = 2_000, 1.15
-# From which square of a scope's chunks, in chunks of the index, a walk through the graph is shorter than a scan.
+_MOST, _MARGIN = 1_000, 1.8
+# An organization with more chunks is in the graph.
+GRAPHED = 25_000
+# From which square of a scope's chunks in the graph, in chunks of the graph, a walk is shorter than a scan.
 _LARGE = 8_000
-# Times what is asked for that a walk must find: half precision and a walk's order are only nearly right. Fewer say that
+# Times what must be sure that a walk must find: half precision and a walk's order are only nearly right. Fewer say that
 # it met too few rows of the scope to have met the nearest, as where most of an organization is private to others.
 _AHEAD = 4
 
@@ -72,14 +77,14 @@ def create_statements(spec: IndexSpec, generation: str, dimension: int) -> str:
         dimension=int(dimension),
         filtered=_columns(spec),
         storage="PLAIN" if dimension <= _LARGEST_PLAIN_VECTOR else "EXTERNAL",
-        graph=_GRAPH.format(t=generation, dimension=int(dimension)) if dimension <= _LARGEST_GRAPH else "",
+        graph=_GRAPH.format(t=generation) if dimension <= LARGEST_GRAPH else "",
         indexes="".join(
             f"CREATE INDEX ON {generation}_signs (org_id, {name})"
             f"{f' WHERE octet_length({name}) <= {_LONGEST_INDEXED}' if kind is FieldType.KEYWORD else ''};"
             for name, kind in kinds.items()
             if kind is not FieldType.TAGS
         ),
-        policies=_policies(generation, ("vectors", "signs")),
+        policies=_policies(generation, ("vectors", "signs", "graph")),
         callers=_CALLERS.format(t=generation, function=function) if function else "",
     )
 
@@ -99,7 +104,14 @@ def create_vector_fields(spec: IndexSpec, generation: str, dimension: int) -> st
 
 def drop_statements(generation: str) -> str:
     """The DDL that drops a generation's tables, including those of an earlier layout."""
-    names = "vectors", "fields", "signs", *_OF_ALL, *reversed(words.NAMES)  # vectors and fields refer to chunks
+    names = (
+        "vectors",
+        "fields",
+        "signs",
+        "graph",
+        *_OF_ALL,
+        *reversed(words.NAMES),
+    )  # vectors and fields refer to chunks
     return "".join(f"DROP TABLE IF EXISTS {generation}_{name};" for name in names)
 
 
@@ -133,10 +145,12 @@ _TABLES = """
             org_id uuid NOT NULL, embedding vector({dimension}) NOT NULL, private_to uuid, {filtered});
         ALTER TABLE {t}_vectors ALTER embedding SET STORAGE {storage};
         CREATE INDEX ON {t}_vectors (org_id, no);
-        {graph}
         CREATE TABLE {t}_signs (org_id uuid, no bigint, signs bit({dimension}) NOT NULL, private_to uuid, {filtered},
             PRIMARY KEY (org_id, no));
         {indexes}
+        CREATE TABLE {t}_graph (org_id uuid, no bigint, private_to uuid, embedding halfvec({dimension}) NOT NULL,
+            PRIMARY KEY (org_id, no));
+        {graph}
         CREATE TABLE {t}_totals (chunks bigint NOT NULL);
         INSERT INTO {t}_totals VALUES (0);
         {policies}
@@ -148,8 +162,7 @@ _FIELDS = """
         CREATE INDEX ON {t}_fields (org_id);"""
 
 # 128 candidates for each chunk's neighbours and not 64: recall .98 instead of .96 (docs/adr/0003)
-_GRAPH = """CREATE INDEX ON {t}_vectors USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops)
-            WITH (ef_construction = 128);"""
+_GRAPH = "CREATE INDEX ON {t}_graph USING hnsw (embedding halfvec_cosine_ops) WITH (ef_construction = 128);"
 
 _POLICY = """
         ALTER TABLE {t}_{name} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t}_{name} FORCE ROW LEVEL SECURITY;
@@ -166,30 +179,41 @@ _CALLERS = """
             END LOOP; END $$;"""
 
 
-_DENSE = """size AS MATERIALIZED (
-                SELECT p.chunks <= {small} AS small,
-                    {may_walk} AND p.chunks > {small} AND p.chunks * p.chunks > {larger} * n.chunks AS large
-                FROM (SELECT coalesce(sum(p.chunks), 0)::float8 AS chunks FROM {t}_sizes p
-                      WHERE p.org_id = ANY({organizations})) p CROSS JOIN {t}_totals n),
+_DENSE = """sizes AS MATERIALIZED (
+                SELECT p.org_id, p.chunks, {may_walk} AND p.chunks > {graphed}
+                    AND (SELECT max(v.no) FROM {t}_graph v WHERE v.org_id = p.org_id)
+                        >= (SELECT max(v.no) FROM {t}_vectors v WHERE v.org_id = p.org_id) AS graphed
+                FROM {t}_sizes p WHERE p.org_id = ANY({organizations})),
+            size AS MATERIALIZED (
+                SELECT p.small, CASE WHEN NOT p.small AND p.graphed * p.graphed > {larger} * n.chunks THEN p.walked END AS walked
+                FROM (SELECT coalesce(sum(chunks), 0) <= {small} AS small,
+                          sum(chunks) FILTER (WHERE graphed) AS graphed, array_agg(org_id) FILTER (WHERE graphed) AS walked
+                      FROM sizes) p CROSS JOIN {t}_totals n),
             walked AS MATERIALIZED (
-                SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {t}_vectors v
-                WHERE (SELECT large FROM size) AND {visible}
-                ORDER BY v.embedding::{half} <=> {embedding}::{half} LIMIT {ahead} * {limit}),
-            near AS MATERIALIZED (
-                SELECT v.no, v.signs <~> (SELECT binary_quantize({embedding})::bit({dimension})) AS far
-                FROM {t}_signs v
-                WHERE NOT (SELECT small OR (SELECT count(*) FROM walked) >= {ahead} * {limit} FROM size) AND {visible}
+                SELECT v.no FROM {t}_graph v
+                WHERE (SELECT walked IS NOT NULL FROM size) AND v.org_id = ANY ((SELECT walked FROM size)::uuid[])
+                    AND (v.private_to IS NULL OR v.private_to = ANY({readers}))
+                ORDER BY v.embedding <=> {embedding}::{half} LIMIT {ahead}),
+            enough AS MATERIALIZED (SELECT count(*) >= {ahead} AS enough FROM walked),
+            scanned AS MATERIALIZED (
+                SELECT coalesce(array_agg(org_id), '{{}}') AS organizations FROM sizes
+                WHERE NOT (SELECT small FROM size) AND NOT (graphed IS TRUE AND (SELECT enough FROM enough))),
+            signs AS MATERIALIZED (
+                SELECT (2 * (v.signs <~> {sides}) + (v.signs <~> {halves})) * {place} + v.no AS far
+                FROM {t}_signs v WHERE v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[]) AND {visible}
                 ORDER BY far LIMIT {most}),
+            near AS MATERIALIZED (
+                SELECT no FROM walked WHERE (SELECT enough FROM enough)
+                UNION ALL SELECT far::bigint & ({place} - 1) FROM signs
+                WHERE far <= greatest(
+                    coalesce((SELECT far FROM signs OFFSET greatest({limit} - 1, 0) LIMIT 1), 'infinity'),
+                    (SELECT far FROM signs OFFSET {last} LIMIT 1) + {margin})),
             dense AS MATERIALIZED (
                 SELECT no, id, distance FROM (
                     SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {t}_vectors v
                     WHERE (SELECT small FROM size) AND {visible}
-                    UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {vector}
-                    WHERE far <= greatest(
-                        coalesce((SELECT far FROM near OFFSET greatest({limit} - 1, 0) LIMIT 1), {dimension}),
-                        (SELECT far FROM near OFFSET {last} LIMIT 1) + {margin})
-                    UNION ALL SELECT * FROM walked WHERE NOT EXISTS (SELECT FROM near)) either
-                ORDER BY distance LIMIT {limit})"""
+                    UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {vector}) either
+                ORDER BY distance, id LIMIT {limit})"""
 
 
 class Query:
@@ -388,28 +412,33 @@ class Query:
     def _dense(self, embedding: str, asked: Search, sure: int, limit: str, visible: str) -> str:
         """CTEs that end in `dense(no, id, distance)`: the `depth` nearest to the embedding.
 
-        If the scope's organizations are small, all rows are compared. If they have a large part of the index, the graph
-        finds the nearest. In all other cases (between the two, with filters, or if the graph found too few) the rows with
-        the nearest signs are compared: up to the distance of the `sure` best by sign, plus a margin, because signs only
-        approximate the order of cosines.
+        If the scope's organizations are small, all rows are compared. Otherwise the rows with the nearest signs are
+        compared: the `depth` nearest by sign, and those that are up to a margin farther than the `sure` best, because signs
+        only approximate the order of cosines. The nearest of very large organizations come from the graph, unless there
+        are filters or the graph found too few.
         """
         dimension, filtered = len(asked.vector), self._is_filtered(asked)
+        sides, halves = _planes(asked.vector)
         return _DENSE.format(
             t=self.t,
             organizations=self.organizations,
+            readers=self.readers,
             embedding=embedding,
-            dimension=dimension,
             limit=limit,
             visible=visible,
             vector=self._looked_up("near", visible),
+            sides=self.bind(sides, f"bit({dimension})"),
+            halves=self.bind(halves, f"bit({dimension})"),
             most=self.bind(max(_MOST, 4 * asked.depth), "bigint"),
+            place=2**words.NUMBER,
             last=self.bind(max(min(sure, asked.depth) - 1, 0), "bigint"),
-            margin=round(_MARGIN * dimension**0.5),
+            ahead=self.bind(max(_AHEAD * sure, asked.depth), "bigint"),
+            margin=_MARGIN * dimension**0.5 * 2**words.NUMBER,
             half=f"halfvec({dimension})",
-            may_walk=not filtered and dimension <= _LARGEST_GRAPH,
+            may_walk=not filtered and dimension <= LARGEST_GRAPH,
+            graphed=GRAPHED,
             small=_EXACT_NUMBERS // dimension,
             larger=_LARGE,
-            ahead=_AHEAD,
         )
 
     def _looked_up(self, of: str, visible: str) -> str:
@@ -443,6 +472,23 @@ def _index_hint(name: str, kind: FieldType, values: Any) -> str:
     """The extra condition that lets PostgreSQL use the partial index of short keywords."""
     short = kind is FieldType.KEYWORD and all(len(each.encode()) <= _LONGEST_INDEXED for each in values)
     return f"octet_length({name}) <= {_LONGEST_INDEXED} AND " if short else ""
+
+
+def _planes(vector: Sequence[float]) -> tuple[BitString, BitString]:
+    """Two bits for each dimension: which side of zero the number is on, and of the middle of that side.
+
+    A number in its quarter (-1.5, -0.5, 0.5 or 1.5 of the root mean square) makes sums with the signs of a chunk that are
+    much nearer to the cosine than those of signs with signs: 2 H(sides) + H(halves), H the number of differing bits, is
+    a constant minus that sum.
+    """
+    numbers = np.asarray(vector, np.float64)
+    sides = numbers > 0
+    halves = sides == (np.abs(numbers) > np.linalg.norm(numbers) / len(numbers) ** 0.5)
+    return _bits(sides), _bits(halves)
+
+
+def _bits(given: npt.NDArray[np.bool_]) -> BitString:
+    return BitString.frombytes(np.packbits(given).tobytes(), len(given))
 
 
 def _scale(score: str) -> str:

@@ -7,6 +7,8 @@ chunk. Frequencies are the organization's own, counted over the chunks that all 
 
 BLOCK = 32
 """Postings in a row: some 300 bytes. Only the last row of a term grows, and each write copies it."""
+NUMBER = 37
+"""Bits of a chunk's number."""
 CHUNK, COUNT = 26, 17
 """Bits that the chunk's number and the occurrences are moved by in a posting; the chunk's length is below."""
 _MOST, _LONGEST = 2 ** (CHUNK - COUNT) - 1, 2**COUNT - 1  # PostgreSQL's lexemes have 255 positions at most

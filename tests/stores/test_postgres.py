@@ -28,6 +28,12 @@ WIDE = 384
 SETTINGS = "current_setting('rag.organizations', true), current_setting('rag.user', true), current_setting('rag.operator', true)"
 
 
+def graph_from(monkeypatch: pytest.MonkeyPatch, chunks: int) -> None:
+    """Organizations with more chunks are in the graph."""
+    for module in (postgres, postgres_tables):
+        monkeypatch.setattr(module, "GRAPHED", chunks)
+
+
 def random_chunks(org: UUID, count: int, *, dimension: int = WIDE, topic: float = 0.0) -> list[TextNode]:
     """Unit vectors; with a `topic` all of them lean to the same side. Every tenth is by Ann."""
     vectors = np.random.default_rng(3).normal(size=(count, dimension)) / dimension**0.5
@@ -126,7 +132,8 @@ async def test_what_is_not_exact_is_nearly_so(
 ) -> None:
     """And never short: of the ten best at least 95 % here, all rows where a filter leaves few, true cosines."""
     monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
-    monkeypatch.setattr(postgres_tables, "_LARGE", 0 if way == "by the graph" else 10**9)
+    monkeypatch.setattr(postgres_tables, "_LARGE", 0)
+    graph_from(monkeypatch, 0 if way == "by the graph" else 10**9)
     org = uuid4()
     store, nodes = opened.of(Scope(frozenset({org}))), random_chunks(org, 1500, topic=topic)
     await store.write(nodes)
@@ -179,7 +186,8 @@ async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_whe
 ) -> None:
     """Told apart by what is taken away: without signs only the graph finds anything here."""
     monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
-    monkeypatch.setattr(postgres_tables, "_LARGE", 10)
+    monkeypatch.setattr(postgres_tables, "_LARGE", 9)
+    graph_from(monkeypatch, 0)
     monkeypatch.setattr(postgres, "_PLANS", f"{postgres._PLANS}; SET hnsw.ef_search = 10; SET hnsw.max_scan_tuples = 1")
     most, few = (Scope(frozenset({uuid4()})) for _ in range(2))
     (near,), (far,) = most.organizations, few.organizations
@@ -193,13 +201,56 @@ async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_whe
     ann = (condition("author", "==", "Ann"),)
     # the second has 50 of 250, so a walk is tried: it sees ten of the first, stops, and the scan finds all there are
     assert (await found(most), await found(few), await found(few, 50)) == (5, 5, 50)
-    monkeypatch.setattr(postgres_tables, "_LARGE", 11)  # 50 * 50 is not above 11 * 250
+    monkeypatch.setattr(postgres_tables, "_LARGE", 11)  # 50 * 50 is not above 11 * 250, the chunks of the graph
     assert await found(few, 50) == 50
     async with opened.backend.transaction(Scope(most.organizations | few.organizations)) as connection:
         await connection.execute(f"DELETE FROM {opened.generation}_signs")
     assert (await found(most), await found(few)) == (5, 0)
     assert await opened.of(most).search(Search(question, "", ann, Mode.DENSE, 5)) == []  # a filter: by sign
     assert len(await opened.of(most).search(Search(question, "chunk", (), Mode.HYBRID, 5))) == 5
+
+
+async def test_an_organization_that_becomes_large_comes_into_the_graph_with_its_writes(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three chunks for each that is written. Until it is whole the signs are scanned; a neighbour stays outside."""
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(postgres_tables, "_LARGE", 0)
+    graph_from(monkeypatch, 100)
+    org, other, user = uuid4(), uuid4(), uuid4()
+    scope = Scope(frozenset({org}))
+    store, nodes = opened.of(scope), random_chunks(org, 150)
+    source = uuid4()
+    nodes += [chunk(org, "hers", [1.0] * WIDE, source=source, private_to=str(user), owner_id=str(user))]
+
+    async def in_graph() -> tuple[int, int]:
+        async with opened.backend.transaction(Scope(frozenset({org, other}))) as connection:
+            return tuple(  # type: ignore[return-value]
+                await connection.fetchrow(
+                    f"SELECT (SELECT count(*) FROM {opened.generation}_graph), chunks FROM {opened.generation}_totals"
+                )
+            )
+
+    async def found(user: UUID | None = None) -> list[str]:
+        asked = Search([1.0] * WIDE, "", (), Mode.DENSE, 20)
+        return [node.node.node_id for node in await opened.of(Scope(frozenset({org}), user)).search(asked)]
+
+    await opened.of(Scope(frozenset({other}))).write(random_chunks(other, 100))
+    counts = []
+    for start, end in ((0, 90), (90, 110), (110, 130), (130, 151)):
+        await store.write(nodes[start:end])
+        counts.append(await in_graph())
+        assert len(await found()) == 20
+    assert counts == [(0, 0), (60, 60), (120, 120), (151, 151)]
+    scanned = await found(), await found(user)
+    assert nodes[-1].node_id in scanned[1] and nodes[-1].node_id not in scanned[0]
+    async with opened.backend.transaction(scope) as connection:
+        await connection.execute(f"DELETE FROM {opened.generation}_signs")
+    walked = await found(), await found(user)
+    assert [*map(set, walked)] == [*map(set, scanned)]
+    await store.write([], replacing=[source])
+    assert await in_graph() == (150, 150)
+    assert await found(user) == await found() == walked[0]
 
 
 async def test_keywords_of_any_length_are_kept_and_found(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +272,7 @@ async def test_keywords_of_any_length_are_kept_and_found(opened: Opened, monkeyp
 @pytest.mark.parametrize("dimension", [3, 1999, 3072, 4001])
 async def test_any_dimension(database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch, dimension: int) -> None:
     backend, generation, org = PostgresBackend(Database(database_urls[1])), f"g_things_{uuid4().hex[:12]}", uuid4()
+    graph_from(monkeypatch, 0)
     await backend.create(database_urls[0], SPEC, generation, dimension)
     try:
         store, nodes = (
