@@ -3,8 +3,9 @@
 Of the tables (`words`, `postgres_tables`) `vectors` is narrow - what a filter needs and the vector itself,
 uncompressed and in the row - because an exact scan of one tenant's rows is then both complete and faster than an
 index that is filtered afterwards (docs/adr/0003-postgres-layout.md). `signs` is narrower: one bit per dimension. For a
-large organization they select the rows to compare; `sizes` tells which ones are large. A graph on `vectors` serves
-organizations with a large part of the index. Row-level security is forced on every table of a tenant.
+large organization they select the rows to compare; `sizes` tells which ones are large. `graph` holds the vectors of
+very large organizations (docs/adr/0030-signs-with-two-bits-of-the-question.md). Row-level security is forced on every
+table of a tenant.
 """
 
 import json

@@ -1,7 +1,8 @@
 """The tables of a generation in PostgreSQL and the statements on them. A statement begins with the scope and chooses its
 method by the scope's size.
 
-docs/adr/0003-postgres-layout.md gives the reasons for the tables and for the three search methods, and their costs.
+docs/adr/0003-postgres-layout.md and docs/adr/0030-signs-with-two-bits-of-the-question.md give the reasons for the
+tables and for the three search methods, and their costs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,7 @@ _OF_ALL = "totals", "terms", "postings"  # not of one organization; the last two
 # Up to so many numbers in the vectors of a scope's organizations all of them are compared.
 _EXACT_NUMBERS = 5_000 * 384
 # How many of the nearest by sign are compared, at most; how much farther than the best, in roots of the dimension.
-_MOST, _MARGIN = 1_000, 1.8
+_MOST, _MARGIN = 800, 1.8
 # An organization with more chunks is in the graph.
 GRAPHED = 25_000
 # From which square of a scope's chunks in the graph, in chunks of the graph, a walk is shorter than a scan.

@@ -132,7 +132,9 @@ def test_an_upgrade_keeps_every_value_and_what_is_found(server: PrivatePostgres,
         lost = {table: set(names.split(", ")) - set(there[table].split(", ")) for table, names in columns.items()}
         assert not any(lost.values()), f"from {revision}"
         now = values(server, columns)
-        assert {table for table in columns if now[table] != was[table]} == set(), f"from {revision}"
+        changed = {table for table in columns if now[table] != was[table]}
+        # what `totals` counts is another thing since 0025: the chunks in the graph
+        assert changed <= {f"g_{INDEX}_1_totals"}, f"from {revision}"
         try:
             assert opened(server, search) == before, f"from {revision}"
         except (Misconfigured, StoreFailed):
