@@ -3,10 +3,13 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from enum import Enum
 from math import ceil
 from time import time
-from typing import Annotated, Any, Literal
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from uuid import UUID
 
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, ValidationException
@@ -35,6 +38,7 @@ from rag_app.domain import (
     UnknownField,
     frozen,
 )
+from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import SECONDS_FOR_BODY, exchange
 from rag_app.telemetry import observing
 
@@ -87,6 +91,13 @@ KINDS: Kinds = {
 UNTIL_BACK = "5"
 """Retry-After, in seconds, while a database is away: a private PostgreSQL that was killed serves again within that."""
 
+_VALUES: Mapping[object, str] = {
+    int: "must be a whole number",
+    bool: "must be true or false",
+    UUID: "must be a UUID",
+    date: "must be a date, YYYY-MM-DD",
+    datetime: "must be an ISO 8601 timestamp",
+}
 LONGEST_VALUE = 200  # characters of a value, as JSON, that is shown to whoever sent it
 
 
@@ -206,8 +217,32 @@ def _refused_parameter(request: AnyRequest, error: ValidationException) -> Excep
             declared = request.route_handler.parsed_fn_signature.parameters.get(name)
             if declared is not None and isinstance(declared.kwarg_definition, ParameterKwarg):
                 name = declared.kwarg_definition.name or name  # as callers write it, where Python cannot
+                what = _accepted_values(declared.annotation, declared.kwarg_definition) or what
             return InvalidInput(name, request.query_params.get(name, request.path_params.get(name)), what)
     return error
+
+
+def _accepted_values(annotation: Any, said: ParameterKwarg) -> str:
+    """What a parameter of the path or the query may be; empty where its type does not say so.
+
+    >>> _accepted_values(int, ParameterKwarg(annotation=int, ge=1, le=100))
+    'must be a whole number from 1 to 100'
+    >>> _accepted_values(Literal["open", "settled"] | None, ParameterKwarg(annotation=str))
+    'must be one of open, settled'
+    """
+    kinds = [each for each in get_args(annotation) if each is not NoneType]
+    if get_origin(annotation) in (Union, UnionType) and len(kinds) == 1:
+        annotation = kinds[0]
+    if get_origin(annotation) is Literal:
+        return f"must be one of {', '.join(map(str, get_args(annotation)))}"
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return f"must be one of {', '.join(str(each.value) for each in annotation)}"
+    if annotation is str and said.max_length is not None:
+        rule = {WORD: ", none of them white space", NOT_BLANK: ", not all of them blank"}.get(said.pattern or "", "")
+        return f"must be a text of {said.min_length or 0} to {said.max_length} characters{rule}"
+    if annotation is int and said.ge is not None and said.le is not None:
+        return f"must be a whole number from {said.ge} to {said.le}"
+    return _VALUES.get(annotation, "")
 
 
 def documented(

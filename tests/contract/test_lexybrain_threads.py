@@ -421,3 +421,22 @@ def test_reading_threads_is_counted_by_itself(client: httpx.Client, backstage: B
     client.patch(AT, json={"archived": True})
     counted = {key.partition(":")[0]: count for key, count in backstage.limiter.counts.items()}
     assert counted == {"lexybrain_threads": 2, "lexybrain": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "accepted"),
+    [
+        (f"{THREADS}?limit=101", "limit: must be a whole number from 1 to 100"),
+        (f"{THREADS}?limit=many", "limit: must be a whole number from 1 to 100"),
+        (f"{THREADS}?archived=maybe", "archived: must be one of true, false"),
+        (f"{THREADS}?cursor=", "cursor: must be a text of 1 to 500 characters, none of them white space"),
+        (f"{THREADS}?user=ada", "user: must be a UUID"),
+        (f"{THREADS}/ada", "thread_id: must be a UUID"),
+        ("/api/admin/lexybrain/rag/feedback?rating=good", "rating: must be one of positive, negative, neutral"),
+        ("/api/admin/lexybrain/rag/stats?from=monday", "from: must be a date, YYYY-MM-DD"),
+    ],
+)
+def test_a_refused_parameter_says_what_is_accepted(path: str, accepted: str, client: httpx.Client) -> None:
+    response = client.get(path)
+    refused(response, 422, "validation_error")
+    assert response.json()["error"]["message"] == accepted

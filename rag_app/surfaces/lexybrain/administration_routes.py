@@ -134,7 +134,10 @@ async def stats(
 
 
 @SURFACE.get(
-    FEEDBACK, InvalidInput("limit", "101", "Expected `int` <= 100"), REFUSED, summary="List feedback on answers"
+    FEEDBACK,
+    InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
+    REFUSED,
+    summary="List feedback on answers",
 )
 async def feedback(
     request: Caller,

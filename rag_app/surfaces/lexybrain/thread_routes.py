@@ -136,7 +136,7 @@ ChangeBody = Annotated[
 
 @SURFACE.get(
     PATH,
-    InvalidInput("limit", "101", "Expected `int` <= 100"),
+    InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
     Forbidden("Only an administrator may read other users' threads"),
     summary="List threads, newest first",
     opt={"window": READING},
@@ -183,7 +183,7 @@ async def newest(
 
 @SURFACE.get(
     ONE,
-    InvalidInput("limit", "101", "Expected `int` <= 100"),
+    InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
     NotFound("thread", THREAD),
     summary="Read a thread and its newest messages",
     opt={"window": READING},

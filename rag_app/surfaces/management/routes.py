@@ -72,7 +72,7 @@ class Settled(Struct, frozen=True):
 
 @SURFACE.get(
     f"{ADMIN}/feedback",
-    InvalidInput("limit", "101", "Expected `int` <= 100"),
+    InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
     summary="List feedback from all surfaces",
 )
 async def feedback(
@@ -157,7 +157,9 @@ async def month_of_usage(
     return await usage.month(request.user, month)
 
 
-@SURFACE.get(f"{ADMIN}/audit", InvalidInput("limit", "101", "Expected `int` <= 100"), summary="Read the audit log")
+@SURFACE.get(
+    f"{ADMIN}/audit", InvalidInput("limit", "101", "must be a whole number from 1 to 100"), summary="Read the audit log"
+)
 async def audit(
     request: Caller,
     usage: Injected[Usage],
@@ -239,7 +241,7 @@ async def revoke_key(request: Caller, belonging: Injected[Belonging], key_id: Fr
 
 
 @SURFACE.get(
-    f"{ORGANIZATION}/validations", InvalidInput("limit", "101", "Expected `int` <= 100"), NO_ORGANIZATION,
+    f"{ORGANIZATION}/validations", InvalidInput("limit", "101", "must be a whole number from 1 to 100"), NO_ORGANIZATION,
     summary="List the validation runs of an organization, newest first",
 )  # fmt: skip
 async def validations(

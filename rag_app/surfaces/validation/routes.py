@@ -135,7 +135,7 @@ async def validate(
 
 @SURFACE.get(
     "/api/v1/retrieval/validations",
-    InvalidInput("limit", "101", "Expected `int` <= 100"),
+    InvalidInput("limit", "101", "must be a whole number from 1 to 100"),
     NO_VALIDATION,
     summary="List validation runs, newest first",
 )
