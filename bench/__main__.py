@@ -89,6 +89,7 @@ async def _measure(report: Report, corpus: Corpus, app_url: str, owner_url: str,
         await by_hand.close()
         await lexical.measure(report, corpus, ours, owner, questions)
         await parts.measure(report, corpus, ours, questions)
+        await parts.processor(report, corpus, ours, questions)
         # last: what these write is in nobody else's tables
         await ingest.whole(report, corpus, ours, questions)
         await ingest.short(report, corpus, ours, questions)

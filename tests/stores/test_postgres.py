@@ -225,7 +225,7 @@ async def test_an_organization_that_becomes_large_comes_into_the_graph_with_its_
 
     async def in_graph() -> tuple[int, int]:
         async with opened.backend.transaction(Scope(frozenset({org, other}))) as connection:
-            return tuple(  # type: ignore[return-value]
+            return tuple(
                 await connection.fetchrow(
                     f"SELECT (SELECT count(*) FROM {opened.generation}_graph), chunks FROM {opened.generation}_totals"
                 )

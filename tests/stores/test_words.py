@@ -14,6 +14,7 @@ from rag_app.domain.answer import Mode
 from rag_app.domain.scope import Scope
 from rag_app.retrieval.fusion import Candidate, ranked
 from rag_app.retrieval.store import Search
+from rag_app.stores import postgres_tables
 from rag_app.stores.words import BLOCK
 from tests.stores.conftest import SPEC, STORES, Stores, chunk, vector
 
@@ -119,7 +120,12 @@ async def test_a_term_of_many_chunks_is_in_full_rows_whatever_the_writes(
 
 
 @BOTH
-async def test_a_ranking_is_the_same_to_the_last_bit_after_a_neighbour_ingests(stores: Stores, org: UUID) -> None:
+@pytest.mark.parametrize("way", ["exactly", "by sign"])
+async def test_a_ranking_is_the_same_to_the_last_bit_after_a_neighbour_ingests(
+    stores: Stores, org: UUID, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "by sign":
+        monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
     chance, other = random.Random(7), uuid4()
     ours = stores(Scope(frozenset({org})))
 
