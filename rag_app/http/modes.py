@@ -4,10 +4,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-SearchMode = Annotated[
-    Literal["dense", "hybrid"],
-    Meta(
-        description="one of dense, hybrid: dense orders results by the similarity they show, hybrid by words as well. "
-        "Without one, the index's `search_mode`, which is dense unless it says otherwise"
-    ),
-]
+SearchMode = Annotated[Literal["dense", "hybrid"], Meta(description="one of dense, hybrid")]
+"""Dense orders results by the similarity that they show; hybrid counts words as well. A request without one is searched by
+the index's `search_mode`."""

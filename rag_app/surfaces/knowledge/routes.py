@@ -135,7 +135,7 @@ class RetrievalRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SearchRequest(RetrievalRequest, frozen=True, forbid_unknown_fields=True):
-    """A null is the same as an omitted field."""
+    """A null is the same as an omitted field. Without a `mode`, the index's own counts: dense, unless it says hybrid."""
 
     mode: SearchMode | None = None
 
