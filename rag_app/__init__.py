@@ -33,15 +33,17 @@ if TYPE_CHECKING:
         build_evidence_from_chunks,
     )
     from rag_app.surfaces.library.pipeline import (
-        Message,
         PipelineResult,
         Prompts,
-        assemble_chat_prompt,
-        assemble_conversation_prompt,
-        assemble_prompt,
         quick_test,
         run_rag_pipeline,
         test_rag_pipeline,
+    )
+    from rag_app.surfaces.library.prompting import (
+        Message,
+        assemble_chat_prompt,
+        assemble_conversation_prompt,
+        assemble_prompt,
     )
     from rag_app.surfaces.library.rag import Rag
     from rag_app.surfaces.library.rag import open as open  # noqa: A004
@@ -89,8 +91,8 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here
     _MODULES = {
         "context": "Chunk ContextBlock Evidence build_context_blocks build_evidence build_evidence_from_chunks",
-        "pipeline": "Message PipelineResult Prompts assemble_chat_prompt assemble_conversation_prompt assemble_prompt"
-        " quick_test run_rag_pipeline test_rag_pipeline",
+        "pipeline": "PipelineResult Prompts quick_test run_rag_pipeline test_rag_pipeline",
+        "prompting": "Message assemble_chat_prompt assemble_conversation_prompt assemble_prompt",
         "rag": "Rag open",
         "retrieval": "DEFAULT_POLICY RetrievalPolicy create_permissive_policy create_strict_policy retrieve_chunks"
         " sanitize_source_types validate_retrieval_request",

@@ -31,6 +31,7 @@ from rag_app import (
     sanitize_source_types,
     validate_retrieval_request,
 )
+from rag_app.answering.prompts import load_prompts
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import Forbidden, InvalidInput
 from rag_app.retrieval.text import tokens
@@ -63,6 +64,22 @@ def test_importing_it_imports_nothing_heavy() -> None:
     heavy = "llama_index sqlalchemy pydantic litestar onnxruntime numpy"
     code = f"import sys, rag_app; print([name for name in {heavy.split()} if name in sys.modules])"
     assert python(code).strip() == "[]"
+
+
+@pytest.mark.parametrize("call", ["build_context_blocks([])", "assemble_prompt([], 'Do you sell headphones?')"])
+def test_context_and_prompt_need_no_framework(call: str) -> None:
+    heavy = "llama_index sqlalchemy pydantic litestar onnxruntime"
+    code = f"import sys, rag_app; rag_app.{call}; print([name for name in {heavy.split()} if name in sys.modules])"
+    assert python(code).strip() == "[]"
+
+
+def test_the_default_prompt_is_the_one_that_llamaindex_reads() -> None:
+    question = "What does {{ 1 + 1 }} & <b>this</b> cost?"
+    asked = {"context": "(nothing was found)", "question": question}
+    expected = load_prompts(ROOT / "prompts")["library_assistant"].messages(**asked)
+    assert assemble_chat_prompt([], question) == [
+        {"role": each.role.value, "content": each.content} for each in expected
+    ]
 
 
 def test_every_name_is_there_and_listed() -> None:
