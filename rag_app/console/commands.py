@@ -74,11 +74,11 @@ def command_on(opening: Opening[Opened], creates: bool = False) -> Callable[[Wor
 
     def decorate(work: Work[Opened, P]) -> Callable[P, None]:
         def command(*args: P.args, **kwargs: P.kwargs) -> None:
-            from rag_app.database.urls import database_urls
             from rag_app.settings import Settings
 
             settings = Settings()
             say_home(settings)
+            from rag_app.database.urls import database_urls  # SQLAlchemy: a misspelt setting is told without it
 
             async def run() -> None:
                 async with opening(settings, urls) as opened:

@@ -443,6 +443,37 @@ def test_a_reader_that_has_seen_enough(environment: str, main: Run, tmp_path: Pa
     os.close(writing)
 
 
+def test_a_misspelt_setting_is_told_before_the_database_is_imported(environment: str) -> None:
+    program = """
+import sys
+from rag_app.console import cli
+sys.argv[1:] = ["orgs", "list"]
+try:
+    cli.main()
+except SystemExit as end:
+    assert end.code == 1
+assert "sqlalchemy" not in sys.modules
+"""
+    misspelt = {**os.environ, "RAG_VECTOR_STOR": "postgres"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, env=misspelt
+    )
+    assert done.returncode == 0, done.stderr
+    assert "there is no setting RAG_VECTOR_STOR; did you mean RAG_VECTOR_STORE?" in done.stderr
+
+
+def test_a_shell_completes_groups_and_their_commands() -> None:
+    def complete(words: str, at: int) -> list[str]:
+        asked = {"_RAG_APP_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        done = subprocess.run(
+            [COMMAND], check=False, capture_output=True, text=True, timeout=60, env={**os.environ, **asked}
+        )
+        return done.stdout.split()
+
+    assert complete("rag-app or", 1) == ["orgs"]
+    assert "add-member" in complete("rag-app orgs ", 2)
+
+
 @ON_DEFAULT
 def test_a_command_that_asks_no_question_imports_no_model(environment: str, main: Run) -> None:
     """Each would take seconds to import."""
