@@ -1,18 +1,28 @@
-"""The tables of people, keys, limits and the audit."""
+"""The tables of people, keys, limits and the audit.
+
+Here and in the other rooms: a table that SQLAlchemy reads or writes as objects is a class; one that only SQL names is a
+`Table`.
+"""
 
 from datetime import date, datetime
 from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
+    Column,
+    DateTime,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
     Index,
+    Table,
     Text,
     UniqueConstraint,
+    Uuid,
+    func,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -150,29 +160,26 @@ class AudienceGroupRow(Base):
     org_id: Mapped[UUID]
 
 
-class RateWindowRow(Base):
-    """The times of a key's requests in the last minute: Unix time, seconds. `let_in`: whether the last one was allowed.
+# The times of a key's requests in the last minute: Unix time, seconds. `let_in`: whether the last one was allowed.
+# UNLOGGED: the last minute need not survive a crash, and costs no write-ahead log.
+rate_windows = Table(
+    "rate_windows",
+    Base.metadata,
+    Column("key", Text, primary_key=True),
+    Column("times", ARRAY(Double), nullable=False),
+    Column("let_in", Boolean, nullable=False),
+    prefixes=["UNLOGGED"],
+)
 
-    UNLOGGED: the last minute need not survive a crash, and costs no write-ahead log.
-    """
-
-    __tablename__ = "rate_windows"
-    __table_args__ = ({"prefixes": ["UNLOGGED"]},)
-
-    key: Mapped[str] = mapped_column(primary_key=True)
-    times: Mapped[list[float]] = mapped_column(ARRAY(Double))
-    let_in: Mapped[bool]
-
-
-class LeaseRow(Base):
-    """A request in progress. The lease of a killed process expires. UNLOGGED, like the windows."""
-
-    __tablename__ = "request_leases"
-    __table_args__ = (Index(None, "key"), {"prefixes": ["UNLOGGED"]})
-
-    id: Mapped[UUID] = mapped_column(primary_key=True)
-    key: Mapped[str]
-    expires_at: Mapped[datetime]
+# A request in progress. The lease of a killed process expires. UNLOGGED, like the windows.
+request_leases = Table(
+    "request_leases",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("key", Text, nullable=False, index=True),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    prefixes=["UNLOGGED"],
+)
 
 
 class ApiKeyRow(Base):
@@ -232,40 +239,34 @@ class AuditRow(Base):
     created_at: Mapped[Made]
 
 
-class PageSessionRow(Base):
-    """A browser that is signed in. `digest` is the SHA-256 of its cookie, which has 256 bits of its own.
+# A browser that is signed in. `digest` is the SHA-256 of its cookie, which has 256 bits of its own.
+# `groups`: those that an identity provider named, where one has signed the user in.
+Table(
+    "page_sessions",
+    Base.metadata,
+    Column("digest", Text, primary_key=True),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False, index=True),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("seen_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    Column("groups", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("by_provider", Boolean, nullable=False, server_default=text("false")),
+)
 
-    `groups`: those that an identity provider named, where one has signed the user in.
-    """
+# A code that signs its user in once. `digest` is the SHA-256 of the code, which has 128 bits of its own.
+Table(
+    "sign_in_codes",
+    Base.metadata,
+    Column("digest", Text, primary_key=True),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False, index=True),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+)
 
-    __tablename__ = "page_sessions"
-    __table_args__ = (Index(None, "user_id"),)
-
-    digest: Mapped[str] = mapped_column(primary_key=True)
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
-    created_at: Mapped[Made]
-    seen_at: Mapped[Made]
-    expires_at: Mapped[datetime]
-    groups: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
-    by_provider: Mapped[bool] = mapped_column(server_default=text("false"))
-
-
-class SignInCodeRow(Base):
-    """A code that signs its user in once. `digest` is the SHA-256 of the code, which has 128 bits of its own."""
-
-    __tablename__ = "sign_in_codes"
-    __table_args__ = (Index(None, "user_id"),)
-
-    digest: Mapped[str] = mapped_column(primary_key=True)
-    user_id: Mapped[UUID] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
-    expires_at: Mapped[datetime]
-
-
-class SignInAttemptRow(Base):
-    """A browser's attempt to sign in at the identity provider. `digest` is the SHA-256 of its cookie of 256 random bits."""
-
-    __tablename__ = "sign_in_attempts"
-
-    digest: Mapped[str] = mapped_column(primary_key=True)
-    after: Mapped[str]
-    expires_at: Mapped[datetime]
+# A browser's attempt to sign in at the identity provider. `digest` is the SHA-256 of its cookie of 256 random bits.
+Table(
+    "sign_in_attempts",
+    Base.metadata,
+    Column("digest", Text, primary_key=True),
+    Column("after", Text, nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+)

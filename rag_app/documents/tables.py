@@ -1,17 +1,21 @@
 """The tables of sources and generations."""
 
 from datetime import datetime
-from decimal import Decimal
 from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
+    Column,
     Computed,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
     Index,
+    Integer,
+    Numeric,
+    Table,
+    Text,
     UniqueConstraint,
     text,
 )
@@ -48,13 +52,13 @@ class GenerationRow(Base):
     created_at: Mapped[Made]
 
 
-class SourceTypeRow(Base):
-    """A source type that an index declares, for the SQL functions. Written when indexes are built."""
-
-    __tablename__ = "source_types"
-
-    index: Mapped[str] = mapped_column("index_name", primary_key=True)
-    source_type: Mapped[str] = mapped_column(primary_key=True)
+# A source type that an index declares, for the SQL functions. Written when indexes are built.
+Table(
+    "source_types",
+    Base.metadata,
+    Column("index_name", Text, primary_key=True),
+    Column("source_type", Text, primary_key=True),
+)
 
 
 class SourceRow(Base):
@@ -105,20 +109,18 @@ class SourceRow(Base):
     deleted_at: Mapped[datetime | None]
 
 
-class ReadFileRow(Base):
-    """A completely read file, with the number of its sources and the sum of their versions.
-
-    `digest` is that of everything that its sources follow from.
-    """
-
-    __tablename__ = "read_files"
-
-    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
-    index: Mapped[str] = mapped_column("index_name", primary_key=True)
-    origin: Mapped[str] = mapped_column(primary_key=True)
-    digest: Mapped[str]
-    sources: Mapped[int]
-    versions: Mapped[Decimal]
+# A completely read file, with the number of its sources and the sum of their versions.
+# `digest` is that of everything that its sources follow from.
+Table(
+    "read_files",
+    Base.metadata,
+    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True),
+    Column("index_name", Text, primary_key=True),
+    Column("origin", Text, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("sources", Integer, nullable=False),
+    Column("versions", Numeric, nullable=False),
+)
 
 
 class OriginalRow(Base):

@@ -24,7 +24,13 @@ from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, Invali
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.quotas import Account, Accounts, MonthlyUse, Plan, Plans
-from rag_app.surfaces.lexybrain.tables import DailyCostRow, FailureRow, ReservationRow, UsageCounterRow, UsageEventRow
+from rag_app.surfaces.lexybrain.tables import (
+    DailyCostRow,
+    FailureRow,
+    UsageCounterRow,
+    UsageEventRow,
+    usage_reservations,
+)
 from rag_app.surfaces.lexybrain.types import Flags, Outcome
 from tests.conftest import NewOrganization
 from tests.integration.stopping import until_blocked
@@ -105,7 +111,7 @@ async def this_month(database: Database, account: Account) -> MonthlyUse:
 
 async def reserved(database: Database, account: Account) -> int:
     async with acting(database, account) as session:
-        return await session.scalar(select(func.count()).select_from(ReservationRow)) or 0
+        return await session.scalar(select(func.count()).select_from(usage_reservations)) or 0
 
 
 @asynccontextmanager
@@ -241,7 +247,7 @@ async def test_expired_ones_of_many_at_once_are_given_back_once(
             await session.execute(update(UsageCounterRow).values(used=30))
             past = {"key": "rag_messages", "period": month, "user_id": who.user}
             gone = [{**past, "id": uuid4(), "expires_at": datetime(2020, 1, 1, tzinfo=UTC)} for _ in range(19)]
-            await session.execute(insert(ReservationRow), gone)
+            await session.execute(insert(usage_reservations), gone)
         results = await asyncio.gather(*[reserve(database, who) for _ in range(20)])
         assert all(isinstance(each, UUID) for each in results), "none is refused for what has expired"
         assert await used(database, who) == 30 == await reserved(database, who) + 10
@@ -252,7 +258,7 @@ async def test_who_comes_while_another_gives_back_waits_for_it(account: NewAccou
     who = await account(1)
     await reserve(database, who, seconds=0.0)
     async with acting(database, who) as session:
-        await session.execute(select(ReservationRow.id).with_for_update())
+        await session.execute(select(usage_reservations.c.id).with_for_update())
         coming = asyncio.create_task(reserve(database, who))
         await until_blocked(database)
         assert not coming.done(), "refused for what has expired"

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from msgspec import structs
-from sqlalchemy import func, select, update
+from sqlalchemy import Table, func, select, update
 
 from rag_app.access.people import People
 from rag_app.access.tables import OrganizationTokensRow
@@ -34,10 +34,10 @@ from rag_app.surfaces.lexybrain.tables import (
     DailyCostRow,
     FailureRow,
     MessageRow,
-    ReservationRow,
     ThreadRow,
     UsageCounterRow,
     UsageEventRow,
+    usage_reservations,
 )
 from rag_app.surfaces.lexybrain.threads import give_up, keep_answer, keep_message
 from rag_app.surfaces.lexybrain.types import (
@@ -80,7 +80,7 @@ def outcome(**changes: Any) -> Outcome:
     return replace(made, **changes)
 
 
-async def count(database: Database, account: Account, table: type[Base]) -> int:
+async def count(database: Database, account: Account, table: type[Base] | Table) -> int:
     async with database.scoped(scope_of(account)) as session:
         return await session.scalar(select(func.count()).select_from(table)) or 0
 
@@ -93,7 +93,7 @@ async def state(database: Database, account: Account) -> dict[str, int]:
         "threads": await count(database, account, ThreadRow),
         "messages": await count(database, account, MessageRow),
         "used": used or 0,
-        "reservations": await count(database, account, ReservationRow),
+        "reservations": await count(database, account, usage_reservations),
     }
 
 
@@ -382,7 +382,7 @@ async def test_a_process_killed_while_the_model_thinks_costs_its_user_nothing(
     with pytest.raises(QuotaExceeded):
         await keep_message(database, asking(who), HELLO)  # for now it may be alive
     async with database.scoped(scope_of(who)) as session:
-        await session.execute(update(ReservationRow).values(expires_at=func.now()))
+        await session.execute(update(usage_reservations).values(expires_at=func.now()))
     assert await used(database, who) == 0
     begun = await keep_message(database, asking(who), structs.replace(HELLO, thread=thread))
     assert await keep_answer(database, begun, outcome())

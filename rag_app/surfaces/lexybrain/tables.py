@@ -5,7 +5,23 @@ from decimal import Decimal
 from typing import Annotated
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, UniqueConstraint, func, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Date,
+    DateTime,
+    ForeignKey,
+    Identity,
+    Index,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from rag_app.access.tables import UserRow
@@ -96,30 +112,32 @@ class FeedbackRow(_UserRecord, Base):
     updated_at: Mapped[Made]
 
 
-class TrainingRequestRow(_UserRecord, Base):
-    """What a model was asked, of a user who consents to training: `prompt` is a list of messages (role, content),
-    `context` the passages it was shown, with their sources. `message_id` is the answer's."""
+# What a model was asked, of a user who consents to training: `prompt` is a list of messages (role, content),
+# `context` the passages it was shown, with their sources. `message_id` is the answer's.
+training_requests = Table(
+    "lexybrain_requests",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False),
+    Column("message_id", ForeignKey(MessageRow.id, ondelete="CASCADE"), nullable=False, unique=True),
+    Column("capability", Text, nullable=False),
+    Column("prompt", JSONB, nullable=False),
+    Column("context", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index(None, "user_id", "created_at"),
+)
 
-    __tablename__ = "lexybrain_requests"
-    __table_args__ = (UniqueConstraint("message_id"), Index(None, "user_id", "created_at"))
-
-    message_id: Mapped[UUID] = mapped_column(ForeignKey(MessageRow.id, ondelete="CASCADE"))
-    capability: Mapped[str]
-    prompt: Mapped[list[JsonObject]]
-    context: Mapped[list[JsonObject]]
-    created_at: Mapped[Made]
-
-
-class TrainingResponseRow(_UserRecord, Base):
-    """The model's answer to a training request."""
-
-    __tablename__ = "lexybrain_responses"
-    __table_args__ = (UniqueConstraint("request_id"), Index(None, "user_id"))
-
-    request_id: Mapped[UUID] = mapped_column(ForeignKey(TrainingRequestRow.id, ondelete="CASCADE"))
-    model_id: Mapped[str]
-    content: Mapped[str]
-    created_at: Mapped[Made]
+# The model's answer to a training request.
+Table(
+    "lexybrain_responses",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False, index=True),
+    Column("request_id", ForeignKey(training_requests.c.id, ondelete="CASCADE"), nullable=False, unique=True),
+    Column("model_id", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
 
 
 class UsageCounterRow(Base):
@@ -134,17 +152,17 @@ class UsageCounterRow(Base):
     used: Mapped[int]
 
 
-class ReservationRow(Base):
-    """A counted use without an answer yet. It is deleted when the answer is stored, or given back when it expires."""
-
-    __tablename__ = "usage_reservations"
-    __table_args__ = (Index(None, "user_id", "expires_at"),)
-
-    id: Mapped[UUID] = mapped_column(primary_key=True)
-    user_id: Mapped[_User]
-    key: Mapped[str]
-    period: Mapped[date]
-    expires_at: Mapped[datetime]
+# A counted use without an answer yet. It is deleted when the answer is stored, or given back when it expires.
+usage_reservations = Table(
+    "usage_reservations",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("period", Date, nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    Index(None, "user_id", "expires_at"),
+)
 
 
 class DailyCostRow(Base):
