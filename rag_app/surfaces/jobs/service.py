@@ -6,16 +6,10 @@ from uuid import UUID
 
 from rag_app.access.roles import EVERY_INDEX, Role, Roles
 from rag_app.documents.jobs import Job, JobFile, Jobs
-from rag_app.domain import NotFound, Principal, Scope, frozen, uuid_in
+from rag_app.domain import NotFound, Principal, Scope, uuid_in
 
 _SECONDS = 0.5
 """Between two looks at a job that somebody watches."""
-
-
-@frozen
-class _View:
-    scope: Scope
-    operator: bool
 
 
 class JobService:
@@ -25,33 +19,31 @@ class JobService:
         self._jobs, self._roles = jobs, roles
 
     async def page(self, principal: Principal, limit: int, after: str | None) -> tuple[list[Job], str | None]:
-        view = await self._view(principal)
-        return await self._jobs.page(view.scope, limit, after, operator=view.operator)
+        scope, operator = await self._view(principal)
+        return await self._jobs.page(scope, limit, after, operator=operator)
 
     async def get(self, principal: Principal, name: str) -> Job:
         """Raises NotFound."""
-        view = await self._view(principal)
-        return await self._jobs.get(view.scope, _id(name), operator=view.operator)
+        scope, operator = await self._view(principal)
+        return await self._jobs.get(scope, _id(name), operator=operator)
 
     async def files(
         self, principal: Principal, name: str, state: str | None, after: int, limit: int
     ) -> tuple[list[JobFile], int | None]:
         """A page, and the position after which the next one begins. Raises NotFound."""
-        view = await self._view(principal)
-        found = await self._jobs.files(
-            view.scope, _id(name), state=state, after=after, limit=limit + 1, operator=view.operator
-        )
+        scope, operator = await self._view(principal)
+        found = await self._jobs.files(scope, _id(name), state=state, after=after, limit=limit + 1, operator=operator)
         return found[:limit], found[limit - 1].position if len(found) > limit else None
 
     async def cancel(self, principal: Principal, name: str) -> Job:
         """Raises NotFound, and InvalidInput if it has ended."""
-        view = await self._view(principal)
-        return await self._jobs.cancel(view.scope, _id(name), operator=view.operator)
+        scope, operator = await self._view(principal)
+        return await self._jobs.cancel(scope, _id(name), operator=operator)
 
     async def retry(self, principal: Principal, name: str) -> Job:
         """Raises NotFound, and InvalidInput if nothing failed."""
-        view = await self._view(principal)
-        return await self._jobs.retry(view.scope, _id(name), operator=view.operator)
+        scope, operator = await self._view(principal)
+        return await self._jobs.retry(scope, _id(name), operator=operator)
 
     async def watch(self, principal: Principal, job: Job) -> AsyncGenerator[Job, None]:
         """The job now and after each change, until it has ended."""
@@ -63,10 +55,11 @@ class JobService:
                 job = now
                 yield job
 
-    async def _view(self, principal: Principal) -> _View:
+    async def _view(self, principal: Principal) -> tuple[Scope, bool]:
+        """Whose jobs these are, and whether the caller sees all of an organization's."""
         roles = [await self._roles.role(principal, each, EVERY_INDEX) for each in principal.organizations]
         administers = bool(roles) and all(role is Role.ADMIN for role in roles)
-        return _View(Scope(principal.organizations, principal.user), administers)
+        return Scope(principal.organizations, principal.user), administers
 
 
 def _id(name: str) -> UUID:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from llama_index.core.schema import NodeWithScore
-from msgspec import convert, to_builtins
+from msgspec import convert, structs, to_builtins
 
 from rag_app.access.groups import Groups
 from rag_app.access.people import People
@@ -193,7 +193,7 @@ class Sources:
         if chunk is not None:
             found = await self._read_chunks(principal, entry, [chunk])
             passage = found[0] if found else None
-        return SourceDetail(**_info_fields(self._info(entry)), passage=passage)
+        return SourceDetail(**structs.asdict(self._info(entry)), passage=passage)
 
     async def chunks(self, principal: Principal, name: str, after: int, limit: int) -> ChunksResponse:
         """The chunks after position `after`, at most `limit`. Raises NotFound."""
@@ -252,22 +252,15 @@ class Sources:
         Raises Forbidden, InvalidInput, OrganizationFull, and UnreadableDocument if the only uploaded document cannot be
         read.
         """
-        org_id = await self._organization(principal, sent.organization)
-        spec = self._index(sent.index, principal)
-        await self._roles.require(Role.WRITE, principal, org_id, spec.name)
-        return await self._once(
-            UploadResponse, principal, org_id, sent, key, lambda: self._upload(principal, org_id, spec, sent)
-        )
 
-    async def _upload(self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending) -> UploadResponse:
-        target = await self._target(principal, org_id, sent)
-        with self.receiving() as folder:
-            uploads = [await self._fetch_upload(each, folder) for each in sent.uploads]
+        async def ingest(spec: IndexSpec, target: Target, uploads: list[Upload]) -> UploadResponse:
             received = await self._uploads.ingest(spec, target, uploads, principal.scope())
-        told = [_describe_upload(upload, each) for upload, each in zip(uploads, received, strict=True)]
-        if len(told) == 1 and told[0].status == "failed":
-            raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
-        return UploadResponse([each.id for each in told], told)
+            told = [_describe_upload(upload, each) for upload, each in zip(uploads, received, strict=True)]
+            if len(told) == 1 and told[0].status == "failed":
+                raise UnreadableDocument(uploads[0].name, "; ".join(told[0].problems))
+            return UploadResponse([each.id for each in told], told)
+
+        return await self._once(UploadResponse, principal, sent, key, ingest)
 
     async def hand_over(
         self, principal: Principal, sent: Sending, key: str | None = None
@@ -276,30 +269,31 @@ class Sources:
 
         Raises Forbidden, InvalidInput.
         """
-        org_id = await self._organization(principal, sent.organization)
-        spec = self._index(sent.index, principal)
-        await self._roles.require(Role.WRITE, principal, org_id, spec.name)
-        return await self._once(
-            QueuedResponse, principal, org_id, sent, key, lambda: self._hand_over(principal, org_id, spec, sent)
-        )
 
-    async def _hand_over(self, principal: Principal, org_id: UUID, spec: IndexSpec, sent: Sending) -> QueuedResponse:
-        target = await self._target(principal, org_id, sent)
-        with self.receiving() as folder:
-            uploads = [await self._fetch_upload(each, folder) for each in sent.uploads]
+        async def queue(spec: IndexSpec, target: Target, uploads: list[Upload]) -> QueuedResponse:
             job = await self._jobs.begin(principal.scope(), spec.name, target, uploads)
-        return QueuedResponse(job.id, f"/api/v1/jobs/{job.id}", job.files)
+            return QueuedResponse(job.id, f"/api/v1/jobs/{job.id}", job.files)
+
+        return await self._once(QueuedResponse, principal, sent, key, queue)
 
     async def _once(
         self,
         kind: type[Response],
         principal: Principal,
-        org_id: UUID,
         sent: Sending,
         key: str | None,
-        make: Callable[[], Awaitable[Response]],
+        receive: Callable[[IndexSpec, Target, list[Upload]], Awaitable[Response]],
     ) -> tuple[Response, bool]:
-        """The result of `make`, and whether it was stored before. Without a key `make` is always called."""
+        """The result of `receive` with the uploads, and whether it was stored before. Without a key it is always called."""
+        org_id = await self._organization(principal, sent.organization)
+        spec = self._index(sent.index, principal)
+        await self._roles.require(Role.WRITE, principal, org_id, spec.name)
+
+        async def make() -> Response:
+            target = await self._target(principal, org_id, sent)
+            with self.receiving() as folder:
+                return await receive(spec, target, [await self._fetch_upload(each, folder) for each in sent.uploads])
+
         if key is None or principal.user is None:
             return await make(), False
         fingerprint = f"{kind.__name__} {await asyncio.to_thread(_fingerprint, sent)}"
@@ -526,10 +520,6 @@ def _fingerprint(sent: Sending) -> str:
         digest.update(json.dumps(said, sort_keys=True, default=str).encode())
     about = [sent.index, sent.organization, sent.site, sent.visibility, sent.groups]
     return digest.hexdigest() + hashlib.sha256(json.dumps(about).encode()).hexdigest()
-
-
-def _info_fields(info: SourceInfo) -> JsonObject:
-    return {name: getattr(info, name) for name in info.__struct_fields__}
 
 
 def _chunk(hit: Hit, content: Sequence[JsonObject]) -> ChunkInfo:
