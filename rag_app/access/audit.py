@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Table, insert, text
+from sqlalchemy import insert, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.access.tables import AuditRow
+from rag_app.access.tables import audit_events_table
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, Principal, Scope, frozen
 
@@ -22,7 +22,7 @@ _MAY = text(
     "SELECT NOT EXISTS (SELECT FROM api_keys WHERE user_id = rag_user())"
     " FROM users WHERE id = rag_user() AND role = 'admin' FOR SHARE"
 )
-_WRITE_DOWN = insert(cast(Table, AuditRow.__table__)).inline()  # its id would be read, which users may not
+_WRITE_DOWN = insert(audit_events_table).inline()  # its id would be read, which users may not
 
 
 @frozen

@@ -11,7 +11,14 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 
 from rag_app.access.people import Organization, User, checked_name, find_named, insert_named
-from rag_app.access.tables import AudienceGroupRow, AudienceRow, GroupMemberRow, GroupRow, MembershipRow, UserRow
+from rag_app.access.tables import (
+    GroupRow,
+    MembershipRow,
+    UserRow,
+    audience_groups_table,
+    audiences_table,
+    group_members_table,
+)
 from rag_app.database.session import Database
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, audience_id, frozen
 
@@ -55,8 +62,8 @@ class Groups:
         """The groups by slug, each with the names of the members that an administrator has added."""
         members = (
             select(GroupRow, UserRow.name)
-            .outerjoin(GroupMemberRow, GroupMemberRow.group_id == GroupRow.id)
-            .outerjoin(UserRow, UserRow.id == GroupMemberRow.user_id)
+            .outerjoin(group_members_table, group_members_table.c.group_id == GroupRow.id)
+            .outerjoin(UserRow, UserRow.id == group_members_table.c.user_id)
             .where(GroupRow.org_id == organization.id)
             .order_by(GroupRow.slug, UserRow.name)
         )
@@ -81,13 +88,13 @@ class Groups:
                 raise InvalidInput(
                     "user", user.name, f"{user.name} is not a member of the organization of {group.slug}"
                 )
-            await session.execute(insert(GroupMemberRow).values(row).on_conflict_do_nothing())
+            await session.execute(insert(group_members_table).values(row).on_conflict_do_nothing())
 
     async def remove_member(self, group: Group, user: User) -> None:
         """Takes effect with the next request. Only the identity provider can remove a group named in the user's token."""
-        member = GroupMemberRow.group_id == group.id, GroupMemberRow.user_id == user.id
+        member = group_members_table.c.group_id == group.id, group_members_table.c.user_id == user.id
         async with self._database.session() as session:
-            await session.execute(delete(GroupMemberRow).where(*member))
+            await session.execute(delete(group_members_table).where(*member))
 
     async def audience(self, organization: Organization, slugs: Sequence[str]) -> UUID:
         """The audience of these groups. Raises NotFound for an unknown group, InvalidInput for an empty list."""
@@ -97,16 +104,18 @@ class Groups:
         made = audience_id(organization.id, groups)
         rows = [{"audience_id": made, "group_id": group, "org_id": organization.id} for group in groups]
         async with self._database.session() as session:
-            await session.execute(insert(AudienceRow).values(id=made, org_id=organization.id).on_conflict_do_nothing())
-            await session.execute(insert(AudienceGroupRow).values(rows).on_conflict_do_nothing())
+            await session.execute(
+                insert(audiences_table).values(id=made, org_id=organization.id).on_conflict_do_nothing()
+            )
+            await session.execute(insert(audience_groups_table).values(rows).on_conflict_do_nothing())
         return made
 
     async def audiences(self, organization: Organization, user: User) -> frozenset[UUID]:
         """The user's audiences, from the groups that an administrator has added them to."""
         theirs = (
-            select(AudienceGroupRow.audience_id)
-            .join(GroupMemberRow, GroupMemberRow.group_id == AudienceGroupRow.group_id)
-            .where(GroupMemberRow.user_id == user.id, AudienceGroupRow.org_id == organization.id)
+            select(audience_groups_table.c.audience_id)
+            .join(group_members_table, group_members_table.c.group_id == audience_groups_table.c.group_id)
+            .where(group_members_table.c.user_id == user.id, audience_groups_table.c.org_id == organization.id)
         )
         async with self._database.session() as session:
             return frozenset(await session.scalars(theirs))

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.audit import Act, acting
 from rag_app.access.calendar import checked_zone
-from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, PlanRow, SiteRow, UserRow
+from rag_app.access.tables import ApiKeyRow, MembershipRow, OrganizationRow, SiteRow, UserRow, plans_table
 from rag_app.database.session import Database
 from rag_app.database.tables import Base
 from rag_app.domain import (
@@ -428,7 +428,7 @@ async def _know_as(session: AsyncSession, user: UUID, subject: str) -> None:
 
 
 async def _check_plan(session: AsyncSession, plan: str) -> None:
-    known = [*await session.scalars(select(PlanRow.plan_code))]
+    known = [*await session.scalars(select(plans_table.c.plan_code))]
     if plan not in known:
         raise NotFound("plan", plan, known)
 

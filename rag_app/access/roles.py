@@ -15,7 +15,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
-from rag_app.access.tables import IndexRoleRow, UserRow
+from rag_app.access.tables import UserRow, index_roles_table
 from rag_app.database.session import Database
 from rag_app.domain import Forbidden, InvalidInput, Principal, Scope
 
@@ -46,10 +46,10 @@ class Roles:
             return None
         if principal.user is None:
             return Role.READ
-        granted = select(IndexRoleRow.role).where(
-            IndexRoleRow.org_id == org_id,
-            IndexRoleRow.user_id == principal.user,
-            IndexRoleRow.index.in_([index, EVERY_INDEX]),
+        granted = select(index_roles_table.c.role).where(
+            index_roles_table.c.org_id == org_id,
+            index_roles_table.c.user_id == principal.user,
+            index_roles_table.c.index_name.in_([index, EVERY_INDEX]),
         )
         administers = select(UserRow.role).where(UserRow.id == principal.user, UserRow.role == "admin")
         rows = await self._database.read(Scope(frozenset({org_id}), principal.user), granted.union_all(administers))
@@ -78,12 +78,14 @@ class Roles:
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
             if role is None:
                 await session.execute(
-                    delete(IndexRoleRow).where(
-                        IndexRoleRow.org_id == org_id, IndexRoleRow.user_id == user, IndexRoleRow.index == index
+                    delete(index_roles_table).where(
+                        index_roles_table.c.org_id == org_id,
+                        index_roles_table.c.user_id == user,
+                        index_roles_table.c.index_name == index,
                     )
                 )
                 return
-            made = insert(IndexRoleRow).values(org_id=org_id, user_id=user, index=index, role=role.value)
+            made = insert(index_roles_table).values(org_id=org_id, user_id=user, index_name=index, role=role.value)
             await session.execute(
                 made.on_conflict_do_update(
                     index_elements=["org_id", "user_id", "index_name"], set_={"role": role.value}

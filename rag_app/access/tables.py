@@ -4,7 +4,7 @@ Here and in the other rooms: a table that SQLAlchemy reads or writes as objects 
 `Table`.
 """
 
-from datetime import date, datetime
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import (
@@ -12,12 +12,14 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Date,
     DateTime,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
     Index,
+    Integer,
     Table,
     Text,
     UniqueConstraint,
@@ -25,10 +27,10 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship, synonym
 
-from rag_app.database.tables import Base, Json, Made, NewId
+from rag_app.database.tables import Base, Made, NewId
 
 
 class OrganizationRow(Base):
@@ -57,15 +59,15 @@ class SiteRow(Base):
     name: Mapped[str]
 
 
-class PlanRow(Base):
-    """A plan's entitlements; -1 messages: no limit."""
-
-    __tablename__ = "plan_entitlements"
-    __table_args__ = (CheckConstraint("rag_messages_per_month >= -1", name="messages"),)
-
-    plan_code: Mapped[str] = mapped_column(primary_key=True)
-    rag_messages_per_month: Mapped[int] = mapped_column(server_default=text("50"))
-    rag_enabled: Mapped[bool] = mapped_column(server_default=text("true"))
+# A plan's entitlements; -1 messages: no limit.
+plans_table = Table(
+    "plan_entitlements",
+    Base.metadata,
+    Column("plan_code", Text, primary_key=True),
+    Column("rag_messages_per_month", Integer, nullable=False, server_default=text("50")),
+    Column("rag_enabled", Boolean, nullable=False, server_default=text("true")),
+    CheckConstraint("rag_messages_per_month >= -1", name="messages"),
+)
 
 
 class UserRow(Base):
@@ -78,7 +80,7 @@ class UserRow(Base):
     name: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[Made]
     subject: Mapped[str | None] = mapped_column(unique=True)
-    plan_code: Mapped[str] = mapped_column(ForeignKey(PlanRow.plan_code), server_default=text("'free'"))
+    plan_code: Mapped[str] = mapped_column(ForeignKey(plans_table.c.plan_code), server_default=text("'free'"))
     role: Mapped[str] = mapped_column(server_default=text("'user'"))
     training_opt_in_at: Mapped[datetime | None]
     plan = synonym("plan_code")
@@ -92,20 +94,18 @@ class MembershipRow(Base):
     created_at: Mapped[Made]
 
 
-class IndexRoleRow(Base):
-    """What a member or a key may do with an organization's sources in an index; `*` is every index."""
-
-    __tablename__ = "index_roles"
-    __table_args__ = (
-        ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
-        CheckConstraint("role IN ('read', 'write', 'admin')", name="role"),
-    )
-
-    org_id: Mapped[UUID] = mapped_column(primary_key=True)
-    user_id: Mapped[UUID] = mapped_column(primary_key=True)
-    index: Mapped[str] = mapped_column("index_name", primary_key=True)
-    role: Mapped[str]
-    created_at: Mapped[Made]
+# What a member or a key may do with an organization's sources in an index; `*` is every index.
+index_roles_table = Table(
+    "index_roles",
+    Base.metadata,
+    Column("org_id", Uuid, primary_key=True),
+    Column("user_id", Uuid, primary_key=True),
+    Column("index_name", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
+    CheckConstraint("role IN ('read', 'write', 'admin')", name="role"),
+)
 
 
 class GroupRow(Base):
@@ -121,48 +121,45 @@ class GroupRow(Base):
     created_at: Mapped[Made]
 
 
-class GroupMemberRow(Base):
-    """A user whom an administrator has added to a group of their organization."""
-
-    __tablename__ = "group_members"
-    __table_args__ = (
-        ForeignKeyConstraint(["org_id", "group_id"], [GroupRow.org_id, GroupRow.id], ondelete="CASCADE"),
-        ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
-        Index(None, "user_id"),
-    )
-
-    group_id: Mapped[UUID] = mapped_column(primary_key=True)
-    user_id: Mapped[UUID] = mapped_column(primary_key=True)
-    org_id: Mapped[UUID]
-    created_at: Mapped[Made]
+# A user whom an administrator has added to a group of their organization.
+group_members_table = Table(
+    "group_members",
+    Base.metadata,
+    Column("group_id", Uuid, primary_key=True),
+    Column("user_id", Uuid, primary_key=True, index=True),
+    Column("org_id", Uuid, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    ForeignKeyConstraint(["org_id", "group_id"], [GroupRow.org_id, GroupRow.id], ondelete="CASCADE"),
+    ForeignKeyConstraint(["user_id", "org_id"], [MembershipRow.user_id, MembershipRow.org_id], ondelete="CASCADE"),
+)
 
 
-class AudienceRow(Base):
-    """A set of groups that sources refer to. Its id derives from theirs. It stays when a group is deleted."""
+# A set of groups that sources refer to. Its id derives from theirs. It stays when a group is deleted.
+audiences_table = Table(
+    "audiences",
+    Base.metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), nullable=False),
+    UniqueConstraint("org_id", "id"),
+)
 
-    __tablename__ = "audiences"
-    __table_args__ = (UniqueConstraint("org_id", "id"),)
 
-    id: Mapped[UUID] = mapped_column(primary_key=True)
-    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"))
-
-
-class AudienceGroupRow(Base):
-    __tablename__ = "audience_groups"
-    __table_args__ = (
-        ForeignKeyConstraint(["org_id", "audience_id"], [AudienceRow.org_id, AudienceRow.id], ondelete="CASCADE"),
-        ForeignKeyConstraint(["org_id", "group_id"], [GroupRow.org_id, GroupRow.id], ondelete="CASCADE"),
-        Index(None, "group_id"),
-    )
-
-    audience_id: Mapped[UUID] = mapped_column(primary_key=True)
-    group_id: Mapped[UUID] = mapped_column(primary_key=True)
-    org_id: Mapped[UUID]
+audience_groups_table = Table(
+    "audience_groups",
+    Base.metadata,
+    Column("audience_id", Uuid, primary_key=True),
+    Column("group_id", Uuid, primary_key=True, index=True),
+    Column("org_id", Uuid, nullable=False),
+    ForeignKeyConstraint(
+        ["org_id", "audience_id"], [audiences_table.c.org_id, audiences_table.c.id], ondelete="CASCADE"
+    ),
+    ForeignKeyConstraint(["org_id", "group_id"], [GroupRow.org_id, GroupRow.id], ondelete="CASCADE"),
+)
 
 
 # The times of a key's requests in the last minute: Unix time, seconds. `let_in`: whether the last one was allowed.
 # UNLOGGED: the last minute need not survive a crash, and costs no write-ahead log.
-rate_windows = Table(
+rate_windows_table = Table(
     "rate_windows",
     Base.metadata,
     Column("key", Text, primary_key=True),
@@ -172,7 +169,7 @@ rate_windows = Table(
 )
 
 # A request in progress. The lease of a killed process expires. UNLOGGED, like the windows.
-request_leases = Table(
+request_leases_table = Table(
     "request_leases",
     Base.metadata,
     Column("id", Uuid, primary_key=True),
@@ -211,32 +208,29 @@ class ApiKeyRow(Base):
     )
 
 
-class OrganizationTokensRow(Base):
-    """Tokens that models counted for an organization's members in the month that begins on `period`."""
+# Tokens that models counted for an organization's members in the month that begins on `period`.
+organization_tokens_table = Table(
+    "organization_tokens",
+    Base.metadata,
+    Column("org_id", ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True),
+    Column("period", Date, primary_key=True),
+    Column("tokens", BigInteger, nullable=False),
+    CheckConstraint("tokens >= 0", name="tokens"),
+)
 
-    __tablename__ = "organization_tokens"
-    __table_args__ = (CheckConstraint("tokens >= 0", name="tokens"),)
 
-    org_id: Mapped[UUID] = mapped_column(ForeignKey(OrganizationRow.id, ondelete="CASCADE"), primary_key=True)
-    period: Mapped[date] = mapped_column(primary_key=True)
-    tokens: Mapped[int] = mapped_column(BigInteger)
-
-
-class AuditRow(Base):
-    """An audit event: who did what to which object. Rows are added and read, never changed.
-
-    `actor_id` refers to nothing: it stays when its user is erased.
-    """
-
-    __tablename__ = "audit_events"
-    __table_args__ = (Index(None, "created_at"),)
-
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
-    actor_id: Mapped[UUID | None]
-    action: Mapped[str]
-    subject: Mapped[str]
-    details: Mapped[Json]
-    created_at: Mapped[Made]
+# An audit event: who did what to which object. Rows are added and read, never changed.
+# `actor_id` refers to nothing: it stays when its user is erased.
+audit_events_table = Table(
+    "audit_events",
+    Base.metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("actor_id", Uuid),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("details", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now(), index=True),
+)
 
 
 # A browser that is signed in. `digest` is the SHA-256 of its cookie, which has 256 bits of its own.

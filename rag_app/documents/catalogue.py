@@ -37,7 +37,7 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SOURCE, seen_by, source_of
-from rag_app.documents.tables import OriginalRow, SourceBuildRow, SourceRow
+from rag_app.documents.tables import SourceBuildRow, SourceRow, originals_table
 from rag_app.domain import Filters, InvalidInput, NotFound, Scope, Source, frozen
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -140,8 +140,8 @@ class Catalogue:
         counted = select(func.count(), func.coalesce(func.sum(SourceRow.size), 0)).where(
             SourceRow.org_id == org_id, SourceRow.deleted_at.is_(None), SourceRow.id != func.all(left_out)
         )
-        kept = select(func.coalesce(func.sum(OriginalRow.size), 0)).where(
-            OriginalRow.org_id == org_id, OriginalRow.source_id != func.all(left_out)
+        kept = select(func.coalesce(func.sum(originals_table.c.size), 0)).where(
+            originals_table.c.org_id == org_id, originals_table.c.source_id != func.all(left_out)
         )
         ((sources, text),) = await self._database.read(scope, counted, operator=True)
         ((originals,),) = await self._database.read(scope, kept, operator=True)
@@ -158,7 +158,7 @@ def _entries(generations: Collection[int]) -> Any:
         SourceBuildRow.source_id == SourceRow.id,
         SourceBuildRow.generation_id == any_(literal(sorted(generations), ARRAY(Integer))),
     )
-    original = and_(OriginalRow.source_id == SourceRow.id, OriginalRow.version == SourceRow.version)
+    original = and_(originals_table.c.source_id == SourceRow.id, originals_table.c.version == SourceRow.version)
     return (
         select(
             *SOURCE,
@@ -168,11 +168,11 @@ def _entries(generations: Collection[int]) -> Any:
             SourceRow.size.label("size"),
             func.coalesce(SourceBuildRow.chunks, 0).label("chunks"),
             _READY.label("ready"),
-            OriginalRow.size.label("original"),
-            OriginalRow.file_name.label("original_name"),
+            originals_table.c.size.label("original"),
+            originals_table.c.file_name.label("original_name"),
         )
         .outerjoin(SourceBuildRow, build)
-        .outerjoin(OriginalRow, original)
+        .outerjoin(originals_table, original)
     )
 
 

@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from rag_app.database.pages import before, cursor
 from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
-from rag_app.documents.tables import JobFileRow, JobRow
+from rag_app.documents.tables import JobRow, job_files_table
 from rag_app.documents.uploads import Received, Upload
 from rag_app.documents.workspace import temporary_folder
 from rag_app.domain import (
@@ -158,7 +158,7 @@ class Jobs:
             )
             session.add(row)
             await session.flush()
-            await session.execute(insert(JobFileRow), values)
+            await session.execute(insert(job_files_table), values)
             await _queue(session, target.org_id)
             await session.refresh(row)
             return _job(row)
@@ -193,13 +193,21 @@ class Jobs:
     ) -> list[JobFile]:
         """The job's files after position `after`. Raises NotFound."""
         wanted = select(
-            JobFileRow.position, JobFileRow.name, JobFileRow.size, JobFileRow.state, JobFileRow.reason
-        ).where(JobFileRow.job_id == job, JobFileRow.org_id.in_(scope.organizations), JobFileRow.position > after)
+            job_files_table.c.position,
+            job_files_table.c.name,
+            job_files_table.c.size,
+            job_files_table.c.state,
+            job_files_table.c.reason,
+        ).where(
+            job_files_table.c.job_id == job,
+            job_files_table.c.org_id.in_(scope.organizations),
+            job_files_table.c.position > after,
+        )
         if state is not None:
-            wanted = wanted.where(JobFileRow.state == state)
+            wanted = wanted.where(job_files_table.c.state == state)
         async with self._database.scoped(scope, operator) as session:
             await _one(session, scope, job)
-            rows = await session.execute(wanted.order_by(JobFileRow.position).limit(limit))
+            rows = await session.execute(wanted.order_by(job_files_table.c.position).limit(limit))
             return [JobFile(*row) for row in rows.tuples()]
 
     async def cancel(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:

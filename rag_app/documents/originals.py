@@ -20,7 +20,7 @@ from sqlalchemy.types import Uuid
 
 from rag_app.database.session import Database
 from rag_app.documents.ledger import seen_by
-from rag_app.documents.tables import OriginalRow, SourceRow
+from rag_app.documents.tables import SourceRow, originals_table
 from rag_app.domain import NotFound, Scope, Source
 
 _PIECE = 1 << 20
@@ -45,8 +45,10 @@ class Originals:
         row = {"version": source.version, "sha256": digest, "size": size, "file_name": name}
         try:
             async with self._changing(source.org_id) as session:
-                before = await session.scalar(select(OriginalRow.sha256).where(OriginalRow.source_id == source.id))
-                made = insert(OriginalRow).values(source_id=source.id, org_id=source.org_id, **row)
+                before = await session.scalar(
+                    select(originals_table.c.sha256).where(originals_table.c.source_id == source.id)
+                )
+                made = insert(originals_table).values(source_id=source.id, org_id=source.org_id, **row)
                 columns = {"bytes" if key == "size" else key: value for key, value in row.items()}
                 await session.execute(made.on_conflict_do_update(index_elements=["source_id"], set_=columns))
                 copy.replace(at)
@@ -61,17 +63,17 @@ class Originals:
         """Keep the file for the new version of a source whose metadata have changed."""
         async with self._changing(before.org_id) as session:
             await session.execute(
-                update(OriginalRow)
-                .where(OriginalRow.source_id == before.id, OriginalRow.version == before.version)
+                update(originals_table)
+                .where(originals_table.c.source_id == before.id, originals_table.c.version == before.version)
                 .values(version=after.version)
             )
 
     async def path(self, scope: Scope, source_id: UUID) -> tuple[Path, str | None]:
         """The file and file name of a source's present version. Raises NotFound, also for a source outside the scope."""
         wanted = (
-            select(OriginalRow.org_id, OriginalRow.sha256, OriginalRow.file_name)
-            .join(SourceRow, SourceRow.id == OriginalRow.source_id)
-            .where(SourceRow.id == source_id, SourceRow.version == OriginalRow.version, *seen_by(scope))
+            select(originals_table.c.org_id, originals_table.c.sha256, originals_table.c.file_name)
+            .join(SourceRow, SourceRow.id == originals_table.c.source_id)
+            .where(SourceRow.id == source_id, SourceRow.version == originals_table.c.version, *seen_by(scope))
         )
         for org_id, digest, name in await self._database.read(scope, wanted):
             if self._folder is not None and (at := _path(self._folder, org_id, digest)).is_file():
@@ -82,9 +84,12 @@ class Originals:
         """Delete the files of these sources and their rows."""
         async with self._changing(org_id) as session:
             gone = await session.scalars(
-                delete(OriginalRow)
-                .where(OriginalRow.source_id == any_(literal([*source_ids], ARRAY(Uuid))), OriginalRow.org_id == org_id)
-                .returning(OriginalRow.sha256)
+                delete(originals_table)
+                .where(
+                    originals_table.c.source_id == any_(literal([*source_ids], ARRAY(Uuid))),
+                    originals_table.c.org_id == org_id,
+                )
+                .returning(originals_table.c.sha256)
             )
             await self._drop_unused(session, org_id, set(gone))
 
@@ -97,7 +102,9 @@ class Originals:
         if self._folder is None or not digests:
             return
         used = await session.scalars(
-            select(OriginalRow.sha256).where(OriginalRow.org_id == org_id, OriginalRow.sha256.in_(digests))
+            select(originals_table.c.sha256).where(
+                originals_table.c.org_id == org_id, originals_table.c.sha256.in_(digests)
+            )
         )
         for digest in set(digests) - set(used):
             with suppress(FileNotFoundError):

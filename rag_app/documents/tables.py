@@ -8,20 +8,25 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Computed,
+    DateTime,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
     Index,
     Integer,
+    LargeBinary,
     Numeric,
     Table,
     Text,
     UniqueConstraint,
+    Uuid,
+    func,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from rag_app.access.tables import AudienceRow, OrganizationRow, SiteRow, UserRow
+from rag_app.access.tables import OrganizationRow, SiteRow, UserRow, audiences_table
 from rag_app.database.tables import Base, Json, Made
 from rag_app.domain import JsonObject
 
@@ -74,7 +79,7 @@ class SourceRow(Base):
         CheckConstraint("visibility IN ('user', 'group', 'team', 'global')", name="visibility"),
         CheckConstraint("visibility <> 'user' OR owner_id IS NOT NULL", name="private_has_owner"),
         CheckConstraint("(visibility = 'group') = (audience_id IS NOT NULL)", name="group_has_audience"),
-        ForeignKeyConstraint(["org_id", "audience_id"], [AudienceRow.org_id, AudienceRow.id]),
+        ForeignKeyConstraint(["org_id", "audience_id"], [audiences_table.c.org_id, audiences_table.c.id]),
         CheckConstraint(
             "(visibility = 'global') = (org_id = '00000000-0000-0000-0000-000000000001')", name="global_is_public"
         ),
@@ -123,23 +128,21 @@ Table(
 )
 
 
-class OriginalRow(Base):
-    """The uploaded file of a source, valid if `version` is the source's. Its bytes are in a file named by `sha256`."""
-
-    __tablename__ = "originals"
-    __table_args__ = (
-        ForeignKeyConstraint(["org_id", "source_id"], [SourceRow.org_id, SourceRow.id], ondelete="CASCADE"),
-        Index(None, "org_id", "sha256"),
-        CheckConstraint("bytes >= 0", name="bytes"),
-    )
-
-    source_id: Mapped[UUID] = mapped_column(primary_key=True)
-    org_id: Mapped[UUID]
-    version: Mapped[str]
-    sha256: Mapped[str]
-    size: Mapped[int] = mapped_column("bytes", BigInteger)
-    file_name: Mapped[str | None]
-    created_at: Mapped[Made]
+# The uploaded file of a source, valid if `version` is the source's. Its bytes are in a file named by `sha256`.
+originals_table = Table(
+    "originals",
+    Base.metadata,
+    Column("source_id", Uuid, primary_key=True),
+    Column("org_id", Uuid, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("bytes", BigInteger, key="size", nullable=False),
+    Column("file_name", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    ForeignKeyConstraint(["org_id", "source_id"], [SourceRow.org_id, SourceRow.id], ondelete="CASCADE"),
+    Index(None, "org_id", "sha256"),
+    CheckConstraint("bytes >= 0", name="bytes"),
+)
 
 
 class SentBeforeRow(Base):
@@ -202,21 +205,19 @@ class JobRow(Base):
     ended_at: Mapped[datetime | None]
 
 
-class JobFileRow(Base):
-    """A file of a job. Its content is kept until the job is deleted, so that failed and cancelled files can be retried."""
-
-    __tablename__ = "job_files"
-    __table_args__ = (
-        ForeignKeyConstraint(["org_id", "job_id"], [JobRow.org_id, JobRow.id], ondelete="CASCADE"),
-        CheckConstraint("state IN ('waiting', 'done', 'failed', 'cancelled')", name="state"),
-    )
-
-    job_id: Mapped[UUID] = mapped_column(primary_key=True)
-    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    org_id: Mapped[UUID]
-    name: Mapped[str]
-    document: Mapped[JsonObject]
-    content: Mapped[bytes] = mapped_column(deferred=True)
-    size: Mapped[int] = mapped_column("bytes", BigInteger)
-    state: Mapped[str] = mapped_column(server_default=text("'waiting'"))
-    reason: Mapped[str | None]
+# A file of a job. Its content is kept until the job is deleted, so that failed and cancelled files can be retried.
+job_files_table = Table(
+    "job_files",
+    Base.metadata,
+    Column("job_id", Uuid, primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("org_id", Uuid, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("document", JSONB, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Column("bytes", BigInteger, key="size", nullable=False),
+    Column("state", Text, nullable=False, server_default=text("'waiting'")),
+    Column("reason", Text),
+    ForeignKeyConstraint(["org_id", "job_id"], [JobRow.org_id, JobRow.id], ondelete="CASCADE"),
+    CheckConstraint("state IN ('waiting', 'done', 'failed', 'cancelled')", name="state"),
+)

@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import make_url, select
 
 from rag_app.access.limits import RateLimiter, Window
-from rag_app.access.tables import OrganizationTokensRow
+from rag_app.access.tables import organization_tokens_table
 from rag_app.answering import models
 from rag_app.application import Application
 from rag_app.database import private
@@ -384,7 +384,7 @@ def test_the_token_budget_of_an_organization(service: Service) -> None:
         async def read(application: Application) -> int:
             scope = Scope(frozenset({service.org}))
             async with application.database.scoped(scope) as session:
-                return await session.scalar(select(OrganizationTokensRow.tokens)) or 0
+                return await session.scalar(select(organization_tokens_table.c.tokens)) or 0
 
         return prepare(read)
 

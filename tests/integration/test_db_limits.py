@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, text, update
 
 from rag_app.access.limits import Leases, RateLimiter, Window
-from rag_app.access.tables import rate_windows, request_leases
+from rag_app.access.tables import rate_windows_table, request_leases_table
 from rag_app.database.session import Database
 from rag_app.domain.errors import StoreFailed
 
@@ -75,7 +75,7 @@ async def test_a_hit_that_waited_for_its_turn_is_counted_when_it_has_it(database
     limiter, key = RateLimiter(database), uuid4().hex
     await limiter.hit(key, 2)
     async with database.session() as first:
-        await first.execute(select(rate_windows).where(rate_windows.c.key == key).with_for_update())
+        await first.execute(select(rate_windows_table).where(rate_windows_table.c.key == key).with_for_update())
         second = asyncio.create_task(limiter.hit(key, 2))
         waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
         async with asyncio.timeout(60):
@@ -84,7 +84,7 @@ async def test_a_hit_that_waited_for_its_turn_is_counted_when_it_has_it(database
         went_on = await first.scalar(text("SELECT extract(epoch FROM clock_timestamp())::float8"))
     await second
     async with database.session() as session:
-        times = await session.scalar(select(rate_windows.c.times).where(rate_windows.c.key == key))
+        times = await session.scalar(select(rate_windows_table.c.times).where(rate_windows_table.c.key == key))
     assert times is not None and times[1] > went_on
 
 
@@ -109,7 +109,9 @@ async def test_keys_do_not_share_a_window(database: Database) -> None:
 async def rows(database: Database, key: str) -> int:
     async with database.session() as session:
         found = await session.scalar(
-            select(func.count()).select_from(request_leases).where(request_leases.c.key.in_([key, f"{key}/other"]))
+            select(func.count())
+            .select_from(request_leases_table)
+            .where(request_leases_table.c.key.in_([key, f"{key}/other"]))
         )
     return int(found or 0)
 
@@ -170,8 +172,10 @@ async def test_a_lease_runs_out_unless_it_is_extended(database: Database) -> Non
 
     async def pass_time(seconds: float) -> None:
         async with database.session() as session:
-            earlier = request_leases.c.expires_at - timedelta(seconds=seconds)
-            await session.execute(update(request_leases).where(request_leases.c.key == key).values(expires_at=earlier))
+            earlier = request_leases_table.c.expires_at - timedelta(seconds=seconds)
+            await session.execute(
+                update(request_leases_table).where(request_leases_table.c.key == key).values(expires_at=earlier)
+            )
 
     kept, dropped = await leases.take(key, 2), await leases.take(key, 2)
     assert kept and dropped
@@ -194,7 +198,9 @@ async def test_a_lease_lives_a_minute(database: Database) -> None:
     assert await leases.take(key, 1)
     async with database.session() as session:
         times = (
-            await session.execute(select(request_leases.c.expires_at, func.now()).where(request_leases.c.key == key))
+            await session.execute(
+                select(request_leases_table.c.expires_at, func.now()).where(request_leases_table.c.key == key)
+            )
         ).one()
     assert 30 < (times[0] - times[1]).total_seconds() <= 60
     assert leases.extend_every == 20

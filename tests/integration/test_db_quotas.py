@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.people import Keys, People
-from rag_app.access.tables import OrganizationTokensRow, UserRow
+from rag_app.access.tables import UserRow, organization_tokens_table
 from rag_app.database.session import Database
 from rag_app.domain.answer import Usage
 from rag_app.domain.errors import BudgetSpent, CostCapReached, Forbidden, InvalidInput, NotFound, QuotaExceeded
@@ -25,11 +25,11 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.quotas import Account, Accounts, MonthlyUse, Plan, Plans
 from rag_app.surfaces.lexybrain.tables import (
-    DailyCostRow,
-    FailureRow,
-    UsageCounterRow,
-    UsageEventRow,
-    usage_reservations,
+    daily_costs_table,
+    failures_table,
+    usage_counters_table,
+    usage_events_table,
+    usage_reservations_table,
 )
 from rag_app.surfaces.lexybrain.types import Flags, Outcome
 from tests.conftest import NewOrganization
@@ -96,7 +96,7 @@ async def settle(database: Database, account: Account, reservation: object) -> b
 async def counted(database: Database, account: Account) -> dict[date, int]:
     """By month, as it is written: whatever has expired included."""
     async with acting(database, account) as session:
-        rows = await session.execute(select(UsageCounterRow.period, UsageCounterRow.used))
+        rows = await session.execute(select(usage_counters_table.c.period, usage_counters_table.c.used))
         return dict(rows.tuples().all())
 
 
@@ -111,7 +111,7 @@ async def this_month(database: Database, account: Account) -> MonthlyUse:
 
 async def reserved(database: Database, account: Account) -> int:
     async with acting(database, account) as session:
-        return await session.scalar(select(func.count()).select_from(usage_reservations)) or 0
+        return await session.scalar(select(func.count()).select_from(usage_reservations_table)) or 0
 
 
 @asynccontextmanager
@@ -244,10 +244,10 @@ async def test_expired_ones_of_many_at_once_are_given_back_once(
         ((month, counter),) = (await counted(database, who)).items()
         assert counter == 11 and await used(database, who) == 10
         async with acting(database, who) as session:  # twenty that expire at once
-            await session.execute(update(UsageCounterRow).values(used=30))
+            await session.execute(update(usage_counters_table).values(used=30))
             past = {"key": "rag_messages", "period": month, "user_id": who.user}
             gone = [{**past, "id": uuid4(), "expires_at": datetime(2020, 1, 1, tzinfo=UTC)} for _ in range(19)]
-            await session.execute(insert(usage_reservations), gone)
+            await session.execute(insert(usage_reservations_table), gone)
         results = await asyncio.gather(*[reserve(database, who) for _ in range(20)])
         assert all(isinstance(each, UUID) for each in results), "none is refused for what has expired"
         assert await used(database, who) == 30 == await reserved(database, who) + 10
@@ -258,7 +258,7 @@ async def test_who_comes_while_another_gives_back_waits_for_it(account: NewAccou
     who = await account(1)
     await reserve(database, who, seconds=0.0)
     async with acting(database, who) as session:
-        await session.execute(select(usage_reservations.c.id).with_for_update())
+        await session.execute(select(usage_reservations_table.c.id).with_for_update())
         coming = asyncio.create_task(reserve(database, who))
         await until_blocked(database)
         assert not coming.done(), "refused for what has expired"
@@ -342,7 +342,7 @@ async def test_used_is_never_below_nothing(account: NewAccount, database: Databa
     who = await account()
     lone, expired = await reserve(database, who), await reserve(database, who, seconds=0.0)
     async with acting(database, who) as session:
-        await session.execute(update(UsageCounterRow).values(used=0))
+        await session.execute(update(usage_counters_table).values(used=0))
     assert await used(database, who) == 0
     await give_back(database, who, lone)
     await give_back(database, who, expired)
@@ -398,7 +398,9 @@ async def test_the_cap_is_reached_to_the_cent_and_gone_tomorrow(account: NewAcco
     await check(None)
     await check("10", day + timedelta(seconds=1))
     async with database.session() as session:
-        assert await session.scalar(select(DailyCostRow.cents).where(DailyCostRow.day == day.date())) == Decimal(10)
+        assert await session.scalar(
+            select(daily_costs_table.c.cents).where(daily_costs_table.c.day == day.date())
+        ) == Decimal(10)
 
 
 async def test_costs_of_many_at_once_add_up(account: NewAccount, database_urls: tuple[str, str]) -> None:
@@ -417,8 +419,10 @@ async def test_costs_of_many_at_once_add_up(account: NewAccount, database_urls: 
 
         await asyncio.gather(*[one(people[number % 5]) for number in range(60)])
         async with acting(database, people[0], organization.id) as session:
-            assert await session.scalar(select(DailyCostRow.cents).where(DailyCostRow.day == day.date())) == Decimal(6)
-            assert await session.scalar(select(OrganizationTokensRow.tokens)) == 6000
+            assert await session.scalar(
+                select(daily_costs_table.c.cents).where(daily_costs_table.c.day == day.date())
+            ) == Decimal(6)
+            assert await session.scalar(select(organization_tokens_table.c.tokens)) == 6000
 
 
 async def test_a_budget_is_spent_to_the_token(
@@ -463,7 +467,7 @@ async def test_a_member_of_several_is_charged_to_each_and_refused_by_any(
     await admit(database, who, rich.id, poor.id)
     async with database.scoped(Scope(both, who.user)) as session:
         await quotas.record(session, who, Scope(both, who.user), outcome(usage=Usage(99, 1)))
-        tokens = await session.execute(select(OrganizationTokensRow.org_id, OrganizationTokensRow.tokens))
+        tokens = await session.execute(select(organization_tokens_table.c.org_id, organization_tokens_table.c.tokens))
         assert dict(tokens.tuples().all()) == {rich.id: 100, poor.id: 100}, "and the public one never"
     await admit(database, who, rich.id)
     with pytest.raises(BudgetSpent):
@@ -483,13 +487,13 @@ async def test_what_is_recorded(account: NewAccount, database: Database) -> None
             outcome(usage=Usage(0, 0), cost_cents=Decimal(0), model="extractive"),
         )  # of an organization that is gone
     async with acting(database, who) as session:
-        first, second = (await session.scalars(select(UsageEventRow).order_by(UsageEventRow.id))).all()
+        first, second = (await session.execute(select(usage_events_table).order_by(usage_events_table.c.id))).all()
         assert (first.type, first.message_id, first.plan_code) == ("rag_message", done.message, "pro")
         assert (first.model_version, first.capability, first.latency_ms) == ("a-model", "general_chat", 1200)
         assert (first.tokens_in, first.tokens_out, first.cost_cents) == (70, 30, Decimal("0.25"))
         assert first.stages == {"retrieval": 200, "generation": 900} and not first.cache_hit
         assert (second.tokens_in, second.tokens_out, second.cost_cents) == (0, 0, 0)
-        failures = (await session.scalars(select(FailureRow).order_by(FailureRow.id))).all()
+        failures = (await session.execute(select(failures_table).order_by(failures_table.c.id))).all()
         assert [(each.kind, each.message_id, each.model_id) for each in failures] == [
             ("ModelMalformed", done.message, "a-model"), ("ModelTimeout", done.message, "a-model"),
         ]  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, event, insert, select, text, update
 
 from rag_app.access.people import Keys
-from rag_app.access.tables import AuditRow, UserRow
+from rag_app.access.tables import UserRow, audit_events_table
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig
 from rag_app.answering.tables import PromptConfigRow
@@ -52,7 +52,11 @@ async def new(database: Database) -> AsyncIterator[PromptConfig]:
 
 async def written(database: Database, who: Principal) -> list[tuple[str, str, dict[str, Any]]]:
     async with database.scoped(who.scope(), administrator=True) as session:
-        rows = await session.scalars(select(AuditRow).where(AuditRow.actor_id == who.user).order_by(AuditRow.id))
+        rows = await session.execute(
+            select(audit_events_table)
+            .where(audit_events_table.c.actor_id == who.user)
+            .order_by(audit_events_table.c.id)
+        )
         return [(row.action, row.subject, row.details) for row in rows]
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rag_app.access.audit import Act, administering
 from rag_app.access.people import Keys, Organization
-from rag_app.access.tables import AuditRow, UserRow
+from rag_app.access.tables import UserRow, audit_events_table
 from rag_app.database import migrate, pages
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
@@ -696,7 +696,11 @@ async def test_a_page_asks_for_all_its_sources_at_once_and_on_one_connection(
 
 async def audited(database: Database, admin: Principal) -> list[tuple[str, str, dict[str, Any]]]:
     async with database.scoped(admin.scope(), administrator=True) as session:
-        rows = await session.scalars(select(AuditRow).where(AuditRow.actor_id == admin.user).order_by(AuditRow.id))
+        rows = await session.execute(
+            select(audit_events_table)
+            .where(audit_events_table.c.actor_id == admin.user)
+            .order_by(audit_events_table.c.id)
+        )
         return [(row.action, row.subject, row.details) for row in rows]
 
 

@@ -14,7 +14,7 @@ from msgspec import structs
 from sqlalchemy import Table, func, select, update
 
 from rag_app.access.people import People
-from rag_app.access.tables import OrganizationTokensRow
+from rag_app.access.tables import organization_tokens_table
 from rag_app.database.session import Database
 from rag_app.database.tables import Base
 from rag_app.domain.answer import Usage
@@ -31,13 +31,13 @@ from rag_app.domain.scope import PUBLIC_ORGANIZATION, Principal, Scope
 from rag_app.surfaces.lexybrain import threads
 from rag_app.surfaces.lexybrain.quotas import Account, Accounts, Plans
 from rag_app.surfaces.lexybrain.tables import (
-    DailyCostRow,
-    FailureRow,
     MessageRow,
     ThreadRow,
-    UsageCounterRow,
-    UsageEventRow,
-    usage_reservations,
+    daily_costs_table,
+    failures_table,
+    usage_counters_table,
+    usage_events_table,
+    usage_reservations_table,
 )
 from rag_app.surfaces.lexybrain.threads import give_up, keep_answer, keep_message
 from rag_app.surfaces.lexybrain.types import (
@@ -88,12 +88,12 @@ async def count(database: Database, account: Account, table: type[Base] | Table)
 async def state(database: Database, account: Account) -> dict[str, int]:
     """What there is of a user, counters as they are written."""
     async with database.scoped(scope_of(account)) as session:
-        used = await session.scalar(select(func.sum(UsageCounterRow.used)))
+        used = await session.scalar(select(func.sum(usage_counters_table.c.used)))
     return {
         "threads": await count(database, account, ThreadRow),
         "messages": await count(database, account, MessageRow),
         "used": used or 0,
-        "reservations": await count(database, account, usage_reservations),
+        "reservations": await count(database, account, usage_reservations_table),
     }
 
 
@@ -105,10 +105,10 @@ async def used(database: Database, account: Account) -> int:
 async def spent(database: Database) -> Decimal:
     """On all days: a test may begin before midnight and end after it."""
     async with database.session() as session:
-        return await session.scalar(select(func.sum(DailyCostRow.cents))) or Decimal(0)
+        return await session.scalar(select(func.sum(daily_costs_table.c.cents))) or Decimal(0)
 
 
-_TODAY = DailyCostRow.day == func.timezone("UTC", func.now()).cast(DailyCostRow.day.type)
+_TODAY = daily_costs_table.c.day == func.timezone("UTC", func.now()).cast(daily_costs_table.c.day.type)
 
 
 async def test_a_turn_from_its_beginning_to_its_end(
@@ -133,8 +133,8 @@ async def test_a_turn_from_its_beginning_to_its_end(
         assert (said.id, said.role, said.content) == (begun.message, "user", HELLO.text)
         assert said.context_json == {"marketplaces": ["etsy"]}
         assert (answer.id, answer.role, answer.content) == (done.message, "assistant", done.text)
-        assert await session.scalar(select(OrganizationTokensRow.tokens)) == 100
-        assert await session.scalar(select(UsageEventRow.message_id)) == done.message
+        assert await session.scalar(select(organization_tokens_table.c.tokens)) == 100
+        assert await session.scalar(select(usage_events_table.c.message_id)) == done.message
 
     again = await keep_message(
         database, caller, RagRequest("And in autumn?", thread=begun.thread.id, meta=RagMeta("api"))
@@ -224,7 +224,7 @@ async def test_what_is_not_charged_is_given_back_and_recorded(account: NewAccoun
     )
     assert await keep_answer(database, begun, fallback)
     assert await state(database, who) == {"threads": 1, "messages": 2, "used": 0, "reservations": 0}
-    assert await count(database, who, FailureRow) == await count(database, who, UsageEventRow) == 1
+    assert await count(database, who, failures_table) == await count(database, who, usage_events_table) == 1
     assert await keep_message(database, asking(who), HELLO)
 
 
@@ -235,7 +235,7 @@ async def test_nothing_came_of_it(account: NewAccount, database: Database) -> No
         await give_up(database, begun, (("ModelFailed", "503"),))
     assert await state(database, who) == {"threads": 1, "messages": 1, "used": 0, "reservations": 0}
     async with database.scoped(scope_of(who)) as session:
-        failures = (await session.scalars(select(FailureRow))).all()
+        failures = (await session.execute(select(failures_table))).all()
     assert {(each.kind, each.message, each.message_id) for each in failures} == {("ModelFailed", "503", begun.message)}
 
 
@@ -246,7 +246,7 @@ async def test_a_thread_that_is_deleted_meanwhile(account: NewAccount, database:
         await session.delete(await session.get_one(ThreadRow, begun.thread.id))
     assert not await keep_answer(database, begun, outcome())
     assert await state(database, who) == {"threads": 0, "messages": 0, "used": 1, "reservations": 0}
-    assert await count(database, who, UsageEventRow) == 1
+    assert await count(database, who, usage_events_table) == 1
 
 
 async def test_an_answer_that_comes_after_its_reservation_expired_counts(
@@ -297,7 +297,7 @@ async def test_another_user_cannot_end_a_turn(account: NewAccount, database: Dat
 async def test_the_cap_holds_from_the_cent_that_reaches_it(account: NewAccount, database: Database) -> None:
     who = await account()
     async with database.session() as session:
-        today = await session.scalar(select(func.max(DailyCostRow.cents)).where(_TODAY))
+        today = await session.scalar(select(func.max(daily_costs_table.c.cents)).where(_TODAY))
     cap = (today or Decimal(0)) + 5
     first, second = (
         await keep_message(database, asking(who), HELLO, cost_cap_cents=cap),
@@ -310,7 +310,7 @@ async def test_the_cap_holds_from_the_cent_that_reaches_it(account: NewAccount, 
         await keep_message(database, asking(who), HELLO, cost_cap_cents=cap)
     assert await keep_answer(database, third, outcome()), "what is under way is answered"
     async with database.session() as session:  # for other tests of this day
-        await session.execute(update(DailyCostRow).where(_TODAY).values(cents=0))
+        await session.execute(update(daily_costs_table).where(_TODAY).values(cents=0))
 
 
 async def test_turns_of_one_user_in_one_thread_never_wait_for_each_other_in_a_circle(
@@ -382,7 +382,7 @@ async def test_a_process_killed_while_the_model_thinks_costs_its_user_nothing(
     with pytest.raises(QuotaExceeded):
         await keep_message(database, asking(who), HELLO)  # for now it may be alive
     async with database.scoped(scope_of(who)) as session:
-        await session.execute(update(usage_reservations).values(expires_at=func.now()))
+        await session.execute(update(usage_reservations_table).values(expires_at=func.now()))
     assert await used(database, who) == 0
     begun = await keep_message(database, asking(who), structs.replace(HELLO, thread=thread))
     assert await keep_answer(database, begun, outcome())

@@ -20,7 +20,7 @@ from sqlalchemy import func, select, update
 
 from rag_app.access.limits import Leases
 from rag_app.access.people import Keys
-from rag_app.access.tables import rate_windows, request_leases
+from rag_app.access.tables import rate_windows_table, request_leases_table
 from rag_app.application import Application
 from rag_app.database.session import Database
 from tests.integration.service import bearer, configured, prepare
@@ -76,7 +76,9 @@ def with_database(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
 
 async def leases(database: Database, key: str) -> int:
     """Those whose key begins like that."""
-    beginning = select(func.count()).select_from(request_leases).where(func.starts_with(request_leases.c.key, key))
+    beginning = (
+        select(func.count()).select_from(request_leases_table).where(func.starts_with(request_leases_table.c.key, key))
+    )
     async with database.session() as session:
         return await session.scalar(beginning) or 0
 
@@ -138,7 +140,7 @@ def test_of_an_api_key_a_hundred_a_minute_and_ten_at_once(served: Served) -> Non
 
 def most_in_a_minute(served: Served, key: str) -> int:
     """Places that the log of the key has: it holds those of one minute."""
-    longest = select(func.cardinality(rate_windows.c.times)).where(rate_windows.c.key == key)
+    longest = select(func.cardinality(rate_windows_table.c.times)).where(rate_windows_table.c.key == key)
 
     async def read(database: Database) -> int:
         async with database.session() as session:
@@ -269,7 +271,7 @@ def test_the_places_of_a_killed_process_are_free_when_their_time_is_over(
     async def run_out(database: Database) -> None:
         async with database.session() as session:
             await session.execute(
-                update(request_leases).where(request_leases.c.key == key).values(expires_at=func.now())
+                update(request_leases_table).where(request_leases_table.c.key == key).values(expires_at=func.now())
             )
 
     with_database(database_urls[1], run_out)

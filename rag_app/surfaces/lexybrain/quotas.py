@@ -33,7 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.access.budgets import ADD_TOKENS, MONTH, NOW, OVER_BUDGET, RESETS, spending
 from rag_app.access.people import called
-from rag_app.access.tables import ApiKeyRow, PlanRow, UserRow
+from rag_app.access.tables import ApiKeyRow, UserRow, plans_table
 from rag_app.database.session import Database, set_tenant
 from rag_app.domain import (
     BudgetSpent,
@@ -168,16 +168,18 @@ _SET_PLAN = text(
     RETURNING plan_code, rag_messages_per_month, rag_enabled
     """
 )
-_PLANS = select(PlanRow.plan_code, PlanRow.rag_messages_per_month, PlanRow.rag_enabled).order_by(PlanRow.plan_code)
+_PLANS = select(plans_table.c.plan_code, plans_table.c.rag_messages_per_month, plans_table.c.rag_enabled).order_by(
+    plans_table.c.plan_code
+)
 _ACCOUNTS: Select[tuple[UUID, str, int, bool, bool, bool]] = select(
     UserRow.id,
     UserRow.plan_code,
-    PlanRow.rag_messages_per_month,
-    PlanRow.rag_enabled,
+    plans_table.c.rag_messages_per_month,
+    plans_table.c.rag_enabled,
     # as rag_app.access.audit
     and_(UserRow.role == "admin", ~exists().where(ApiKeyRow.user_id == UserRow.id)).label("administrator"),
     UserRow.training_opt_in_at.is_not(None).label("training"),
-).join(PlanRow, PlanRow.plan_code == UserRow.plan_code)
+).join(plans_table, plans_table.c.plan_code == UserRow.plan_code)
 
 
 @frozen

@@ -11,24 +11,34 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from sqlalchemy import CursorResult, delete, select, text
-from sqlalchemy.orm import InstrumentedAttribute
 
-from rag_app.access.tables import OrganizationRow, OrganizationTokensRow, UserRow
+from rag_app.access.tables import OrganizationRow, UserRow, organization_tokens_table
 from rag_app.database.session import Database
 from rag_app.domain import RagError, Scope
 from rag_app.evaluation.tables import JudgmentRow, KeptAnswerRow
-from rag_app.surfaces.lexybrain.tables import DailyCostRow, FailureRow, ThreadRow, UsageCounterRow, UsageEventRow
+from rag_app.surfaces.lexybrain.tables import (
+    ThreadRow,
+    daily_costs_table,
+    failures_table,
+    usage_counters_table,
+    usage_events_table,
+)
 
 log = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN = 24 * 3600
 _TRY_LOCK = text("SELECT pg_try_advisory_lock(hashtextextended('rag_app/retention', 0))")
-_OF_A_MONTH = (UsageCounterRow, OrganizationTokensRow)
-_KINDS: dict[str, list[InstrumentedAttribute[Any]]] = {
+_OF_A_MONTH = (usage_counters_table, organization_tokens_table)
+_KINDS: dict[str, list[Any]] = {
     "threads": [ThreadRow.last_message_at],
     "judgments": [JudgmentRow.created_at, KeptAnswerRow.asked_at],
-    "usage": [UsageEventRow.created_at, UsageCounterRow.period, OrganizationTokensRow.period, DailyCostRow.day],
-    "failures": [FailureRow.created_at],
+    "usage": [
+        usage_events_table.c.created_at,
+        usage_counters_table.c.period,
+        organization_tokens_table.c.period,
+        daily_costs_table.c.day,
+    ],
+    "failures": [failures_table.c.created_at],
 }
 """What of each kind goes, by the column that says how old a row is."""
 
@@ -64,8 +74,8 @@ async def _delete(database: Database, scope: Scope, days: dict[str, int], gone: 
             until = datetime.now(UTC) - timedelta(days=kept)
             for column in _KINDS[name]:
                 # a month's counter is read until the month is over
-                oldest = until.date().replace(day=1) if column.class_ in _OF_A_MONTH else until
-                deleted = await session.execute(delete(column.class_).where(column < oldest))
+                oldest = until.date().replace(day=1) if column.table in _OF_A_MONTH else until
+                deleted = await session.execute(delete(column.table).where(column < oldest))
                 gone[name] += cast("CursorResult[Any]", deleted).rowcount
 
 

@@ -1,12 +1,12 @@
 """The tables of conversations: threads, messages, feedback, training, usage."""
 
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Date,
@@ -14,6 +14,8 @@ from sqlalchemy import (
     ForeignKey,
     Identity,
     Index,
+    Integer,
+    Numeric,
     Table,
     Text,
     UniqueConstraint,
@@ -38,15 +40,6 @@ class _UserRecord:
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
     user_id: Mapped[_User]
-    created_at: Mapped[Made]
-
-
-class _Event:
-    """An event of a turn, which may stay when its user is erased."""
-
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
-    message_id: Mapped[UUID | None]
-    capability: Mapped[str | None]
     created_at: Mapped[Made]
 
 
@@ -114,7 +107,7 @@ class FeedbackRow(_UserRecord, Base):
 
 # What a model was asked, of a user who consents to training: `prompt` is a list of messages (role, content),
 # `context` the passages it was shown, with their sources. `message_id` is the answer's.
-training_requests = Table(
+training_requests_table = Table(
     "lexybrain_requests",
     Base.metadata,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
@@ -133,27 +126,27 @@ Table(
     Base.metadata,
     Column("id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
     Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), nullable=False, index=True),
-    Column("request_id", ForeignKey(training_requests.c.id, ondelete="CASCADE"), nullable=False, unique=True),
+    Column("request_id", ForeignKey(training_requests_table.c.id, ondelete="CASCADE"), nullable=False, unique=True),
     Column("model_id", Text, nullable=False),
     Column("content", Text, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
 
-class UsageCounterRow(Base):
-    """A user's use of `key` in the month that begins on `period`, including reservations."""
-
-    __tablename__ = "usage_counters"
-    __table_args__ = (CheckConstraint("used >= 0", name="used"),)
-
-    user_id: Mapped[_User] = mapped_column(primary_key=True)
-    key: Mapped[str] = mapped_column(primary_key=True)
-    period: Mapped[date] = mapped_column(primary_key=True)
-    used: Mapped[int]
+# A user's use of `key` in the month that begins on `period`, including reservations.
+usage_counters_table = Table(
+    "usage_counters",
+    Base.metadata,
+    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("period", Date, primary_key=True),
+    Column("used", Integer, nullable=False),
+    CheckConstraint("used >= 0", name="used"),
+)
 
 
 # A counted use without an answer yet. It is deleted when the answer is stored, or given back when it expires.
-usage_reservations = Table(
+usage_reservations_table = Table(
     "usage_reservations",
     Base.metadata,
     Column("id", Uuid, primary_key=True),
@@ -165,42 +158,48 @@ usage_reservations = Table(
 )
 
 
-class DailyCostRow(Base):
-    """The cost of all users' answers on a day (UTC)."""
-
-    __tablename__ = "daily_costs"
-    __table_args__ = (CheckConstraint("cents >= 0", name="cents"),)
-
-    day: Mapped[date] = mapped_column(primary_key=True)
-    cents: Mapped[Decimal]
-
-
-class UsageEventRow(_Event, Base):
-    """One answer and its use. `stages` in milliseconds."""
-
-    __tablename__ = "ai_usage_events"
-    __table_args__ = (Index(None, "created_at"), Index(None, "user_id", "created_at"))
-
-    user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="SET NULL"))
-    type: Mapped[str]
-    plan_code: Mapped[str]
-    model_version: Mapped[str]
-    cache_hit: Mapped[_No]
-    latency_ms: Mapped[int]
-    stages: Mapped[Json]
-    tokens_in: Mapped[int]
-    tokens_out: Mapped[int]
-    cost_cents: Mapped[Decimal]
-    created_at: Mapped[Made]
+# The cost of all users' answers on a day (UTC).
+daily_costs_table = Table(
+    "daily_costs",
+    Base.metadata,
+    Column("day", Date, primary_key=True),
+    Column("cents", Numeric, nullable=False),
+    CheckConstraint("cents >= 0", name="cents"),
+)
 
 
-class FailureRow(_Event, Base):
-    """A part that failed while an answer was made: `kind` is the error's name, `message` its text, without what was asked."""
+# One answer and its use, which may stay when its user is erased. `stages` in milliseconds.
+usage_events_table = Table(
+    "ai_usage_events",
+    Base.metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("message_id", Uuid),
+    Column("capability", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now(), index=True),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="SET NULL")),
+    Column("type", Text, nullable=False),
+    Column("plan_code", Text, nullable=False),
+    Column("model_version", Text, nullable=False),
+    Column("cache_hit", Boolean, nullable=False, server_default=text("false")),
+    Column("latency_ms", Integer, nullable=False),
+    Column("stages", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("tokens_in", Integer, nullable=False),
+    Column("tokens_out", Integer, nullable=False),
+    Column("cost_cents", Numeric, nullable=False),
+    Index(None, "user_id", "created_at"),
+)
 
-    __tablename__ = "ai_failures"
-    __table_args__ = (Index(None, "created_at"), Index(None, "user_id"))
 
-    user_id: Mapped[UUID | None] = mapped_column(ForeignKey(UserRow.id, ondelete="CASCADE"))
-    model_id: Mapped[str | None]
-    kind: Mapped[str]
-    message: Mapped[str]
+# A part that failed while an answer was made: `kind` is the error's name, `message` its text, without what was asked.
+failures_table = Table(
+    "ai_failures",
+    Base.metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("message_id", Uuid),
+    Column("capability", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now(), index=True),
+    Column("user_id", ForeignKey(UserRow.id, ondelete="CASCADE"), index=True),
+    Column("model_id", Text),
+    Column("kind", Text, nullable=False),
+    Column("message", Text, nullable=False),
+)
