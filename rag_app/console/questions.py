@@ -1,10 +1,11 @@
 """`rag-app search`, `rag-app ask` and `rag-app evaluate`."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument, Option, launch
 
 from rag_app.console.commands import Application, Index, Json, Mode, Org, Site, User, group, on_application
 from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result
@@ -80,6 +81,9 @@ async def ask(
         str | None, Option(metavar="NAME", help="the capability that answers; the index's own by default")
     ] = None,
     filters: Filter = None,
+    open_source: Annotated[
+        bool, Option("--open", help="open the first cited source that has a web address in the browser")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Answer a question with citations, or refuse.
@@ -100,6 +104,14 @@ async def ask(
         capability=capability,
     )
     print_result(as_json, {"question": question, **answer_json(answer)}, answer_text(answer))
+    if open_source and not answer.refused:
+        addresses = [
+            uri for each in answer.citations if (uri := each.hit.uri) and uri.startswith(("https://", "http://"))
+        ]
+        if addresses:
+            launch(addresses[0])
+        else:
+            print("no cited source has a web address", file=sys.stderr)
 
 
 @app.command()

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import webbrowser
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -106,7 +107,7 @@ def documents(tmp_path: Path) -> Path:
     folder = tmp_path / "docs with a space"
     folder.mkdir()
     (folder / "opening.md").write_text(
-        "---\ndate: 2026-02-03\nauthor: Ada\n---\n# Opening hours\n\n"
+        "---\ndate: 2026-02-03\nauthor: Ada\nuri: https://sky.example/hours\n---\n# Opening hours\n\n"
         "The observatory opens at nine in the evening. It closes at two in the morning.\n",
         "utf-8",
     )
@@ -199,7 +200,7 @@ def test_usage_errors_of_a_real_process(tmp_path: Path) -> None:
 
 @ON_DEFAULT
 def test_a_day_with_the_command(
-    environment: str, rag: Run, main: Run, slug: str, documents: Path, tmp_path: Path
+    environment: str, rag: Run, main: Run, slug: str, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = ("--index", INDEX, "--org", slug)
     assert rag("db", "upgrade").out.startswith("the schema is up to date")
@@ -276,6 +277,13 @@ def test_a_day_with_the_command(
         "Opening hours",
     )
     assert main("ask", question, *at, "--capability", "knowledge_answer", "--json").json["text"] == answer["text"]
+    opened: list[str] = []
+    with monkeypatch.context() as browser:
+        browser.setattr(webbrowser, "open", opened.append)
+        browser.setattr(shutil, "which", lambda name: None)  # no `xdg-open`: Python opens the browser
+        assert main("ask", question, *at, "--open").out.startswith("The observatory opens at nine")
+        assert main("ask", "How do I knead bread?", *at, "--open").err == ""
+    assert opened == ["https://sky.example/hours"]
     refused = main("ask", "How do I knead bread?", *at).out
     assert refused.count("\n  - ") == 2 and refused.endswith("\n  (no answer given; the closest hits are listed)\n")
 
