@@ -115,14 +115,10 @@ on_new_application = command_on(_start, creates=True)
 async def open_directory(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[Directory]":
     """People and what belongs to them, in a database whose schema fits."""
     from rag_app.access.directory import Directory
-    from rag_app.database.session import Database
+    from rag_app.database.urls import checked_database
 
-    database = Database(urls.app, pool_size=1)
-    try:
-        await database.check()
+    async with checked_database(urls.app) as database:
         yield Directory(settings, database)
-    finally:
-        await database.close()
 
 
 on_directory = command_on(open_directory)

@@ -224,17 +224,13 @@ async def _open_prompts(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIte
     """Those of a private database are there, though no server has prepared it."""
     from rag_app.answering.prompt_configs import PromptConfigs
     from rag_app.answering.prompts import released
-    from rag_app.database.session import Database
+    from rag_app.database.urls import checked_database
 
-    database = Database(urls.app, pool_size=1)
-    try:
-        await database.check()
+    async with checked_database(urls.app) as database:
         prompts = PromptConfigs(database)
         if urls.private:
             await prompts.seed(released(resource_folder("prompts")))
         yield prompts
-    finally:
-        await database.close()
 
 
 @prompts.command("list")

@@ -1,8 +1,8 @@
 """The address of PostgreSQL: the configured one, or the private one."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from rag_app.database.private import private_postgres
@@ -51,11 +51,18 @@ def database_urls(settings: "Settings", migrated: bool = True, create: bool = Tr
 
 
 async def _is_migrated(url: str) -> bool:
+    with suppress(Misconfigured):
+        async with checked_database(url):
+            return True
+    return False
+
+
+@asynccontextmanager
+async def checked_database(url: str) -> AsyncIterator[Database]:
+    """One connection to a database whose schema fits, closed at exit. Raises as `Database.check` does."""
     database = Database(url, pool_size=1)
     try:
         await database.check()
-    except Misconfigured:
-        return False
+        yield database
     finally:
         await database.close()
-    return True
