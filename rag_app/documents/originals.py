@@ -49,8 +49,7 @@ class Originals:
                     select(originals_table.c.sha256).where(originals_table.c.source_id == source.id)
                 )
                 made = insert(originals_table).values(source_id=source.id, org_id=source.org_id, **row)
-                columns = {"bytes" if key == "size" else key: value for key, value in row.items()}
-                await session.execute(made.on_conflict_do_update(index_elements=["source_id"], set_=columns))
+                await session.execute(made.on_conflict_do_update(index_elements=["source_id"], set_=row))
                 copy.replace(at)
                 if before not in (None, digest):
                     await self._drop_unused(session, source.org_id, {str(before)})
