@@ -9,7 +9,7 @@ export UV_NATIVE_TLS := 1
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := .venv/bin
 
-.PHONY: help demo test nightly soak chaos fuzz quality bench lint types check docs wheel sbom release clean
+.PHONY: help demo test coverage nightly soak chaos fuzz quality bench lint types check docs wheel sbom release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -40,10 +40,14 @@ quality: .venv/.synced ## retrieval quality on the collections in EVAL=folder (l
 bench: .venv/.synced ## speed beside the same by hand and stock LlamaIndex (long; BENCH_SIZE=5000 for a quick look)
 	@$(RUN)/python -m bench
 
-lint: .venv/.synced ## ruff and import contracts
+coverage: .venv/.synced ## run the tests and print which lines and branches of rag_app they do not reach (PYTEST_ARGS)
+	$(RUN)/pytest --cov --cov-report term-missing $(PYTEST_ARGS)
+
+lint: .venv/.synced ## ruff, import contracts and spelling
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/lint-imports
+	$(RUN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs rag_app migrations
 
 types: .venv/.synced ## mypy, strict, over the package, the bench and the tests
 	$(RUN)/mypy -p rag_app -p bench -p tests
