@@ -535,18 +535,21 @@ def test_a_valid_token_for_a_strange_subject_opens_nothing(world: World, subject
         world.check(Person(subject), response)
 
 
-def ask_for_everything(world: World) -> list[int]:
+def ask_for_everything(world: World, mode: str) -> list[int]:
     """For some people, how many sources they get that are not theirs."""
     foreign = []
     for person in world.people[:8]:
-        results = world.post(SEARCH[0], person, EVERYTHING).json()["results"]
+        results = world.post(SEARCH[0], person, {**EVERYTHING, "mode": mode}).json()["results"]
         seen = {UUID(result["source_id"]) for result in results}
         foreign.append(len(seen & {each.id for each in world.texts} - {each.id for each in world.visible(person)}))
     return foreign
 
 
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
 @pytest.mark.parametrize("removed", [{"filter"}, {"second line"}, {"filter", "second line"}])
-def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_line_of_defence_holds_alone(
+    world: World, removed: set[str], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The filter made of the scope; behind it row-level security and, with Qdrant, PostgreSQL's word on each source.
 
     Without both there is a leak: that shows that what is taken away here is what protects.
@@ -562,7 +565,7 @@ def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monke
         )
     if "second line" in removed and world.store == "qdrant":
         monkeypatch.setattr(SourceLedger, "visible", _all_visible)
-    foreign = ask_for_everything(world)
+    foreign = ask_for_everything(world, mode)
     if len(removed) == 2:
         assert all(foreign), "nothing leaks without any protection, so this test tests nothing"
     else:
@@ -570,7 +573,7 @@ def test_each_line_of_defence_holds_alone(world: World, removed: set[str], monke
 
 
 def _where_without_scope(query: Query, filters: Filters) -> str:
-    query.organizations, query.readers = "ARRAY[p.org_id]", "ARRAY[p.private_to]"
+    query.organizations, query.readers = "ARRAY[p.org_id]", "ARRAY[private_to]"
     return " AND ".join(["true", *(query.holds(each) for each in filters)])
 
 
