@@ -103,8 +103,9 @@ def test_each_page_fits_and_is_accessible(
 def test_a_conversation_fits_and_is_accessible(
     phone: bool, theme: str, browser: Browser, scripted: Callable[..., None]
 ) -> None:
-    table = "| Keyword | Index |\n|---|---|\n| velvet ring box | 58 |\n\n"
-    scripted(citing(KEYWORD, f"{SAID}\n\n{table}**So** it is {{}}."), Reply("Nothing of this is in the sources."))
+    table = "| Keyword | Index |\n|---|---|\n| velvet ring box | 58 |"
+    said_so = f"The demand index is 58 {{0}}.\n\n{table}\n\n**So** it is {{0}}."
+    scripted(citing(KEYWORD, said_so), Reply("Nothing of this is in the sources."))
     page = browser.open(phone=phone, theme=theme)
     ask(page)
     said = answer(page)
