@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
@@ -18,6 +19,7 @@ CHAT = "What is the demand index of “velvet ring box” on Etsy?"
 REFUSED = "How many moons does Jupiter have?"
 KNOWLEDGE = "How many days of annual leave do employees get?"
 CALLS = "Why did Dana Whitfield complain about pricing?"
+JUDGED = (KNOWLEDGE, "When does Aurora send appointment reminders to patients?", "What does the yearly plan cost?")
 ADMINISTRATION = {
     "overview": "/admin",
     "feedback": "/admin/feedback",
@@ -113,14 +115,40 @@ def take_administration(page: Any, take: Take) -> None:
     take(page, "sign-in")
     page.get_by_role("button", name="ada@aurora.example").click()
     page.locator("#threads li").first.wait_for()
+    validate(page)
     for name, path in ADMINISTRATION.items():
         page.goto(path)
+        if name == "evaluation":
+            page.locator('input[name="against"]').last.check()
+            page.get_by_role("button", name="Show").last.click()
+            page.get_by_text("Two runs side by side").wait_for()
         take(page, name)
     page.goto("/playground")
     page.get_by_role("textbox", name="Question").fill(KNOWLEDGE)
     page.get_by_role("button", name="Ask", exact=True).click()
     page.locator(".hits").first.wait_for()
     take(page, "playground")
+
+
+def validate(page: Any) -> None:
+    """Two runs, with a key that is made for them."""
+    page.goto("/admin/people")
+    page.get_by_text("Make a key").click()
+    page.get_by_label("Name, for people").fill("nightly validation")
+    page.get_by_role("button", name="Make the key").click()
+    key = page.locator("pre.wrapped").inner_text()
+    begun, about = page.url.partition("/admin")[0] + "/api/v1/retrieval", {"collection_name": "org_knowledge"}
+    with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+
+        def post(path: str, **body: Any) -> Any:
+            return client.post(f"{begun}/{path}", json={**about, **body}).raise_for_status().json()
+
+        judged = [
+            {"query": each, "expected_chunks": [post("query", query=each, top_k=3)["results"][1]["chunk_id"]]}
+            for each in JUDGED
+        ]
+        for top_k in (1, 10):
+            post("validate", queries=judged, top_k=top_k)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from collections.abc import Collection
 from datetime import date, datetime
 from uuid import UUID
 
+from markupsafe import Markup
+
 from rag_app.domain import InvalidInput
 from rag_app.http.problems import AnyRequest
 from rag_app.surfaces.pages.site import TEMPLATES
@@ -100,4 +102,15 @@ def size(number: int) -> str:
     return f"{number / 1000:.0f} kB" if number < 1_000_000 else f"{number / 1_000_000:.1f} MB"
 
 
-TEMPLATES.filters.update(size=size, moment=moment, percent=percent, seconds=seconds, money=money, count=count)
+def breakable(name: str) -> Markup:
+    """A name that may go on in the next line after each `_`.
+
+    >>> str(breakable("a_<b>"))
+    'a_<wbr>&lt;b&gt;'
+    """
+    return Markup("_<wbr>").join(name.split("_"))
+
+
+TEMPLATES.filters.update(
+    breakable=breakable, size=size, moment=moment, percent=percent, seconds=seconds, money=money, count=count
+)
