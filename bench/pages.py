@@ -184,7 +184,7 @@ def measure(chat: Chat) -> list[str]:
         engine = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
 
         def open_page(script: str | None = None) -> Any:
-            view = {"width": 1280, "height": 800}
+            view: Any = {"width": 1280, "height": 800}
             page = engine.new_context(base_url=str(chat.client.base_url), viewport=view).new_page()
             if script:
                 page.add_init_script(script)

@@ -37,7 +37,7 @@ def main(url: str) -> None:
     with sync_playwright() as playwright:
         engine = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
 
-        def open_page(theme: str, view: Any = DESKTOP) -> Any:
+        def open_page(theme: Any, view: Any = DESKTOP) -> Any:
             context = engine.new_context(color_scheme=theme, viewport=view, base_url=url)
             context.set_default_timeout(90_000)
             return context.new_page()
