@@ -237,6 +237,7 @@ class _Reader:
         self.keys = [name for name in self._fields("field") if spec.fields.get(name) is FieldType.KEYWORD]
         self.group, self.grain = self._group()
         self.figures = [name for name in self.figures if name != self.group]
+        self.kind = self.kind or self._series()
 
     def plan(self) -> Plan | None:
         if not self._is_clear():
@@ -535,6 +536,8 @@ class _Reader:
         if len(self.keys) == 1:
             return self.keys[0], None
         said = next((role for role in _GRAINS if self._has(role)), None)
+        if said is not None and self.kind is not None and self.spec.records[self.kind].every == said:
+            return None, None  # each of its records is one
         named = name in self._fields("field", "high", "low")
         if said is None or name == "date" or (said == "day" and named):  # the dearest day is that of a record
             return None, None
@@ -793,6 +796,17 @@ class _Reader:
                 other for other in named - {kind} if held & {stems(phrase) for phrase in self.spec.records[other].words}
             }
         return named
+
+    def _series(self) -> str | None:
+        """The kind that has a record for each month, where a month is asked for, or a mean over more than one."""
+        asked = {*self.figures, *self._fields("high", "low")}
+        period = self.period
+        long = period is not None and period.grain not in ("day", "week") and self._has("average")
+        for name, kind in self.spec.records.items():
+            wanted = long or (kind.every is not None and self._has(kind.every) and not self._has("each"))
+            if kind.every is not None and wanted and asked and asked <= {*kind.figures}:
+                return name
+        return None
 
     # -- tokens
     def _is_figure(self, name: str) -> bool:

@@ -111,7 +111,8 @@ class Kind(_Strict):
     `words` name it, `holds` are words of other kinds that it consists of ("the terms on my watchlist"). `by` is the field
     that "the best" and "the strongest" of them are found by. `sentence` tells one of them: the first whose {fields} the
     record has; title and date may stand in it, too. `text`: a record that is found alone is told with the first sentences
-    of its text as well.
+    of its text as well. `every`: there is one record of it for each day, week, month or year, with these `figures`: "in
+    which month" asks for one of them.
     """
 
     words: Phrases
@@ -121,6 +122,8 @@ class Kind(_Strict):
     by: Name | None = None
     sentence: Annotated[Sentences, BeforeValidator(lambda said: [said] if isinstance(said, str) else said)] = ()
     text: bool = False
+    every: Literal["day", "week", "month", "year"] | None = None
+    figures: tuple[Name, ...] = ()
 
 
 class IndexSpec(_Strict):
