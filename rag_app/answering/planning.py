@@ -73,6 +73,7 @@ _PLACES = frozenset(
     {"under", "below", "beneath", "over", "above", "beyond", "between", "unter", "über", "zwischen", "entre"}
 )
 _IMPLY = frozenset({"under", "over", "between"})
+_JOINS = frozenset({"and", "or", "und", "oder", "et", "ou", "with", "also", "by"})
 _ALL = frozenset(
     {"all", "every", "everything", "everybody", "everyone", "each", "anything", "anybody", "alle", "tous", "toutes"}
 )
@@ -397,7 +398,9 @@ class _Reader:
         if much and not summed and self._has("own") and self.period is not None and not self._measured():
             summed = self._added_up(self._usual())  # how much have we taken
         named = bool(self.figures or self._fields("high", "low", "unit"))
-        many_of_it = many and named and (self.kind is None or self._counts_a_figure())
+        counted = self._counted()
+        of_a_key = counted is not None and counted.meaning is not None and counted.meaning.name in self.keys
+        many_of_it = many and named and not of_a_key and (self.kind is None or self._counts_a_figure())
         if (much or many_of_it) and len(summed) == 1:
             return self._over(Aggregate.SUM, summed[0])
         if self.group is not None and not many and self.figures == summed and len(summed) == 1:
@@ -414,7 +417,7 @@ class _Reader:
         if self.group is not None:
             return self._over(Aggregate.COUNT, None)
         counted = self._counted()
-        if counted is not None and counted.role in _GRAINS and (self.kind is not None or self.keys):  # on how many days
+        if counted is not None and counted.role in _GRAINS and (self.kind or self.keys or self._has("value")):
             grain = Grain(counted.role)
             return RecordQuery(
                 aggregate=Aggregate.COUNT, group="date", grain=grain, limit=_GROUPED, order="date", descending=False
@@ -526,7 +529,8 @@ class _Reader:
             return record if name else None
         by_group = replace(record, order=None, group=group, grain=grain, limit=wanted or 1)
         if not name or (self.kind and not self.figures and name == self.spec.records[self.kind].by):
-            return replace(by_group, aggregate=Aggregate.COUNT)
+            said = name in self._fields("high", "low")  # "in which month did they sell best" is no number of records
+            return None if said else replace(by_group, aggregate=Aggregate.COUNT)
         if vocabulary_of(self.spec, name).adds_up and not self._is_of_one():
             return replace(by_group, aggregate=Aggregate.SUM, of=name)
         return record if grain is None else None
@@ -594,7 +598,7 @@ class _Reader:
         for place, token in enumerate(self.tokens):
             value = figure(token.text) if token.is_left else None
             bound = None if value is None else self._bound(place, value)
-            if bound is not None:
+            if bound is not None and not self._is_of_time(place):
                 found.append(bound)
                 token.said = True
         self._measure_others([each.key for each in found])
@@ -615,7 +619,7 @@ class _Reader:
         found = []
         for place, (lead, first, _, last) in enumerate(zip(*(self.tokens[n:] for n in range(4)), strict=False)):
             least, most = figure(first.text), figure(last.text)
-            if lead.role == "between" and least is not None and most is not None:
+            if lead.role == "between" and least is not None and most is not None and not self._is_of_time(place + 3):
                 name = self._field_behind(place + 3, named=True) or self._field_before(place) or self._only_figure()
                 bounds = name and (self._compared(name, GTE, least), self._compared(name, LTE, most))
                 if bounds and None not in bounds:
@@ -641,6 +645,10 @@ class _Reader:
         else:
             name = self._field_behind(place, named=True) or self._field_before(place) or self._only_figure()
         return self._compared(name, operator or EQ, value) if name else None
+
+    def _is_of_time(self, place: int) -> bool:
+        """Whether a figure counts days or years, which are no field: "2 years"."""
+        return place + 1 < len(self.tokens) and self.tokens[place + 1].role in _GRAINS
 
     def _field_before(self, place: int) -> str | None:
         """The figure that is named last before a number, with no other number between: "demand over 60"."""
@@ -711,6 +719,8 @@ class _Reader:
         named: dict[str, list[str]] = {}
         other: dict[str, list[str]] = {}
         left_out = self._left_out()
+        if not self._are_joined():
+            return None
         for token, before in zip(self.tokens, [None, *self._behind_nothing()], strict=False):
             if token.meaning is None or token.role != "value":
                 continue
@@ -719,6 +729,18 @@ class _Reader:
         made = [self._conditions(name, values) for name, values in named.items()]
         made += [self._negated(name, values) if name not in named else None for name, values in other.items()]
         return None if None in made else [each for some in made if some for each in some]
+
+    def _are_joined(self) -> bool:
+        """Whether values of one field stand together: "Theo or Mai", and not "Theo ... for Mai"."""
+        places = [place for place, token in enumerate(self.tokens) if token.role == "value"]
+        for first, second in pairwise(places):
+            one, other = self.tokens[first].meaning, self.tokens[second].meaning
+            if one is None or other is None or one.name != other.name or one.value == other.value:
+                continue
+            between = [token for token in self.tokens[first + 1 : second] if not token.inside]
+            if not all(token.stem in _JOINS or token.role in ("or", "not") for token in between):
+                return False
+        return True
 
     def _negated(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
         """Neither of the values: "not trending" is 0 or less."""
@@ -803,7 +825,8 @@ class _Reader:
         period = self.period
         long = period is not None and period.grain not in ("day", "week") and self._has("average")
         for name, kind in self.spec.records.items():
-            wanted = long or (kind.every is not None and self._has(kind.every) and not self._has("each"))
+            one = period is not None and period.grain == kind.every
+            wanted = long or one or (kind.every is not None and self._has(kind.every) and not self._has("each"))
             if kind.every is not None and wanted and asked and asked <= {*kind.figures}:
                 return name
         return None

@@ -44,6 +44,7 @@ class Token:
     """A word of the question, with what it was understood as: the first word of a phrase carries its `meaning`.
 
     `said`: it is understood, or says nothing. `others` are further meanings of the phrase, `also` further values.
+    `inside`: it is a further word of the phrase before it.
     """
 
     text: str
@@ -52,6 +53,7 @@ class Token:
     said: bool = False
     others: tuple[Meaning, ...] = ()
     also: tuple[str, ...] = ()
+    inside: bool = False
 
     @property
     def is_left(self) -> bool:
@@ -269,8 +271,8 @@ def _read_phrase(
         meanings = phrases.get(tuple(token.stem for token in phrase))
         if not meanings:
             continue
-        for token in phrase:
-            token.said = True
+        for number, token in enumerate(phrase):
+            token.said, token.inside = True, number > 0
         after = tokens[place + length].text if place + length < len(tokens) else ""
         meaning = _likeliest(meanings, after, spec)
         tokens[place].meaning = meaning if meaning.role != "said" else None
@@ -334,8 +336,8 @@ def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequenc
         return False  # names of the records themselves: not all wedding keywords are called so
     if not behind and length == 1 and not _is_name(meant[0]) and not vocabulary_of(spec, field).kind:
         return False
-    for token in tokens[place : place + length]:
-        token.said = True
+    for number, token in enumerate(tokens[place : place + length]):
+        token.said, token.inside = True, number > 0
     tokens[place].meaning, tokens[place].also = Meaning("value", field, meant[0]), tuple(meant[1:])
     return True
 

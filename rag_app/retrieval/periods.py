@@ -306,6 +306,8 @@ class _Reading:
             days = [_valid(first.year, first.month, int(re.sub(r"\D", "", each["day"]))) for each in (begun, ended)]
             if days[0] is None or days[1] is None or days[0] > days[1]:
                 return period
+            if not re.match(r"\s*(?:[,.;:?!)]|$)", self.text[ended.end() :]):
+                return period  # "3 to 4 in a row"
             return self._period((days[0], days[1]), period.span[0], ended.end(), "days")
         return period
 

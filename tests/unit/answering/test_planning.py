@@ -131,6 +131,9 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "How many trips had more than 20?",  # of what
         "Which trips and notes are there?",
         "trips with a catch over 20 but by Ada",
+        "How many trips did Ada make for Bo?",
+        "trips between 2 and 3 years",
+        "How many trips took more than 3 days?",
         "the average and the total catch",
         "the fullest and the latest trip",
         "What does the harbour master say about trips in fog?",
