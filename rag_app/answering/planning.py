@@ -413,10 +413,12 @@ class _Reader:
             return RecordQuery(order=self.figures[0], limit=_RANKED) if len(self.figures) == 1 else None
         return RecordQuery(limit=_LISTED)
 
-    def _count(self) -> RecordQuery:
+    def _count(self) -> RecordQuery | None:
         if self.group is not None:
             return self._over(Aggregate.COUNT, None)
         counted = self._counted()
+        if counted is not None and counted.meaning is not None and self._is_figure(counted.meaning.name):
+            return None  # different sizes are no number of records
         if counted is not None and counted.role in _GRAINS and (self.kind or self.keys or self._has("value")):
             grain = Grain(counted.role)
             return RecordQuery(
@@ -449,6 +451,8 @@ class _Reader:
             return None
         if not (self._has("most") or self._has("least")):
             return self._over(aggregate, named[0])
+        if self.group is None:  # "which stylist has the highest average"
+            self.group, self.grain = self._subject(named[0])
         if self.group is None:
             return None
         by_group = self._over(aggregate, named[0])
@@ -596,12 +600,15 @@ class _Reader:
         """
         found = self._ranges()
         for place, token in enumerate(self.tokens):
-            value = figure(token.text) if token.is_left else None
+            value = figure(token.text) if token.is_left or self._is_one(place) else None
             bound = None if value is None else self._bound(place, value)
             if bound is not None and not self._is_of_time(place):
                 found.append(bound)
                 token.said = True
         self._measure_others([each.key for each in found])
+        bounds = sum(token.role in _COMPARED or token.role == "between" for token in self.tokens)
+        if bounds > len(found):
+            return None  # it limits what is not understood
         thans = [self.tokens[place + 1 : place + 4] for place, each in enumerate(self.tokens) if each.stem == "than"]
         return found if all(any(figure(each.text) is not None for each in behind) for behind in thans) else None
 
@@ -645,6 +652,17 @@ class _Reader:
         else:
             name = self._field_behind(place, named=True) or self._field_before(place) or self._only_figure()
         return self._compared(name, operator or EQ, value) if name else None
+
+    def _is_one(self, place: int) -> bool:
+        """Whether "one" is a figure: right before what is counted, "within one week" of a field of weeks."""
+        after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
+        counted = after is not None and after.meaning is not None and after.role in ("unit", "field")
+        return (
+            counted
+            and figure(self.tokens[place].text) == 1
+            and after is not None
+            and self._is_figure(after.meaning.name if after.meaning else "")
+        )
 
     def _is_of_time(self, place: int) -> bool:
         """Whether a figure counts days or years, which are no field: "2 years"."""

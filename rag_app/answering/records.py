@@ -193,7 +193,7 @@ class RecordFinder:
                 return each, replace(found, rows=rows), "found"
         if plan.conditions and plan.kind is not None and not plan.by_tags:
             everything = replace(plan.everything, filters=(*filters, *plan.everything.filters))
-            fields = fields_of(each for each in plan.query.filters if each not in plan.everything.filters)
+            fields = fields_of(tuple(each for each in plan.query.filters if each not in plan.everything.filters))
             having = (*everything.having, *sorted(fields))  # where none has the field, nothing can be said of it
             base = replace(
                 everything, having=having, order=None, aggregate=None, of=None, group=None, grain=None, limit=_EQUALS

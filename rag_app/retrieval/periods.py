@@ -195,6 +195,8 @@ class _Grammar:
         yield rf"(?P<weekday>{weekday})"
         quarter = words["quarter"].format(ordinal=ordinal)
         yield rf"(?P<quarter>(?:[qt][1-4]|{quarter})(?:\s+{_YEAR})?|{_YEAR}\s+[qt][1-4])"
+        if "from_now" in words:
+            yield rf"(?P<from_now>{words['from_now'].format(number=number, unit=unit)})"
         yield rf"(?P<ago>{words['ago'].format(number=number, unit=unit)})"
         yield rf"(?P<numbered>{words['numbered']})"
         yield rf"(?P<near>{words['near']})"
@@ -462,6 +464,7 @@ class _Reading:
             "weekday": lambda: self._nearest(self._weekday(said), soon),
             "quarter": lambda: self._quarter(said),
             "feast": lambda: self._feast(said),
+            "from_now": lambda: self._from_now(said),
             "year": lambda: days_around(date(int(said), 1, 1), "year"),
         }
         if kind.startswith(("rolling", "stepped")):
@@ -581,6 +584,14 @@ class _Reading:
         if unit == "day":
             return None  # "next day delivery", "the last day"
         return days_around(_shift(self.today, offset, unit), unit)
+
+    def _from_now(self, said: str) -> Days:
+        """The day that is a week from today."""
+        unit = next(
+            name for name, each in self.grammar.units.items() if re.search(rf"(?<!\w)(?:{each.pattern})(?!\w)", said)
+        )
+        day = _shift(self.today, self._number(said), unit)
+        return day, day
 
     def _steps(self, name: str, said: str) -> bool:
         return self.grammar.has(name, said)

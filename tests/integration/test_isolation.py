@@ -489,7 +489,10 @@ def test_a_count_is_of_what_one_sees(world: World, kind: str, noun: str) -> None
         assert (int(told[1]) if told else 0) == len(theirs), (person, response.json())
 
 
-def test_groups_are_of_what_one_sees(world: World) -> None:
+@pytest.mark.parametrize(
+    "text", ["How many of our calls are there per author?", "How many different authors do our calls have?"]
+)
+def test_groups_are_of_what_one_sees(world: World, text: str) -> None:
     """The author of each text is its organization: the answer tells no other, and no other number of records."""
     seen = Counter[str]()
     for person in world.people[:6]:
@@ -498,7 +501,7 @@ def test_groups_are_of_what_one_sees(world: World) -> None:
             for each in world.visible(person)
             if each.org != PUBLIC_ORGANIZATION and each.fields.get("source_type") == "transcript"
         )
-        response = world.post(ANSWER[0], person, {"query_text": "How many of our calls are there per author?"})
+        response = world.post(ANSWER[0], person, {"query_text": text})
         world.check(person, response)
         told = re.findall(r"([0-9a-f-]{36}): (\d+) call", response.json()["answer"]["text"])
         assert {author: int(number) for author, number in told} == theirs, (person, response.json())

@@ -68,6 +68,11 @@ def filters(text: str) -> list[tuple[str, str, object]]:
         ("Which skipper made the most trips?", {"aggregate": Aggregate.COUNT, "group": "skipper", "limit": 1}),
         ("Which skipper has the most fish?", {"aggregate": Aggregate.SUM, "of": "catch", "group": "skipper"}),
         ("trips per month", {"aggregate": Aggregate.COUNT, "group": "date", "grain": Grain.MONTH, "order": "date"}),
+        (
+            "Which harbour has the lowest average catch?",
+            {"aggregate": Aggregate.AVERAGE, "group": "harbour", "descending": False, "limit": 1},
+        ),
+        ("the trip with the lowest catch", {"order": "catch", "descending": False, "limit": 1}),
         ("average catch by harbour", {"aggregate": Aggregate.AVERAGE, "of": "catch", "group": "harbour"}),
         ("How many trips were on a Sunday?", {"aggregate": Aggregate.COUNT, "weekdays": (7,)}),
         ("lucky trips", {"order": "catch", "descending": True}),
@@ -133,6 +138,8 @@ def test_conditions_come_from_values_and_figures(text: str, wanted: list[tuple[s
         "trips with a catch over 20 but by Ada",
         "How many trips did Ada make for Bo?",
         "trips between 2 and 3 years",
+        "How many different catches are there?",  # of a figure
+        "How many trips are within one metre?",
         "How many trips took more than 3 days?",
         "the average and the total catch",
         "the fullest and the latest trip",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rag_app.domain import Period, day_of, days_text
 from rag_app.retrieval.filters import condition, or_missing
-from rag_app.retrieval.periods import conditions_of, find_period
+from rag_app.retrieval.periods import conditions_of, find_period, find_periods
 
 SUNDAY = "2026-11-22"
 """The day of the cases that name none: the last of its week."""
@@ -269,3 +269,40 @@ def test_a_written_day_is_that_day(today: date, day: date) -> None:
 @given(st.text(max_size=200), TODAYS)
 def test_any_text_can_be_read(text: str, today: date) -> None:
     find_period(text, today, ["en", "fr", "de"])
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("What did the second week of January, the 12th to the 18th, bring?", "12 to 18 January 2026"),
+        ("alerts in the last week of January, 26th to 31st", "26 to 31 January 2026"),
+        ("in the first full week of January", "5 to 11 January 2026"),
+        ("Who comes a week from today?", "27 January 2026"),
+        ("e-mails later than 1 January 2026", "2 to 20 January 2026"),
+    ],
+)
+def test_days_that_stand_beside_a_part_of_a_month(text: str, label: str) -> None:
+    period = find_period(text, date(2026, 1, 20))
+    assert period is not None and period.label == label
+
+
+def test_days_in_a_row_are_no_days_of_the_month() -> None:
+    period = find_period("sunny days in June 2014, 3 to 4 in a row", date(2026, 1, 20))
+    assert period is None or period.label == "June 2014"
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("Was there more rain in 2012 or in 2014?", ["2012", "2014"]),
+        (
+            "Did we take more from 5 to 11 January or from 12 to 18 January?",
+            ["5 to 11 January 2026", "12 to 18 January 2026"],
+        ),
+        ("sales in December as against January", ["December 2025", "January 2026"]),
+        ("Rain from 2012 to 2014", []),
+        ("calls in January, and who rang in February", []),
+    ],
+)
+def test_two_periods_are_compared_where_nothing_else_stands_between(text: str, labels: list[str]) -> None:
+    assert [each.label for each in find_periods(text, date(2026, 1, 20))] == labels
