@@ -12,7 +12,12 @@ from rag_app.retrieval.records import Aggregate, RecordQuery
 from tests.records.expected import all_rows
 
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=")
-FIELDS = {"customer": ("==", "!="), "stylist": ("==", "!="), "status": ("==", "!="), "service": ("==", "!=")}
+FIELDS: dict[str, tuple[str, ...]] = {
+    "customer": ("==", "!="),
+    "stylist": ("==", "!="),
+    "status": ("==", "!="),
+    "service": ("==", "!="),
+}
 FIELDS |= dict.fromkeys(("customer_id", "stylist_id", "price_gbp"), OPERATORS)
 HOLDS: Mapping[str, Any] = {
     "==": lambda found, value: found == value,

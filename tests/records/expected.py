@@ -256,7 +256,7 @@ def meets(row: Row, conditions: list[list[Any]], today: date | None) -> bool:
 def holds(found: Any, operator: str, value: Any, today: date | None) -> bool:
     """Whether a value meets one condition. A missing value meets none but `missing`."""
     if operator == "missing":
-        return (found is None) == value
+        return bool((found is None) == value)
     if found is None:
         return False
     if operator in {"day", "week", "month"}:
@@ -377,7 +377,7 @@ def expect(line: Row) -> Row:
         must += [[item] for row in rows for item in row[query["items"]]]
     for conditions in query.get("compare", []):
         part = chosen(line["corpus"], {**query, "where": query.get("where", []) + conditions}, today)
-        must.append(aggregate(part, *query["aggregate"], language))
+        must.append(aggregate(part, query["aggregate"][0], query["aggregate"][1], language))
     must = [alternatives for at, alternatives in enumerate(must) if alternatives not in must[:at]]
     return {
         "must": must + ([] if "compare" in query else aggregated(rows, query, language)) + query.get("also", []),
@@ -424,7 +424,7 @@ def measure(rows: list[Row], kind: str, name: str | None) -> float:
     values = [row[name] for row in rows if row.get(name) is not None]
     if kind == "distinct":
         return len(set(values))
-    return round(sum(values), 6) if kind == "sum" else sum(values) / len(values)
+    return float(round(sum(values), 6) if kind == "sum" else sum(values) / len(values))
 
 
 def aggregate(rows: list[Row], kind: str, name: str | None, language: str) -> list[str]:
