@@ -81,7 +81,11 @@ class Case:
 
     @property
     def place(self) -> int:
-        return sha256(self.id.encode()).digest()[1]
+        return place_of(self.id)
+
+
+def place_of(id_: str) -> int:
+    return sha256(id_.encode()).digest()[1]
 
 
 def read(path: Path) -> list[Any]:
@@ -171,7 +175,7 @@ def firms() -> tuple[dict[str, list[dict[str, str]]], list[Case]]:
 
 
 def organizations() -> tuple[dict[str, list[dict[str, str]]], list[Case]]:
-    """One of each sector: its documents, and its questions."""
+    """One of each sector: its documents, and half of its questions."""
     documents: dict[str, list[dict[str, str]]] = {}
     cases = []
     for sector in SECTORS:
@@ -182,7 +186,8 @@ def organizations() -> tuple[dict[str, list[dict[str, str]]], list[Case]]:
         for number, each in enumerate(rows):
             for place, question in enumerate(each["questions"]):
                 id_, answerable = f"{name}-{number}-{place}", bool(question["evidence"])
-                cases.append(Case("organizations", KNOWLEDGE, name, question["q"], answerable, id_))
+                if place_of(id_) % 2 == 0:
+                    cases.append(Case("organizations", KNOWLEDGE, name, question["q"], answerable, id_))
     return documents, cases
 
 
@@ -263,7 +268,8 @@ async def ask_all(root: Path, home: Path, urls: DatabaseUrls, every: int) -> tup
             for name, corpus in documents.items():
                 await load(application, name, corpus, Path(scratch))
             cases += asked
-            ids, texts, whole, cut = (list(each) for each in zip(*facts(root), strict=True))
+            asked_of = [each for each in facts(root) if place_of(each[0]) % every == 0]
+            ids, texts, whole, cut = (list(each) for each in zip(*asked_of, strict=True))
             for name, corpus, holds in (("facts-in", whole, True), ("facts-out", cut, False)):
                 await load(application, name, corpus, Path(scratch))
                 cases += [

@@ -25,7 +25,7 @@ from rag_app.answering.kinds import FIGURES, has_kind, kind_of, reckoning_of, st
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
-from rag_app.answering.reader import LANGUAGES, reading_of, the_reader
+from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Question, day_of, day_text, frozen
@@ -35,8 +35,8 @@ from rag_app.retrieval.periods import names_day
 MAX_RANKED = 40
 """Sentences that are embedded for one answer; of more, those with the most words of the question."""
 MAX_READ = 8
-"""Sentences that the reader reads for each part of a question, the best by what is known before: it takes as long for
-one as the embedder for three."""
+"""Sentences that the reader reads for each part of a question, the best by what is known before, and as many more where
+none of them answers: it takes as long for one as the embedder for three."""
 MAX_CHOSEN = 3
 """Sentences of an answer to one question; each further part of the question may have one more."""
 MAX_RIVALS = 12
@@ -205,10 +205,18 @@ async def _read(
         if text in asked[:row]:
             odds[row] = odds[asked.index(text)]
             continue
-        places = np.argsort(-promising[row], kind="stable")[:MAX_READ]
-        scores = np.clip(await the_reader().read(text, [readings[place] for place in places]), -MOST_ODDS, MOST_ODDS)
-        odds[row], odds[row, places] = scores.min(), scores
+        nearest = np.argsort(-promising[row], kind="stable")
+        scores = await _odds(text, readings, nearest[:MAX_READ])
+        if scores.max() < 0:  # none of them rather answers than not
+            scores = np.append(scores, await _odds(text, readings, nearest[MAX_READ : 2 * MAX_READ]))
+        odds[row], odds[row, nearest[: len(scores)]] = scores.min(), scores
     return odds
+
+
+async def _odds(text: str, readings: Sequence[Reading], places: NDArray[np.int64]) -> NDArray[np.float64]:
+    if not len(places):
+        return np.empty(0)
+    return np.clip(await the_reader().read(text, [readings[place] for place in places]), -MOST_ODDS, MOST_ODDS)
 
 
 def _with_title(passage: Passage, context: Context) -> str:

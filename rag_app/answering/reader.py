@@ -21,7 +21,7 @@ from rag_app.retrieval.text import TOKENIZER_FILE
 MODEL_FILE = Path(__file__).with_name("reader.onnx")
 LANGUAGES = ("en",)
 _MOST_QUESTION, _MOST_TEXT, _MOST_HEADING, _MOST_BEFORE = 48, 80, 24, 32
-"""Tokens, of which the first count; of the sentence before, the last."""
+"""Tokens, of which the first count; of the question and of the sentence before, the last."""
 _CLS, _SEP = 101, 102
 
 
@@ -51,7 +51,7 @@ class Pairs:
         self._tokenizer.no_truncation()
 
     def question(self, text: str) -> list[int]:
-        return [_CLS, *self._ids(text)[:_MOST_QUESTION], _SEP]
+        return [_CLS, *self._ids(text)[-_MOST_QUESTION:], _SEP]
 
     def reading(self, reading: Reading) -> list[int]:
         before = self._ids(reading.before)[-_MOST_BEFORE:] if reading.before else []

@@ -33,11 +33,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question; nothing of `candidates`, which come nearest first, answers one without an answer."""
+    """A question about the document `title`; nothing of `candidates`, which come nearest first, answers one without an
+    answer."""
 
     organization: str
     text: str
     candidates: tuple[Candidate, ...]
+    title: str = ""
     plain: bool = False
 
     @property
@@ -105,7 +107,8 @@ def _of_organization(name: str, documents: Sequence[dict[str, Any]], embedder: M
                 name,
                 question["q"],
                 tuple(Candidate(said[place][1], place in right, float(cosines[place])) for place in places),
-                plain=question.get("plain", False),
+                document["title"],
+                question.get("plain", False),
             )
 
 

@@ -88,6 +88,19 @@ async def test_only_the_most_promising_are_read_and_the_rest_count_no_more_than_
     assert ranking.ranked[int(ranking.read[0].argmax())].text == "The lion sleeps behind door 31."
 
 
+async def test_more_are_read_where_none_of_the_most_promising_answers() -> None:
+    many = " ".join(f"Door {number} is green." for number in range(30))
+    ranking = await rank_passages(MiniLM(), Question("Who paints the doors?"), context(many))
+    assert ranking.read.max() < 0
+    assert (ranking.read[0] > ranking.read[0].min()).sum() >= MAX_READ
+
+
+def test_the_end_of_a_long_question_is_read() -> None:
+    says = [Reading("Refunds are paid within five working days."), Reading("Refunds are paid by bank transfer.")]
+    scores = the_reader().scores(f"{'I ordered a desk and a chair in May. ' * 9}{ASKED}", says)
+    assert scores[0] > scores[1]
+
+
 async def test_a_question_in_a_language_that_it_does_not_know_is_not_read() -> None:
     ranking = await rank_passages(MiniLM(), Question("Wie schnell bekomme ich mein Geld zurück?"), context(RETURNS))
     assert not ranking.read.any()
