@@ -90,7 +90,7 @@ class RecordFinder:
         if reading.plan is None:
             lacking = missing_text(self._spec, reading.kind, reading.missing)
             return NotRecorded(lacking, reading.ranked) if lacking else None
-        return await self._tell(reading.plan, question, store)
+        return await self._tell(*await self._query(reading.plan, question, store), question, store)
 
     async def _compare(self, question: Question, store: ScopedStore) -> FoundRecords | None:
         """The figures of two periods, one after the other; None where the question compares none, or one has no records."""
@@ -102,15 +102,19 @@ class RecordFinder:
             words = words_left(text, spec, period)
             values = await store.named_values(words) if words else []
             plan = read_question(text, spec, values, period, question.today, comparing=True).plan
-            one = await self._tell(plan, replace(question, period=period), store) if plan is not None else None
+            if plan is None:
+                return None
+            asked = replace(question, period=period)
+            one = await self._tell(*await self._query(plan, asked, store), asked, store)
             if one is None or not one.nodes:
                 return None
             told.append(one)
         return _together(*told) if len(told) == 2 else None
 
-    async def _tell(self, read: Plan, question: Question, store: ScopedStore) -> FoundRecords | None:
-        """What a plan finds, and how it is told; None where the words' way is to be taken."""
-        plan, found, outcome = await self._query(read, question, store)
+    async def _tell(
+        self, plan: Plan, found: Records, outcome: Outcome, question: Question, store: ScopedStore
+    ) -> FoundRecords | None:
+        """How what a plan found is told; None where the words' way is to be taken."""
         alone = plan.is_lookup and found.total == 1  # its name finds it by words, too, with what else is said of it
         if not found.rows or alone or (plan.kind is None and len(found.types) > 1):
             return None
