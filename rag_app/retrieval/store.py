@@ -234,7 +234,7 @@ class ScopedStore(BasePydanticVectorStore):
             asked,
             filters=check_filters(asked.filters, self.spec),
             text=checked_text("query", asked.text),
-            depth=self.spec.fusion.depth if asked.mode is Mode.HYBRID else 0,
+            depth=max(self.spec.fusion.depth, 2 * asked.top_k) if asked.mode is Mode.HYBRID else 0,
         )
         return [NodeWithScore(node=node, score=candidate.cosine) for candidate, node in await self.best(checked)]
 
