@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from rag_app.database.session import Database
@@ -39,7 +39,6 @@ class Repeats:
 
     async def begin(self, org_id: UUID, user: UUID, key: str, fingerprint: str) -> JsonObject | None:
         """The earlier response to the same request; None: execute it now. Raises KeyInUse."""
-        mine = (SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key)
         over = or_(
             SentBeforeRow.created_at < func.now() - _KEPT,
             SentBeforeRow.response.is_(None) & (SentBeforeRow.created_at < func.now() - LEASE),
@@ -57,7 +56,9 @@ class Repeats:
             if made is not None:
                 return None
             known = (
-                await session.execute(select(SentBeforeRow.fingerprint, SentBeforeRow.response).where(*mine))
+                await session.execute(
+                    select(SentBeforeRow.fingerprint, SentBeforeRow.response).where(*_row_named(org_id, user, key))
+                )
             ).one()
         if known.fingerprint != fingerprint:
             raise KeyInUse("Idempotency-Key", key, "was already used for a different request")
@@ -70,12 +71,13 @@ class Repeats:
         """Keep the key of a request in progress, from `begin` to `end`."""
 
         async def renew() -> None:
-            mine = (SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key)
             while True:
                 await asyncio.sleep(self._renewal)
                 with suppress(StoreFailed):  # tried again at the next renewal
                     async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
-                        await session.execute(update(SentBeforeRow).where(*mine).values(created_at=func.now()))
+                        await session.execute(
+                            update(SentBeforeRow).where(*_row_named(org_id, user, key)).values(created_at=func.now())
+                        )
 
         renewing = asyncio.create_task(renew())
         try:
@@ -86,9 +88,15 @@ class Repeats:
 
     async def end(self, org_id: UUID, user: UUID, key: str, response: JsonObject | None) -> None:
         """Store the response; None: the request failed and may be sent again."""
-        mine = (SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key)
         async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
             if response is None:
-                await session.execute(delete(SentBeforeRow).where(*mine))
+                await session.execute(delete(SentBeforeRow).where(*_row_named(org_id, user, key)))
             else:
-                await session.execute(update(SentBeforeRow).where(*mine).values(response=response))
+                await session.execute(
+                    update(SentBeforeRow).where(*_row_named(org_id, user, key)).values(response=response)
+                )
+
+
+def _row_named(org_id: UUID, user: UUID, key: str) -> tuple[ColumnElement[bool], ...]:
+    """The conditions for the row of one key."""
+    return SentBeforeRow.org_id == org_id, SentBeforeRow.user_id == user, SentBeforeRow.key == key
