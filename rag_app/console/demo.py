@@ -48,6 +48,8 @@ MEMBER = DEMO_MEMBER
 USERS = {MEMBER: "aurora", DEMO_OTHER: "birch", DEMO_ADMINISTRATOR: "aurora"}
 ANYBODYS = "aurora"
 """The organization of whoever asks without a token, on the paths that let them in."""
+_PLAN = "pro"
+"""Of every sample user: the 50 messages of plan free are used up in an afternoon."""
 _SECONDS_TO_SERVE = 60
 
 
@@ -108,7 +110,7 @@ async def load_samples(application: Application, today: date | None = None) -> l
             await people.create_organization(slug, title)
     for name, slug in USERS.items():
         with suppress(InvalidInput):
-            await people.create_user(name, role="admin" if name == DEMO_ADMINISTRATOR else "user")
+            await people.create_user(name, _PLAN, role="admin" if name == DEMO_ADMINISTRATOR else "user")
         await people.add_member(await people.organization(slug), await people.user(name))
     amiss = []
     for spec in application.indexes.values():
