@@ -11,7 +11,9 @@ The collections: the passages of CLAP-NQ, with their answerable and unanswerable
 XQuAD, with the questions of all; `swapped`, where a name or a figure of a question about these articles is another one;
 `facts`, where the sentence that answers is taken out of its passage, or not; `firms`, small organizations, with questions
 as customers ask them, half of them about what the documents do not say (tests/answers/firms.jsonl); `organizations`,
-those that the reader was not trained with (tests/reader); the sample corpora, with their judgments. Nothing is fitted to tests/answers/tuning.jsonl: its first turns are measured alone.
+those that the reader was not trained with (tests/reader); `threads`, conversations of three turns over others of them
+(tests/reader/threads), each turn looked for as a conversation does; the sample corpora, with their judgments. Nothing is
+fitted to tests/answers/tuning.jsonl: its first turns are measured alone.
 """
 
 import asyncio
@@ -28,6 +30,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -35,13 +38,16 @@ from rag_app.answering.capabilities import capability_for
 from rag_app.application import Application, open_application
 from rag_app.console.demo import load_samples
 from rag_app.database.urls import DatabaseUrls, database_urls
-from rag_app.domain import InvalidInput, resource_folder
+from rag_app.domain import InvalidInput, Question, resource_folder
 from rag_app.evaluation.calibration import Asked, auroc, fit_gate
 from rag_app.retrieval.confidence import FIT_FILE, Fit
 from rag_app.retrieval.text import sentences
 from rag_app.settings import Settings
+from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of
+from rag_app.surfaces.lexybrain.messages import cited_before, wordings
+from rag_app.surfaces.lexybrain.types import PastMessage, Role
 from rag_app.surfaces.library.rag import question_of, scope_of, target_of
-from tests.reader.questions import SECTORS, put_aside
+from tests.reader.questions import SECTORS, put_aside, threads_of
 from tests.remembered import remember
 
 KNOWLEDGE = "org_knowledge"
@@ -52,6 +58,7 @@ WEIGHTS = {
     "facts": 100,
     "firms": 300,
     "organizations": 200,
+    "threads": 300,
     "samples": 300,
 }
 """How much each collection counts in the shipped fit, in questions."""
@@ -64,7 +71,8 @@ _NAME = re.compile(r"(?<!^)(?<![.?!] )\b[A-Z][a-z]+(?: (?:of |the )?[A-Z][a-z]+)
 
 @dataclass(frozen=True)
 class Case:
-    """One question. `half` is 0 or 1, the same for a question wherever it is asked."""
+    """One question. `half` is 0 or 1, the same for a question wherever it is asked, and for all turns of an organization's
+    threads. `thread` is the one that it belongs to, whose turns come one after the other."""
 
     collection: str
     index: str
@@ -74,10 +82,11 @@ class Case:
     id: str
     user: str | None = None
     site: str | None = None
+    thread: str = ""
 
     @property
     def half(self) -> int:
-        return sha256(self.id.encode()).digest()[0] % 2
+        return sha256((self.organization if self.thread else self.id).encode()).digest()[0] % 2
 
     @property
     def place(self) -> int:
@@ -191,6 +200,24 @@ def organizations() -> tuple[dict[str, list[dict[str, str]]], list[Case]]:
     return documents, cases
 
 
+def conversations() -> tuple[dict[str, list[dict[str, str]]], list[Case]]:
+    """The documents of the organizations that threads are about, and their turns in order."""
+    documents: dict[str, list[dict[str, str]]] = {}
+    cases = []
+    for sector in SECTORS:
+        for name, (rows, threads) in threads_of(sector).items():
+            documents[name] = [
+                {"id": f"{name}-{number}", "title": each["title"], "text": each["text"]}
+                for number, each in enumerate(rows)
+            ]
+            for number, turns in enumerate(threads):
+                thread = f"{name}-thread-{number}"
+                for place, turn in enumerate(turns):
+                    whose = name, turn["q"], bool(turn["evidence"]), f"{thread}-{place}"
+                    cases.append(Case("threads", KNOWLEDGE, *whose, thread=thread))
+    return documents, cases
+
+
 def facts(root: Path) -> Iterator[tuple[str, str, dict[str, str], dict[str, str]]]:
     """Id, question, its passage, and the passage without the sentences that answer."""
     for row in read(root / "clapnq/answerable.jsonl.gz"):
@@ -239,16 +266,38 @@ async def load(application: Application, name: str, corpus: Sequence[dict[str, s
 
 async def gather(application: Application, cases: Sequence[Case]) -> list[Asked]:
     """The signals of each question, as its index's capability would have them."""
-    asked = []
+    asked, said = [], dict[str, list[PastMessage]]()
     for done, case in enumerate(cases):
         scope = await scope_of(application, case.organization, case.user, case.site)
         capability = capability_for(case.index)
         question = question_of(case.text, capability.top_k, "hybrid", [])
-        evidence = await application.pipeline.engine(capability.name, question, scope).gather(question)
+        if case.thread:
+            question = following(question, said.setdefault(case.thread, []))
+        engine = application.pipeline.engine(capability.name, question, scope)
+        evidence = await engine.gather(question)
         asked.append(Asked(evidence.judgment.signals, case.answerable))
+        if case.thread:
+            cited = [{"id": str(each.source_id), "cited": number} for number, each in enumerate(evidence.hits[:1])]
+            said[case.thread] += [
+                PastMessage(uuid4(), Role.USER, case.text),
+                PastMessage(uuid4(), Role.ASSISTANT, "", retrieved_source_ids=cited),
+            ]
         if done % 500 == 0:
             print(f"{done} of {len(cases)} questions", flush=True)
     return asked
+
+
+def following(question: Question, history: Sequence[PastMessage]) -> Question:
+    """The question as the next message of a conversation, which takes what is nearest for what was cited."""
+    leaning = leaning_of(question.text) if history else Leaning.ALONE
+    first, *others = wordings(question.text, history, leaning)
+    return replace(
+        question,
+        searched=first if first != question.text else None,
+        also=tuple(others),
+        earlier=() if leaning is Leaning.ALONE else cited_before(history),
+        leans=leaning is Leaning.LEANS,
+    )
 
 
 async def ask_all(root: Path, home: Path, urls: DatabaseUrls, every: int) -> tuple[list[Case], list[Asked]]:
@@ -260,14 +309,10 @@ async def ask_all(root: Path, home: Path, urls: DatabaseUrls, every: int) -> tup
                 await load(application, name, corpus, Path(scratch))
                 cases += asked
             cases += swapped(root)
-            documents, asked = firms()
-            for name, corpus in documents.items():
-                await load(application, name, corpus, Path(scratch))
-            cases += asked
-            documents, asked = organizations()
-            for name, corpus in documents.items():
-                await load(application, name, corpus, Path(scratch))
-            cases += asked
+            for documents, asked in (firms(), organizations(), conversations()):
+                for name, corpus in documents.items():
+                    await load(application, name, corpus, Path(scratch))
+                cases += asked
             asked_of = [each for each in facts(root) if place_of(each[0]) % every == 0]
             ids, texts, whole, cut = (list(each) for each in zip(*asked_of, strict=True))
             for name, corpus, holds in (("facts-in", whole, True), ("facts-out", cut, False)):

@@ -1,7 +1,8 @@
 """Questions with the sentences that may answer them, as the answerer finds them: passages of their organization.
 
 `SECTOR.jsonl` has the documents, each with questions in people's own words and near misses; `plain/SECTOR.jsonl` has
-further questions about the same documents, in simple words that share some with the text.
+further questions about the same documents, in simple words that share some with the text; `threads/SECTOR.jsonl` has
+conversations of three turns about the documents of some organizations.
 """
 
 import json
@@ -80,6 +81,18 @@ def organizations(sector: str) -> dict[str, list[dict[str, Any]]]:
 
 def _rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line]
+
+
+def threads_of(sector: str) -> dict[str, tuple[list[dict[str, Any]], list[list[dict[str, Any]]]]]:
+    """The documents and the conversations of those that have some; each turn with its evidence, if there is an answer."""
+    told: dict[str, list[list[dict[str, Any]]]] = {}
+    for row in _rows(FOLDER / "threads" / f"{sector}.jsonl"):
+        told.setdefault(row["company"], []).append(row["turns"])
+    return {
+        name: (documents, told[documents[0]["company"]])
+        for name, documents in organizations(sector).items()
+        if documents[0]["company"] in told
+    }
 
 
 def put_aside(sector: str) -> tuple[str, list[dict[str, Any]]]:
