@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Exit, Option
 
-from rag_app.console.commands import group, say_home
+from rag_app.console.commands import group, keep_imports, say_home
 from rag_app.domain import Misconfigured, NotFound
 from rag_app.stores.registry import unshared_store
 
@@ -90,7 +90,7 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
         # What is left of the preparations ends here, or never: in a worker, which is a fork, the end of a model's session
         # would wait for threads that only this process has.
         gc.collect()
-        gc.freeze()
+        keep_imports()
         server = Server(
             "rag_app.console.serving:create_worker",
             address=host,

@@ -470,6 +470,27 @@ assert "sqlalchemy" not in sys.modules
     assert "there is no setting RAG_VECTOR_STOR; did you mean RAG_VECTOR_STORE?" in done.stderr
 
 
+def test_the_end_of_a_command_frees_nothing_but_does_what_was_registered_for_it() -> None:
+    program = """
+import atexit, sys
+from rag_app.console import cli
+
+class Kept:
+    def __del__(self):
+        print("freed")
+
+kept = Kept()
+kept.itself = kept
+atexit.register(print, "at the end")
+sys.argv[1:] = [{argument!r}]
+cli.run()
+"""
+    for argument, status in (("--version", 0), ("nonesuch", 2)):
+        code = program.format(argument=argument)
+        done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (status, "at the end"), done.stderr
+
+
 def test_a_shell_completes_groups_and_their_commands() -> None:
     def complete(words: str, at: int) -> list[str]:
         asked = {"_RAG_APP_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
