@@ -41,7 +41,7 @@ from uuid import UUID
 
 from jinja2 import TemplateError
 from llama_index.core.llms import ChatMessage
-from llama_index.core.prompts import BasePromptTemplate, RichPromptTemplate
+from llama_index.core.prompts import BasePromptTemplate
 from msgspec import UNSET, Meta, Struct, UnsetType, convert
 from msgspec import ValidationError as MsgspecError
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -113,6 +113,8 @@ class PromptFiles(BaseModel):
 
 def prompt(name: str, version: str, text: str, variables: Iterable[str]) -> Prompt:
     """A checked prompt. Raises Misconfigured where the text is no template or uses other variables than declared."""
+    from llama_index.core.prompts import RichPromptTemplate  # 150 modules: a search needs no prompt
+
     what, declared = f"prompt {name} {version}", frozenset(variables)
     try:
         template = RichPromptTemplate(text)

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from rag_app.console.commands import fail
+from rag_app.retrieval.lazy_packages import import_lazily
 
 _OBJECTS_WHILE_STARTING = 1_000_000
 """Imports make some hundred thousand objects that stay. With Python's own 700 between two collections, looking for garbage
@@ -86,6 +87,7 @@ def rag_app(
 def main() -> None:
     """Every error is one line on stderr and a non-zero status: 1, or 2 for a command line that is not understood."""
     gc.set_threshold(_OBJECTS_WHILE_STARTING, *gc.get_threshold()[1:])  # until `keep_imports`
+    import_lazily()
     debug = os.environ.get("RAG_LOG_LEVEL") == "debug"
     if not debug:  # what libraries have to say of a document, say, is nothing the reader can act on
         logging.basicConfig(handlers=[logging.NullHandler()])

@@ -8,14 +8,16 @@
 
 from collections.abc import Sequence
 from math import isfinite
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import httpx
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_app.retrieval.store import searchable_text
+
+if TYPE_CHECKING:
+    import httpx
 
 Kind = Literal["tei", "cohere", "jina"]
 
@@ -36,7 +38,7 @@ class EndpointReranker(BaseNodePostprocessor):
     model: str | None = None
     seconds: float = Field(default=2.0, gt=0)
     _key: str | None = PrivateAttr(default=None)
-    _client: httpx.AsyncClient | None = PrivateAttr(default=None)
+    _client: "httpx.AsyncClient | None" = PrivateAttr(default=None)
 
     def __init__(self, key: str | None = None, **said: Any) -> None:
         super().__init__(**said)
@@ -48,6 +50,8 @@ class EndpointReranker(BaseNodePostprocessor):
         if query_bundle is None or len(nodes) < 2:
             return nodes
         if self._client is None:
+            import httpx  # only where there is an endpoint: it imports a command line of its own
+
             headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
             self._client = httpx.AsyncClient(headers=headers, timeout=self.seconds)
         asked = self._request(query_bundle.query_str, [searchable_text(each.node) for each in nodes])

@@ -1,0 +1,83 @@
+"""Imports from packages of LlamaIndex only what is used.
+
+`llama_index.core` and the packages in it import every index, chat engine, evaluator and agent in their `__init__`: 600
+modules and half of the CPU time in which a command starts, of which `rag-app` uses 70. After `import_lazily`, each name
+that such an `__init__` imports is imported when it is first used. Names and objects stay the same (ADR 41).
+"""
+
+import __future__
+
+import ast
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_ROOT = "llama_index.core"
+_DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def import_lazily() -> None:
+    """From now on in this process. Does nothing if LlamaIndex is imported already."""
+    if _ROOT not in sys.modules:
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _ROOT and not fullname.startswith(f"{_ROOT}."):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None and spec.origin.endswith(f"{os.sep}__init__.py"):
+            spec.loader = _Loader(fullname, spec.origin)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    """Runs a package's `__init__` without its imports of LlamaIndex, if it does little else than import."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        tree = ast.parse(self.get_data(self.path))
+        later, now = _split(tree)
+        beside = {each.stem for each in Path(self.path).parent.iterdir()}
+        if any(isinstance(each, _DEFINITION) for each in tree.body) or later.keys() & beside:
+            super().exec_module(module)
+            return
+
+        def find(name: str) -> Any:
+            if name not in later:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            source, attribute = later[name]
+            found = import_module(source)
+            value = getattr(found, attribute) if hasattr(found, attribute) else import_module(f"{source}.{attribute}")
+            setattr(module, name, value)
+            return value
+
+        module.__getattr__ = find  # type: ignore[method-assign]
+        read = (each.value if isinstance(each, ast.AnnAssign) else each for each in now)
+        used = {each.id for part in read if part for each in ast.walk(part) if isinstance(each, ast.Name)}
+        for name in sorted(used & later.keys()):
+            find(name)
+        flags = __future__.annotations.compiler_flag  # or annotations would read names that are not there yet
+        exec(compile(ast.Module(now, []), self.path, "exec", flags), module.__dict__)  # noqa: S102 - the package's own
+
+
+def _split(tree: ast.Module) -> tuple[dict[str, tuple[str, str]], list[ast.stmt]]:
+    """The imported names of LlamaIndex, each with its module and its name there; and the other statements."""
+    later, now = dict[str, tuple[str, str]](), list[ast.stmt]()
+    for statement in tree.body:
+        match statement:
+            case ast.ImportFrom(module=str(source), names=names, level=0) if source.startswith("llama_index."):
+                later |= {each.asname or each.name: (source, each.name) for each in names}
+            case ast.Assign(targets=[ast.Name(id=alias)], value=ast.Name(id=name)) if name in later:
+                later[alias] = later[name]
+            case _:
+                now.append(statement)
+    return later, now

@@ -1,0 +1,67 @@
+"""What is imported later is what would be imported at once."""
+
+import subprocess
+import sys
+
+import pytest
+
+_APPLICATION = """
+import sys
+from rag_app.retrieval.lazy_packages import import_lazily
+import_lazily()
+import rag_app.application
+print(*sys.modules)
+"""
+_NAMES = """
+import ast, importlib, pathlib, sys, warnings
+warnings.simplefilter("ignore")
+from rag_app.retrieval import lazy_packages
+lazily = sys.argv[1] == "lazily"
+if lazily:
+    lazy_packages.import_lazily()
+import llama_index.core
+[root] = map(pathlib.Path, llama_index.core.__path__)
+files = sorted(root.rglob("__init__.py"), reverse=lazily)
+said = []
+for file in files:
+    package = ".".join(("llama_index.core", *file.relative_to(root).parent.parts))
+    later, _ = lazy_packages._split(ast.parse(file.read_text("utf-8")))
+    module = importlib.import_module(package)
+    for name in sorted(later, reverse=lazily):
+        value = getattr(module, name)
+        said.append(f"{package} {name} {getattr(value, '__module__', '')} {getattr(value, '__qualname__', type(value))}")
+print(*sorted(said), sep="\\n")
+"""
+
+
+def run(program: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], check=False, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_application_starts_without_what_it_does_not_use() -> None:
+    imported = set(run(_APPLICATION).split())
+    assert {"llama_index.core.schema", "llama_index.core.base.base_retriever"} <= imported
+    unused = [
+        "agent",
+        "chat_engine",
+        "evaluation",
+        "indices.base",
+        "ingestion",
+        "memory",
+        "query_engine",
+        "readers",
+        "workflow",
+    ]
+    assert not {f"llama_index.core.{each}" for each in unused} & imported
+    assert not {"griffe", "httpx", "nltk", "tiktoken", "workflows", "rich"} & imported
+
+
+@pytest.mark.timeout(480)
+def test_each_name_of_each_package_is_the_same_object_in_whatever_order_it_is_used() -> None:
+    at_once, later = run(_NAMES, "at once"), run(_NAMES, "lazily")
+    assert len(at_once.splitlines()) > 300
+    assert later == at_once
