@@ -26,6 +26,7 @@ AnyRequest = Request[Any, Any, Any]
 
 _HEADER = 4096  # bytes, of a header of a part
 _HEADERS = 8  # a part
+_FIELDS = 20  # parts of a form that are no files
 _FIELD = 1_000_000  # bytes of a field that is no file
 _LONGEST_NAME = 255  # characters of a file's name
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -37,13 +38,13 @@ class BodyTooLarge(InvalidInput):
 
 @frozen
 class Allowed:
-    """`size` in bytes, of the whole body; `parts` of a form; `seconds` from the head of the request to its end.
+    """`size` in bytes, of the whole body; `documents` or files in it; `seconds` from the head of the request to its end.
 
     A body of more than `at_once` bytes becomes a job.
     """
 
     size: int
-    parts: int
+    documents: int
     seconds: float
     at_once: int = 8_000_000
 
@@ -81,19 +82,22 @@ async def receive_body(request: AnyRequest, allowed: Allowed) -> bytes:
 async def receive_form(request: AnyRequest, allowed: Allowed, folder: Path) -> Form:
     """A `multipart/form-data` body; files are written below `folder`. Raises BodyTooLarge, InvalidInput."""
     _, options = parse_options_header(request.headers.get("content-type", ""))
-    form, part = Form(), None
+    form, part, files = Form(), None, 0
     try:
         parser = PushMultipartParser(
             options.get("boundary", ""),
             max_header_size=_HEADER,
             max_header_count=_HEADERS,
-            max_segment_count=allowed.parts,
+            max_segment_count=allowed.documents + _FIELDS,
             strict=True,
         )
         async for piece in _pieces(request, allowed):
             for event in parser.parse(piece):
                 if isinstance(event, MultipartSegment):
                     part = _begin(event, folder)
+                    files += part.file is not None
+                    if files > allowed.documents:
+                        raise _too_many(allowed)
                 elif part is not None and event:
                     _write(part, bytes(event))
                 elif part is not None:
@@ -101,7 +105,9 @@ async def receive_form(request: AnyRequest, allowed: Allowed, folder: Path) -> F
                     part = None
         parser.close()
     except ParserLimitReached:
-        raise BodyTooLarge("", None, f"more than {allowed.parts} parts, or a part with too long headers") from None
+        raise BodyTooLarge(
+            "", None, f"The form has more than {_FIELDS} fields, or a part with too long headers"
+        ) from None
     except MultipartError as error:
         raise InvalidInput("", None, f"The body is not valid multipart/form-data: {error}") from None
     finally:
@@ -126,6 +132,10 @@ async def _pieces(request: AnyRequest, allowed: Allowed) -> AsyncIterator[bytes]
 
 def _too_large(allowed: Allowed) -> BodyTooLarge:
     return BodyTooLarge("", None, f"The body is larger than {allowed.size / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
+
+
+def _too_many(allowed: Allowed) -> BodyTooLarge:
+    return BodyTooLarge("", None, f"The form has more than {allowed.documents} files (RAG_UPLOAD_DOCUMENTS)")
 
 
 def _begin(segment: Any, folder: Path) -> _Part:

@@ -388,8 +388,14 @@ def test_files_are_uploaded_told_by_their_content_and_given_back_as_downloads(wr
 def test_limits_hold_while_a_body_is_read(writer: Writer) -> None:
     large = writer.call("POST", "", None, files=[("file", ("a.txt", b"x" * 1_100_000))], data={"index": INDEX})
     assert (large.status_code, large.json()["error"]["code"]) == (413, "payload_too_large")
-    many = [("file", (f"{n}.txt", b"x")) for n in range(200)]
-    assert writer.call("POST", "", None, files=many, data={"index": INDEX}).status_code == 413
+    many = [("file", (f"{n}.txt", b"x")) for n in range(101)]
+    refused = writer.call("POST", "", 413, files=many, data={"index": INDEX})
+    assert refused["error"]["message"] == "The form has more than 100 files (RAG_UPLOAD_DOCUMENTS)"
+    fields = {"index": INDEX, "organization": writer.slug, "visibility": "team", "metadata": "{}"}
+    accepted = writer.call("POST", files=many[:100], data=fields)
+    assert len(accepted["ids"]) == 100, "fields are no files"
+    names = urlencode([("index", INDEX), *(("external_id", f"{n}.txt") for n in range(100))])
+    assert writer.call("DELETE", f"?{names}") == {"deleted": 100}
     documents = [{"text": str(n)} for n in range(200)]
     assert (
         "RAG_UPLOAD_DOCUMENTS"

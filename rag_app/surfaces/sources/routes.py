@@ -414,9 +414,11 @@ async def _sending(
 
 
 def _at_most(documents: int, sources: Sources) -> None:
-    if documents > sources.allowed.parts:
+    if documents > sources.allowed.documents:
         raise InvalidInput(
-            "documents", None, f"must not contain more than {sources.allowed.parts} documents (RAG_UPLOAD_DOCUMENTS)"
+            "documents",
+            None,
+            f"must not contain more than {sources.allowed.documents} documents (RAG_UPLOAD_DOCUMENTS)",
         )
 
 
