@@ -106,6 +106,10 @@ class ChosenModels:
         # a conversation has drawn for its thread
         return ModelSynthesizer(model, self.prompt(capability.prompt), self._draw if capability.group is None else None)
 
+    def takes_tokens(self, capability: str) -> bool:
+        """Whether a model writes for a capability."""
+        return self.synthesizer(capability_named(capability)).model not in (None, EXTRACTIVE)
+
     def prompt(self, name: str) -> Prompt:
         """The active version. Raises Misconfigured where there is none, and where nothing but extracting is chosen."""
         if name not in self._prompts:

@@ -7,9 +7,9 @@ import pytest
 
 from rag_app.domain.errors import StoreFailed
 from rag_app.surfaces.lexybrain.conversations import Turn
-from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, chatting, citing
+from tests.integration.lexybrain import BOX, HISTORY, KEYWORD, RAG, THREADS, chatting, citing, models_file
 from tests.integration.service import bearer
-from tests.scripted_model import Reply
+from tests.scripted_model import Reply, ScriptedModel
 
 
 def test_a_model_tells_what_is_wanted_and_rewrites_what_refers_back(
@@ -65,3 +65,36 @@ def test_switched_off(database_urls: tuple[str, str], default_store: str, qdrant
             assert refused.status_code == 503 and refused.json()["error"]["code"] == "feature_disabled"
         assert chat.get(THREADS, user)["threads"] == [], "what was said can still be read; nothing is added"
         assert chat.used(user) == 0 and not chat.model.requests
+
+
+def test_without_a_model_a_used_up_token_budget_stops_nothing(
+    database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path
+) -> None:
+    """Extracting takes no tokens. The capability that a model writes for is refused, and no model helps with the others."""
+    own = tmp_path / "mixed.toml"
+    settings = {"RAG_MODELS_FILE": str(own), "LEXYBRAIN_RAG_DETECTION": "model", "LEXYBRAIN_RAG_REWRITE": "true"}
+    with ScriptedModel() as model:
+        own.write_text(
+            models_file(tmp_path, model.url).read_text() + '[models.keyword_explanation]\nkind = "extractive"\n'
+        )
+        with chatting(database_urls, default_store, qdrant_folder, tmp_path, settings=settings) as chat:
+            user = chat.newcomer()
+            chat.rows("UPDATE organizations SET monthly_token_budget = 0 WHERE id = :id", id=chat.aurora)
+            try:
+                answered = chat.post(BOX, user, capability="keyword_explanation")
+                assert answered["model"]["id"] == "extractive" and answered["sources"]
+                detected = chat.post(f"Explain the keyword {KEYWORD}", user)
+                assert (detected["capability"], detected["model"]["id"]) == ("keyword_explanation", "extractive")
+                followed = {"threadId": answered["threadId"], "capability": "keyword_explanation"}
+                assert chat.post("And over the last year?", user, **followed)["answer"]
+                for said in ({"capability": "market_brief"}, {}):
+                    for accept in ("application/json", "text/event-stream"):
+                        headers = {**bearer(user), "Accept": accept}
+                        refused = chat.client.post(
+                            RAG, json={"message": "Good ideas for today?", **said}, headers=headers
+                        )
+                        assert refused.status_code == 403 and refused.json()["error"]["code"] == "quota_exceeded"
+                assert chat.used(user) == 3, "what was refused is not charged"
+                assert not model.requests
+            finally:
+                chat.rows("UPDATE organizations SET monthly_token_budget = NULL WHERE id = :id", id=chat.aurora)

@@ -77,7 +77,7 @@ async def admit(
 ) -> Account:  # fmt: skip
     scope = Scope(frozenset({PUBLIC_ORGANIZATION, *organizations}), who.user)
     limits: dict[str, Any] = {"cost_cap_cents": cap, "token_budget": budget}
-    async with quotas.admitted(database, scope, plan=plan, now=now, **limits) as (_, account):
+    async with quotas.admitted(database, scope, plan=plan, now=now, **limits) as (_, account, _):
         return account
 
 

@@ -189,8 +189,9 @@ class Turn:
                 await self._take(principal.user, self._said.thread)
             self._started = time.perf_counter()
             keeping = keep_message(
-                self._with.database, principal, self._said, self._asked, cost_cap_cents=cap, token_budget=budget
-            )
+                self._with.database, principal, self._said, self._asked,
+                cost_cap_cents=cap, token_budget=budget, may_extract=self._may_extract(),
+            )  # fmt: skip
             beginning = asyncio.create_task(keeping)
             with Stage("keeping"):
                 self._begun = await asyncio.shield(beginning)
@@ -211,6 +212,11 @@ class Turn:
     def user(self) -> UUID:
         """The user of the turn, once it has begun."""
         return self._begun.account.user
+
+    def _may_extract(self) -> bool:
+        """Whether no model may be what answers; without a capability in the request, it is not known yet which does."""
+        capabilities = [self._said.capability] if self._said.capability else [*DESCRIPTIONS]
+        return not all(map(self._with.models.takes_tokens, capabilities))
 
     async def _take(self, user: UUID, thread: UUID) -> None:
         taken = asyncio.get_running_loop().create_future()
@@ -241,6 +247,8 @@ class Turn:
             if history:
                 self._leaning = leaning_of(said.text)
             self.capability = said.capability or await self._detect(history)
+        if self._begun.over_budget is not None and self._with.models.takes_tokens(self.capability):
+            raise self._begun.over_budget
         with Stage("prompts"):
             versions = await self._choose_prompts()
         named, context = list[UUID](), said.context or RagContext()
@@ -264,7 +272,7 @@ class Turn:
     async def _detect(self, history: Sequence[PastMessage]) -> str:
         text, models = self._said.text, self._with.models
         by_words = follow_up(text, history) or detect(text)
-        model = models.model(GENERAL) if self._with.detect_by_model else None
+        model = models.model(GENERAL) if self._with.detect_by_model and self._begun.over_budget is None else None
         if model is None:
             return by_words
         prompt, whole = models.prompt("ask_lexybrain_intent"), searched_text(text, history)
@@ -283,7 +291,9 @@ class Turn:
     async def _wordings(self, history: Sequence[PastMessage]) -> Sequence[str]:
         """The texts to search for, because a follow-up by itself often names nothing."""
         text, models = self._said.text, self._with.models
-        model = models.model(self.capability) if self._with.rewrite and history else None
+        model = None
+        if self._with.rewrite and history and self._begun.over_budget is None:
+            model = models.model(self.capability)
         query = None
         if model is not None:
             prompt = models.prompt("ask_lexybrain_rewrite")

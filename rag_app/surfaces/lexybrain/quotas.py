@@ -292,15 +292,16 @@ async def admitted(
     plan: str | None = None,
     cost_cap_cents: Decimal | None,
     token_budget: int | None,
+    may_extract: bool = False,
     now: datetime | None = None,
-) -> AsyncIterator[tuple[AsyncSession, Account]]:
+) -> AsyncIterator[tuple[AsyncSession, Account, BudgetSpent | None]]:
     """`holding` for a user who may ask now, with their entitlements. `plan` replaces their plan, for administrators.
 
     Raises Forbidden, InvalidInput for a plan, and FeatureDisabled where theirs has no conversations. Raises
     CostCapReached where today's answers, of all users, have cost `cost_cap_cents`; None is no bound. An answer is paid
     for when it ends: those under way when the cap is reached come on top. Raises BudgetSpent where one of the scope's
     organizations has used its tokens of the month: its own budget, else `token_budget`; None is no bound. The public
-    organization has none.
+    organization has none. With `may_extract` that error is yielded instead: an answer without a model takes no tokens.
     """
     over_budget = OVER_BUDGET.bindparams(organizations=list(scope.organizations), default=token_budget, now=now)
     this = (
@@ -327,9 +328,10 @@ async def admitted(
             raise FeatureDisabled(f"The plan {account.plan} does not include conversations")
         if cost_cap_cents is not None and (spent or 0) >= cost_cap_cents:
             raise CostCapReached("answers have cost as much as they may in a day; tomorrow (UTC) they may again")
-        if over is not None:
-            raise BudgetSpent(*over)
-        yield session, account
+        spent_budget = None if over is None else BudgetSpent(*over)
+        if spent_budget is not None and not may_extract:
+            raise spent_budget
+        yield session, account, spent_budget
 
 
 async def reserve(

@@ -198,12 +198,13 @@ async def keep_message(
     *,
     cost_cap_cents: Decimal | None = None,
     token_budget: int | None = None,
+    may_extract: bool = False,
     expires_s: float = 900.0,
 ) -> Begun:
     """Store the user's message in their thread or a new one, and reserve one message of their plan.
 
-    `message` is the id of both. `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound. A turn whose answer is
-    neither kept nor given up within `expires_s` seconds is not charged; its message is kept.
+    `message` is the id of both. `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound. Where the answer
+    `may_extract`, a budget that is used up is no error, but in the result. A turn whose answer is neither kept nor given up within `expires_s` seconds is not charged; its message is kept.
 
     Raises FeatureDisabled, CostCapReached, BudgetSpent, QuotaExceeded, NotFound (a thread that is not theirs),
     Forbidden (no user, or a plan that they may not choose), InvalidInput (a plan that there is not), StoreFailed: then
@@ -217,12 +218,13 @@ async def keep_message(
         plan=said.options.plan if said.options else None,
         cost_cap_cents=cost_cap_cents,
         token_budget=token_budget,
-    ) as (session, account):
+        may_extract=may_extract,
+    ) as (session, account, over_budget):
         await quotas.reserve(session, message, account, seconds=expires_s)
         context, meta = to_builtins((said.context, said.meta))
         thread = said.thread or await add_thread(session, user, title_of(said.text), meta or {})
         kept = await add_user_message(session, user, thread, message, said.text, said.capability, context)
-    return Begun(kept, message, account, scope)
+    return Begun(kept, message, account, scope, over_budget)
 
 
 async def keep_answer(database: Database, begun: Begun, outcome: Outcome) -> bool:

@@ -14,7 +14,7 @@ from msgspec import field as named
 
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
-from rag_app.domain import InvalidInput, JsonObject, Scope, Usage, frozen
+from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage, frozen
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.remarks import Courtesy, Removed, Understood
 from rag_app.http.surface import example
@@ -526,10 +526,11 @@ class Outcome:
 class Begun:
     """A turn under way: the user's message is kept in its thread, and one message of the plan is reserved for it.
 
-    `message` is the id of both.
+    `message` is the id of both. With `over_budget` no model may write the answer, nor help with it.
     """
 
     thread: ThreadRow
     message: UUID
     account: Account
     scope: Scope
+    over_budget: BudgetSpent | None = None
