@@ -222,12 +222,21 @@ def test_a_cited_source_that_is_gone_keeps_its_label(chat: Chat) -> None:
     mine = chat.post(BOX)
     last = chat.get(f"{THREADS}/{mine['threadId']}")["messages"][-1]["sources"][0]
     assert last["available"] is True and last["quote"] and last["label"] == KEYWORD
+    cited = mine["sources"][0]
+    places = ("link", "externalId", "fileName")
+    assert [last[each] for each in places] == [cited[each] for each in places] and None not in map(cited.get, places)
+    passage = chat.get(cited["link"])["passage"]["text"]
+    assert last["quote"] in passage, "the link opens the passage"
+    streamed = dict(chat.stream(BOX))
+    assert streamed["sources"][0]["link"].startswith(f"/api/v1/sources/{cited['id']}?chunk=")
+    assert streamed["citations"][0]["link"] == cited["link"]
     chat.rows("UPDATE users SET role = 'admin' WHERE id = :id", id=chat.jonas)
     try:
         seen = chat.get(f"{THREADS}/{mine['threadId']}", chat.jonas)["messages"][-1]["sources"][0]
     finally:
         chat.rows("UPDATE users SET role = 'user' WHERE id = :id", id=chat.jonas)
     assert seen["label"] == KEYWORD and seen["available"] is False and seen["quote"] is None
+    assert not seen.keys() & {*places, "section", "page", "passage"}, "only its label is left"
 
 
 def test_language_options_and_prompt_versions_reach_the_model(chat: Chat) -> None:

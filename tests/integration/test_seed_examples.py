@@ -20,7 +20,20 @@ from tests.integration.service import bearer, configured, prepare
 from tests.integration.test_cli import serving
 
 INDEXES = ("org_knowledge", "book", "salon_calls", "marketplace")
-ADDED = {"basis", "problem", "grounded", "source_id", "external_id", "file_name", "row", "sheet", "link", "metadata"}
+ADDED = {
+    "basis",
+    "problem",
+    "grounded",
+    "source_id",
+    "external_id",
+    "file_name",
+    "row",
+    "sheet",
+    "link",
+    "metadata",
+    "externalId",
+    "fileName",
+}
 """What we say and an example does not: how relevance was judged, what was wrong with a request, whether claims were
 compared with their sources, and where a hit is from. Each surface's fields.toml lists its own."""
 

@@ -5,6 +5,7 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from types import MappingProxyType
+from typing import Any
 from unicodedata import category
 from uuid import UUID
 
@@ -42,6 +43,7 @@ from rag_app.surfaces.lexybrain.types import (
     RagOptions,
     RagRequest,
     Role,
+    SourcePlace,
     ThreadSource,
 )
 
@@ -388,8 +390,14 @@ def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpe
             number, quote = citation.number, citation.quote
             passage = CitedPassage(citation.hit.chunk_id, citation.start, citation.end)
         shown = spec.shown(hit.source_type)
-        sources.append(ThreadSource(source, shown, hit.title, hit.relevance, number, quote, True, passage))
+        place = place_of(hit if citation is None else citation.hit)
+        sources.append(ThreadSource(source, shown, hit.title, hit.relevance, number, quote, True, passage, **place))
     return tuple(sources)
+
+
+def place_of(hit: Hit) -> dict[str, Any]:
+    """The fields of `SourcePlace`."""
+    return {name: getattr(hit, name) for name in SourcePlace.__struct_fields__}
 
 
 def _best_hits(hits: Iterable[Hit]) -> dict[UUID, Hit]:
@@ -416,7 +424,8 @@ def _with_words(source: ThreadSource, hit: Hit, near: Citation | None) -> Thread
     if near is None:
         begin = hit.text[:SNIPPET]
         return structs.replace(source, quote=begin, passage=CitedPassage(hit.chunk_id, 0, len(begin)))
-    return structs.replace(source, quote=near.quote, passage=CitedPassage(near.hit.chunk_id, near.start, near.end))
+    passage = CitedPassage(near.hit.chunk_id, near.start, near.end)
+    return structs.replace(source, quote=near.quote, passage=passage, **place_of(near.hit))
 
 
 def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:

@@ -17,8 +17,7 @@ from typing import Any
 from unicodedata import category
 from uuid import UUID, uuid4, uuid5
 
-from msgspec import convert, to_builtins
-from msgspec.structs import asdict
+from msgspec import convert, structs, to_builtins
 from sqlalchemy import (
     ColumnElement,
     Select,
@@ -56,6 +55,7 @@ from rag_app.surfaces.lexybrain.types import (
     RagRequest,
     RagUsage,
     Role,
+    SourcePlace,
     T,
     ThreadInfo,
     ThreadMessage,
@@ -100,11 +100,12 @@ async def add_answer(
     session: AsyncSession, user: UUID | None, thread: UUID, outcome: Outcome, *, training_eligible: bool = False
 ) -> bool:
     """Append the assistant's message to its thread. Returns False and writes nothing if the thread was deleted meanwhile."""
-    sources = [asdict(source) for source in outcome.sources]
+    sources = [structs.asdict(source) for source in outcome.sources]
     for source in sources:
         del source["available"]  # to whom, is asked when it is read
-        if source["passage"] is None:
-            del source["passage"]
+        for name in ("passage", *SourcePlace.__struct_fields__):
+            if source[name] is None:
+                del source[name]
     said = {
         "role": Role.ASSISTANT.value,
         "content": storable(outcome.text),
@@ -135,6 +136,8 @@ LEASE_S = 30.0
 """How long a thread stays taken that nobody keeps: the process was killed. It must be less than a message waits."""
 _LONGEST_TURN_S = 900.0
 _LOOK_AGAIN_S = 0.2
+_KEEP_S = 1.0
+"""How often a thread is kept: a crash of PostgreSQL loses all leases, and nobody else may take the thread meanwhile."""
 _TAKE = """
     INSERT INTO request_leases AS taken (id, key, expires_at)
     VALUES ($1, $2, statement_timestamp() + make_interval(secs => $3))
@@ -171,7 +174,8 @@ async def hold_thread(
     place, began, held = place_of(user, thread), time.monotonic(), False
     while not over.done() and time.monotonic() - began < _LONGEST_TURN_S:
         try:
-            held = bool(await database.fetch(_EXTEND if held else _TAKE, place, str(message), LEASE_S))
+            held = held and bool(await database.fetch(_EXTEND, place, str(message), LEASE_S))
+            held = held or bool(await database.fetch(_TAKE, place, str(message), LEASE_S))
         except StoreFailed as error:  # who holds the thread may try again
             if not taken.done():
                 taken.set_exception(error)
@@ -179,7 +183,7 @@ async def hold_thread(
             taken.set_result(held)
         if taken.done() and not held:
             return
-        await asyncio.wait([over], timeout=LEASE_S / 3 if held else _LOOK_AGAIN_S)
+        await asyncio.wait([over], timeout=_KEEP_S if held else _LOOK_AGAIN_S)
     if held and not (over.done() and over.result()):
         with suppress(StoreFailed):  # then it runs out
             await database.fetch(_FREE, place, str(message))
@@ -564,9 +568,11 @@ def render_message(row: MessageRow, feedback: FeedbackRow | None, seen: Collecti
     made, sources = row.generation_metadata or {}, []
     for kept in row.retrieved_source_ids or ():
         source = UUID(kept["id"])
-        quote, passage = (kept.get("quote"), kept.get("passage")) if source in seen else (None, None)
-        shown = kept["type"], kept["label"], kept["score"], kept.get("cited"), quote
-        sources.append(ThreadSource(source, *shown, source in seen, convert(passage, CitedPassage | None)))
+        told = kept if source in seen else {}
+        shown = kept["type"], kept["label"], kept["score"], kept.get("cited"), told.get("quote")
+        passage = convert(told.get("passage"), CitedPassage | None)
+        place = {name: told.get(name) for name in SourcePlace.__struct_fields__}
+        sources.append(structs.replace(ThreadSource(source, *shown, source in seen, passage), **place))
     read, written = made.get("tokensIn"), made.get("tokensOut")
     usage = None if read is None or written is None else RagUsage(read, written)
     model = RagModel(row.model_id or "", usage, made.get("latencyMs", 0))

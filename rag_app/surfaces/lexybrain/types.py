@@ -277,7 +277,25 @@ Grounded = Annotated[
 ]
 
 
-class RagSource(Struct, frozen=True, omit_defaults=True):
+class SourcePlace(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Where a source is read, and which part of it was found or cited; a field without a value is omitted."""
+
+    link: Annotated[
+        str | None,
+        Meta(
+            description="the path that opens the source with the passage",
+            examples=[
+                "/api/v1/sources/6f1c2b1e-8a41-5d0f-9a57-0d3f1f6f9a10?chunk=0b8e4f0c-2a58-5c55-8a3b-6f4d2c1e7b92"
+            ],
+        ),
+    ] = None
+    external_id: Annotated[str | None, Meta(examples=["reports/rings.pdf"])] = None
+    file_name: Annotated[str | None, Meta(examples=["rings.pdf"])] = None
+    section: Annotated[str | None, Meta(description="headings above the passage", examples=["Rings > Demand"])] = None
+    page: Annotated[int | None, Meta(examples=[3])] = None
+
+
+class RagSource(SourcePlace, frozen=True, omit_defaults=True):
     id: UUID
     type: Annotated[
         str,
