@@ -4,6 +4,7 @@ from math import ceil
 from uuid import UUID, uuid4
 
 from sqlalchemy import BigInteger, Double, Uuid, bindparam, text
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from rag_app.database.session import Database
 from rag_app.domain import frozen
@@ -45,7 +46,7 @@ _TAKE = text(
 ).bindparams(bindparam("id", type_=Uuid), bindparam("seconds", type_=Double), bindparam("limit", type_=BigInteger))
 _EXTEND = """
     UPDATE request_leases SET expires_at = statement_timestamp() + make_interval(secs => $2)
-    WHERE id = $1 AND expires_at > statement_timestamp()
+    WHERE id = $1 AND expires_at > statement_timestamp() RETURNING id
     """
 _GIVE_BACK = "DELETE FROM request_leases WHERE id = $1"
 
@@ -83,8 +84,8 @@ class Leases:
     """Limits concurrent requests: at most `limit` leases of a key at a time.
 
     A lease lasts `seconds` by the database's clock, and as long again from each `extend`. The leases of a killed process
-    therefore expire `seconds` later, whatever the machines' clocks say. An expired lease cannot be extended, because
-    another request may have its place. Everything raises StoreFailed.
+    therefore expire `seconds` later, whatever the machines' clocks say. They are not written ahead: a crash of PostgreSQL
+    loses all of them, and each is taken again when it is extended. Everything raises StoreFailed.
     """
 
     def __init__(self, database: Database, seconds: float = 60.0) -> None:
@@ -98,14 +99,23 @@ class Leases:
         wrote. Keys do not wait for each other.
         """
         async with self._database.session() as session:
-            await session.execute(_ONE_AT_A_TIME, {"name": f"rag_app/lease/{key}"})
-            taken: UUID | None = await session.scalar(
-                _TAKE, {"id": uuid4(), "key": key, "limit": limit, "seconds": self._seconds}
-            )
-        return taken
+            return await self._take(session, uuid4(), key, limit)
 
-    async def extend(self, lease: UUID) -> None:
-        await self._database.fetch(_EXTEND, lease, self._seconds)
+    async def extend(self, lease: UUID, key: str, limit: int) -> bool:
+        """Keep a lease that was taken with this key and limit. One that was lost, or has expired, is taken again if
+        there is a place; False if there is none."""
+        if await self._database.fetch(_EXTEND, lease, self._seconds):
+            return True
+        await self.give_back(lease)  # what is left of it
+        async with self._database.session() as session:
+            return await self._take(session, lease, key, limit) is not None
+
+    async def _take(self, session: AsyncSession, lease: UUID, key: str, limit: int) -> UUID | None:
+        await session.execute(_ONE_AT_A_TIME, {"name": f"rag_app/lease/{key}"})
+        taken: UUID | None = await session.scalar(
+            _TAKE, {"id": lease, "key": key, "limit": limit, "seconds": self._seconds}
+        )
+        return taken
 
     async def give_back(self, lease: UUID) -> None:
         """Idempotent; an expired lease is ignored."""

@@ -320,22 +320,23 @@ def gate(surface: Surface, entrance: Entrance, access: Access) -> Guard:
         concurrent = principal.at_once or surface.concurrent
         if concurrent is not None:
             # a task: a request that is cancelled in the meantime must learn whether it has a place to give back
-            taking = asyncio.create_task(access.leases.take(f"{surface.name}:{user}", concurrent))
+            key = f"{surface.name}:{user}"
+            taking = asyncio.create_task(access.leases.take(key, concurrent))
             current.closing.append(lambda: _give_back(access.leases, taking))
             lease = await asyncio.shield(taking)
             if lease is None:
                 raise TooManyAtOnce(concurrent)
-            keeping = asyncio.create_task(_keep(access.leases, lease))
+            keeping = asyncio.create_task(_keep(access.leases, lease, key, concurrent))
             current.closing.append(lambda: _stop(keeping))
 
     return enter
 
 
-async def _keep(leases: Leases, lease: UUID) -> None:
+async def _keep(leases: Leases, lease: UUID, key: str, limit: int) -> None:
     while True:
         await asyncio.sleep(leases.extend_every)
         try:
-            await leases.extend(lease)
+            await leases.extend(lease, key, limit)
         except StoreFailed as error:  # there is time for another attempt
             logger.warning("a place could not be kept: %s", error)
 

@@ -90,10 +90,11 @@ class SlowLeases:
         await asyncio.sleep(self.seconds)
         return lease
 
-    async def extend(self, lease: UUID) -> None:
+    async def extend(self, lease: UUID, key: str, limit: int) -> bool:
         self.extended.append(lease)
         if self.error:
             raise self.error
+        return True
 
     async def give_back(self, lease: UUID) -> None:
         await asyncio.sleep(self.seconds)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import func, select, text, update
+from sqlalchemy import delete, func, select, text, update
 
 from rag_app.access.limits import Leases, RateLimiter, Window
 from rag_app.access.tables import rate_windows_table, request_leases_table
@@ -134,7 +134,7 @@ async def test_no_row_is_left_behind(database: Database) -> None:
     for _ in range(3):
         lease = await leases.take(key, 1)
         assert lease and await leases.take(key, 1) is None
-        await leases.extend(lease)
+        await leases.extend(lease, key, 1)
         await leases.give_back(lease)
     assert await rows(database, key) == 0
 
@@ -181,16 +181,29 @@ async def test_a_lease_runs_out_unless_it_is_extended(database: Database) -> Non
     assert kept and dropped
     for _ in range(4):
         await pass_time(20)
-        await leases.extend(kept)
+        assert await leases.extend(kept, key, 2)
     third = await leases.take(key, 2)
     assert third and await leases.take(key, 2) is None
     assert await rows(database, key) == 2, "the dead one was swept out in passing"
-    await leases.extend(dropped)
+    assert not await leases.extend(dropped, key, 2), "another has its place"
     assert await rows(database, key) == 2
     await pass_time(70)
-    await leases.extend(third)
-    assert await leases.take(key, 2) and await leases.take(key, 2), "what has run out stays so"
+    assert await leases.extend(third, key, 2) and await leases.take(key, 2), "one that has run out is taken again"
     assert await leases.take(key, 2) is None
+
+
+async def test_a_lease_that_a_crash_of_postgresql_lost_is_taken_again(database: Database) -> None:
+    leases, key = Leases(database), uuid4().hex
+    first, second = await leases.take(key, 2), await leases.take(key, 2)
+    assert first and second
+    async with database.session() as session:  # what becomes of a table that is not logged
+        await session.execute(delete(request_leases_table).where(request_leases_table.c.key == key))
+    assert await leases.extend(first, key, 2)
+    assert await leases.take(key, 2), "who came first afterwards"
+    assert not await leases.extend(second, key, 2)
+    assert await leases.take(key, 2) is None and await rows(database, key) == 2
+    await leases.give_back(first)
+    assert await leases.extend(second, key, 2), "as soon as there is a place"
 
 
 async def test_a_lease_lives_a_minute(database: Database) -> None:
@@ -209,7 +222,7 @@ async def test_a_lease_lives_a_minute(database: Database) -> None:
 async def test_places_without_a_database() -> None:
     nowhere = Database("postgresql://rag_app:secret@127.0.0.1:1/rag")
     leases = Leases(nowhere)
-    for asked in (leases.take("key", 1), leases.extend(uuid4()), leases.give_back(uuid4())):
+    for asked in (leases.take("key", 1), leases.extend(uuid4(), "key", 1), leases.give_back(uuid4())):
         with pytest.raises(StoreFailed):
             await asked
     await nowhere.close()

@@ -107,7 +107,7 @@ async def test_whoever_asks_is_known_and_counted_in_one_round_trip_each(
         for ask in (
             lambda: people.principal(str(user.id)), lambda: people.principal("nobody we know"),
             lambda: keys.principal(key), lambda: limiter.hit("somebody", 10),
-            lambda lease=lease: leases.extend(lease), lambda lease=lease: leases.give_back(lease),
+            lambda lease=lease: leases.extend(lease, "somebody", 10**6), lambda lease=lease: leases.give_back(lease),
         ):  # fmt: skip
             async with counting(wired[0]) as waits:
                 await ask()

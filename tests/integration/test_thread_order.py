@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from rag_app.database.session import Database
 from rag_app.domain.errors import StoreFailed
@@ -52,6 +53,25 @@ async def test_a_thread_is_one_turns_at_a_time_and_other_threads_do_not_wait(
     assert await fourth.taken
     await fourth.end()
     await elsewhere.close()
+
+
+async def test_a_thread_that_a_crash_of_postgresql_lost_is_taken_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_KEEP_S", 0.01)
+    user, thread = uuid4(), uuid4()
+    first = Turn(database, user, thread)
+    assert await first.taken
+    place = {"id": threads.place_of(user, thread)}
+    async with database.session() as session:  # what becomes of a table that is not logged
+        await session.execute(text("DELETE FROM request_leases WHERE id = :id"), place)
+    async with database.session() as session:
+        while not await session.scalar(text("SELECT count(*) FROM request_leases WHERE id = :id"), place):
+            await asyncio.sleep(0.01)
+    monkeypatch.setattr(threads, "WAIT_S", 0.0)
+    second = Turn(database, user, thread)
+    assert await second.taken is False, "it is the first one's turn still"
+    await first.end()
 
 
 async def test_who_does_not_wait_any_longer_takes_no_place(database: Database) -> None:
