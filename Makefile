@@ -9,7 +9,7 @@ export UV_NATIVE_TLS := 1
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := .venv/bin
 
-.PHONY: help demo test coverage nightly soak chaos fuzz quality bench lint types check docs wheel sbom release clean
+.PHONY: help demo test coverage nightly soak chaos fairness fuzz quality bench lint types check docs wheel sbom release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,9 @@ soak: .venv/.synced ## 4 workers and 64 clients for 5 minutes, PostgreSQL killed
 
 chaos: .venv/.synced ## 10 minutes of load while server, workers, ingest and PostgreSQL are killed (CHAOS_SECONDS, CHAOS_SEED)
 	@$(RUN)/python -m tests.chaos
+
+fairness: .venv/.synced ## two organizations upload 5,000 files each to 4 workers while both search (FAIRNESS_FILES, FAIRNESS_WORKERS)
+	@$(RUN)/python -m tests.fairness
 
 fuzz: .venv/.synced ## 5,000 examples of each property, 2,000 of each HTTP operation (FUZZ_EXAMPLES, SCHEMATHESIS_EXAMPLES)
 	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-5000} $(RUN)/pytest --timeout 0 -m fuzz
