@@ -200,21 +200,51 @@ _DENSE = """sizes AS MATERIALIZED (
                 SELECT coalesce(array_agg(org_id), '{{}}') AS organizations FROM sizes
                 WHERE NOT (SELECT small FROM size) AND NOT (graphed IS TRUE AND (SELECT enough FROM enough))),
             signs AS MATERIALIZED (
-                SELECT (2 * (v.signs <~> {sides}) + (v.signs <~> {halves})) * {place} + v.no AS far
+                SELECT {far} * {place} + v.no AS far
                 FROM {t}_signs v WHERE v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[]) AND {visible}
-                ORDER BY far LIMIT {most}),
+                ORDER BY far LIMIT {most} + 1),
+            border AS MATERIALIZED (
+                SELECT {place} * floor(max(far) / {place}) AS border FROM signs HAVING count(*) > {most}),
+            reach AS MATERIALIZED (
+                SELECT least((SELECT border FROM border), {place} + {place} * floor(greatest(
+                    coalesce((SELECT far FROM signs OFFSET greatest({limit} - 1, 0) LIMIT 1), 'infinity'),
+                    (SELECT far FROM signs OFFSET {last} LIMIT 1) + {margin}) / {place})) AS reach),
             near AS MATERIALIZED (
                 SELECT no FROM walked WHERE (SELECT enough FROM enough)
-                UNION ALL SELECT far::bigint & ({place} - 1) FROM signs
-                WHERE far <= greatest(
-                    coalesce((SELECT far FROM signs OFFSET greatest({limit} - 1, 0) LIMIT 1), 'infinity'),
-                    (SELECT far FROM signs OFFSET {last} LIMIT 1) + {margin})),
+                UNION ALL SELECT far::bigint & ({place} - 1) FROM signs WHERE far < (SELECT reach FROM reach)
+                UNION ALL SELECT v.no FROM {t}_signs v
+                WHERE (SELECT count(*) FROM signs WHERE far < (SELECT reach FROM reach)) < {limit}
+                    AND v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[]) AND {visible}
+                    AND {far} * {place} = (SELECT border FROM border)),
             dense AS MATERIALIZED (
                 SELECT no, id, distance FROM (
                     SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {t}_vectors v
                     WHERE (SELECT small FROM size) AND {visible}
                     UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {vector}) either
                 ORDER BY distance, id LIMIT {limit})"""
+
+# Of equal scores at the end those with the least ids, whatever the order of writing. They are looked up only there.
+_BEST = """,
+            cut AS MATERIALIZED (
+                SELECT last.bm25, {limit} - (SELECT count(*) FROM first WHERE first.bm25 > last.bm25) AS tied
+                FROM (SELECT min(bm25) AS bm25 FROM first HAVING count(*) > {limit}) last),
+            best AS MATERIALIZED (
+                SELECT no, bm25 FROM first WHERE bm25 > coalesce((SELECT bm25 FROM cut), 0)
+                UNION ALL (
+                    SELECT l.no, l.bm25 FROM lexical l {looked_up}
+                    WHERE (SELECT tied > 0 FROM cut) AND l.bm25 = (SELECT bm25 FROM cut)
+                    ORDER BY v.id LIMIT (SELECT tied FROM cut)))"""
+_FIRST = """,
+            first AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC LIMIT {limit} + 1)"""
+# IS TRUE: a look into a hash table for each row, however few the planner takes them for
+_FIRST_AND_KNOWN = """,
+            scored AS MATERIALIZED (
+                SELECT no, bm25, known
+                FROM (SELECT no, bm25, (no IN (SELECT no FROM {known})) IS TRUE AS known FROM lexical OFFSET 0) each
+                ORDER BY CASE WHEN known THEN 'infinity' ELSE bm25 END DESC
+                LIMIT {limit} + 1 + (SELECT count(*) FROM {known})),
+            known AS MATERIALIZED (SELECT no, bm25 FROM scored WHERE known),
+            first AS MATERIALIZED (SELECT no, bm25 FROM scored ORDER BY bm25 DESC LIMIT {limit} + 1)"""
 
 
 class Query:
@@ -296,31 +326,24 @@ class Query:
         if asked.mode != Mode.TEXT:
             dense = self._dense(embedding, asked, sure or asked.depth, limit, visible)
         if asked.mode == Mode.DENSE:
-            sql = f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25 FROM dense"
-        else:
-            sql = f"WITH {self._lexical(asked, limit, visible)}"
-            scored = f"""SELECT v.no, v.id, 1 - (v.embedding <=> {embedding}) AS cosine, best.bm25
-                FROM best {self._looked_up("best", visible)}"""
-            if asked.mode == Mode.HYBRID:
-                # IS TRUE: a look into a hash table for each row of `lexical`, however few the planner takes them for
-                sql += f""", {dense},
-                    known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM dense)) IS TRUE)
-                    SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25 FROM dense LEFT JOIN known USING (no)
-                    UNION ALL {scored} WHERE (best.no IN (SELECT no FROM dense)) IS NOT TRUE"""
-            else:
-                sql += scored
-        return sql
+            return f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25 FROM dense"
+        scored = f"""SELECT v.no, v.id, 1 - (v.embedding <=> {embedding}) AS cosine, best.bm25
+            FROM best {self._looked_up("best", visible)}"""
+        if asked.mode == Mode.TEXT:
+            return f"WITH {self._lexical(asked, limit, visible)} {scored}"
+        return f"""WITH {dense}, {self._lexical(asked, limit, visible, known="dense")}
+            SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25 FROM dense LEFT JOIN known USING (no)
+            UNION ALL {scored} WHERE (best.no IN (SELECT no FROM dense)) IS NOT TRUE"""
 
     def words(self, asked: Search, near: Sequence[UUID]) -> str:
         """Id and BM25 of the best chunks by words and of the chunks `near`, if visible."""
         limit, visible = self.bind(asked.depth, "bigint"), self.where(asked.filters)
-        return f"""WITH {self._lexical(asked, limit, visible)},
-            wanted AS MATERIALIZED (
-                SELECT no FROM best UNION
+        return f"""WITH given AS MATERIALIZED (
                 SELECT c.no FROM {self.t}_chunks c WHERE c.id = ANY({self.bind(list(near), "uuid[]")})),
-            known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM wanted)) IS TRUE)
-            SELECT v.id, coalesce(known.bm25, 0) AS bm25 FROM wanted {self._looked_up("wanted", visible)}
-            LEFT JOIN known ON known.no = v.no"""
+            {self._lexical(asked, limit, visible, known="given")},
+            wanted AS MATERIALIZED (SELECT no FROM best UNION SELECT no FROM given)
+            SELECT v.id, coalesce(found.bm25, 0) AS bm25 FROM wanted {self._looked_up("wanted", visible)}
+            LEFT JOIN (SELECT no, bm25 FROM best UNION SELECT no, bm25 FROM known) found ON found.no = v.no"""
 
     def unknown(self, asked: Sequence[str]) -> str:
         """The words that are in no visible chunk and that every declared language counts as words."""
@@ -419,7 +442,7 @@ class Query:
         are filters or the graph found too few.
         """
         dimension, filtered = len(asked.vector), self._is_filtered(asked)
-        sides, halves = _planes(asked.vector)
+        sides, halves = (self.bind(each, f"bit({dimension})") for each in _planes(asked.vector))
         return _DENSE.format(
             t=self.t,
             organizations=self.organizations,
@@ -428,8 +451,7 @@ class Query:
             limit=limit,
             visible=visible,
             vector=self._looked_up("near", visible),
-            sides=self.bind(sides, f"bit({dimension})"),
-            halves=self.bind(halves, f"bit({dimension})"),
+            far=f"(2 * (v.signs <~> {sides}) + (v.signs <~> {halves}))",
             most=self.bind(max(_MOST, 4 * asked.depth), "bigint"),
             place=2**words.NUMBER,
             last=self.bind(max(min(sure, asked.depth) - 1, 0), "bigint"),
@@ -449,8 +471,8 @@ class Query:
     def _is_filtered(self, asked: Search) -> bool:
         return bool(asked.filters) or self.scope.site is not None
 
-    def _lexical(self, asked: Search, limit: str, visible: str) -> str:
-        """CTEs that end in `lexical(no, bm25)`, every chunk that shares a term with the text, and `best` of these.
+    def _lexical(self, asked: Search, limit: str, visible: str, known: str | None = None) -> str:
+        """CTEs that end in `best(no, bm25)`, the `depth` best by words; and in `known`, those of the CTE of that name.
 
         The rows of `words` contain tenant and reader; filters look up the chunk.
         """
@@ -466,7 +488,8 @@ class Query:
             most=f"{bm25.k1 + 1}::float8",
             filtered=self._looked_up("p", visible) if self._is_filtered(asked) else "",
         )
-        return f"{lexical}, best AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC, no LIMIT {limit})"
+        first = _FIRST_AND_KNOWN if known else _FIRST
+        return lexical + (first + _BEST).format(limit=limit, known=known, looked_up=self._looked_up("l", visible))
 
 
 def _index_hint(name: str, kind: FieldType, values: Any) -> str:

@@ -140,7 +140,14 @@ class QdrantStore(OutsideStore):
     """One index in one collection, as one scope sees it."""
 
     async def nearest(self, asked: Search) -> dict[UUID, float]:
-        return await self._scores(asked.vector, self._filter(asked.filters), asked.depth)
+        """Of equal cosines at the end those with the least ids: more are asked for until all of them are there."""
+        most = asked.depth + 1
+        while True:
+            scores = await self._scores(asked.vector, self._filter(asked.filters), most)
+            found = sorted(scores.items(), key=lambda each: (-each[1], each[0]))
+            if len(found) < most or found[asked.depth - 1][1] > found[-1][1]:
+                return dict(found[: asked.depth])
+            most *= 4
 
     async def cosines(self, vector: Sequence[float], ids: Sequence[UUID]) -> dict[UUID, float]:
         return await self._scores(vector, models.Filter(must=[_one_of(ids), self._filter(())]), len(ids))

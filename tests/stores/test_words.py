@@ -170,3 +170,33 @@ async def test_what_is_private_counts_for_nobody(stores: Stores, org: UUID) -> N
     )
     assert await team.candidates(Search(QUERY, ASKED, (), Mode.TEXT, 10)) == before
     assert len(await hers.candidates(Search(QUERY, ASKED, (), Mode.TEXT, 100))) == 32
+
+
+@BOTH
+async def test_an_order_is_the_same_whatever_the_order_of_writing(
+    stores: Stores, org: UUID, scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many chunks of the same words and vectors: more than are fused, and more than are compared by sign."""
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 0)
+    monkeypatch.setattr(postgres_tables, "_MOST", 20)
+    chance, source = random.Random(11), UUID(int=77)
+    nodes = [
+        chunk(org, text, vector(cosine), source=source, position=40 * place + n)
+        for place, (text, cosine) in enumerate(
+            [("plumtart pear", 0.1), ("plumtart figjam", 0.5), ("figjam fig", 0.9), ("sloe", 0.2)]
+        )
+        for n in range(40)
+    ]
+    asked = [(mode, depth) for mode in Mode for depth in (5, 10, 30)]
+    found = []
+    for _ in range(3):
+        chance.shuffle(nodes)
+        store = stores(scope)
+        await store.write(nodes, replacing=[source])
+        found.append([await store.best(Search(QUERY, ASKED, (), mode, 5, depth)) for mode, depth in asked])
+        await store.write([], replacing=[source])
+    assert found[0] == found[1] == found[2]
+    for (mode, _), best in zip(asked, found[0], strict=True):
+        text = {Mode.DENSE: "figjam fig", Mode.TEXT: "plumtart figjam"}.get(mode, "figjam fig")
+        alike = sorted(UUID(node.node_id) for node in nodes if node.get_content() == text)
+        assert [candidate.id for candidate, _ in best] == alike[:5]
