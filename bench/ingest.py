@@ -24,6 +24,7 @@ from rag_app.documents.readers import read
 from rag_app.domain.source import Visibility
 from rag_app.retrieval.embedding import embed_texts
 from rag_app.retrieval.store import searchable_text
+from rag_app.stores.words import BLOCK, CHUNK
 
 _DOCUMENTS = 32
 """A round of the end-to-end ingest; each is two passages long."""
@@ -31,6 +32,27 @@ _SHORT = 5_000
 """Short files, at most."""
 _KNOWN = 500
 """Chunks a round where the embeddings are known."""
+
+_GROW_WORDS = f"""
+    WITH new AS MATERIALIZED (SELECT org_id, term, private_to, NULL::bigint AS first, posting FROM copied_words),
+    growing AS MATERIALIZED (
+        SELECT of.org_id, of.term, of.private_to, last.first, unnest(last.postings)
+        FROM (SELECT DISTINCT org_id, term, private_to FROM new) of CROSS JOIN LATERAL (
+            SELECT w.first, w.postings FROM copy_of_words w
+            WHERE w.org_id = of.org_id AND w.term = of.term AND w.private_to IS NOT DISTINCT FROM of.private_to
+            ORDER BY w.first DESC LIMIT 1) last
+        WHERE cardinality(last.postings) < {BLOCK}),
+    packed AS (
+        SELECT org_id, term, coalesce(min(first), min(posting) >> {CHUNK}) AS first, private_to,
+            array_agg(posting ORDER BY posting) AS postings
+        FROM (SELECT *, (row_number() OVER (PARTITION BY org_id, term, private_to ORDER BY posting) - 1) / {BLOCK} AS block
+              FROM (TABLE new UNION ALL TABLE growing) every) each
+        GROUP BY org_id, term, private_to, block),
+    emptied AS (DELETE FROM copied_words)
+    INSERT INTO copy_of_words (org_id, term, first, private_to, postings)
+    SELECT org_id, term, first, private_to, postings FROM packed ORDER BY org_id, term, first
+    ON CONFLICT (org_id, term, first) DO UPDATE SET postings = excluded.postings"""
+"""What a copy of `words` takes in, in rows of as many postings as the product's have."""
 
 
 class Known(BaseEmbedding):
@@ -76,11 +98,12 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, ques
                 started = time.perf_counter()
                 await store.write(nodes)
                 rates["write"].append(_KNOWN / (time.perf_counter() - started))
-                rows = await _written(owner, clones, before)
+                rows = await _written(owner, prefix, clones, before)
                 started = time.perf_counter()
                 async with owner.transaction():
                     for clone, columns, content in rows:
                         await owner.copy_to_table(clone, source=io.BytesIO(content), columns=columns, format="binary")
+                    await owner.execute(_GROW_WORDS)
                 rates["copy"].append(_KNOWN / (time.perf_counter() - started))
 
                 file = Path(folder) / f"{round_}.jsonl"
@@ -97,7 +120,7 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, ques
                     rates["ingest"].append(summary.chunks / (time.perf_counter() - started))
                 finally:
                     application.embedder = model
-            for clone, _ in clones.values():
+            for clone in (*(clone for clone, _ in clones.values()), "copy_of_words", "copied_words"):
                 await owner.execute(f"DROP TABLE {clone}")
     finally:
         await owner.close()
@@ -106,7 +129,8 @@ async def known(report: Report, corpus: Corpus, ours: Ours, owner_dsn: str, ques
         Table(
             "Ingest, embeddings known",
             f"Chunks a second, in rounds of {_KNOWN} that take turns, with all the others in the tables. COPY: the same rows, "
-            "ready made, into copies of the same tables with their indexes; words, whose rows grow, are not part of it. "
+            "ready made, into copies of the same tables with their indexes. Postings are copied beside, and one statement appends them to "
+            "the rows of their terms. "
             "The whole ingest also reads, splits, hashes and keeps the ledger of sources.",
             ("COPY", "our store's write", "our whole ingest", "write / COPY", "ingest / COPY"),
             [(copies, writes, ingests, writes / copies, ingests / copies)],
@@ -232,24 +256,38 @@ async def _cloned(owner: asyncpg.Connection, prefix: str) -> dict[str, tuple[str
             )
         ]  # fmt: skip
         if "no" not in columns:
-            continue
+            continue  # words, below; sizes are a row for an organization
         clone, listed = f"copy_of_{table}", ", ".join(columns)
         await owner.execute(f"CREATE TABLE {clone} (LIKE {table} INCLUDING ALL)")
         await owner.execute(
             f"INSERT INTO {clone} ({listed}) OVERRIDING SYSTEM VALUE SELECT {listed} FROM {table}", timeout=7200
         )
         clones[table] = clone, columns
+    await owner.execute(f"CREATE TABLE copy_of_words (LIKE {prefix}_words INCLUDING ALL) WITH (fillfactor = 85)")
+    await owner.execute(f"INSERT INTO copy_of_words SELECT * FROM {prefix}_words", timeout=7200)
+    await owner.execute(
+        "CREATE UNLOGGED TABLE copied_words (org_id uuid, term integer, private_to uuid, posting bigint)"
+    )
     return clones
 
 
 async def _written(
-    owner: asyncpg.Connection, clones: dict[str, tuple[str, list[str]]], before: int
+    owner: asyncpg.Connection, prefix: str, clones: dict[str, tuple[str, list[str]]], before: int
 ) -> list[tuple[str, list[str], bytes]]:
-    """The rows of all chunks after `before`, as COPY takes them."""
+    """The rows and postings of all chunks after `before`, as COPY takes them."""
+    queries = {
+        table: (clone, columns, f"SELECT {', '.join(columns)} FROM {table} WHERE no > {int(before)}")
+        for table, (clone, columns) in clones.items()
+    }
+    queries["words"] = (
+        "copied_words",
+        ["org_id", "term", "private_to", "posting"],
+        f"SELECT org_id, term, private_to, posting FROM {prefix}_words, unnest(postings) posting"
+        f" WHERE posting >> {CHUNK} > {int(before)}",
+    )
     rows = []
-    for table, (clone, columns) in clones.items():
+    for table, columns, query in queries.values():
         content = io.BytesIO()
-        query = f"SELECT {', '.join(columns)} FROM {table} WHERE no > {int(before)}"
         await owner.copy_from_query(query, output=content, format="binary")
-        rows.append((clone, columns, content.getvalue()))
+        rows.append((table, columns, content.getvalue()))
     return rows
