@@ -718,7 +718,7 @@ def _first(*keys: SecretStr | None) -> str | None:
 
 def _built_with(spec: IndexSpec) -> dict[str, object]:
     """What of a spec is baked into a generation."""
-    return {"layout": LAYOUT, **spec.model_dump(mode="json", include={"chunking", "fields", "languages"})}
+    return {"layout": LAYOUT, **spec.built_with}
 
 
 async def _state(check: Awaitable[None]) -> str:

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Container, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Literal
@@ -208,6 +209,11 @@ class IndexSpec(_Strict):
             _check_declared(f"records.{name}", {*kind.having, kind.by} - {None}, self.all_fields)
             told = set().union(*map(template_fields, kind.sentence))
             _check_declared(f"records.{name}: sentence", told, {"title", *self.all_fields})
+
+    @cached_property
+    def built_with(self) -> dict[str, object]:
+        """What a generation depends on, as JSON."""
+        return self.model_dump(mode="json", include={"chunking", "fields", "languages"})
 
     @property
     def all_fields(self) -> dict[str, FieldType]:

@@ -27,6 +27,8 @@ Nodes = list[NodeWithScore]
 
 def interleave(rankings: Sequence[Nodes]) -> Nodes:
     """The first of each ranking, then the second of each, and so on. A node that comes again has its best score."""
+    if len(rankings) == 1:
+        return [*rankings[0]]
     return join([[node for node in row if node is not None] for row in zip_longest(*rankings)])
 
 
@@ -35,7 +37,8 @@ def join(rankings: Sequence[Nodes]) -> Nodes:
     found: dict[str, NodeWithScore] = {}
     for node in chain.from_iterable(rankings):
         known = found.setdefault(node.node.node_id, node)
-        known.score = max(known.score or 0.0, node.score or 0.0)
+        if known is not node:
+            known.score = max(known.score or 0.0, node.score or 0.0)
     return [*found.values()]
 
 
@@ -85,12 +88,15 @@ class ChunkRetriever(BaseRetriever):
             search = Search(vector, text, asked.filters, asked.mode, asked.top_k)
             beside = await self._beside(search)
             preferred = self._preferred()
-            found = await store.search(replace(search, filters=(*asked.filters, *preferred)))
+            found = await store.search(
+                search if not preferred else replace(search, filters=(*asked.filters, *preferred))
+            )
             if preferred and len(found) < asked.enough:
                 found = await store.search(search)
             within = await self._within(store, search)
-            others = await asyncio.gather(*(store.search(each) for each in beside))
-        return join([first, interleave([*within, *map(self._of_period, (found, *others))])])
+            others = await asyncio.gather(*(store.search(each) for each in beside)) if beside else []
+        rest = interleave([*within, *map(self._of_period, (found, *others))])
+        return join([first, rest]) if first else rest
 
     def _preferred(self) -> Filters:
         """A period that is said is meant, whatever dates are preferred."""

@@ -26,6 +26,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryMode,
     VectorStoreQueryResult,
 )
+from pydantic import SkipValidation
 
 from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope, Source
 from rag_app.retrieval.confidence import Words
@@ -132,9 +133,9 @@ class ScopedStore(BasePydanticVectorStore):
 
     stores_text: bool = True
     is_embedding_query: bool = True
-    spec: IndexSpec
+    spec: SkipValidation[IndexSpec]
     generation: str
-    scope: Scope
+    scope: SkipValidation[Scope]
     backend: Any = Field(exclude=True, repr=False)
     """That in `stores/` which made it."""
     writer: Any = Field(default=None, exclude=True, repr=False)
