@@ -104,7 +104,7 @@ class Backends:
         Raises Misconfigured where there is none, StoreFailed where this process cannot read it.
         """
         found = await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS)
-        generation = self._built(spec, found)
+        generation = self._check_built(spec, found)
         self._check_reads(spec, generation)
         return self.scoped(spec, generation, scope)
 
@@ -115,9 +115,9 @@ class Backends:
 
     async def active(self, spec: IndexSpec) -> Generation:
         """The generation that answers, as it was at most a moment ago. Raises Misconfigured where there is none."""
-        return self._built(spec, await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS))
+        return self._check_built(spec, await self._generations.active(spec.name, self.kind(spec), _GENERATION_SECONDS))
 
-    def _built(self, spec: IndexSpec, generation: Generation | None) -> Generation:
+    def _check_built(self, spec: IndexSpec, generation: Generation | None) -> Generation:
         if generation is None:
             raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
         return generation
@@ -586,7 +586,7 @@ def _services(application: Application) -> dict[str, object]:
 
 def _sources(application: Application) -> "Sources":
     from rag_app.documents.catalogue import Catalogue
-    from rag_app.http.receiving import Allowed
+    from rag_app.http.receiving import BodyLimits
     from rag_app.surfaces.sources.addresses import networks
     from rag_app.surfaces.sources.repeats import Repeats
     from rag_app.surfaces.sources.service import Sources
@@ -605,7 +605,7 @@ def _sources(application: Application) -> "Sources":
         application.originals,
         Repeats(application.database),
         application.groups,
-        Allowed(uploads.megabytes * 1_000_000, uploads.documents, uploads.seconds, uploads.at_once * 1_000_000),
+        BodyLimits(uploads.megabytes * 1_000_000, uploads.documents, uploads.seconds, uploads.at_once * 1_000_000),
         networks(uploads.url_networks),
     )
 
@@ -671,7 +671,7 @@ def public_keys(settings: Settings) -> "PublicKeys | None":
     from rag_app.access.tokens import PublicKeys
 
     if settings.api.jwt_jwks_url is not None:
-        return PublicKeys.at(settings.api.jwt_jwks_url)
+        return PublicKeys.from_url(settings.api.jwt_jwks_url)
     if settings.api.jwt_key_file is not None:
         return PublicKeys.in_file(settings.api.jwt_key_file)
     return None

@@ -55,7 +55,7 @@ from rag_app.retrieval.postprocessors import leave_out, postprocessors_for, step
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.telemetry import observing
-from rag_app.telemetry.observing import Stage, named
+from rag_app.telemetry.observing import Stage, safe_text
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class Pipeline:
             try:
                 await self._budgets.spend(scope, usage)
             except StoreFailed as error:  # the answer is there all the same
-                log.warning("the tokens of an answer were not counted: %s", named(error))
+                log.warning("the tokens of an answer were not counted: %s", safe_text(error))
 
     async def judge(
         self, capability: str, question: Question, scope: Scope, without: Collection[UUID] = ()

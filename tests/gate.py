@@ -39,7 +39,7 @@ from rag_app.application import Application, open_application
 from rag_app.console.demo import load_samples
 from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.domain import InvalidInput, Question, resource_folder
-from rag_app.evaluation.calibration import Asked, auroc, fit_gate
+from rag_app.evaluation.calibration import AskedQuestion, auroc, fit_gate
 from rag_app.retrieval.confidence import FIT_FILE, Fit
 from rag_app.retrieval.text import sentences
 from rag_app.settings import Settings
@@ -264,7 +264,7 @@ async def load(application: Application, name: str, corpus: Sequence[dict[str, s
     print(name, await ingestor.ingest([file], base=file.parent), flush=True)
 
 
-async def gather(application: Application, cases: Sequence[Case]) -> list[Asked]:
+async def gather(application: Application, cases: Sequence[Case]) -> list[AskedQuestion]:
     """The signals of each question, as its index's capability would have them."""
     asked, said = [], dict[str, list[PastMessage]]()
     for done, case in enumerate(cases):
@@ -275,7 +275,7 @@ async def gather(application: Application, cases: Sequence[Case]) -> list[Asked]
             question = following(question, said.setdefault(case.thread, []))
         engine = application.pipeline.engine(capability.name, question, scope)
         evidence = await engine.gather(question)
-        asked.append(Asked(evidence.judgment.signals, case.answerable))
+        asked.append(AskedQuestion(evidence.judgment.signals, case.answerable))
         if case.thread:
             cited = [{"id": str(each.source_id), "cited": number} for number, each in enumerate(evidence.hits[:1])]
             said[case.thread] += [
@@ -300,7 +300,7 @@ def following(question: Question, history: Sequence[PastMessage]) -> Question:
     )
 
 
-async def ask_all(root: Path, home: Path, urls: DatabaseUrls, every: int) -> tuple[list[Case], list[Asked]]:
+async def ask_all(root: Path, home: Path, urls: DatabaseUrls, every: int) -> tuple[list[Case], list[AskedQuestion]]:
     with tempfile.TemporaryDirectory() as scratch, remember(home):
         async with open_application(Settings(), urls) as application:
             assert await load_samples(application) == []
@@ -324,7 +324,7 @@ async def ask_all(root: Path, home: Path, urls: DatabaseUrls, every: int) -> tup
             return cases, await gather(application, cases)
 
 
-def weighted(cases: Sequence[Case], asked: Sequence[Asked], index: str | None = None) -> list[Asked]:
+def weighted(cases: Sequence[Case], asked: Sequence[AskedQuestion], index: str | None = None) -> list[AskedQuestion]:
     """Each collection with its weight, half of it for each kind of question; the judgments of `index` with more."""
     counts: dict[tuple[str, bool], int] = defaultdict(int)
     own: dict[bool, int] = defaultdict(int)
@@ -342,12 +342,16 @@ def weighted(cases: Sequence[Case], asked: Sequence[Asked], index: str | None = 
     ]
 
 
-def without(cases: Sequence[Case], asked: Sequence[Asked], collection: str) -> tuple[list[Case], list[Asked]]:
+def without(
+    cases: Sequence[Case], asked: Sequence[AskedQuestion], collection: str
+) -> tuple[list[Case], list[AskedQuestion]]:
     kept = [(case, each) for case, each in zip(cases, asked, strict=True) if case.collection != collection]
     return [case for case, _ in kept], [each for _, each in kept]
 
 
-def pick(cases: Sequence[Case], asked: Sequence[Asked], **fields: object) -> tuple[list[Case], list[Asked]]:
+def pick(
+    cases: Sequence[Case], asked: Sequence[AskedQuestion], **fields: object
+) -> tuple[list[Case], list[AskedQuestion]]:
     chosen = [
         (case, each)
         for case, each in zip(cases, asked, strict=True)
@@ -356,7 +360,7 @@ def pick(cases: Sequence[Case], asked: Sequence[Asked], **fields: object) -> tup
     return [case for case, _ in chosen], [each for _, each in chosen]
 
 
-def row(name: str, fit: str, measured: Sequence[tuple[Fit, Sequence[Asked]]]) -> str:
+def row(name: str, fit: str, measured: Sequence[tuple[Fit, Sequence[AskedQuestion]]]) -> str:
     """Figures of the two halves, their mean: AUROC; what each threshold does, in per cent; accepted at 5 % refused."""
     figures = []
     for used, asked in measured:
@@ -371,7 +375,7 @@ def row(name: str, fit: str, measured: Sequence[tuple[Fit, Sequence[Asked]]]) ->
     return f"| {name} | {fit} | {area:.3f} | {five:.0f} | {cells} |"
 
 
-def measure(cases: Sequence[Case], asked: Sequence[Asked], model: str) -> None:
+def measure(cases: Sequence[Case], asked: Sequence[AskedQuestion], model: str) -> None:
     """% of the answerable refused / % of the unanswerable accepted, at each threshold."""
     print("| collection | fit | AUROC | accepted at 5 % refused | ask from | answer from | high |")
     print("|---|---|---|---|---|---|---|")
@@ -389,7 +393,7 @@ def measure(cases: Sequence[Case], asked: Sequence[Asked], model: str) -> None:
         print(row(name, "shipped", [(whole, pick(cases, asked, collection=name)[1])]))
 
 
-def write(cases: Sequence[Case], asked: Sequence[Asked], model: str) -> None:
+def write(cases: Sequence[Case], asked: Sequence[AskedQuestion], model: str) -> None:
     general = fit_gate(weighted(cases, asked), model)
     files = {resource_folder("indexes") / FIT_FILE: general}
     for index in sorted({case.index for case in cases}):

@@ -50,10 +50,10 @@ class Budgets:
     async def spend(self, scope: Scope, usage: Usage, now: datetime | None = None) -> None:
         """Charge the usage to each of the scope's organizations, except the public one."""
         async with self._database.scoped(scope) as session:
-            await session.execute(_SPEND, spending(scope, usage) | {"now": now})
+            await session.execute(_SPEND, spending_parameters(scope, usage) | {"now": now})
 
 
-def spending(scope: Scope, usage: Usage | None) -> dict[str, object]:
+def spending_parameters(scope: Scope, usage: Usage | None) -> dict[str, object]:
     """The parameters of `ADD_TOKENS`."""
     return {
         "organizations": list(scope.organizations),

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx
 import jwt
 
-from rag_app.access.tokens import COOLDOWN, LIFESPAN, Claims, PublicKeys, Tokens, is_trustworthy, verifying
+from rag_app.access.tokens import COOLDOWN, LIFESPAN, Claims, PublicKeys, Tokens, accepted_keys, is_trustworthy
 from rag_app.domain import JsonObject, Misconfigured, RagError, Unauthenticated, frozen
 
 SECONDS = 10.0  # that a reply of a provider may take, from the first byte to the last
@@ -152,7 +152,7 @@ class Provider:
         if not isinstance(token, str):
             raise Unauthenticated("there is no ID token in it")
         tokens = Tokens(metadata.keys, self.client_id, self.issuer, self.groups)
-        claims = await tokens.verified(token)
+        claims = await tokens.verify(token)
         self._check(claims, attempt, reply.get("access_token"))
         return tokens.read(claims)
 
@@ -195,7 +195,7 @@ class Provider:
             status, found = asyncio.run(fetch("GET", url))
             if status != 200:
                 raise RagError(f"it answers {status}")
-            return verifying(jwt.PyJWKSet.from_dict(found))
+            return accepted_keys(jwt.PyJWKSet.from_dict(found))
 
         return PublicKeys(url, read, LIFESPAN, self._cooldown)
 

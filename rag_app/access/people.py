@@ -413,7 +413,7 @@ class Keys:
         return Principal(f"key:{key_id}", user_id, frozenset({org_id}), bound, requests, at_once, frozenset(audiences))
 
 
-def called(subject: str) -> ColumnElement[bool]:
+def has_subject(subject: str) -> ColumnElement[bool]:
     """The condition on the user of a token's `sub`: at most one, as `know_as` ensures."""
     user_id = uuid_in(subject)
     return or_(UserRow.subject == subject, *([] if user_id is None else [UserRow.id == user_id]))
@@ -422,7 +422,7 @@ def called(subject: str) -> ColumnElement[bool]:
 async def _know_as(session: AsyncSession, user: UUID, subject: str) -> None:
     if not subject.strip() or not subject.isprintable():
         raise InvalidInput("subject", subject, "must be the `sub` claim of the user's tokens")
-    if await session.scalar(select(UserRow.id).where(called(subject), UserRow.id != user)) is not None:
+    if await session.scalar(select(UserRow.id).where(has_subject(subject), UserRow.id != user)) is not None:
         raise InvalidInput("subject", subject, f"{subject!r} already belongs to another user")
     await session.execute(update(UserRow).where(UserRow.id == user).values(subject=subject))
 

@@ -70,10 +70,10 @@ class PublicKeys:
         self._reading: asyncio.Task[None] | None = None
 
     @classmethod
-    def at(cls, url: str, lifespan: float = LIFESPAN, cooldown: float = COOLDOWN) -> "PublicKeys":
+    def from_url(cls, url: str, lifespan: float = LIFESPAN, cooldown: float = COOLDOWN) -> "PublicKeys":
         """Keys of a JWKS document at a URL, fetched when a token first needs it.
 
-        >>> PublicKeys.at("http://id.example/jwks.json")
+        >>> PublicKeys.from_url("http://id.example/jwks.json")
         Traceback (most recent call last):
         rag_app.domain.errors.Misconfigured: the URL of public keys must be https://, or http:// on this machine, not 'http://id.example/jwks.json'
         """
@@ -85,7 +85,7 @@ class PublicKeys:
             headers={"User-Agent": "rag-app"},  # some providers' gateways refuse urllib's own
             timeout=FETCH_SECONDS,
         )
-        return cls(url, lambda: verifying(client.get_jwk_set()), lifespan, cooldown)
+        return cls(url, lambda: accepted_keys(client.get_jwk_set()), lifespan, cooldown)
 
     @classmethod
     def in_file(cls, path: Path, lifespan: float = FILE_SECONDS) -> "PublicKeys":
@@ -97,7 +97,7 @@ class PublicKeys:
             raise Misconfigured(f"the keys in {path} cannot be used: {error}") from error
         return keys
 
-    async def named(self, name: str | None) -> list[jwt.PyJWK]:
+    async def find(self, name: str | None) -> list[jwt.PyJWK]:
         """The keys that may have signed a token whose `kid` is `name`: keys with that name, or without a name.
 
         Raises RagError if no keys could be read yet, because the token is not at fault.
@@ -144,8 +144,8 @@ def is_trustworthy(url: str) -> bool:
 
 def _in_text(text: str) -> list[jwt.PyJWK]:
     if text.lstrip().startswith("{"):
-        return verifying(jwt.PyJWKSet.from_dict(json.loads(text)))
-    return verifying([_from_pem(block[0]) for block in _PEM.finditer(text)])
+        return accepted_keys(jwt.PyJWKSet.from_dict(json.loads(text)))
+    return accepted_keys([_from_pem(block[0]) for block in _PEM.finditer(text)])
 
 
 def _from_pem(block: str) -> jwt.PyJWK:
@@ -158,7 +158,7 @@ def _from_pem(block: str) -> jwt.PyJWK:
     raise ValueError(f"{type(key).__name__} is neither an RSA nor an EC key")
 
 
-def verifying(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
+def accepted_keys(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
     """The keys for accepted algorithms. Raises ValueError if there are none."""
     found = [
         key
@@ -208,7 +208,7 @@ class Tokens:
         known, expires = self._verified.get(token, (None, 0.0))
         if known is not None and time() < expires:
             return known
-        verified = await self.verified(token)
+        verified = await self.verify(token)
         found = self.read(verified)
         if isinstance(self.key, str):
             while len(self._verified) >= _MOST_VERIFIED:
@@ -216,7 +216,7 @@ class Tokens:
             self._verified[token] = found, float(verified["exp"]) + LEEWAY.total_seconds()
         return found
 
-    async def verified(self, token: str) -> JsonObject:
+    async def verify(self, token: str) -> JsonObject:
         """All claims of a valid token. Raises like `claims`."""
         try:
             claims = await self._decode(token)
@@ -248,7 +248,7 @@ class Tokens:
         else:
             header = jwt.get_unverified_header(token)
             if header.get("alg") in PUBLIC_KEY_ALGORITHMS:  # else nothing is fetched for it
-                signers = [(key, key.algorithm_name) for key in await self.key.named(header.get("kid"))]
+                signers = [(key, key.algorithm_name) for key in await self.key.find(header.get("kid"))]
         for key, algorithm in signers:
             try:
                 return jwt.decode(

@@ -11,7 +11,7 @@
 | no text | no | ModelSilent |
 | no choices, no JSON | no | ModelMalformed, unless the text of an answer can be told (`Draft.extracted`) |
 
-In a stream `timeout_s` is for each of its words, and STREAM_LASTS times that for all of them. "Asked again" means
+In a stream `timeout_s` is for each of its words, and STREAM_LASTS times that for all of them. "ModelCall again" means
 `retries` times at most. A stream is asked again, or a second model is (WithFallback), only while its listener has passed
 nothing on: a `Restart` says that its pieces are void. Of a broken stream nothing is extracted: its SDKs show one event of
 it, at most. A text that is JSON, though none was asked for, is read for the answer in it.
@@ -44,7 +44,7 @@ from rag_app.domain import (
     frozen,
     storable,
 )
-from rag_app.telemetry.observing import Asked, named
+from rag_app.telemetry.observing import ModelCall, safe_text
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class ChatModel(AnsweringModel):
             options["temperature"] = temperature
         if self._own:
             options = {name: value for name, value in options.items() if name in settings.passes}
-        with Asked(self.name, settings.kind, options) as asked:
+        with ModelCall(self.name, settings.kind, options) as asked:
             for attempt in count():
                 begun = False
                 try:
@@ -142,7 +142,7 @@ class ChatModel(AnsweringModel):
                         async for piece in pieces:
                             begun = True
                             if isinstance(piece, Draft):
-                                asked.told(piece.usage, piece.cut_off)
+                                asked.record_usage(piece.usage, piece.cut_off)
                             yield piece
                     return
                 except Exception as error:
@@ -265,7 +265,7 @@ class WithFallback(AnsweringModel):
                     failed.add_note(f"and {model.name}, asked instead: {error!r}")
                     raise failed from failed.__cause__
                 failed = error
-                log.warning("%s: %s; asking %s", self.name, named(error), self._second.name)
+                log.warning("%s: %s; asking %s", self.name, safe_text(error), self._second.name)
                 if begun:
                     yield Restart(error)
 

@@ -152,7 +152,7 @@ def elsewhen_text(asked: Period, found: Period) -> str:
     """Said before an answer that is about another period than the question: nothing is recorded for that one.
 
     >>> week = Period(date(2026, 11, 16), date(2026, 11, 22), "this week", (0, 9), "week")
-    >>> elsewhen_text(week, week.like(date(2026, 1, 14)))
+    >>> elsewhen_text(week, week.move_to(date(2026, 1, 14)))
     'Nothing is recorded for 16 to 22 November 2026. The latest week with records is 12 to 18 January 2026:'
     """
     unit = "" if asked.grain == "days" else f"{asked.grain} "
@@ -165,4 +165,4 @@ def nearest_period(asked: Period, days: Collection[date]) -> Period | None:
     before = [day for day in days if asked.start and day < asked.start]
     after = [day for day in days if asked.end and day > asked.end]
     day = max(before) if before else min(after) if after else None
-    return asked.like(day) if day else None
+    return asked.move_to(day) if day else None

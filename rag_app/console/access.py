@@ -29,11 +29,11 @@ from rag_app.console.commands import (
 from rag_app.console.printing import (
     counting,
     moment,
+    open_output,
     plain,
     print_list,
     print_result,
     record,
-    written,
 )
 from rag_app.domain import InvalidInput, JsonObject, NotFound
 
@@ -273,7 +273,7 @@ async def list_users(directory: Directory, as_json: Json = False) -> None:
 
     known = await directory.people.users()
     limits = {plan.code: plan.messages for plan in await Plans(directory.database).list()}
-    used = await Accounts(directory.database).used(user.id for user, _ in known)
+    used = await Accounts(directory.database).messages_used(user.id for user, _ in known)
     found = [
         record(user, "name id plan role")
         | {"organizations": organizations, "used": used[user.id], "limit": limits[user.plan]}
@@ -328,7 +328,7 @@ async def export(application: Application, user: UserArgument, output: Output = 
     who = await application.people.user(user)
     organizations = [each.id for each in await application.people.organizations()]
     found = await Personal(application.database).everything(organizations, who.id)
-    with written(output) as document:
+    with open_output(output) as document:
         document.write(json.dumps(found, ensure_ascii=False, indent=2, default=plain) + "\n")
     counted = ", ".join(f"{len(rows)} {kind}" for kind, rows in found.items() if isinstance(rows, list) and rows)
     print(f"{who.name}: {counted or 'only the account'}", file=sys.stderr)
@@ -424,7 +424,7 @@ async def export_training(
     consenting = await application.conversations.training.consenting()
     lessons = Counter[UUID]()
     withheld = 0
-    with written(output) as lines, counting("users", len(consenting)) as count:
+    with open_output(output) as lines, counting("users", len(consenting)) as count:
         async for user, example in training_examples(application, consenting, since, capability, count):
             if example is None:
                 withheld += 1

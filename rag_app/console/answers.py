@@ -10,7 +10,7 @@ import httpx
 from rag_app.application import Application, build_api
 from rag_app.console.access import issue
 from rag_app.domain import JsonObject, Misconfigured, RagError
-from rag_app.evaluation.answers import Reply, Scored, Thread, score_thread
+from rag_app.evaluation.answers import Reply, ScoredTurn, Thread, score_thread
 from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
 from rag_app.surfaces.lexybrain.conversations import INDEX as MARKETPLACE
 from rag_app.surfaces.library.rag import Rag
@@ -27,13 +27,13 @@ async def ask_threads(
     organization: str | None,
     user: str | None,
     progress: Callable[[int], None],
-) -> list[Scored]:
+) -> list[ScoredTurn]:
     """Ask every turn over the index of its corpus, or over `index`, as its user, or as a member of its organization.
 
     An index that an HTTP route answers from is asked there, any other through the library. Raises NotFound and
     Misconfigured where a question names an organization, user or site that is not there.
     """
-    scored: list[Scored] = []
+    scored: list[ScoredTurn] = []
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(cast(Any, build_api(application))), base_url="http://localhost"
     ) as client:

@@ -203,7 +203,7 @@ def _open_archive(file: Path) -> ZipFile:
 
 def _check_archive(file: Path, archive: ZipFile) -> JsonObject:
     """What the backup says of itself, after all of it has been read once."""
-    from rag_app.database.migrate import known
+    from rag_app.database.migrate import knows_revision
 
     try:
         manifest: JsonObject = json.loads(archive.read(_MANIFEST))
@@ -215,7 +215,7 @@ def _check_archive(file: Path, archive: ZipFile) -> JsonObject:
         raise InvalidInput("FILE", str(file), f"{file} is not a backup of rag-app") from None
     if broken is not None:
         raise InvalidInput("FILE", str(file), f"{file} is damaged: {broken} does not match its checksum")
-    if form != _FORMAT or not known(resource_folder("migrations"), revision):
+    if form != _FORMAT or not knows_revision(resource_folder("migrations"), revision):
         raise InvalidInput(
             "FILE",
             str(file),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from rag_app.answering.capabilities import Capability, capability_for
 from rag_app.application import Application
 from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, JsonObject, Scope, resource_folder, source_id
-from rag_app.evaluation.calibration import LEAST_OF_A_KIND, Asked, auroc, fit_gate
+from rag_app.evaluation.calibration import LEAST_OF_A_KIND, AskedQuestion, auroc, fit_gate
 from rag_app.evaluation.judgments import Judgments, Query
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
 from rag_app.retrieval.index import IndexSpec
@@ -61,7 +61,7 @@ async def _ask(
     organization: str | None,
     judgments: Judgments,
     progress: Callable[[int], None],
-) -> list[Asked]:
+) -> list[AskedQuestion]:
     """The signals of each question. Where few have no answer, the others count again without their judged sources."""
     capability = capability_for(spec.name)
     known = [query for query in judgments.queries if query.id in judgments.answerable | judgments.unanswerable]
@@ -84,7 +84,7 @@ async def _signals(
     organization: str | None,
     query: Query,
     withheld: Collection[str],
-) -> Asked:
+) -> AskedQuestion:
     """A question without an answer, unless told otherwise: the withheld sources are those that have it."""
     whose = organization or query.organization
     if whose is None:
@@ -95,10 +95,10 @@ async def _signals(
     names = {source_id(org, capability.index, name) for org in scope.organizations for name in withheld}
     question = question_of(query.text, capability.top_k, "hybrid", [])
     judgment = await application.pipeline.judge(capability.name, question, scope, without=names)
-    return Asked(judgment.signals, answerable=False)
+    return AskedQuestion(judgment.signals, answerable=False)
 
 
-def _figures(fit: Fit, asked: list[Asked]) -> JsonObject:
+def _figures(fit: Fit, asked: list[AskedQuestion]) -> JsonObject:
     """What a fit does to the questions, in per cent, and its thresholds (0..1)."""
     good = [fit.probability(each.signals) for each in asked if each.answerable]
     bad = [fit.probability(each.signals) for each in asked if not each.answerable]

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from rag_app.console.commands import fail
-from rag_app.retrieval.lazy_packages import import_lazily
+from rag_app.console.lazy_packages import import_lazily
 
 _OBJECTS_WHILE_STARTING = 1_000_000
 """Imports make some hundred thousand objects that stay. With Python's own 700 between two collections, looking for garbage

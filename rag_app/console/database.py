@@ -162,7 +162,7 @@ async def _look(application: Application, findings: _Findings) -> None:
             "answers", model.chat([ChatMessage("Answer with one word: ready.")]), f"{model.name} answers"
         )
     if (keys := public_keys(settings)) is not None:
-        await findings.check("tokens", keys.named(None), f"signed by the keys of {keys.where}")
+        await findings.check("tokens", keys.find(None), f"signed by the keys of {keys.where}")
     if (provider := identity_provider(settings)) is not None:
         await findings.check("sign-in", provider.metadata(), f"at {provider.issuer}")
     where = f"private, in {settings.database.home / 'postgres'}" if urls.private else "as RAG_DATABASE_URL says"

@@ -16,7 +16,7 @@ from rag_app.stores.registry import STORES
 if TYPE_CHECKING:
     from rag_app.documents.generations import Generation
     from rag_app.documents.rebuild import Built
-    from rag_app.surfaces.administration.indexing import Indexing, Moved, Outcome
+    from rag_app.surfaces.administration.indexing import Indexing, MoveOutcome, Outcome
 
 app = group("Manage the generations of an index. A generation is one build of an index with one embedding model.")
 
@@ -165,7 +165,7 @@ def _outcome_json(outcome: "Outcome", slugs: Mapping[UUID, str]) -> JsonObject:
     return {**record(outcome, f"{_GENERATION} built=built.sources chunks=built.chunks lacking"), "failed": failed}
 
 
-def _moved_json(moved: "Moved", slugs: Mapping[UUID, str]) -> JsonObject:
+def _moved_json(moved: "MoveOutcome", slugs: Mapping[UUID, str]) -> JsonObject:
     """As `_outcome_json`, with both sides of each organization that has sources; checksums are 32 hexadecimal digits."""
     sides = {moved.origin.store: "original", moved.generation.store: "copy"}
     compared = [

@@ -222,7 +222,7 @@ def progress_bar(title: str, total: int) -> "Iterator[Progress]":
 
 
 @contextmanager
-def written(output: Path | None) -> Iterator[TextIO]:
+def open_output(output: Path | None) -> Iterator[TextIO]:
     """A file that is there when it is whole, for its owner's eyes; stdout without one."""
     if output is None:
         yield sys.stdout

@@ -240,7 +240,9 @@ async def _judgments(
     if queries is not None and qrels is not None:
         return read_trec(queries, qrels)
     if recorded and org is not None:
-        return judgments_of(await application.validations.recorded(await application.people.member_of(org), index))
+        return judgments_of(
+            await application.validations.recorded_judgments(await application.people.member_of(org), index)
+        )
     judgments = read_judgments(application.settings.indexes.file(index, "judgments.jsonl"))
     if org is None:
         return judgments

@@ -103,7 +103,7 @@ def head(migrations: Path) -> str | None:
     return ScriptDirectory.from_config(config(migrations)).get_current_head()
 
 
-def known(migrations: Path, revision: str) -> bool:
+def knows_revision(migrations: Path, revision: str) -> bool:
     """Whether this version can migrate from that revision."""
     return any(each.revision == revision for each in ScriptDirectory.from_config(config(migrations)).walk_revisions())
 

@@ -20,7 +20,7 @@ def cursor(moment: datetime, row: UUID) -> str:
     return urlsafe_b64encode(since.to_bytes(8, "big", signed=True) + row.bytes).decode()
 
 
-def before(
+def is_after_cursor(
     cursor: str, moment: InstrumentedAttribute[datetime], row: InstrumentedAttribute[UUID]
 ) -> ColumnElement[bool]:
     """The rows after the cursor in a list ordered by these two columns, newest first. Raises InvalidInput."""

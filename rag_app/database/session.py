@@ -168,7 +168,7 @@ class Database:
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def prepared(self, prepare: Prepare) -> "Database":
+    def with_preparation(self, prepare: Prepare) -> "Database":
         """The same database over a pool of its own, whose connections begin with `prepare`.
 
         For planner settings that suit one kind of statement only. The statement itself cannot set them, because it is

@@ -22,7 +22,7 @@ from msgspec import convert, to_builtins
 from sqlalchemy import insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.database.pages import before, cursor
+from rag_app.database.pages import cursor, is_after_cursor
 from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
 from rag_app.documents.tables import JobRow, job_files_table
@@ -174,7 +174,7 @@ class Jobs:
         """The newest jobs, and the cursor of the next page. Raises InvalidInput for an invalid cursor."""
         wanted = select(JobRow).where(JobRow.org_id.in_(scope.organizations))
         if after is not None:
-            wanted = wanted.where(before(after, JobRow.created_at, JobRow.id))
+            wanted = wanted.where(is_after_cursor(after, JobRow.created_at, JobRow.id))
         order = JobRow.created_at.desc(), JobRow.id.desc()
         async with self._database.scoped(scope, operator) as session:
             rows = [*await session.scalars(wanted.order_by(*order).limit(limit + 1))]

@@ -42,7 +42,7 @@ class Period:
         """Whether one of these days lies in it."""
         return (self.start is None or self.start <= end) and (self.end is None or start <= self.end)
 
-    def like(self, day: date) -> "Period":
+    def move_to(self, day: date) -> "Period":
         """The period of the same kind that a day lies in: its week, its month, or as many days that end with it."""
         if self.grain != "days":
             start, end = days_around(day, self.grain)

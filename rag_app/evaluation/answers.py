@@ -62,7 +62,7 @@ class Reply:
 
 
 @frozen
-class Scored:
+class ScoredTurn:
     """One turn with its reply. The first turn of a conversation counts as `opening`, the others as the thread's kind."""
 
     id: str
@@ -96,10 +96,10 @@ def score(turn: Turn, reply: Reply) -> Outcome:
     return Outcome.HELPED if complete and not false else Outcome.WRONG
 
 
-def score_thread(thread: Thread, replies: Sequence[Reply]) -> list[Scored]:
+def score_thread(thread: Thread, replies: Sequence[Reply]) -> list[ScoredTurn]:
     """Each turn with its reply, in order."""
     return [
-        Scored(
+        ScoredTurn(
             f"{thread.id}/{place}" if len(thread.turns) > 1 else thread.id,
             thread.corpus,
             "unanswerable" if turn.refuse else "opening" if len(thread.turns) > 1 and place == 1 else thread.kind,
@@ -119,12 +119,12 @@ def normalise(text: str) -> str:
     return re.sub(r"(?<=\d)[,'’\s](?=\d{3}\b)", "", " ".join(text.casefold().split()))
 
 
-def answers_json(scored: Sequence[Scored]) -> JsonObject:
+def answers_json(scored: Sequence[ScoredTurn]) -> JsonObject:
     """The counts of each outcome by kind and by corpus, and every turn."""
     return {**_counts(scored), "turns": [asdict(each) for each in scored]}
 
 
-def answers_text(scored: Sequence[Scored]) -> str:
+def answers_text(scored: Sequence[ScoredTurn]) -> str:
     """A table for a terminal: a row for each kind and for each corpus."""
     lines = [f"  {'':<16} {'turns':>5}" + "".join(f" {each:>9}" for each in Outcome)]
     for group, rows in _counts(scored).items():
@@ -135,7 +135,7 @@ def answers_text(scored: Sequence[Scored]) -> str:
     return "\n".join(lines)
 
 
-def _counts(scored: Sequence[Scored]) -> dict[str, dict[str, Counter[Outcome]]]:
+def _counts(scored: Sequence[ScoredTurn]) -> dict[str, dict[str, Counter[Outcome]]]:
     """How often each outcome occurs, by the values of `kind` and of `corpus`, in alphabetical order."""
     return {
         group: {

@@ -114,7 +114,7 @@ LEAST_QUESTIONS, LEAST_OF_A_KIND = 30, 8
 
 
 @frozen
-class Asked:
+class AskedQuestion:
     """A question whose signals are known, and whether there is an answer. `weight` is how much it counts."""
 
     signals: Signals
@@ -122,7 +122,7 @@ class Asked:
     weight: float = 1.0
 
 
-def fit_gate(asked: Sequence[Asked], embedding_model: str, prior: Fit | None = None) -> Fit:
+def fit_gate(asked: Sequence[AskedQuestion], embedding_model: str, prior: Fit | None = None) -> Fit:
     """The logistic regression that fits these questions; it and its thresholds are drawn towards `prior`.
 
     Questions with and without an answer have the same total weight, so a probability is that of a corpus that answers

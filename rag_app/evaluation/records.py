@@ -147,7 +147,7 @@ class Validations:
         ]
         return passages, {source: content for source, content in contents.items() if source in hits}
 
-    async def recorded(self, principal: Principal, index: str) -> dict[str, dict[str, int]]:
+    async def recorded_judgments(self, principal: Principal, index: str) -> dict[str, dict[str, int]]:
         """All judgments on an index: query -> external id of a source that the principal may see -> grade.
 
         Queries are normalised to lower case; those too long to be stored are omitted.

@@ -39,13 +39,15 @@ class Relevance:
     wanted: int | None
 
 
-def expected(hits: Sequence[Hit], chunks: Collection[str]) -> Relevance:
+def relevance_by_chunks(hits: Sequence[Hit], chunks: Collection[str]) -> Relevance:
     """Relevance by expected chunk ids. A text that is not a chunk id is wanted and never found."""
     wanted = {canonical(each) for each in chunks}
     return Relevance([{str(hit.chunk_id)} & wanted for hit in hits], len(wanted))
 
 
-def judged(hits: Sequence[Hit], passages: Collection[Judged], contents: Mapping[UUID, Passages]) -> Relevance:
+def relevance_by_passages(
+    hits: Sequence[Hit], passages: Collection[Judged], contents: Mapping[UUID, Passages]
+) -> Relevance:
     """Relevance by judged passages; `contents` are those of the hits' sources.
 
     A chunk contains a passage of its source if they share at least half of the shorter one. A passage in several
@@ -67,7 +69,7 @@ def judged(hits: Sequence[Hit], passages: Collection[Judged], contents: Mapping[
     return Relevance(found, len(wanted))
 
 
-def scored(hits: Sequence[Hit], answer_from: float) -> Relevance:
+def relevance_by_score(hits: Sequence[Hit], answer_from: float) -> Relevance:
     """Relevance by score: results with at least this cosine (-1..1)."""
     return Relevance([{hit.chunk_id} if hit.score >= answer_from else () for hit in hits], None)
 

@@ -37,7 +37,7 @@ class BodyTooLarge(InvalidInput):
 
 
 @frozen
-class Allowed:
+class BodyLimits:
     """`size` in bytes, of the whole body; `documents` or files in it; `seconds` from the head of the request to its end.
 
     A body of more than `at_once` bytes becomes a job.
@@ -74,12 +74,12 @@ class _Part:
     text: bytearray = field(default_factory=bytearray)
 
 
-async def receive_body(request: AnyRequest, allowed: Allowed) -> bytes:
+async def receive_body(request: AnyRequest, allowed: BodyLimits) -> bytes:
     """The whole body. Raises BodyTooLarge."""
     return b"".join([piece async for piece in _pieces(request, allowed)])
 
 
-async def receive_form(request: AnyRequest, allowed: Allowed, folder: Path) -> Form:
+async def receive_form(request: AnyRequest, allowed: BodyLimits, folder: Path) -> Form:
     """A `multipart/form-data` body; files are written below `folder`. Raises BodyTooLarge, InvalidInput."""
     _, options = parse_options_header(request.headers.get("content-type", ""))
     form, part, files = Form(), None, 0
@@ -116,7 +116,7 @@ async def receive_form(request: AnyRequest, allowed: Allowed, folder: Path) -> F
     return form
 
 
-async def _pieces(request: AnyRequest, allowed: Allowed) -> AsyncIterator[bytes]:
+async def _pieces(request: AnyRequest, allowed: BodyLimits) -> AsyncIterator[bytes]:
     exchange(request.scope).seconds_for_body = allowed.seconds
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and len(declared) < 20 and int(declared) > allowed.size:
@@ -130,11 +130,11 @@ async def _pieces(request: AnyRequest, allowed: Allowed) -> AsyncIterator[bytes]
             yield piece
 
 
-def _too_large(allowed: Allowed) -> BodyTooLarge:
+def _too_large(allowed: BodyLimits) -> BodyTooLarge:
     return BodyTooLarge("", None, f"The body is larger than {allowed.size / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
 
 
-def _too_many(allowed: Allowed) -> BodyTooLarge:
+def _too_many(allowed: BodyLimits) -> BodyTooLarge:
     return BodyTooLarge("", None, f"The form has more than {allowed.documents} files (RAG_UPLOAD_DOCUMENTS)")
 
 

@@ -34,7 +34,7 @@ from rag_app.http.entrance import API_KEY_HEADER, EXTENSION_HEADER, Access, Entr
 from rag_app.http.exchange import REQUEST_ID_HEADER, Client, begin, finish
 from rag_app.http.problems import KINDS, UNTIL_BACK, AnyRequest, plain_envelope, respond
 from rag_app.http.surface import Injected, Surface, security, surface_of
-from rag_app.telemetry.observing import Served
+from rag_app.telemetry.observing import RequestSpan
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
 
@@ -95,7 +95,7 @@ class _Api(Litestar):
             return
         current = begin(scope)
         client = Client(scope, receive, send, current)
-        served = Served(scope["method"], scope["scheme"], Headers.from_scope(scope))
+        served = RequestSpan(scope["method"], scope["scheme"], Headers.from_scope(scope))
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         try:

@@ -8,7 +8,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.telemetry.observing import Stage, named
+from rag_app.telemetry.observing import Stage, safe_text
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Guarded(BaseNodePostprocessor):
             late = isinstance(error, TimeoutError)
             why = f"took more than {self.seconds:g} s" if late else "failed"
             self._warning = f"Reranking by {self.what} {why}; the order is that of the search"
-            log.warning("%s: %s", self._warning, named(error))
+            log.warning("%s: %s", self._warning, safe_text(error))
             return nodes
 
     def _postprocess_nodes(

@@ -54,7 +54,7 @@ class PostgresBackend(Backend):
     def __init__(self, database: Database) -> None:
         self.usual = database
         """For questions about records, whose plans depend on how many there are: the application's own pool."""
-        self.database = database.prepared(self.prepare)
+        self.database = database.with_preparation(self.prepare)
 
     @staticmethod
     async def prepare(connection: asyncpg.Connection) -> None:

@@ -48,7 +48,7 @@ meter = Meter()
 
 
 @dataclass(slots=True)
-class About:
+class RequestIds:
     """The ids of a request, as far as they are known."""
 
     request_id: str = "-"
@@ -57,23 +57,23 @@ class About:
     trace_id: str | None = None
 
 
-_about: ContextVar[About | None] = ContextVar("rag_app_about", default=None)
-_NOBODY = About()
+_about: ContextVar[RequestIds | None] = ContextVar("rag_app_about", default=None)
+_NOBODY = RequestIds()
 
 
-def about() -> About:
+def request_ids() -> RequestIds:
     """The ids of the present request; empty outside a request."""
     return _about.get() or _NOBODY
 
 
 def begin(request_id: str) -> None:
     """Begin a request, in this task and those that it starts."""
-    _about.set(About(request_id))
+    _about.set(RequestIds(request_id))
 
 
 def identify(*, user: object = None, thread: object = None) -> None:
     """Record whom the request is for: ids, no names."""
-    known = _about.get() or About()
+    known = _about.get() or RequestIds()
     known.user_id = known.user_id if user is None else str(user)
     known.thread_id = known.thread_id if thread is None else str(thread)
 
@@ -112,7 +112,7 @@ class Stage:
         if self._token is not None:
             contexts.detach(self._token)
         if error is not None:
-            failed(self._span, error)
+            mark_failed(self._span, error)
         self._span.end()
         self._measure(perf_counter() - self._started, error)
 
@@ -120,7 +120,7 @@ class Stage:
         meter.time("rag_stage_seconds", seconds, self._name)
 
 
-class Served:
+class RequestSpan:
     """The span of a request. It continues the trace of a caller that sends `traceparent`, with its sampling decision. Its
     stages belong to it in either case, so a request is traced completely or not at all.
     """
@@ -133,7 +133,7 @@ class Served:
         self._span = _tracer.start_span(self._method, parent, SpanKind.SERVER)
         self._token = contexts.attach(trace.set_span_in_context(self._span, parent))
         if self._span.is_recording():
-            about().trace_id = trace.format_trace_id(self._span.get_span_context().trace_id)
+            request_ids().trace_id = trace.format_trace_id(self._span.get_span_context().trace_id)
 
     def end(self, route: str, path: str, status: int, seconds: float) -> None:
         """`route` is the path's template, empty where no route has this path."""
@@ -142,7 +142,7 @@ class Served:
         contexts.detach(self._token)
         if not self._span.is_recording():
             return
-        known = about()
+        known = request_ids()
         attributes: dict[str, _Value | None] = {
             "http.request.method": self._method,
             "http.response.status_code": status,
@@ -162,24 +162,24 @@ class Served:
         self._span.end()
 
 
-def failed(span: Span, error: BaseException) -> None:
+def mark_failed(span: Span, error: BaseException) -> None:
     """Mark a span as failed. Error messages are not put into traces, because a server may have echoed the question."""
     if isinstance(error, asyncio.CancelledError | GeneratorExit):
         span.set_attribute("rag.abandoned", True)
         return
     span.set_attribute("error.type", type(error).__name__)
-    span.set_status(Status(StatusCode.ERROR, named(error)))
+    span.set_status(Status(StatusCode.ERROR, safe_text(error)))
 
 
-def named(error: BaseException) -> str:
+def safe_text(error: BaseException) -> str:
     """An error in a form safe for logs: its kind, and its message only if it is rag_app's own.
 
     A message of an SDK, a database or a user may contain a question, a key or a row. Of such errors only kinds, states
     and numbers are used.
 
-    >>> named(ModelFailed("large: Error('no such thing as <the question>')"))
+    >>> safe_text(ModelFailed("large: Error('no such thing as <the question>')"))
     'ModelFailed'
-    >>> named(RagError("index book has not been built")), named(ValueError("<the question>"))
+    >>> safe_text(RagError("index book has not been built")), safe_text(ValueError("<the question>"))
     ('RagError: index book has not been built', 'ValueError')
     """
     kind = type(error).__name__
@@ -201,9 +201,9 @@ def _describe_error(error: BaseException) -> str:
     return " ".join(said)
 
 
-class Asked(Stage):
+class ModelCall(Stage):
     """A call of a model with all retries: a span by OpenTelemetry's conventions for generative AI, and tokens and time for
-    the meter. `told` takes the usage that the model reports."""
+    the meter. `record_usage` takes the usage that the model reports."""
 
     __slots__ = ("_model", "_usage")
 
@@ -217,7 +217,7 @@ class Asked(Stage):
     def __enter__(self) -> Self:  # type: ignore[override]
         return self
 
-    def told(self, usage: Usage | None, cut_off: bool) -> None:
+    def record_usage(self, usage: Usage | None, cut_off: bool) -> None:
         self._usage = usage
         self._span.set_attribute("gen_ai.response.finish_reasons", ("length" if cut_off else "stop",))
         if usage is not None:

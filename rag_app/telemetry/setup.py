@@ -3,7 +3,7 @@
 SDKs are imported only here, and only the configured ones. They come with `rag-app[telemetry]`. Everything is created in
 the process that uses it, because threads and connections do not survive a fork.
 
-At the default level none of it contains users' text: `observing.named` says what is kept of an error.
+At the default level none of it contains users' text: `observing.safe_text` says what is kept of an error.
 """
 
 import asyncio
@@ -170,7 +170,7 @@ def without_messages(error: BaseException | None) -> str:
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     lines = [without_messages(before), "which led to:"] if before is not None else []
     frames = "".join(traceback.format_tb(error.__traceback__)).rstrip("\n")
-    lines += ["Traceback (most recent call last):", frames, observing.named(error)]
+    lines += ["Traceback (most recent call last):", frames, observing.safe_text(error)]
     if isinstance(error, BaseExceptionGroup):
         lines += [f"| {line}" for each in error.exceptions for line in without_messages(each).splitlines()]
     return "\n".join(line for line in lines if line)
@@ -181,7 +181,7 @@ class RequestIds(logging.Filter):
     its user and thread, None where there are none."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        about = observing.about()
+        about = observing.request_ids()
         record.request_id = about.request_id
         for name in ("user_id", "thread_id"):
             vars(record).setdefault(name, getattr(about, name))
@@ -380,7 +380,7 @@ class _SentryHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         import sentry_sdk
 
-        about = observing.about()
+        about = observing.request_ids()
         with sentry_sdk.new_scope() as scope:
             tags = {"feature": "rag", "request_id": about.request_id, "logger": record.name}
             capability = getattr(record, "capability", None)
@@ -404,7 +404,7 @@ def _without_texts(event: "Event", hint: "Hint") -> "Event":
         for frame in (each.get("stacktrace") or {}).get("frames", []):
             frame.pop("vars", None)
     if values and error is not None:
-        values[-1]["value"] = observing.named(error)
+        values[-1]["value"] = observing.safe_text(error)
     for name in ("request", "breadcrumbs", "server_name"):
         event.pop(name, None)  # type: ignore[misc]
     return event

@@ -178,7 +178,7 @@ def test_the_providers_tokens_are_accepted_and_its_keys_are_fetched_once(
     provider: Provider, rsa_key: rsa.RSAPrivateKey, ec_key: ec.EllipticCurvePrivateKey
 ) -> None:
     provider.keys = [jwk(rsa_key, "r", alg="RS256", use="sig"), jwk(ec_key, "e")]
-    with an_api(PublicKeys.at(provider.url)) as send:
+    with an_api(PublicKeys.from_url(provider.url)) as send:
         assert provider.fetched == 0
         for token in (signed(rsa_key, "r"), signed(ec_key, "e"), signed(rsa_key, "r", aud=["x", AUDIENCE])):
             assert send(token).status_code == 200
@@ -194,7 +194,7 @@ def test_many_first_requests_at_once_fetch_once(
 ) -> None:
     provider.keys = [jwk(ec_key, "e")]
     provider.released.clear()
-    with an_api(PublicKeys.at(provider.url)) as send, ThreadPoolExecutor(8) as pool:
+    with an_api(PublicKeys.from_url(provider.url)) as send, ThreadPoolExecutor(8) as pool:
         sent = [pool.submit(send, signed(ec_key, "e")) for _ in range(8)]
         try:
             assert soon(lambda: len(waited) == 8)
@@ -249,7 +249,7 @@ def test_a_token_does_not_choose_its_algorithm(
     }
     tokens |= {f"public key {i} as a secret": forged({"alg": "HS256", "kid": "r"}, key) for i, key in enumerate(public)}
     tokens |= {f"public key {i} as RS256": forged({"alg": "RS256", "kid": "r"}, key) for i, key in enumerate(public)}
-    with an_api(PublicKeys.at(provider.url)) as send:
+    with an_api(PublicKeys.from_url(provider.url)) as send:
         assert send(signed(rsa_key, "r")).status_code == 200
         for name, token in tokens.items():
             response = send(token)
@@ -262,7 +262,7 @@ def test_a_new_key_is_fetched_when_a_token_names_it(
     provider: Provider, rsa_key: rsa.RSAPrivateKey, ec_key: ec.EllipticCurvePrivateKey
 ) -> None:
     provider.keys = [jwk(rsa_key, "old")]
-    with an_api(PublicKeys.at(provider.url, lifespan=NEVER, cooldown=AT_ONCE)) as send:
+    with an_api(PublicKeys.from_url(provider.url, lifespan=NEVER, cooldown=AT_ONCE)) as send:
         assert send(signed(rsa_key, "old")).status_code == 200
         provider.keys.append(jwk(ec_key, "new"))
         assert [send(signed(ec_key, "new")).status_code for _ in range(3)] == [200] * 3
@@ -274,7 +274,7 @@ def test_made_up_key_ids_do_not_make_us_a_nuisance(
     provider: Provider, ec_key: ec.EllipticCurvePrivateKey, clock: Clock
 ) -> None:
     provider.keys = [jwk(ec_key, "e")]
-    with an_api(PublicKeys.at(provider.url, lifespan=NEVER, cooldown=1.0)) as send:
+    with an_api(PublicKeys.from_url(provider.url, lifespan=NEVER, cooldown=1.0)) as send:
         assert send(signed(ec_key, "e")).status_code == 200
         provider.keys.append(jwk(ec_key, "new"))
         assert {send(signed(ec_key, f"forged-{i}")).status_code for i in range(20)} == {401}
@@ -289,7 +289,7 @@ def test_a_withdrawn_key_lives_no_longer_than_the_lifespan(
     provider: Provider, rsa_key: rsa.RSAPrivateKey, ec_key: ec.EllipticCurvePrivateKey, clock: Clock
 ) -> None:
     provider.keys = [jwk(rsa_key, "stolen"), jwk(ec_key, "e")]
-    with an_api(PublicKeys.at(provider.url, lifespan=300, cooldown=AT_ONCE)) as send:
+    with an_api(PublicKeys.from_url(provider.url, lifespan=300, cooldown=AT_ONCE)) as send:
         assert send(signed(rsa_key, "stolen")).status_code == 200
         provider.keys.pop(0)
         clock.now += 301
@@ -305,7 +305,7 @@ def test_a_provider_that_is_out_of_order_shuts_out_nobody_it_has_let_in(
     status: int, body: bytes | None, provider: Provider, ec_key: ec.EllipticCurvePrivateKey
 ) -> None:
     provider.keys = [jwk(ec_key, "e")]
-    with an_api(PublicKeys.at(provider.url, lifespan=AT_ONCE, cooldown=AT_ONCE)) as send:
+    with an_api(PublicKeys.from_url(provider.url, lifespan=AT_ONCE, cooldown=AT_ONCE)) as send:
         assert send(signed(ec_key, "e")).status_code == 200
         provider.status, provider.body = status, body
         assert [send(signed(ec_key, "e")).status_code for _ in range(3)] == [200] * 3
@@ -321,7 +321,7 @@ def test_without_any_key_it_is_a_fault_of_the_server_until_the_provider_is_back(
     status: int, body: bytes | None, provider: Provider, ec_key: ec.EllipticCurvePrivateKey
 ) -> None:
     provider.status, provider.body = status, body
-    with an_api(PublicKeys.at(provider.url, cooldown=AT_ONCE)) as send:
+    with an_api(PublicKeys.from_url(provider.url, cooldown=AT_ONCE)) as send:
         error = problem(send(signed(ec_key, "e")), 500, "internal_error")
         assert provider.url not in error["message"]
         problem(send(forged({"alg": "none"})), 401, "unauthenticated")
@@ -333,7 +333,7 @@ def test_without_any_key_it_is_a_fault_of_the_server_until_the_provider_is_back(
 
 def test_a_provider_that_is_away_is_left_in_peace(provider: Provider, ec_key: ec.EllipticCurvePrivateKey) -> None:
     provider.status = 500
-    with an_api(PublicKeys.at(provider.url, cooldown=NEVER)) as send:
+    with an_api(PublicKeys.from_url(provider.url, cooldown=NEVER)) as send:
         assert {send(signed(ec_key, "e")).status_code for _ in range(5)} == {500}
     assert provider.fetched == 1
 
@@ -343,7 +343,7 @@ def test_a_provider_that_nobody_answers_for_and_that_comes_back(ec_key: ec.Ellip
     provider.released.set()
     with provider.running():
         url = httpx.URL(provider.url)
-    with an_api(PublicKeys.at(str(url), lifespan=AT_ONCE, cooldown=AT_ONCE)) as send:
+    with an_api(PublicKeys.from_url(str(url), lifespan=AT_ONCE, cooldown=AT_ONCE)) as send:
         problem(send(signed(ec_key, "e")), 500, "internal_error")
         assert url.port is not None
         with provider.running(url.port):
@@ -356,7 +356,7 @@ def test_nobody_with_a_known_key_waits_twice_for_a_provider_that_hangs(
 ) -> None:
     monkeypatch.setattr(auth, "FETCH_SECONDS", 3.0)
     provider.keys = [jwk(ec_key, "e")]
-    keys = PublicKeys.at(provider.url, lifespan=AT_ONCE, cooldown=AT_ONCE)
+    keys = PublicKeys.from_url(provider.url, lifespan=AT_ONCE, cooldown=AT_ONCE)
     with an_api(keys) as send:
         assert send(signed(ec_key, "e")).status_code == 200
         provider.released.clear()

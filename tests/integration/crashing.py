@@ -42,7 +42,7 @@ def after(holder: Any, name: str) -> None:
 
 
 STEPS: dict[str, Callable[[], None]] = {
-    "1 account": lambda: setattr(quotas, "admitted", die),
+    "1 account": lambda: setattr(quotas, "admit", die),
     "2 quota, before it is kept": lambda: after(quotas, "reserve"),
     "3 message, before it is kept": lambda: after(threads, "add_user_message"),
     "3 message, after it is kept": lambda: after(conversation, "keep_message"),

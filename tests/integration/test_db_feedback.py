@@ -436,7 +436,7 @@ async def test_what_was_recorded_is_listed_by_query(desk: Desk, organization: Ne
         await desk.give("negative", None, expected, message=answer)
 
     async def recorded(who: Principal, index: str = "marketplace") -> dict[str, dict[str, int]]:
-        return await Validations(database).recorded(who, index)
+        return await Validations(database).recorded_judgments(who, index)
 
     member = Principal("member", None, frozenset({desk.org.id}))
     seen = {"a?": {team.hex: 1}, "b?": {team.hex: 1, public.hex: 1}}

@@ -77,7 +77,7 @@ async def admit(
 ) -> Account:  # fmt: skip
     scope = Scope(frozenset({PUBLIC_ORGANIZATION, *organizations}), who.user)
     limits: dict[str, Any] = {"cost_cap_cents": cap, "token_budget": budget}
-    async with quotas.admitted(database, scope, plan=plan, now=now, **limits) as (_, account, _):
+    async with quotas.admit(database, scope, plan=plan, now=now, **limits) as (_, account, _):
         return account
 
 
@@ -603,7 +603,7 @@ async def test_what_users_have_used_as_the_operator_lists_it(account: NewAccount
     await reserve(database, busy)
     await reserve(database, busy, seconds=0.0)
     accounts = Accounts(database)
-    assert await accounts.used([busy.user, idle.user]) == {busy.user: 4, idle.user: 0}
+    assert await accounts.messages_used([busy.user, idle.user]) == {busy.user: 4, idle.user: 0}
     month = await this_month(database, busy)
     assert month == MonthlyUse(4, 50, month.resets_at)
     reset = datetime.fromtimestamp(month.resets_at, UTC)

@@ -99,7 +99,7 @@ async def state(database: Database, account: Account) -> dict[str, int]:
 
 async def used(database: Database, account: Account) -> int:
     """This month; what has expired is not in it."""
-    return (await Accounts(database).used([account.user]))[account.user]
+    return (await Accounts(database).messages_used([account.user]))[account.user]
 
 
 async def spent(database: Database) -> Decimal:

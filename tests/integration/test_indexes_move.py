@@ -34,7 +34,7 @@ from rag_app.retrieval.index import IndexSpec, load_indexes
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.settings import Settings
-from rag_app.surfaces.administration.indexing import Indexing, Moved
+from rag_app.surfaces.administration.indexing import Indexing, MoveOutcome
 from tests.conftest import ON_DEFAULT_STORE, NewPostgres
 from tests.integration.conftest import Forking
 from tests.integration.stopping import stopped
@@ -85,7 +85,7 @@ def store_of(application: Application) -> str:
     return application.settings.store.kind
 
 
-async def move(application: Application, to: str | None = None) -> Moved:
+async def move(application: Application, to: str | None = None) -> MoveOutcome:
     return await Indexing(application).move(INDEX, to or OTHER[store_of(application)], begin=quietly)
 
 

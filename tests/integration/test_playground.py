@@ -129,7 +129,7 @@ def test_what_cannot_be_asked_is_refused(garden: Garden) -> None:
 
 def test_right_and_wrong_become_judgments(garden: Garden) -> None:
     async def judged(application: Application) -> dict[str, dict[str, int]]:
-        return await application.validations.recorded(
+        return await application.validations.recorded_judgments(
             Principal("root", garden.admin, frozenset({garden.org})), "org_knowledge"
         )
 

@@ -413,12 +413,12 @@ async def test_keys_that_are_endless_are_given_up(place: Place, monkeypatch: pyt
     keys = (await provider.metadata()).keys
     place.provider.bodies[KEYS] = (200, b" " * 1_000_001)
     with pytest.raises(RagError, match="more than 1000000 bytes"):
-        await keys.named("k")
+        await keys.find("k")
     monkeypatch.setattr(openid, "SECONDS", 0.3)
     place.provider.bodies.clear()
     place.provider.endless = {KEYS}
     with pytest.raises(RagError, match=r"within 0\.3 seconds"):
-        await (await anew().metadata()).keys.named("k")
+        await (await anew().metadata()).keys.find("k")
 
 
 async def test_a_secret_goes_into_the_form_where_the_provider_takes_it_nowhere_else(place: Place) -> None:

@@ -88,7 +88,7 @@ class Refused(Exception):
     ],
 )
 def test_errors_have_names(error: Exception, name: str) -> None:
-    assert observing.named(error) == name
+    assert observing.safe_text(error) == name
 
 
 def test_a_line_of_json_has_the_ids_of_its_request() -> None:

@@ -21,7 +21,7 @@ the progress."""
 
 
 @frozen
-class Holding:
+class GenerationContents:
     """A generation and its contents."""
 
     generation: Generation
@@ -43,7 +43,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved(Outcome):
+class MoveOutcome(Outcome):
     """The result of a move: `generation` is the copy of `origin`, and active in its store if `compared` shows no difference.
 
     Nothing is compared if a source could not be copied. `setting` makes servers use that store, None if they already do.
@@ -67,10 +67,12 @@ class Indexing:
     def __init__(self, application: Application) -> None:
         self._app, self._generations, self._ledger = application, application.generations, application.ledger
 
-    async def holdings(self) -> list[Holding]:
+    async def holdings(self) -> list[GenerationContents]:
         """Every generation of every index and store."""
         totals = await self._ledger.totals(await self._organizations())
-        return [Holding(each, *totals.get(each.id, (0, 0, 0))[:2]) for each in await self._generations.list()]
+        return [
+            GenerationContents(each, *totals.get(each.id, (0, 0, 0))[:2]) for each in await self._generations.list()
+        ]
 
     async def rebuild(self, index: str, *, switch: bool, begin: Begin) -> Outcome:
         """Build a new generation with the present settings, or complete the unfinished one that has them.
@@ -144,7 +146,7 @@ class Indexing:
             await self._ledger.forget_builds(await self._organizations(), generation.id)
         return generation
 
-    async def move(self, index: str, to: str, *, begin: Begin) -> Moved:
+    async def move(self, index: str, to: str, *, begin: Begin) -> MoveOutcome:
         """Copy the active generation of the other store to the store `to`, and make it active there if the copy is equal.
 
         A matching generation that exists there is updated. Raises InvalidInput if there is nothing to move,
@@ -181,7 +183,9 @@ class Indexing:
                 await move.run()  # an ingest was quick
             lacking = await self._lacking(spec, target)
         setting, others = await self._to_be_set(spec, to)
-        return Moved(target, move.built, lacking, origin=origin, compared=compared, setting=setting, others=others)
+        return MoveOutcome(
+            target, move.built, lacking, origin=origin, compared=compared, setting=setting, others=others
+        )
 
     async def _origin(self, spec: IndexSpec, to: str) -> Generation:
         """The active generation of another store than `to`, preferably of the one that servers use."""

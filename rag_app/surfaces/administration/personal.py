@@ -39,7 +39,7 @@ from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import find_index
 from rag_app.retrieval.store import LAYOUT, ScopedStore
 from rag_app.stores.registry import STORES
-from rag_app.surfaces.lexybrain.training import Collected, Consenting
+from rag_app.surfaces.lexybrain.training import CollectedLesson, Consenting
 
 _ATTEMPTS = 5
 _DEADLOCK = "40P01"
@@ -117,7 +117,7 @@ class _Erasure:
             async with self._ledger.writing(org_id, index):
                 await self._ledger.mark_deleting(org_id, ids)
                 await self._app.originals.forget(org_id, ids)
-                for generation in await self._holding(org_id, ids):
+                for generation in await self._find_holding(org_id, ids):
                     await self._store(generation, org_id).write([], replacing=ids)
                 await self._ledger.forget(org_id, ids)
             self.done.private += len(ids)
@@ -136,7 +136,7 @@ class _Erasure:
         async with self._ledger.writing(org_id, source.index):
             content = await self._ledger.content(Scope(frozenset({org_id})), source.id, operator=True)
             after, written = versioned(replace(source, owner_id=None), content), dict[int, int]()
-            for generation in await self._holding(org_id, [source.id]):
+            for generation in await self._find_holding(org_id, [source.id]):
                 build = (await self._ledger.builds(org_id, generation.id, [source.id])).get(source.id)
                 current = (
                     generation.state is GenerationState.ACTIVE
@@ -153,7 +153,7 @@ class _Erasure:
                     await self._ledger.forget_builds([org_id], generation.id, [source.id])
             await self.personal.disown(after, written)
 
-    async def _holding(self, org_id: UUID, ids: Collection[UUID]) -> list[Generation]:
+    async def _find_holding(self, org_id: UUID, ids: Collection[UUID]) -> list[Generation]:
         """The generations whose stores may have chunks of these sources. Stores that are not configured are noted."""
         holding = await self._ledger.holding(org_id, ids)
         found = []
@@ -311,7 +311,7 @@ async def training_examples(
         raise NotFound("capability", capability, DESCRIPTIONS)
     begin = None if since is None else datetime.fromtimestamp(epoch_seconds("since", since), UTC)
     for number, user in enumerate(consenting, 1):
-        async for page in application.conversations.training.collected(user, since=begin, capability=capability):
+        async for page in application.conversations.training.read_lessons(user, since=begin, capability=capability):
             named = {source for lesson in page for source in lesson.sources}
             seen = await application.ledger.seen(user.scope, named) if named else set()
             for lesson in page:
@@ -319,7 +319,7 @@ async def training_examples(
         progress(number)
 
 
-def _example(user: Consenting, lesson: Collected) -> JsonObject:
+def _example(user: Consenting, lesson: CollectedLesson) -> JsonObject:
     """As fine-tuning tools read it.
 
     The pseudonym is the same in each export as long as the consent lasts. Without the database it cannot be resolved.

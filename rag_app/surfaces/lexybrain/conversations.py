@@ -89,7 +89,7 @@ from rag_app.surfaces.lexybrain.types import (
     RagSource,
     as_wire,
 )
-from rag_app.telemetry.observing import Stage, identify, named
+from rag_app.telemetry.observing import Stage, identify, safe_text
 
 log = logging.getLogger(__name__)
 
@@ -400,7 +400,7 @@ class Turn:
             learned = lesson(prompt, self.capability, self.message, self._told_of, self.question, answer, self._index)
             await self._with.training.collect(self._scope, learned)
         except Exception as error:  # it is not the user's business
-            log.warning("an answer was not collected for training: message=%s %s", self.message, named(error))
+            log.warning("an answer was not collected for training: message=%s %s", self.message, safe_text(error))
 
     async def _give_up(self, error: BaseException, context: int | None = None) -> None:
         """End a turn without an answer. A client that left is not charged, but the models' cost counts for budgets and cap.
@@ -419,7 +419,7 @@ class Turn:
             await give_up(self._with.database, self._begun, failures, took)
             self._freed = True
         except StoreFailed as failed:
-            log.warning("a reservation could not be given back: %s", named(failed))
+            log.warning("a reservation could not be given back: %s", safe_text(failed))
 
     # -- what became of it
 
@@ -484,7 +484,7 @@ class Turn:
     def _log_failures(self, *errors: BaseException) -> None:
         for error in errors:
             if isinstance(error, ModelFailed):
-                about = self._log_fields("rag_generation_error") | {"error": named(error)}
+                about = self._log_fields("rag_generation_error") | {"error": safe_text(error)}
                 log.error("RAG generation failed", exc_info=error, extra=about)
 
     def _record(self, outcome: Outcome) -> None:

@@ -170,7 +170,7 @@ class FeedbackLedger:
         """
         statement = _REVIEWS.where(*_conditions(wanted)).limit(limit + 1)
         if after is not None:
-            statement = statement.where(pages.before(after, FeedbackRow.created_at, FeedbackRow.id))
+            statement = statement.where(pages.is_after_cursor(after, FeedbackRow.created_at, FeedbackRow.id))
         async with administering(
             self._database, principal, Act("feedback.read", EVERYBODY, to_builtins(wanted))
         ) as session:

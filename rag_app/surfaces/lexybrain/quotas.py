@@ -3,7 +3,7 @@
 A message is counted and reserved when it arrives. The reservation ends when its answer is stored; without an answer the
 count is given back. If its process died, that happens after it expires, at its user's next message.
 
-Months and days are those of the database's clock, in UTC. `now` is for tests. `admitted` and `holding` begin a user's
+Months and days are those of the database's clock, in UTC. `now` is for tests. `admit` and `holding` begin a user's
 transaction; the functions below them work in it. They lock in one order (the user, reservations, counters, what is
 charged), so that two of them never wait for each other; `rag_app.surfaces.lexybrain.threads` puts threads in its middle.
 """
@@ -31,8 +31,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from rag_app.access.budgets import ADD_TOKENS, MONTH, NOW, OVER_BUDGET, RESETS, spending
-from rag_app.access.people import called
+from rag_app.access.budgets import ADD_TOKENS, MONTH, NOW, OVER_BUDGET, RESETS, spending_parameters
+from rag_app.access.people import has_subject
 from rag_app.access.tables import ApiKeyRow, UserRow, plans_table
 from rag_app.database.session import Database, set_tenant
 from rag_app.domain import (
@@ -263,7 +263,7 @@ class Accounts:
         async with self._database.scoped(Scope.alone(account.user)) as session:
             return account, await usage(session, account)
 
-    async def used(self, users: Iterable[UUID]) -> dict[UUID, int]:
+    async def messages_used(self, users: Iterable[UUID]) -> dict[UUID, int]:
         """Messages of this month, for the operator: reads one user after the other, each in that user's scope."""
         found = {}
         async with self._database.session() as session:
@@ -285,7 +285,7 @@ async def holding(database: Database, scope: Scope) -> AsyncIterator[tuple[Async
 
 
 @asynccontextmanager
-async def admitted(
+async def admit(
     database: Database,
     scope: Scope,
     *,
@@ -407,7 +407,7 @@ async def record_failures(
 
 
 def _costs(scope: Scope, outcome: "Outcome", now: datetime | None) -> JsonObject:
-    return spending(scope, outcome.usage) | {"cents": outcome.cost_cents, "now": now}
+    return spending_parameters(scope, outcome.usage) | {"cents": outcome.cost_cents, "now": now}
 
 
 def _failures(failures: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -435,7 +435,7 @@ async def _welcome(session: AsyncSession, principal: Principal) -> Account:
     known = uuid_in(subject)
     fresh, stored = (uuid4(), subject) if known is None else (known, None)
     # as `People.principal` looks for it
-    this = _ACCOUNTS.where(called(subject)).order_by((UserRow.subject == subject).desc().nulls_last()).limit(1)
+    this = _ACCOUNTS.where(has_subject(subject)).order_by((UserRow.subject == subject).desc().nulls_last()).limit(1)
     for name in f"user-{fresh.hex[:12]}", f"user-{uuid4().hex}":  # the second where the first is somebody else's
         if (found := (await session.execute(this)).one_or_none()) is not None:
             return _account(found)

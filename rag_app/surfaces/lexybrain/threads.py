@@ -216,7 +216,7 @@ async def keep_message(
     """
     user = principal.user or (await Accounts(database).find(principal)).user
     scope, message = replace(principal.scope(), user=user), message or uuid4()
-    async with quotas.admitted(
+    async with quotas.admit(
         database,
         scope,
         plan=said.options.plan if said.options else None,
@@ -329,7 +329,7 @@ class Threads:
         if archived is not None:
             statement = statement.where(ThreadRow.archived.is_(archived))
         if after is not None:
-            statement = statement.where(pages.before(after, ThreadRow.last_message_at, ThreadRow.id))
+            statement = statement.where(pages.is_after_cursor(after, ThreadRow.last_message_at, ThreadRow.id))
         if search is not None:
             said = select(MessageRow.id).where(
                 MessageRow.thread_id == ThreadRow.id,

@@ -93,7 +93,7 @@ class Lesson(_TrainingText):
 
 
 @frozen
-class Collected(_TrainingText):
+class CollectedLesson(_TrainingText):
     """A lesson as it is kept. `prompts` are the versions that were in use, by type; `rating` is its user's, if any."""
 
     prompts: Mapping[str, str]
@@ -183,9 +183,9 @@ class Training:
                 if since is not None
             ]
 
-    async def collected(
+    async def read_lessons(
         self, of: Consenting, *, since: datetime | None = None, capability: str | None = None
-    ) -> AsyncIterator[Sequence[Collected]]:
+    ) -> AsyncIterator[Sequence[CollectedLesson]]:
         """What was collected from one user, page by page, oldest first, read as that user; nothing once they withdraw."""
         after, last = since or datetime(1, 1, 1, tzinfo=UTC), UUID(int=0)
         while True:
@@ -193,7 +193,7 @@ class Training:
             async with self._database.scoped(of.scope) as session:
                 rows = (await session.execute(_COLLECTED, values)).tuples().all()
             if rows:
-                yield [Collected(*row[:-1]) for row in rows]
+                yield [CollectedLesson(*row[:-1]) for row in rows]
             if len(rows) < _PAGE:
                 return
             *_, after, last = rows[-1]

@@ -62,7 +62,7 @@ async def search_chunks_with_filters(
     Raises InvalidInput for a value outside its range, NotFound for a shop there is not, EmbeddingFailed and StoreFailed.
     `rag` None opens what the environment configures, for this one call.
     """
-    asked = _checked(
+    asked = _check_request(
         OwnerSearchRequest,
         query=query,
         limit=limit,
@@ -97,7 +97,7 @@ async def ask_with_citations(
     `min_similarity` None is 0.35, and does not cut records that are found by their fields; a number does.
     Raises what `search_chunks_with_filters` raises, ModelFailed, and BudgetSpent.
     """
-    asked = _checked(
+    asked = _check_request(
         OwnerAskRequest,
         question=question,
         limit=limit,
@@ -107,13 +107,13 @@ async def ask_with_citations(
         date_to=date_to,
         stylist_id=stylist_id,
         customer_id=customer_id,
-    ).asked()
+    ).to_question()
     async with open_rag() if rag is None else nullcontext(rag) as using:
         pipeline, scope = using.application.pipeline, await _shop_scope(using.application, shop_id)
         return render_answer(question, await pipeline.answer(CAPABILITY, asked, scope), pipeline.warnings(asked))
 
 
-def _checked(of: type[T], **values: object) -> T:
+def _check_request(of: type[T], **values: object) -> T:
     """The request, by the rules of the HTTP API. Raises InvalidInput."""
     try:
         body = json.encode({name: value for name, value in values.items() if value is not None})

@@ -37,7 +37,7 @@ class Belonging:
         found = await self._people.organizations(principal.organizations)
         return OrganizationsResponse([convert(each, OrganizationInfo, from_attributes=True) for each in found])
 
-    async def reading(self, principal: Principal, organization: str) -> Principal:
+    async def as_member(self, principal: Principal, organization: str) -> Principal:
         """The principal, as a member of one organization alone, who reads its validation runs."""
         await self._check(principal, Act("validations.read", organization))
         found = await self._own(principal, organization)

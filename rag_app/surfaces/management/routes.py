@@ -253,7 +253,7 @@ async def validations(
     before: Annotated[str | None, QueryParameter(max_length=100, description="`next` of the previous page")] = None,
 ) -> ValidationsResponse:
     """Returns what the organization's API keys get from `/api/v1/retrieval/validations`."""
-    return await validation.newest(await belonging.reading(request.user, organization), limit, before)
+    return await validation.newest(await belonging.as_member(request.user, organization), limit, before)
 
 
 @SURFACE.get(
@@ -272,4 +272,4 @@ async def stored_validation(
     ] = None,
 ) -> StoredValidation:
     """With `against`, the response also says what changed since that run."""
-    return await validation.stored(await belonging.reading(request.user, organization), validation_id, against)
+    return await validation.read_run(await belonging.as_member(request.user, organization), validation_id, against)

@@ -134,7 +134,7 @@ class OwnerAskRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only
     limit: Limit | None = ASK_LIMIT
     min_similarity: MinSimilarity | None = ASK_SIMILARITY
 
-    def asked(self) -> Question:
+    def to_question(self) -> Question:
         limit = ASK_LIMIT if self.limit is None else self.limit
         return Question(
             self.question.strip(),
@@ -279,7 +279,7 @@ async def ask(
         )
         return render_answer(data.question, given, warnings)
 
-    question = data.asked()
+    question = data.to_question()
     asked, warnings = (CAPABILITY, question, request.user.scope()), pipeline.warnings(question)
     if wants_stream(request):
         return await event_stream(

@@ -23,7 +23,7 @@ from rag_app.surfaces.management.feedback import FeedbackQueue, QueueFilter
 from rag_app.surfaces.management.types import TrendDay
 from rag_app.surfaces.management.usage import Usage
 from rag_app.surfaces.pages.charts import Series, bars, lines
-from rag_app.surfaces.pages.forms import checked, chosen, day, uuid
+from rag_app.surfaces.pages.forms import day, form_value, query_value, uuid
 from rag_app.surfaces.pages.site import TEMPLATES, Html, action, page, redirect, render
 from rag_app.surfaces.validation.service import RetrievalValidation
 
@@ -50,7 +50,7 @@ TEMPLATES.globals["ADMIN_TABS"] = TABS
 @page("/admin", administrators=True, menu="Administration", order=60)
 async def overview(request: Caller, statistics: Injected[Statistics], usage: Injected[Usage]) -> Html:
     """Of conversations, or of a product that answers outside of them."""
-    since, until, product = day(request, "from"), day(request, "to"), chosen(request, "product", PRODUCTS)
+    since, until, product = day(request, "from"), day(request, "to"), query_value(request, "product", PRODUCTS)
     days = (await usage.trends(request.user, since, until, product)).days
     shown: dict[str, Any] = {"product": product, "products": PRODUCTS, "days": days, "charts": _charts(days)}
     if product is not None:
@@ -96,15 +96,15 @@ def _charts(days: Sequence[TrendDay]) -> list[tuple[str, tuple[str, ...], Markup
 
 @page("/admin/feedback", administrators=True)
 async def feedback(request: Caller, feedback_queue: Injected[FeedbackQueue]) -> Html:
-    state = chosen(request, "state", ("open", "settled", "all")) or "open"
+    state = query_value(request, "state", ("open", "settled", "all")) or "open"
     asked = {
         "state": state,
-        "kind": chosen(request, "kind", ("message", "answer")),
-        "rating": chosen(request, "rating", RATINGS),
-        "prompt": chosen(request, "prompt"),
+        "kind": query_value(request, "kind", ("message", "answer")),
+        "rating": query_value(request, "rating", RATINGS),
+        "prompt": query_value(request, "prompt"),
     }
     wanted = QueueFilter(None if state == "all" else state, asked["kind"], asked["rating"], asked["prompt"])
-    found = await feedback_queue.read(request.user, wanted, limit=20, after=chosen(request, "cursor"))
+    found = await feedback_queue.read(request.user, wanted, limit=20, after=query_value(request, "cursor"))
     given = {name: value for name, value in asked.items() if value}
     more = found.next_cursor and "?" + urlencode({**given, "cursor": found.next_cursor})
     return render(
@@ -118,15 +118,15 @@ async def settle(request: Caller, feedback_queue: Injected[FeedbackQueue]) -> Ht
     form = await request.form()
     given, resolution = (
         uuid("feedback", form.get("feedback")),
-        checked("resolution", form.get("resolution"), RESOLUTIONS),
+        form_value("resolution", form.get("resolution"), RESOLUTIONS),
     )
     back = "/admin/feedback?" + urlencode(
-        {"state": checked("state", form.get("state"), ("open", "settled", "all")) or "open"}
+        {"state": form_value("state", form.get("state"), ("open", "settled", "all")) or "open"}
     )
     if resolution is None:
         await feedback_queue.reopen(request.user, given)
         return redirect(request, back, "It is open again.")
-    note = checked("note", form.get("note"))
+    note = form_value("note", form.get("note"))
     await feedback_queue.settle(request.user, given, resolution, note and note[:2000])
     return redirect(request, back, f"Settled: {resolution}.")
 
@@ -153,7 +153,7 @@ async def prompt(request: Caller, prompts: Injected[PromptConfigs], name: FromPa
         raise NotFound("prompt version", name, versions)
     shown = versions[name]
     others = [each for each in versions.values() if each.config.type == shown.config.type and each is not shown]
-    against = chosen(request, "against", [each.config.name for each in others])
+    against = query_value(request, "against", [each.config.name for each in others])
     return render(
         request,
         "admin-prompt.html",
@@ -168,9 +168,12 @@ async def prompt(request: Caller, prompts: Injected[PromptConfigs], name: FromPa
 async def change_prompt(request: Caller, prompts: Injected[PromptConfigs]) -> Html:
     """Activate, deactivate or weigh a version, or add a new one."""
     form = await request.form()
-    name, act = checked("name", form.get("name")) or "", checked("act", form.get("act"), ("on", "off", "weigh", "add"))
+    name, act = (
+        form_value("name", form.get("name")) or "",
+        form_value("act", form.get("act"), ("on", "off", "weigh", "add")),
+    )
     if act == "add":
-        kind = checked("type", form.get("type"), conversation_types())
+        kind = form_value("type", form.get("type"), conversation_types())
         made = NewPrompt(name, kind or "global", str(form.get("instructions") or "").replace("\r\n", "\n"))
         await prompts.publish(request.user, made.config())
         return redirect(request, f"/admin/prompts/{name}", f"{name} is added. New threads get it once it is active.")
@@ -210,14 +213,14 @@ async def evaluation(
     """Validation runs as they are stored, two of them side by side."""
     organizations = (await belonging.organizations(request.user)).organizations
     slugs = [each.slug for each in organizations]
-    organization = chosen(request, "organization", slugs) or next(iter(slugs), None)
+    organization = query_value(request, "organization", slugs) or next(iter(slugs), None)
     if organization is None:
         return render(request, "admin-evaluation.html", organizations=[], organization=None, runs=None, two=None)
-    member = await belonging.reading(request.user, organization)
-    runs = await validation.newest(member, 50, chosen(request, "before"))
-    ids = [each for each in (chosen(request, "run"), chosen(request, "against")) if each]
-    two = [await validation.stored(member, each, other) for each, other in zip_longest(ids[:1], ids[1:2])]
-    two += [await validation.stored(member, each, None) for each in ids[1:2]]
+    member = await belonging.as_member(request.user, organization)
+    runs = await validation.newest(member, 50, query_value(request, "before"))
+    ids = [each for each in (query_value(request, "run"), query_value(request, "against")) if each]
+    two = [await validation.read_run(member, each, other) for each, other in zip_longest(ids[:1], ids[1:2])]
+    two += [await validation.read_run(member, each, None) for each in ids[1:2]]
     return render(
         request, "admin-evaluation.html", organizations=organizations, organization=organization, runs=runs, two=two
     )
@@ -228,7 +231,7 @@ async def evaluation(
 
 @page("/admin/usage", administrators=True)
 async def usage_of_month(request: Caller, usage: Injected[Usage], statistics: Injected[Statistics]) -> Html:
-    found = await usage.month(request.user, chosen(request, "month"))
+    found = await usage.month(request.user, query_value(request, "month"))
     stats = await statistics.read(request.user, None, None)
     return render(request, "admin-usage.html", found=found, quota=stats.quota)
 
@@ -237,7 +240,7 @@ async def usage_of_month(request: Caller, usage: Injected[Usage], statistics: In
 async def change_plan(request: Caller, belonging: Injected[Belonging]) -> Html:
     form = await request.form()
     changed = await belonging.set_plan(
-        request.user, uuid("user", form.get("user")), checked("plan", form.get("plan")) or ""
+        request.user, uuid("user", form.get("user")), form_value("plan", form.get("plan")) or ""
     )
     return redirect(request, "/admin/usage", f"{changed.name} has the plan {changed.plan} from the next message on.")
 
@@ -247,7 +250,7 @@ async def change_plan(request: Caller, belonging: Injected[Belonging]) -> Html:
 
 @page("/admin/people", administrators=True)
 async def people(request: Caller, belonging: Injected[Belonging]) -> Html:
-    return await _show_people(request, belonging, chosen(request, "organization"))
+    return await _show_people(request, belonging, query_value(request, "organization"))
 
 
 async def _show_people(
@@ -276,11 +279,11 @@ async def _show_people(
 async def change_people(request: Caller, belonging: Injected[Belonging]) -> Html:
     """Add or remove a member, make or revoke a key. A new key is shown in the answer to its form, and never again."""
     form = await request.form()
-    organization = checked("organization", form.get("organization")) or ""
+    organization = form_value("organization", form.get("organization")) or ""
     back = "/admin/people?" + urlencode({"organization": organization})
-    act = checked("act", form.get("act"), ("add", "remove", "make", "revoke"))
+    act = form_value("act", form.get("act"), ("add", "remove", "make", "revoke"))
     if act == "add":
-        user = checked("user", form.get("user")) or ""
+        user = form_value("user", form.get("user")) or ""
         await belonging.add_member(request.user, organization, user)
         return redirect(request, back, f"{user} is a member.")
     if act == "remove":
@@ -291,7 +294,7 @@ async def change_people(request: Caller, belonging: Injected[Belonging]) -> Html
         return redirect(request, back, f"The key {revoked.name} is refused from now on.")
     indexes = [str(each) for each in form.getall("index", [])]
     made = await belonging.create_key(
-        request.user, organization, checked("name", form.get("name")) or "", indexes or None
+        request.user, organization, form_value("name", form.get("name")) or "", indexes or None
     )
     return await _show_people(request, belonging, organization, (made.key.name, made.secret))
 
@@ -302,10 +305,10 @@ async def change_people(request: Caller, belonging: Injected[Belonging]) -> Html
 @page("/admin/audit", administrators=True)
 async def audit(request: Caller, usage: Injected[Usage]) -> Html:
     """What administrators did, the newest first."""
-    before = chosen(request, "before")
+    before = query_value(request, "before")
     if before is not None and not (before.isdecimal() and len(before) < 19):
         raise InvalidInput("before", before[:20], "must be a cursor from an earlier page")
-    asked = chosen(request, "action")
+    asked = query_value(request, "action")
     found = await usage.audit(request.user, limit=50, before=None if before is None else int(before), action=asked)
     more = found.next and "?" + urlencode({**({"action": asked} if asked else {}), "before": found.next})
     return render(request, "admin-audit.html", found=found, asked=asked, more=more)

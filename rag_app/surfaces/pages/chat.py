@@ -16,7 +16,7 @@ from rag_app.surfaces.knowledge.routes import INDEX as KNOWLEDGE
 from rag_app.surfaces.lexybrain.conversations import INDEX
 from rag_app.surfaces.lexybrain.threads import Threads
 from rag_app.surfaces.lexybrain.types import ThreadMessage, ThreadWithMessages
-from rag_app.surfaces.pages.forms import chosen, uuid
+from rag_app.surfaces.pages.forms import query_value, uuid
 from rag_app.surfaces.pages.signing_in import SigningIn
 from rag_app.surfaces.pages.site import SECURITY, Html, page, redirect, render
 from rag_app.surfaces.sources.service import Listing, Sources
@@ -57,7 +57,7 @@ def _render_chat(request: Caller, thread: str, demo: bool) -> Html:
 @page("/threads")
 async def threads_without_scripts(request: Caller, threads: Injected[Threads]) -> Html:
     """The caller's threads, for browsers that run no scripts."""
-    cursor = chosen(request, "cursor")
+    cursor = query_value(request, "cursor")
     found = await threads.list(request.user, limit=_SHOWN, after=cursor, archived=None, user=None, everybody=False)
     return render(request, "threads.html", found=found)
 
@@ -65,7 +65,7 @@ async def threads_without_scripts(request: Caller, threads: Injected[Threads]) -
 @page("/threads/{thread_id:uuid}/plain")
 async def thread_without_scripts(request: Caller, threads: Injected[Threads], thread_id: FromPath[UUID]) -> Html:
     """Messages of one thread, the newest or those before one, for browsers that run no scripts."""
-    said = chosen(request, "before")
+    said = query_value(request, "before")
     before = None if said is None else uuid("before", said)
     thread = await threads.read(request.user, thread_id, limit=_SHOWN, before=before)
     return render(request, "thread.html", thread=thread, newest=before is not None)

@@ -5,7 +5,7 @@ from uuid import UUID
 from litestar.params import FromPath
 
 from rag_app.http.surface import Caller, Injected
-from rag_app.surfaces.pages.forms import chosen, uuid
+from rag_app.surfaces.pages.forms import query_value, uuid
 from rag_app.surfaces.pages.site import Html, action, page, redirect, render, visitor_of
 from rag_app.surfaces.sources.service import Listing, Sources
 
@@ -25,17 +25,17 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
     """A page of the caller's sources, by a part of their names, by index and by state."""
     indexes = sources.indexes(request.user)
     asked = {
-        "index": chosen(request, "index", indexes),
-        "search": chosen(request, "search"),
-        "state": chosen(request, "state", STATES),
-        "sort": chosen(request, "sort", SORTS) or "-updated_at",
+        "index": query_value(request, "index", indexes),
+        "search": query_value(request, "search"),
+        "state": query_value(request, "state", STATES),
+        "sort": query_value(request, "sort", SORTS) or "-updated_at",
     }
     search = asked["search"]
     listing = Listing(
         index=asked["index"],
         search=None if search is None else search[:200],
         sort=asked["sort"] or "-updated_at",
-        cursor=chosen(request, "cursor"),
+        cursor=query_value(request, "cursor"),
         state=asked["state"],
     )
     found = await sources.page(request.user, listing)
@@ -54,7 +54,7 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
 @page("/documents/{source_id:uuid}")
 async def document(request: Caller, sources: Injected[Sources], source_id: FromPath[UUID]) -> Html:
     """One source: its text, with the passage of `chunk` marked, and its chunks."""
-    said = chosen(request, "chunk")
+    said = query_value(request, "chunk")
     shown = await sources.get(request.user, str(source_id), None if said is None else uuid("chunk", said))
     text = (await sources.text(request.user, str(source_id))).text
     start, end = (shown.passage.start, shown.passage.end) if shown.passage is not None else (None, None)

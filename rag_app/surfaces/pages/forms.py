@@ -11,15 +11,15 @@ from rag_app.http.problems import AnyRequest
 from rag_app.surfaces.pages.site import TEMPLATES
 
 
-def chosen(request: AnyRequest, name: str, accepted: Collection[str] | None = None) -> str | None:
+def query_value(request: AnyRequest, name: str, accepted: Collection[str] | None = None) -> str | None:
     """A parameter of the address; None where it is empty or not there. Raises InvalidInput for what is not accepted."""
-    return checked(name, str(request.query_params.get(name, "")), accepted)
+    return form_value(name, str(request.query_params.get(name, "")), accepted)
 
 
-def checked(name: str, said: object, accepted: Collection[str] | None = None) -> str | None:
-    """What a field of a form holds, as `chosen`.
+def form_value(name: str, said: object, accepted: Collection[str] | None = None) -> str | None:
+    """What a field of a form holds, as `query_value`.
 
-    >>> checked("state", " open ", ["open", "settled"]), checked("state", "")
+    >>> form_value("state", " open ", ["open", "settled"]), form_value("state", "")
     ('open', None)
     """
     value = str(said or "").strip()
@@ -32,7 +32,7 @@ def checked(name: str, said: object, accepted: Collection[str] | None = None) ->
 
 def day(request: AnyRequest, name: str) -> date | None:
     """A date in the address. Raises InvalidInput."""
-    value = chosen(request, name)
+    value = query_value(request, name)
     try:
         return None if value is None else date.fromisoformat(value)
     except ValueError:

@@ -7,7 +7,7 @@ from msgspec import Struct, ValidationError, convert
 
 from rag_app.domain import InvalidInput
 from rag_app.http.surface import Caller, Injected
-from rag_app.surfaces.pages.forms import checked, uuid
+from rag_app.surfaces.pages.forms import form_value, uuid
 from rag_app.surfaces.pages.site import Html, action, page, render
 from rag_app.surfaces.playground.service import Playground
 from rag_app.surfaces.playground.types import Configuration, NewJudgment, PlaygroundRequest
@@ -27,7 +27,7 @@ async def ask(request: Caller, playground: Injected[Playground]) -> Html:
     """Ask what the form says, and show it; before that, keep a judgment where one of its buttons was pressed."""
     form = {name: str(value) for name, value in (await request.form()).items()}
     said = None
-    if judged := checked("judge", form.get("judge")):
+    if judged := form_value("judge", form.get("judge")):
         side, _, rest = judged.partition(":")
         relevant, _, chunk = rest.partition(":")
         configuration = _configuration(form, side if side in SIDES else "a")

@@ -105,7 +105,7 @@ class Playground:
                 PlaygroundIndex(
                     spec.name,
                     spec.description,
-                    capability.name if (capability := answering(spec)) else None,
+                    capability.name if (capability := capability_of(spec)) else None,
                     list(spec.source_types),
                     {name: kind.value for name, kind in spec.all_fields.items()},
                 )
@@ -182,7 +182,7 @@ class Playground:
             nodes = await store.fetch([each.id for each in ranking])
         found = [NodeWithScore(node=nodes[each.id], score=each.cosine) for each in ranking if each.id in nodes]
         hits = _hits(found, candidates, asked.threshold)
-        capability = answering(spec)
+        capability = capability_of(spec)
         if capability is None:
             return PlaygroundResult(asked, hits, len(candidates), [], None, None, None, stages.times)
         engine = self._pipeline.engine(capability.name, question, scope)
@@ -234,7 +234,7 @@ class Playground:
         return PlaygroundPrompt(f"{prompt.name}_{prompt.version}", messages)
 
 
-def answering(spec: IndexSpec) -> Capability | None:
+def capability_of(spec: IndexSpec) -> Capability | None:
     """What answers from an index by itself: no conversation's capability, which needs more than a question."""
     return next((each for each in CAPABILITIES if each.index == spec.name and each.group is None), None)
 

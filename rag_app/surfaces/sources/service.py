@@ -47,7 +47,7 @@ from rag_app.domain import (
     uuid_in,
 )
 from rag_app.evaluation.validation import locate
-from rag_app.http.receiving import Allowed
+from rag_app.http.receiving import BodyLimits
 from rag_app.pipeline import OpenStore
 from rag_app.retrieval.filters import OPERATORS, check_filters, names_something
 from rag_app.retrieval.hits import to_hit
@@ -123,7 +123,7 @@ class Sources:
         originals: Originals,
         repeats: Repeats,
         groups: Groups,
-        allowed: Allowed,
+        allowed: BodyLimits,
         networks: Networks = (),
     ) -> None:
         self._catalogue, self._ledger, self._indexes = catalogue, ledger, indexes

@@ -165,7 +165,7 @@ async def stored(
 ) -> StoredValidation:
     """Returns the run as it was measured. With `against`, the response also lists the changes since that run: differences
     of metrics, and chunks gained and lost."""
-    return await validation.stored(request.user, validation_id, against)
+    return await validation.read_run(request.user, validation_id, against)
 
 
 @SURFACE.get("/api/v1/retrieval/collections", UnknownField("colour", []), summary="List collections")

@@ -22,11 +22,11 @@ from rag_app.evaluation.validation import (
     Span,
     ask_all,
     canonical,
-    expected,
-    judged,
     locate,
     measure,
-    scored,
+    relevance_by_chunks,
+    relevance_by_passages,
+    relevance_by_score,
 )
 from rag_app.pipeline import OpenStore, Pipeline
 from rag_app.retrieval.hits import to_hit
@@ -83,7 +83,7 @@ class RetrievalValidation:
         started = perf_counter()
         hits = await self._pipeline.search(spec.name, asked.question(), user.scope())
         elapsed = perf_counter() - started
-        shown = hits[: asked.wanted]
+        shown = hits[: asked.results_wanted]
         return QueryResponse(
             query_id=f"query_{uuid4().hex[:12]}",
             query_text=asked.query,
@@ -122,10 +122,10 @@ class RetrievalValidation:
         generation = await self._active(spec)
 
         async def search(each: ExpectedQuery) -> tuple[Sequence[Hit], Figures]:
-            question = Question(each.query.strip(), top_k=max(asked.wanted, DEPTH))
+            question = Question(each.query.strip(), top_k=max(asked.results_wanted, DEPTH))
             hits = await self._pipeline.search(spec.name, question, user.scope())
             await asyncio.sleep(0)  # other requests go on between a search and its figures
-            return hits, measure(expected(hits, each.expected_chunks), asked.wanted)
+            return hits, measure(relevance_by_chunks(hits, each.expected_chunks), asked.results_wanted)
 
         answered = await ask_all(asked.queries, search)
         found, measured = [hits for hits, _ in answered], [figures for _, figures in answered]
@@ -137,7 +137,7 @@ class RetrievalValidation:
                 ValidatedQuery(
                     query_id=f"query_{uuid4().hex[:12]}",
                     query_text=each.query,
-                    retrieved_chunks=[hit.chunk_id for hit in hits[: asked.wanted]],
+                    retrieved_chunks=[hit.chunk_id for hit in hits[: asked.results_wanted]],
                     relevant_retrieved=figures.relevant,
                     total_expected=len(set(map(canonical, each.expected_chunks))),
                     metrics=_metrics(figures),
@@ -149,7 +149,7 @@ class RetrievalValidation:
         )
         judgments = await self._judgments(asked.queries, found, spec, user)
         await self._validations.record(
-            user, run, spec.name, generation.id, asked.wanted, to_builtins(report), judgments
+            user, run, spec.name, generation.id, asked.results_wanted, to_builtins(report), judgments
         )
         return report
 
@@ -164,7 +164,7 @@ class RetrievalValidation:
         ]
         return ValidationsResponse(page, page[-1].validation_id if len(page) == limit else None)
 
-    async def stored(self, user: Principal, validation_id: str, against: str | None) -> StoredValidation:
+    async def read_run(self, user: Principal, validation_id: str, against: str | None) -> StoredValidation:
         """A stored run, optionally compared with another one. Raises NotFound."""
         run = await self._find_report(validation_id, user)
         if against is None:
@@ -209,8 +209,12 @@ class RetrievalValidation:
         passages, contents = await self._validations.judgments(
             user, spec.name, asked.query, {hit.source_id for hit in hits}
         )
-        relevance = judged(hits, passages, contents) if passages else scored(hits, spec.confidence.answer_from)
-        figures, shown = measure(relevance, asked.wanted), hits[: asked.wanted]
+        relevance = (
+            relevance_by_passages(hits, passages, contents)
+            if passages
+            else relevance_by_score(hits, spec.confidence.answer_from)
+        )
+        figures, shown = measure(relevance, asked.results_wanted), hits[: asked.results_wanted]
         return ValidationMetrics(
             **asdict(_metrics(figures)),
             avg_similarity_score=_round_figure(fmean(hit.relevance for hit in shown)) if shown else 0.0,

@@ -67,7 +67,7 @@ class RetrievalQuery(Struct, frozen=True, forbid_unknown_fields=True):
     validate: Annotated[bool, Meta(description="true or false")] | None = False
 
     @property
-    def wanted(self) -> int:
+    def results_wanted(self) -> int:
         """How many results are returned."""
         return 5 if self.top_k is None else self.top_k
 
@@ -75,7 +75,7 @@ class RetrievalQuery(Struct, frozen=True, forbid_unknown_fields=True):
         """As many hits as the figures look at, also where fewer are returned."""
         return Question(
             self.query.strip(),
-            top_k=max(self.wanted, DEPTH),
+            top_k=max(self.results_wanted, DEPTH),
             threshold=self.threshold or None,
             fetch=FETCHED if self.threshold else None,
         )
@@ -104,7 +104,7 @@ class ValidationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     collection_name: CollectionName | None = DEFAULT_COLLECTION
 
     @property
-    def wanted(self) -> int:
+    def results_wanted(self) -> int:
         """How many results of each query count."""
         return 10 if self.top_k is None else self.top_k
 

@@ -94,14 +94,14 @@ async def test_a_token_with_one_byte_changed_is_not_valid(position: int, flip: i
 )
 def test_keys_come_over_a_wire_that_nobody_else_writes_to(url: str) -> None:
     with pytest.raises(Misconfigured, match="the URL of public keys must be https"):
-        PublicKeys.at(url)
+        PublicKeys.from_url(url)
 
 
 @pytest.mark.parametrize(
     "url", ["https://id.example/jwks.json", "http://localhost:9999/", "http://127.0.0.53/", "http://[::1]:80/"]
 )
 def test_keys_are_not_fetched_before_a_token_needs_them(url: str) -> None:
-    assert PublicKeys.at(url).where == url
+    assert PublicKeys.from_url(url).where == url
 
 
 def no_keys() -> PublicKeys:

@@ -16,7 +16,7 @@ from rag_app.documents.reading import documents_below
 from rag_app.domain.answer import Hit
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.source import Source
-from rag_app.evaluation.validation import judged, locate, measure, overlap
+from rag_app.evaluation.validation import locate, measure, overlap, relevance_by_passages
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import Chunking
 
@@ -62,7 +62,7 @@ def test_what_was_judged_is_found_after_another_cut(before: int, after: int) -> 
         contents = {SOURCE.id: [asdict(passage) for passage in document.passages]}
         others = chunks(document.passages, after)
         for chunk in chunks(document.passages, before):
-            found = judged(others, [(SOURCE.id, locate(chunk, contents[SOURCE.id]))], contents)
+            found = relevance_by_passages(others, [(SOURCE.id, locate(chunk, contents[SOURCE.id]))], contents)
             relevant = [other for other, brings in zip(others, found.found, strict=True) if brings]
             assert {(each.section, each.page) for each in relevant} <= {(chunk.section, chunk.page)}
             assert (measure(found, max(1, len(others))).hit_rate == 1.0) is bool(relevant)

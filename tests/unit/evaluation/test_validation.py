@@ -11,7 +11,14 @@ import pytrec_eval
 
 from rag_app.domain.answer import Hit
 from rag_app.domain.errors import EmbeddingFailed
-from rag_app.evaluation.validation import Relevance, ask_all, expected, judged, measure, scored
+from rag_app.evaluation.validation import (
+    Relevance,
+    ask_all,
+    measure,
+    relevance_by_chunks,
+    relevance_by_passages,
+    relevance_by_score,
+)
 
 
 def hit(chunk: UUID, score: float = 0.5, source: UUID | None = None, text: str = "") -> Hit:
@@ -34,7 +41,7 @@ def test_agrees_with_trec_eval(seed: int) -> None:
             runs.setdefault(k, {})[f"q{n}"] = {
                 str(each): 1 / place for place, each in enumerate(ranking[: max(k, 10)], 1)
             }
-            ours[f"q{n}", k] = measure(expected([hit(each) for each in ranking[: max(k, 10)]], wanted), k)
+            ours[f"q{n}", k] = measure(relevance_by_chunks([hit(each) for each in ranking[: max(k, 10)]], wanted), k)
     for k, run in runs.items():
         cuts = ",".join(map(str, sorted({k, 5, 10})))
         theirs = pytrec_eval.RelevanceEvaluator(qrels, {f"P.{cuts}", f"recall.{cuts}", f"success.{k}"}).evaluate(run)
@@ -57,7 +64,9 @@ def test_a_passage_that_two_chunks_bring_is_found_once_and_both_are_relevant() -
     source = uuid4()
     contents = {source: [{"text": "one two three four", "section": None, "page": None}]}
     hits = [hit(uuid4(), source=source, text=text) for text in ("one two", "two three", "four")] + [hit(uuid4())]
-    figures = measure(judged(hits, [(source, (4, 13)), (source, (4, 13)), (source, (14, 18))], contents), 2)
+    figures = measure(
+        relevance_by_passages(hits, [(source, (4, 13)), (source, (4, 13)), (source, (14, 18))], contents), 2
+    )
     assert figures.precision == {2: 0.5, 5: 0.4, 10: 0.2}
     assert figures.recall == {2: 0.5, 5: 1.0, 10: 1.0}
     assert figures.reciprocal_rank == 0.5
@@ -66,12 +75,12 @@ def test_a_passage_that_two_chunks_bring_is_found_once_and_both_are_relevant() -
 def test_a_chunk_that_cannot_be_located_counts_where_the_whole_source_is_judged() -> None:
     source, stale = uuid4(), uuid4()
     hits = [hit(uuid4(), source=source, text="gone"), hit(uuid4(), source=stale, text="gone")]
-    relevance = judged(hits, [(source, None), (stale, (0, 4))], {stale: [{"text": "anew"}]})
+    relevance = relevance_by_passages(hits, [(source, None), (stale, (0, 4))], {stale: [{"text": "anew"}]})
     assert [bool(found) for found in relevance.found] == [True, False]
 
 
 def test_a_score_at_the_threshold_is_relevant_and_recall_is_unknown() -> None:
-    figures = measure(scored([hit(uuid4(), score) for score in (0.43, 0.44, 0.9)], 0.44), 3)
+    figures = measure(relevance_by_score([hit(uuid4(), score) for score in (0.43, 0.44, 0.9)], 0.44), 3)
     assert figures.relevant == 2 and set(figures.recall.values()) == {None}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rag_app.domain.errors import InvalidInput, Misconfigured
-from rag_app.evaluation.calibration import Asked, fit_gate
+from rag_app.evaluation.calibration import AskedQuestion, fit_gate
 from rag_app.retrieval.confidence import (
     FIT_FILE,
     WORDS_ALONE,
@@ -67,9 +67,11 @@ def test_the_fit_of_an_index_is_for_its_embedding_model_alone(tmp_path: Path) ->
     assert shipped_fit(tmp_path, "book", "large") == (WORDS_ALONE, "uncalibrated")
 
 
-def asked(answerable: int, unanswerable: int) -> list[Asked]:
-    good = [Asked(Signals(best=0.5 + n / 200, covered=0.8), answerable=True) for n in range(answerable)]
-    return good + [Asked(Signals(best=0.2 + n / 200, covered=0.1), answerable=False) for n in range(unanswerable)]
+def asked(answerable: int, unanswerable: int) -> list[AskedQuestion]:
+    good = [AskedQuestion(Signals(best=0.5 + n / 200, covered=0.8), answerable=True) for n in range(answerable)]
+    return good + [
+        AskedQuestion(Signals(best=0.2 + n / 200, covered=0.1), answerable=False) for n in range(unanswerable)
+    ]
 
 
 def test_a_fit_tells_the_questions_apart_and_orders_its_thresholds() -> None:

@@ -228,9 +228,9 @@ def test_only_languages_of_the_index_are_read() -> None:
 
 def test_of_the_same_kind_is_the_period_of_a_day() -> None:
     week = find_period("this week", date(2026, 11, 22))
-    assert week is not None and week.like(date(2026, 1, 14)).label == "12 to 18 January 2026"
+    assert week is not None and week.move_to(date(2026, 1, 14)).label == "12 to 18 January 2026"
     days_ = Period(date(2026, 11, 1), date(2026, 11, 7), "", (0, 0))
-    assert days_.like(date(2026, 1, 14)).label == "8 to 14 January 2026"
+    assert days_.move_to(date(2026, 1, 14)).label == "8 to 14 January 2026"
 
 
 def test_conditions_are_whole_days_of_utc() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 _APPLICATION = """
 import sys
-from rag_app.retrieval.lazy_packages import import_lazily
+from rag_app.console.lazy_packages import import_lazily
 import_lazily()
 import rag_app.application
 print(*sys.modules)
@@ -15,7 +15,7 @@ print(*sys.modules)
 _NAMES = """
 import ast, importlib, pathlib, sys, warnings
 warnings.simplefilter("ignore")
-from rag_app.retrieval import lazy_packages
+from rag_app.console import lazy_packages
 lazily = sys.argv[1] == "lazily"
 if lazily:
     lazy_packages.import_lazily()
