@@ -52,6 +52,8 @@ class _Loader(SourceFileLoader):
             return
 
         def find(name: str) -> Any:
+            if name in beside and not name.startswith("_"):  # a submodule that the whole `__init__` would have imported
+                return import_module(f"{module.__name__}.{name}")
             if name not in later:
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             source, attribute = later[name]

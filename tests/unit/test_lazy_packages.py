@@ -32,6 +32,13 @@ for file in files:
         said.append(f"{package} {name} {getattr(value, '__module__', '')} {getattr(value, '__qualname__', type(value))}")
 print(*sorted(said), sep="\\n")
 """
+_SUBMODULES = """
+from rag_app.retrieval.lazy_packages import import_lazily
+import_lazily()
+import llama_index.core
+print(llama_index.core.retrievers.VectorIndexRetriever.__name__, llama_index.core.indices.vector_store.retrievers.__name__)
+print(hasattr(llama_index.core, "nothing_of_this_name"))
+"""
 
 
 def run(program: str, *arguments: str) -> str:
@@ -58,6 +65,15 @@ def test_the_application_starts_without_what_it_does_not_use() -> None:
     ]
     assert not {f"llama_index.core.{each}" for each in unused} & imported
     assert not {"griffe", "httpx", "nltk", "tiktoken", "workflows", "rich"} & imported
+
+
+def test_submodules_can_be_reached_as_attributes() -> None:
+    name, module, nothing = run(_SUBMODULES).split()
+    assert (name, module, nothing) == (
+        "VectorIndexRetriever",
+        "llama_index.core.indices.vector_store.retrievers",
+        "False",
+    )
 
 
 @pytest.mark.timeout(480)
