@@ -24,7 +24,7 @@ from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.models_file import ModelsFile, read_models
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.prompt_configs import PromptConfigs
-from rag_app.answering.prompts import released
+from rag_app.answering.prompts import released_prompts
 from rag_app.answering.rerankers import Rerankers
 from rag_app.database.session import Database
 from rag_app.database.urls import DatabaseUrls, database_urls
@@ -182,7 +182,7 @@ class Application(Directory):
         self.fit_for = self.calibrations.fit_for
 
         def own(capability: Capability) -> Parts:
-            return capability.parts.over(parts).over(rerankers.parts(capability))
+            return capability.parts.fall_back_to(parts).fall_back_to(rerankers.parts(capability))
 
         self._pipeline = partial(
             Pipeline,
@@ -293,7 +293,7 @@ class Application(Directory):
 
     async def seed_prompts(self) -> list[str]:
         """Add the versions of prompts that the files have and the database has not; the names of those added."""
-        return await self.prompts.seed(released(resource_folder("prompts")))
+        return await self.prompts.seed(released_prompts(resource_folder("prompts")))
 
     async def check_embedder(self) -> None:
         """Raises EmbeddingFailed where it does not answer, Misconfigured where its vectors have another length."""
@@ -332,7 +332,7 @@ class Application(Directory):
 
         async def erase(source_ids: Collection[UUID]) -> None:
             await self.originals.forget(target.org_id, source_ids)
-            holding = await self.ledger.holding(target.org_id, source_ids)
+            holding = await self.ledger.generations_holding(target.org_id, source_ids)
             for each in await self.generations.list():
                 if each.id in holding and each.store in STORES:
                     held = self.backends.scoped(spec, each, Scope(frozenset({target.org_id})))

@@ -25,7 +25,7 @@ from rag_app.answering.asked import Asked
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine, answer_of
 from rag_app.answering.gate import FittedGate, FixedGate, Gate, Judgment
-from rag_app.answering.models import estimated
+from rag_app.answering.models import estimate_usage
 from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.records import RecordFinder
@@ -191,9 +191,9 @@ class Pipeline:
             case [Answer() as answer]:
                 usage = answer.usage
                 if usage is None and answer.asked not in (None, EXTRACTIVE):
-                    usage = estimated("\n".join([question.text, *(hit.text for hit in answer.hits)]), answer.text)
+                    usage = estimate_usage("\n".join([question.text, *(hit.text for hit in answer.hits)]), answer.text)
             case [Found(), *rest] if engine.synthesizer.model not in (None, EXTRACTIVE):
-                said = estimated(question.text, "".join(each.text for each in rest if isinstance(each, Delta)))
+                said = estimate_usage(question.text, "".join(each.text for each in rest if isinstance(each, Delta)))
                 usage = Usage(said.input_tokens + engine.capability.max_context_tokens, said.output_tokens)
         if self._budgets is not None and usage is not None:
             try:
@@ -239,7 +239,7 @@ class Pipeline:
             )
             left_out = [step(leave_out, sources=frozenset(without))] if without else []
             fetched = replace(asked, fetch=max(asked.fetch or 0, parts.candidates)) if parts.postprocessors else asked
-            return parts.looking(self.retriever(chosen.index, fetched, scope), scope), [*left_out, *kept]
+            return parts.retriever_for(self.retriever(chosen.index, fetched, scope), scope), [*left_out, *kept]
 
         async def adopted(nodes: Sequence[NodeWithScore], query: QueryBundle) -> list[NodeWithScore]:
             return await with_cosines(adopt(nodes, scope), query, self._embedder)

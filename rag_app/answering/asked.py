@@ -60,7 +60,7 @@ async def _texts(events: AsyncGenerator[Event, None]) -> AsyncGenerator[str, Non
             yield event.text
 
 
-def described(answer: Answer) -> dict[str, Any]:
+def answer_metadata(answer: Answer) -> dict[str, Any]:
     """An answer as the metadata of a response have it."""
     return {
         "confidence": answer.confidence.value,

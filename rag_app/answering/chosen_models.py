@@ -118,7 +118,7 @@ class ChosenModels:
         return self._prompts[name]
 
     def cost_cents(self, model: str, usage: Usage | None) -> Decimal:
-        """What an answer cost. Extracting costs nothing, nor does what is not known (`estimated` tells it)."""
+        """What an answer cost. Extracting costs nothing, nor does what is not known (`estimate_usage` estimates it)."""
         if usage is None or model == EXTRACTIVE:
             return Decimal(0)
         limits, price = self._settings.model, self._prices.get(model)

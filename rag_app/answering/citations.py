@@ -173,7 +173,7 @@ def _tidy(text: str, known: int) -> str:
     text, before = _RUN.sub(lambda run: run[0][:3], text.replace("\0", "").lstrip()), None
     while text != before:  # taking one thing out may uncover another: "[Source [Source 99]1]"
         before = text
-        text = _DROPPED.sub(_closed, _LOOSE.sub(lambda found: _written(found, known), text))
+        text = _DROPPED.sub(_close_gap, _LOOSE.sub(lambda found: _write_citation(found, known), text))
         text = _BEHIND.sub(_swapped, text).lstrip()
     return text
 
@@ -208,7 +208,7 @@ def numbered(text: str) -> Checked:
     return Checked(_MARKER.sub(lambda found: f"[Source {blocks.index(int(found[1])) + 1}]", text), blocks)
 
 
-def _written(found: re.Match[str], known: int) -> str:
+def _write_citation(found: re.Match[str], known: int) -> str:
     """A citation as it is written; a NUL where nothing of it is known."""
     listed = (_LISTED.match(next(filter(None, found.groups()))) or found)[0]
     numbers = {int(digits) for digits in re.findall(r"[0-9]+", listed) if len(digits) < 7}
@@ -217,7 +217,7 @@ def _written(found: re.Match[str], known: int) -> str:
     return " ".join(f"[Source {number}]" for number in sorted(numbers) if 1 <= number <= known) or "\0"
 
 
-def _closed(gap: re.Match[str]) -> str:
+def _close_gap(gap: re.Match[str]) -> str:
     """What stands where citations were taken out: nothing, or one space between words."""
     left, right = gap.string[: gap.start()][-1:], gap.string[gap.end() :][:1]
     return "" if left in ("", "\n") or right in ("", *"\n.,;:!?)") else " "

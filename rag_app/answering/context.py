@@ -191,7 +191,7 @@ def _header(hit: Hit) -> str:
     fields = {
         "type": hit.source_type.replace("_", " ").title(),
         "date": f"{hit.moment:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if hit.moment else None,
-        **{key: _shown(value) for key, value in hit.metadata.items()},
+        **{key: _shorten_value(value) for key, value in hit.metadata.items()},
         "title": hit.title,
         "section": hit.section or None,
         "page": hit.page,
@@ -199,7 +199,7 @@ def _header(hit: Hit) -> str:
     return header_line({key: value for key, value in fields.items() if value is not None})
 
 
-def _shown(value: MetadataValue) -> object:
+def _shorten_value(value: MetadataValue) -> object:
     """Ids only tell sources apart, and 36 characters of one are more than 20 tokens."""
     if isinstance(value, list):
         return ", ".join(value)

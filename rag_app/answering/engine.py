@@ -16,7 +16,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.answering.asked import Answered, AnswerStream, Asked, described
+from rag_app.answering.asked import Answered, AnswerStream, Asked, answer_metadata
 from rag_app.answering.capabilities import SEARCH_FAILED, Capability
 from rag_app.answering.citations import (
     Checked,
@@ -185,7 +185,7 @@ class CapabilityEngine(BaseQueryEngine):
         yield Found(evidence.hits)
         started = time.perf_counter()
         if self.refuses(evidence) or self._tells(evidence):
-            answer = self._too_little(evidence) if self.refuses(evidence) else self._told(evidence)
+            answer = self._too_little(evidence) if self.refuses(evidence) else self._tell_records(evidence)
             yield Delta(answer.text, () if answer.refused else answer.citations)
             yield _timed(answer, evidence, started)
             return
@@ -217,7 +217,7 @@ class CapabilityEngine(BaseQueryEngine):
                             yield Delta(lead + certain.text[len(shown.text) :], cite(certain, evidence.context))
                             shown, news, lead = certain, piece, ""
         except (ModelFailed, EmbeddingFailed) as error:
-            answer = self._after(error, evidence, shown)
+            answer = self._answer_after_failure(error, evidence, shown)
         if answer.text != shown.text:
             said = answer.text[len(shown.text) :]
             yield Delta(said) if answer.refused else Delta(lead + said, answer.citations)
@@ -249,14 +249,14 @@ class CapabilityEngine(BaseQueryEngine):
         if self.refuses(evidence):
             answer = self._too_little(evidence)
         elif self._tells(evidence):
-            answer = self._told(evidence)
+            answer = self._tell_records(evidence)
         else:
             try:
                 with Stage("generation"):
                     draft = await self.synthesizer.write(evidence.asked, evidence.context)
                 answer = self.verify(draft, evidence)
             except (ModelFailed, EmbeddingFailed) as error:
-                answer = self._after(error, evidence, _NOTHING)
+                answer = self._answer_after_failure(error, evidence, _NOTHING)
         return _timed(answer, evidence, started)
 
     async def gather(self, question: Question, by: QueryBundle | None = None) -> Evidence:
@@ -416,12 +416,12 @@ class CapabilityEngine(BaseQueryEngine):
         told = evidence.records
         return told is not None and bool(told.text) and (told.computed or self.synthesizer.model in (None, EXTRACTIVE))
 
-    def _told(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
+    def _tell_records(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
         """What the records say, in the index's sentences."""
         text = evidence.records.text if evidence.records else ""
         most, words = self.capability.max_sentences, self.capability.max_words
         checked = check(text, len(evidence.context.blocks), max_sentences=most, max_words=words)
-        return replace(self._answered(checked, evidence, EXTRACTIVE, usage), asked=EXTRACTIVE)
+        return replace(self._build_answer(checked, evidence, EXTRACTIVE, usage), asked=EXTRACTIVE)
 
     def _too_little(self, evidence: Evidence, usage: Usage | None = None) -> Answer:
         if self._is_courtesy(evidence.question):
@@ -433,7 +433,7 @@ class CapabilityEngine(BaseQueryEngine):
             usage,
         )
 
-    def _after(self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: Checked) -> Answer:
+    def _answer_after_failure(self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: Checked) -> Answer:
         """What is left where the model has failed: what it had said, else what was found. Raises the error otherwise."""
         failures = (*evidence.failures, error)
         if isinstance(error, ModelSilent) and self.capability.admission:
@@ -442,7 +442,9 @@ class CapabilityEngine(BaseQueryEngine):
         if not self.capability.failure_text or not (shown.text or found):
             raise error
         if shown.text:
-            return replace(self._answered(shown, evidence, self.synthesizer.model), complete=False, failures=failures)
+            return replace(
+                self._build_answer(shown, evidence, self.synthesizer.model), complete=False, failures=failures
+            )
         text = self.capability.failure_text.format(summary=summary(evidence.hits))
         return replace(self.refusal(evidence, Refusal.FAILED, text), failures=failures)
 
@@ -480,31 +482,33 @@ class CapabilityEngine(BaseQueryEngine):
     def verify(self, draft: Draft, evidence: Evidence) -> Answer:
         """The draft with every sentence checked, cut at the capability's limits; or a refusal where no claim is left."""
         with Stage("verification") as span:
-            answer = self._verified(draft, evidence)
+            answer = self._verify_draft(draft, evidence)
             span.set_attribute("rag.citations", 0 if answer.refused else len(answer.citations))
         failures = [*answer.failures, *draft.failures]
         if draft.extracted:
             failures.append(ModelMalformed(f"{draft.model}: a malformed reply, whose text was used"))
         return replace(answer, asked=draft.model, prompt=draft.prompt, failures=tuple(failures))
 
-    def _verified(self, draft: Draft, evidence: Evidence) -> Answer:
+    def _verify_draft(self, draft: Draft, evidence: Evidence) -> Answer:
         if not draft.text.strip():
             return self._too_little(evidence, draft.usage)
         verification = self._verification(evidence, draft.model)
         verification.read(pieces_of(draft.text, len(evidence.context.blocks), cut_off=draft.cut_off))
         verification.end()
         if verification.text and self._may_be_shown(verification):
-            answer = self._answered(numbered(verification.text), evidence, draft.model, draft.usage)
+            answer = self._build_answer(numbered(verification.text), evidence, draft.model, draft.usage)
         elif verification.admissions:
             admitted = check(verification.text, 0).text
             answer = self.refusal(evidence, Refusal.ADMITTED, admitted, draft.usage)
         elif evidence.records is not None and evidence.records.text:
-            answer = self._told(evidence, draft.usage)
+            answer = self._tell_records(evidence, draft.usage)
         else:
             answer = self.refusal(evidence, Refusal.UNCITED, self.capability.uncited, draft.usage)
         return replace(answer, removed=verification.removed)
 
-    def _answered(self, checked: Checked, evidence: Evidence, model: str | None, usage: Usage | None = None) -> Answer:
+    def _build_answer(
+        self, checked: Checked, evidence: Evidence, model: str | None, usage: Usage | None = None
+    ) -> Answer:
         cited = {block: number for number, block in enumerate(checked.blocks, 1)}
         # a greeting, say: what came near was shown to the model, and is no source of what it said
         unused = not (self.capability.grounded or cited or evidence.judgment.answers)
@@ -524,7 +528,7 @@ class CapabilityEngine(BaseQueryEngine):
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """What an answer would be judged by: retrieved and postprocessed, best first."""
-        asked = await self._asked(query_bundle)
+        asked = await self._question_of(query_bundle)
         evidence = await self.gather(asked.question, asked)
         if evidence.failures:
             raise evidence.failures[0]
@@ -540,19 +544,19 @@ class CapabilityEngine(BaseQueryEngine):
 
         `additional_source_nodes` are in the response and nowhere else.
         """
-        question = (await self._asked(query_bundle)).question
+        question = (await self._question_of(query_bundle)).question
         evidence = await self._judge(question, await self._foreign(nodes, _bundle(question)), [])
         return _response(await self._write(evidence), [*evidence.nodes, *(additional_source_nodes or ())])
 
     async def _aquery(self, query_bundle: QueryBundle) -> Answered | AnswerStream:
-        asked = await self._asked(query_bundle)
+        asked = await self._question_of(query_bundle)
         evidence = await self.gather(asked.question, asked)
         if asked.streamed:
             return AnswerStream(self._events(evidence), evidence.nodes)
         answer = await self._write(await self._widened(evidence))
         return _response(answer, evidence.nodes)
 
-    async def _asked(self, query_bundle: QueryBundle) -> Asked:
+    async def _question_of(self, query_bundle: QueryBundle) -> Asked:
         if isinstance(query_bundle, Asked):
             return query_bundle
         question = replace(self._question, text=query_bundle.query_str, searched=None)
@@ -613,7 +617,7 @@ def answer_of(response: object) -> Answer:
 
 
 def _response(answer: Answer, nodes: Sequence[NodeWithScore]) -> Answered:
-    return Answered(answer.text, [*nodes], described(answer), answer)
+    return Answered(answer.text, [*nodes], answer_metadata(answer), answer)
 
 
 def _answer(evidence: Evidence, **more: Any) -> Answer:

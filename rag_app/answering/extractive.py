@@ -85,7 +85,7 @@ class ExtractiveSynthesizer(Synthesizer):
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
         scored = score_passages(ranking, question)
-        missing = _missing(ranking.asked[1:], scored)
+        missing = _missing_parts(ranking.asked[1:], scored)
         chosen = _choose(scored, ranking.ranked, ranking.pool)
         if not chosen or (ranking.asked[1] in missing and reckoning_of(ranking.asked[1])):
             return Draft("", EXTRACTIVE)  # what is asked beside a result is about that result
@@ -96,7 +96,12 @@ class ExtractiveSynthesizer(Synthesizer):
             said = [_dated(passage, context) for passage in said]
         known = getattr(self._embedder, "languages", ())
         warning = not_understood_here(question.text, self._embedder.model_name, known)
-        written = _opposed(rivals), _written(said), unanswered_text(question.text, missing), warning and f"{warning}."
+        written = (
+            _opposed(rivals),
+            _compose_text(said),
+            unanswered_text(question.text, missing),
+            warning and f"{warning}.",
+        )
         return Draft(" ".join(part for part in written if part), EXTRACTIVE)
 
 
@@ -314,7 +319,7 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
         asked = place < len(scores)
         if not asked and not chosen:
             break
-        current = (_held(scores[place], scored.holds[place]) if asked else overall) + follows
+        current = (_keep_holding(scores[place], scored.holds[place]) if asked else overall) + follows
         best = next((i for i in np.argsort(-current) if not _is_said(ranked[i], chosen)), None)
         if best is None or len(chosen) >= most or (not asked and current[best] < overall.max() - GAP):
             break
@@ -328,7 +333,7 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
     return chosen
 
 
-def _held(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _keep_holding(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The scores of those passages that have what is asked for, if they are among the nearest."""
     near = np.argsort(-scores)[:MOST_LOOKED_AT]
     held = np.full_like(scores, -np.inf)
@@ -336,10 +341,10 @@ def _held(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDArray[np.f
     return held
 
 
-def _missing(asked: Sequence[str], scored: PassageScores) -> list[str]:
+def _missing_parts(asked: Sequence[str], scored: PassageScores) -> list[str]:
     """The parts of a question that none of the nearest passages answers."""
     rows = zip(asked, scored.scores, scored.holds, strict=True)
-    return [part for part, scores, held in rows if np.isneginf(_held(scores, held)).all()]
+    return [part for part, scores, held in rows if np.isneginf(_keep_holding(scores, held)).all()]
 
 
 def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, context: Context) -> tuple[Passage, ...]:
@@ -381,7 +386,7 @@ def _opposed(rivals: Sequence[Passage]) -> str:
     >>> _opposed([Passage(0, 0, "A cut is $40."), Passage(1, 0, "A cut is $45.")])
     'Sources disagree: A cut is $40 [Source 1]. A cut is $45 [Source 2].'
     """
-    return "Sources disagree: " + " ".join(_cited(each.text, each.block + 1) for each in rivals) if rivals else ""
+    return "Sources disagree: " + " ".join(_cite(each.text, each.block + 1) for each in rivals) if rivals else ""
 
 
 def _is_said(passage: Passage, chosen: Sequence[Passage]) -> bool:
@@ -395,16 +400,16 @@ def _alike(one: str, other: str) -> bool:
     return len(left & right) >= _SAME * max(1, len(left | right))
 
 
-def _written(chosen: Sequence[Passage]) -> str:
+def _compose_text(chosen: Sequence[Passage]) -> str:
     """Best source first, each in reading order, each sentence with its citation before the full stop."""
     sources = [passage.block for passage in chosen]
     ordered = sorted(chosen, key=lambda each: (sources.index(each.block), each.place))
-    return " ".join(_cited(passage.text, passage.block + 1) for passage in ordered)
+    return " ".join(_cite(passage.text, passage.block + 1) for passage in ordered)
 
 
-def _cited(text: str, number: int) -> str:
+def _cite(text: str, number: int) -> str:
     """
-    >>> _cited("A cut is $40.", 2), _cited("Parking: free", 1)
+    >>> _cite("A cut is $40.", 2), _cite("Parking: free", 1)
     ('A cut is $40 [Source 2].', 'Parking: free [Source 1].')
     """
     end = found[0] if (found := ENDED.search(text)) else "."

@@ -64,7 +64,7 @@ def follow(before: Said, text: Said, spec: IndexSpec, values: Sequence[Named]) -
     other = any(token.is_left or (token.meaning and token.role not in _TAKEN_UP) for token in tokens)
     if other or not (meant or text.period):
         return None
-    kept = [*_kept(asked, tokens)]
+    kept = [*_keep_tokens(asked, tokens)]
     if [token.role for token in meant] == ["ordinal"]:
         place = next((at for at, token in enumerate(kept) if token.role in SUPERLATIVES), None)
         if place is None:
@@ -76,7 +76,7 @@ def follow(before: Said, text: Said, spec: IndexSpec, values: Sequence[Named]) -
     return Said(words, _without_place(period) if period else None)
 
 
-def _kept(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:
+def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:
     """What stays of the question before: no values of the same fields, and no order beside another one."""
     roles = {token.role for token in tokens}
     fields = {token.meaning.name for token in tokens if token.meaning and token.role == "value"}

@@ -217,7 +217,7 @@ def states(reckoning: Reckoning, text: str, question: str) -> bool:
     """
     if reckoning is not Reckoning.COUNT:
         return _STATED[reckoning].search(text) is not None
-    thing, asked = _counted(question), _words(question)
+    thing, asked = _counted_word(question), _words(question)
     beside = [
         f"{text[max(0, each.start() - _BESIDE) : each.start()]} {text[each.end() : each.end() + _BESIDE]}"
         for each in _FIGURE.finditer(text)
@@ -226,7 +226,7 @@ def states(reckoning: Reckoning, text: str, question: str) -> bool:
     return any(word[:_LETTERS] == thing for each in beside for word in _words(each))
 
 
-def _counted(question: str) -> str:
+def _counted_word(question: str) -> str:
     """How the word for what is counted begins: of "how many spare bicycles have a motor", "bicyc"."""
     found = _ASKED_OVER[Reckoning.COUNT].search(question)
     words: list[str] = re.findall(r"[^\W\d_]+", found["counted"] if found else "")

@@ -146,7 +146,7 @@ class ChatModel(AnsweringModel):
                             yield piece
                     return
                 except Exception as error:
-                    failed = self._failed(error)
+                    failed = self._failure_of(error)
                     if not _meaning(error)[1] or attempt >= settings.retries:
                         raise failed from error.__cause__ if failed is error else error
                     if begun:
@@ -226,7 +226,7 @@ class ChatModel(AnsweringModel):
         cut_off = cut_off or reason in _CUT_OFF
         return Draft(found or text, self.name, usage, cut_off, extracted=found is not None)
 
-    def _failed(self, error: Exception) -> ModelFailed:
+    def _failure_of(self, error: Exception) -> ModelFailed:
         """What an error means."""
         if isinstance(error, ModelFailed):
             return error
@@ -270,7 +270,7 @@ class WithFallback(AnsweringModel):
                     yield Restart(error)
 
 
-def estimated(messages_text: str, text: str) -> Usage:
+def estimate_usage(messages_text: str, text: str) -> Usage:
     """What a generation took whose usage nobody told, as when it was abandoned: an estimate, with the bundled
     tokenizer, which is not the model's."""
     return Usage(count_tokens(messages_text), count_tokens(text))

@@ -173,27 +173,27 @@ def read_models(file: Path | None) -> ModelsFile:
     if file is None:
         return ModelsFile(Path(), {}, {}, None, {})
     try:
-        tables = _checked(str(file), _File, tomllib.loads(file.read_text("utf-8")))
+        tables = _check_table(str(file), _File, tomllib.loads(file.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise Misconfigured(f"RAG_MODELS_FILE: {file}: {error}") from error
     models: dict[str, Model | Extractive] = {}
     rerank: dict[str, Reranker | Nothing] = {}
-    for name, table in _named(file, "models", tables.models):
+    for name, table in _named_tables(file, "models", tables.models):
         model: type[Model | Extractive] = Extractive if _kind(table) == EXTRACTIVE else Model
-        models[name] = _checked(f"{file}: models.{name}", model, table)
-    for name, table in _named(file, "rerank", tables.rerank):
+        models[name] = _check_table(f"{file}: models.{name}", model, table)
+    for name, table in _named_tables(file, "rerank", tables.rerank):
         order: type[Reranker | Nothing] = Nothing if _kind(table) == "none" else Reranker
-        rerank[name] = _checked(f"{file}: rerank.{name}", order, table)
+        rerank[name] = _check_table(f"{file}: rerank.{name}", order, table)
     return ModelsFile(
         file.resolve().parent,
-        {name: _checked(f"{file}: prices.{name}", Price, table) for name, table in tables.prices.items()},
+        {name: _check_table(f"{file}: prices.{name}", Price, table) for name, table in tables.prices.items()},
         models,
-        None if tables.embedding is None else _checked(f"{file}: embedding", Embedding, tables.embedding),
+        None if tables.embedding is None else _check_table(f"{file}: embedding", Embedding, tables.embedding),
         rerank,
     )
 
 
-def _named(file: Path, section: str, tables: JsonObject) -> list[tuple[str, object]]:
+def _named_tables(file: Path, section: str, tables: JsonObject) -> list[tuple[str, object]]:
     groups = dict.fromkeys(each.group for each in CAPABILITIES if each.group is not None)
     names = (DEFAULT, *groups, *(each.name for each in CAPABILITIES))
     for name in tables:
@@ -206,7 +206,7 @@ def _kind(table: object) -> object:
     return table.get("kind") if isinstance(table, dict) else None
 
 
-def _checked(where: str, kind: type[T], table: object) -> T:
+def _check_table(where: str, kind: type[T], table: object) -> T:
     try:
         return kind.model_validate(table)
     except ValidationError as error:

@@ -41,7 +41,7 @@ class Parts:
     candidates: int = 0
     seconds: float = 10.0
 
-    def over(self, others: "Parts") -> "Parts":
+    def fall_back_to(self, others: "Parts") -> "Parts":
         """These, and where they have none, the others."""
         mine = self if self.postprocessors or not others.postprocessors else others
         return Parts(
@@ -55,7 +55,7 @@ class Parts:
             mine.seconds,
         )
 
-    def looking(self, ours: "ChunkRetriever", scope: Scope) -> "BaseRetriever":
+    def retriever_for(self, ours: "ChunkRetriever", scope: Scope) -> "BaseRetriever":
         """What looks for a question: ours, or the own one."""
         if self.retriever is None:
             return ours

@@ -152,7 +152,7 @@ def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
 
 def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, ...]:
     """The words that may be values of fields, where the others are understood; empty where there is nothing to ask."""
-    tokens = read_words(_without(text, period), spec)
+    tokens = read_words(_remove_period(text, period), spec)
     left = [token.text for token in tokens if token.is_left]
     if len(left) > _MOST_LEFT or (period is None and not any(map(_asks, tokens))):
         return ()
@@ -173,13 +173,13 @@ def read_question(
 
     `comparing`: the days are one of several periods whose figures are compared.
     """
-    tokens = read_words(_without(text, period), spec, values)
+    tokens = read_words(_remove_period(text, period), spec, values)
     reader = _Reader(spec, tokens, period, today, comparing)
     plan = reader.plan()
     left = [token for token in tokens if token.is_left]
     if not left:
         return Reading(plan)
-    unknown, kind = tuple(token.text.lower() for token in left), reader.about()
+    unknown, kind = tuple(token.text.lower() for token in left), reader.kind_asked()
     missing = " ".join(unknown) if kind is not None and _is_missing_field(tokens, left) else ""
     ranked = (
         missing != "" and reader.kind is not None and any(token.role in _SUPERLATIVES | {"rank"} for token in tokens)
@@ -202,7 +202,7 @@ def _asks(token: Token) -> bool:
     return token.meaning is not None and token.role not in _LINKS
 
 
-def _without(text: str, period: Period | None) -> str:
+def _remove_period(text: str, period: Period | None) -> str:
     """The question without its words of time."""
     return text if period is None else f"{text[: period.span[0]]} , {text[period.span[1] :]}"
 
@@ -244,7 +244,7 @@ class _Reader:
         if not self._is_clear():
             return None
         compared, values, place = self._comparisons(), self._values(), self._place()
-        query = self._asked()
+        query = self._read_query()
         if query is None or values is None or compared is None or place is None:
             return None
         if place > 1 and (query.limit != 1 or query.order is query.group is None):
@@ -252,7 +252,7 @@ class _Reader:
         kind = self.kind or self._meant(query, [*compared, *values])
         if kind is None and self.period is not None and self.tokens[0].stem in _WHO:
             kind = self._usual()
-        weekdays = tuple(int(day) for each in self._of("weekday") for day in each.value.split(","))
+        weekdays = tuple(int(day) for each in self._meanings_with("weekday") for day in each.value.split(","))
         ahead = self._ahead()
         period = self.period or ahead
         days = conditions_of(period) if period is not None else ()
@@ -276,7 +276,7 @@ class _Reader:
             kind,
             single=query.aggregate is None and query.order is not None and query.limit == 1,
             conditions=tuple(
-                _told(each, self._name(each.key))
+                _describe_filter(each, self._name(each.key))
                 for each in (*compared, *values)
                 if not vocabulary_of(self.spec, each.key).own
             ),
@@ -298,7 +298,7 @@ class _Reader:
         words = vocabulary_of(self.spec, field).words
         return words[0] if words and self._is_figure(field) else field.removesuffix("_id").replace("_", " ")
 
-    def about(self) -> str | None:
+    def kind_asked(self) -> str | None:
         """The kind of record that the question speaks of, as far as it is understood; no field has to be its own."""
         meant = self._meant(RecordQuery(), self._values() or [])
         fields = (vocabulary_of(self.spec, name).kind for name in self.spec.fields)
@@ -366,11 +366,11 @@ class _Reader:
         if not places:
             return 1
         behind = meant[places[0] + 1].role if places[0] + 1 < len(meant) else ""
-        place = int(next(iter(self._of("ordinal"))).value)
+        place = int(next(iter(self._meanings_with("ordinal"))).value)
         return place if len(places) == 1 and behind in _SUPERLATIVES and place <= _FURTHEST else None
 
     # -- the one thing that is asked
-    def _asked(self) -> RecordQuery | None:
+    def _read_query(self) -> RecordQuery | None:
         """Aggregate, order, group and limit; filters are not looked at."""
         ways = [each for each in (Aggregate.SUM, Aggregate.AVERAGE) if self._has(each.value)]
         orders = self._orders()
@@ -398,13 +398,13 @@ class _Reader:
         if much and not summed and self._has("own") and self.period is not None and not self._measured():
             summed = self._added_up(self._usual())  # how much have we taken
         named = bool(self.figures or self._fields("high", "low", "unit"))
-        counted = self._counted()
+        counted = self._counted_token()
         of_a_key = counted is not None and counted.meaning is not None and counted.meaning.name in self.keys
         many_of_it = many and named and not of_a_key and (self.kind is None or self._counts_a_figure())
         if (much or many_of_it) and len(summed) == 1:
-            return self._over(Aggregate.SUM, summed[0])
+            return self._aggregate_over(Aggregate.SUM, summed[0])
         if self.group is not None and not many and self.figures == summed and len(summed) == 1:
-            return self._over(Aggregate.SUM, summed[0])  # rainfall per year
+            return self._aggregate_over(Aggregate.SUM, summed[0])  # rainfall per year
         if much or (self.group is not None and not many and (self.figures or self._fields("unit"))):
             return None  # "kilos per month" is no number of trips
         if many or self.group is not None:
@@ -415,8 +415,8 @@ class _Reader:
 
     def _count(self) -> RecordQuery | None:
         if self.group is not None:
-            return self._over(Aggregate.COUNT, None)
-        counted = self._counted()
+            return self._aggregate_over(Aggregate.COUNT, None)
+        counted = self._counted_token()
         if counted is not None and counted.meaning is not None and self._is_figure(counted.meaning.name):
             return None  # different sizes are no number of records
         if counted is not None and counted.role in _GRAINS and (self.kind or self.keys or self._has("value")):
@@ -430,7 +430,7 @@ class _Reader:
             return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
         return RecordQuery(aggregate=Aggregate.COUNT)
 
-    def _counted(self) -> Token | None:
+    def _counted_token(self) -> Token | None:
         """What stands behind "how many"; of two words the second: "customer bookings"."""
         place = next((at for at, token in enumerate(self.tokens) if token.role == "count"), len(self.tokens))
         behind = [token for token in self.tokens[place + 1 :] if token.meaning]
@@ -450,15 +450,15 @@ class _Reader:
         if len(named) != 1:
             return None
         if not (self._has("most") or self._has("least")):
-            return self._over(aggregate, named[0])
+            return self._aggregate_over(aggregate, named[0])
         if self.group is None:  # "which stylist has the highest average"
             self.group, self.grain = self._subject(named[0])
         if self.group is None:
             return None
-        by_group = self._over(aggregate, named[0])
+        by_group = self._aggregate_over(aggregate, named[0])
         return replace(by_group, limit=1, order=None, descending=self._has("most"))
 
-    def _over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
+    def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
         """Over all records, or for each group: groups of time in their order, others the largest first."""
         return RecordQuery(
             aggregate=aggregate, of=of, group=self.group, grain=self.grain, limit=_GROUPED if self.group else 5,
@@ -524,7 +524,7 @@ class _Reader:
 
     def _extreme(self, name: str, descending: bool) -> RecordQuery | None:
         """One record, or one group: which stylist has the most bookings, which year the most rain."""
-        wanted = self._wanted()
+        wanted = self._number_wanted()
         several = _SEVERAL if self._ranks_a_plural() else 1
         record = RecordQuery(order=name or None, descending=descending, limit=wanted or several)
         group, grain = (self.group, self.grain) if self.group else self._subject(name)
@@ -575,7 +575,7 @@ class _Reader:
         numbered = any(token.stem in NUMBERS_OF for token in self.tokens[place + 1 : place + 4])
         return numbered and self.spec.fields.get(name) is FieldType.INTEGER and not goes_by(name)
 
-    def _wanted(self) -> int | None:
+    def _number_wanted(self) -> int | None:
         """How many are asked for: "the top 3", "the five cheapest"."""
         counts = [
             (token, value) for token in self.tokens if token.is_left and (value := figure(token.text)) is not None
@@ -601,7 +601,7 @@ class _Reader:
         found = self._ranges()
         for place, token in enumerate(self.tokens):
             value = figure(token.text) if token.is_left or self._is_one(place) else None
-            bound = None if value is None else self._bound(place, value)
+            bound = None if value is None else self._build_bound(place, value)
             if bound is not None and not self._is_of_time(place):
                 found.append(bound)
                 token.said = True
@@ -628,13 +628,13 @@ class _Reader:
             least, most = figure(first.text), figure(last.text)
             if lead.role == "between" and least is not None and most is not None and not self._is_of_time(place + 3):
                 name = self._field_behind(place + 3, named=True) or self._field_before(place) or self._only_figure()
-                bounds = name and (self._compared(name, GTE, least), self._compared(name, LTE, most))
+                bounds = name and (self._build_comparison(name, GTE, least), self._build_comparison(name, LTE, most))
                 if bounds and None not in bounds:
                     found += [each for each in bounds if each is not None]
                     first.said = last.said = True
         return found
 
-    def _bound(self, place: int, value: float) -> MetadataFilter | None:
+    def _build_bound(self, place: int, value: float) -> MetadataFilter | None:
         before = self.tokens[max(0, place - 3) : place]
         behind = self.tokens[place + 1 : place + 4]
         words = [*before, *(each for each in behind if each.role in ("least_of", "most_of"))]
@@ -643,15 +643,15 @@ class _Reader:
             before[-1].said, value = True, -value
         own = [each.meaning.name for each in before if each.meaning and each.meaning.name and each.role in _BOUNDS]
         if operator is not None and own:  # "hotter than"
-            return self._compared(own[-1], operator, value) if self._may_be_of(place, own[-1]) else None
+            return self._build_comparison(own[-1], operator, value) if self._may_be_of(place, own[-1]) else None
         numbered = [each.meaning.name for each in before[-2:] if each.meaning and each.role == "field"]
         if operator is None and numbered and goes_by(numbered[-1]):
-            return self._compared(numbered[-1], EQ, value)
+            return self._build_comparison(numbered[-1], EQ, value)
         if operator is None:
             name = self._field_behind(place, named=False) or self._number_of(place, value)
         else:
             name = self._field_behind(place, named=True) or self._field_before(place) or self._only_figure()
-        return self._compared(name, operator or EQ, value) if name else None
+        return self._build_comparison(name, operator or EQ, value) if name else None
 
     def _is_one(self, place: int) -> bool:
         """Whether "one" is a figure: right before what is counted, "within one week" of a field of weeks."""
@@ -726,7 +726,7 @@ class _Reader:
         own = [name for name, each in words if kind is not None and each.kind == kind and self._is_figure(name)]
         return own[0] if len(own) == 1 else None
 
-    def _compared(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
+    def _build_comparison(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
         whole = self.spec.fields.get(name) is FieldType.INTEGER
         if whole and value != int(value):
             return None
@@ -829,7 +829,7 @@ class _Reader:
 
     def _kinds(self) -> set[str]:
         """The kinds that are named, but for those that another one consists of."""
-        named = {each.name for each in self._of("kind")}
+        named = {each.name for each in self._meanings_with("kind")}
         for kind in sorted(named):
             held = {stems(phrase) for phrase in self.spec.records[kind].holds}
             named -= {
@@ -854,23 +854,23 @@ class _Reader:
         """Whether a field is a number that can be compared, and not one that a record goes by."""
         return self.spec.fields.get(name) in NUMBER_FIELDS and not goes_by(name)
 
-    def _of(self, *roles: str) -> list[Meaning]:
+    def _meanings_with(self, *roles: str) -> list[Meaning]:
         return [token.meaning for token in self.tokens if token.meaning is not None and token.role in roles]
 
     def _has(self, role: str) -> bool:
-        return bool(self._of(role))
+        return bool(self._meanings_with(role))
 
     def _is_of_one(self) -> bool:
         """Whether the figure of one record is meant, and no sum: "highest", not "most"."""
         return any(each.role == "single" for token in self.tokens for each in token.others)
 
     def _fields(self, *roles: str) -> list[str]:
-        return [*dict.fromkeys(each.name for role in roles for each in self._of(role))]
+        return [*dict.fromkeys(each.name for role in roles for each in self._meanings_with(role))]
 
 
-def _told(each: MetadataFilter, name: str) -> str:
+def _describe_filter(each: MetadataFilter, name: str) -> str:
     """
-    >>> _told(condition("customer_id", "==", 58), "customer"), _told(condition("price_gbp", "<", 10.0), "price")
+    >>> _describe_filter(condition("customer_id", "==", 58), "customer"), _describe_filter(condition("price_gbp", "<", 10.0), "price")
     ('customer 58', 'price below 10')
     """
     values = each.value if isinstance(each.value, list) else [each.value]

@@ -364,7 +364,7 @@ def load_configs(folder: Path) -> list[PromptConfig]:
     return [load_config(file) for file in files]
 
 
-def released(folder: Path) -> list[PromptConfig]:
+def released_prompts(folder: Path) -> list[PromptConfig]:
     """The versions of all capabilities that came with this copy, of conversations first; `folder` holds the manifest.
 
     Raises Misconfigured with the folder, the version and what is wrong with it.

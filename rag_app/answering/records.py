@@ -162,15 +162,15 @@ class RecordFinder:
     async def _follow(self, question: Question, before: Sequence[str], store: ScopedStore) -> Reading | None:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
         spec, after = self._spec, list[Said]()
-        asked = self._said(question, without_opening(question.text))
+        asked = self._read_question(question, without_opening(question.text))
         for text in before:
-            said = self._said(question, text)
+            said = self._read_question(question, text)
             words = {*words_left(text, spec, said.period)}
             for each in (asked, *after):
                 words |= {form for token in read_words(each.bare, spec) for form in variants(token.text)}
             values = await store.named_values(sorted(words)) if words else []
             if read_question(text, spec, values, said.period, question.today).plan is None:
-                after.insert(0, self._said(question, without_opening(text)))
+                after.insert(0, self._read_question(question, without_opening(text)))
                 continue
             merged: Said | None = said
             for each in (*after, asked):
@@ -178,7 +178,7 @@ class RecordFinder:
             return read_question(merged.text, spec, values, merged.period, question.today) if merged else None
         return None
 
-    def _said(self, question: Question, text: str) -> Said:
+    def _read_question(self, question: Question, text: str) -> Said:
         return Said(text, period_of(replace(question, text=text, period=None), self._spec))
 
     async def _query(self, plan: Plan, question: Question, store: ScopedStore) -> tuple[Plan, Records, Outcome]:
@@ -188,7 +188,7 @@ class RecordFinder:
         """
         filters = question.filters if question.wide is None else question.wide
         for each in filter(None, (plan, plan.otherwise)):
-            found = await store.find_records(self._limited(each, filters))
+            found = await store.find_records(self._limit_query(each, filters))
             if found.total:
                 alone, rows = each.single or each.query.limit == 1, found.rows
                 if alone:
@@ -204,12 +204,12 @@ class RecordFinder:
             )
             if (others := await store.find_records(base)).total:
                 return plan, others, "none"
-        for elsewhen in _beside(plan, filters):
+        for elsewhen in _nearest_queries(plan, filters):
             if (near := await store.find_records(elsewhen)).rows:
                 return plan, near, "elsewhen"
         return plan, Records(), "found"
 
-    def _limited(self, plan: Plan, filters: Filters) -> RecordQuery:
+    def _limit_query(self, plan: Plan, filters: Filters) -> RecordQuery:
         """The plan's query with the question's filters; of one record or group also those that are its equals."""
         query = replace(plan.query, filters=(*filters, *plan.query.filters))
         if plan.is_list:
@@ -221,11 +221,11 @@ def _together(first: FoundRecords, second: FoundRecords) -> FoundRecords:
     """Both, each with the first of its sources; those of the second are numbered behind those of the first."""
     before = min(len(first.nodes), _COMPARED)
     nodes = (*first.nodes[:_COMPARED], *second.nodes[:_COMPARED])
-    text = f"{_cited(first.text, 0)} {_cited(second.text, before)}"
+    text = f"{_cut_citations(first.text, 0)} {_cut_citations(second.text, before)}"
     return FoundRecords(first.plan, nodes, text, f"{first.understood}; {second.understood}", computed=True)
 
 
-def _cited(text: str, before: int) -> str:
+def _cut_citations(text: str, before: int) -> str:
     """The text with the first few of its citations, their numbers behind `before` others."""
 
     def number(found: re.Match[str]) -> str:
@@ -238,7 +238,7 @@ def _has_all(hit: Hit, fields: Collection[str]) -> bool:
     return all(hit.metadata.get(name) is not None for name in fields)
 
 
-def _beside(plan: Plan, filters: Filters) -> list[RecordQuery]:
+def _nearest_queries(plan: Plan, filters: Filters) -> list[RecordQuery]:
     """The kind's record before the days of a plan, or the one behind them; its other conditions do not count."""
     query, period = plan.query, plan.period
     types = tuple(each for each in query.filters if "source_type" in fields_of((each,)))

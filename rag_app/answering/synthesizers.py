@@ -78,16 +78,16 @@ class ModelSynthesizer(Synthesizer):
         self.model, self._model, self._prompt, self._draw = model.name, model, prompt, draw
 
     async def write(self, question: Question, context: Context) -> Draft:
-        messages, limits, version = await self._asked(question, context)
+        messages, limits, version = await self._build_request(question, context)
         return replace(await self._model.chat(messages, **limits), prompt=version)
 
     async def stream(self, question: Question, context: Context) -> Pieces:
-        messages, limits, version = await self._asked(question, context)
+        messages, limits, version = await self._build_request(question, context)
         async with aclosing(self._model.stream(messages, **limits)) as pieces:
             async for piece in pieces:
                 yield replace(piece, prompt=version) if isinstance(piece, Draft) else piece
 
-    async def _asked(self, question: Question, context: Context) -> tuple[list[ChatMessage], Limits, str]:
+    async def _build_request(self, question: Question, context: Context) -> tuple[list[ChatMessage], Limits, str]:
         """What the model is sent, and the name of the prompt's version."""
         try:
             drawn = await self._draw(self._prompt.name) if self._draw else None

@@ -39,7 +39,7 @@ class Telling:
         if query.group is not None:
             conditions = f"{self._conditions}," if self._conditions else ""
             return f"{self._all_of_them}{conditions} by {self._grain or self._name(query.group)}"
-        counted = self._counted(0 if self._outcome == "none" else self._found.total)
+        counted = self._count_text(0 if self._outcome == "none" else self._found.total)
         if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
             return f"the {self._aggregate} of {counted}"
         first = f", {self._superlative(query.order)} first" if query.order is not None else ""
@@ -51,7 +51,7 @@ class Telling:
         if not self._hits:
             return ""
         if self._outcome == "elsewhen":
-            return self._beside()
+            return self._tell_nearest()
         if self._outcome == "none":
             return self._none()
         query = self._plan.query
@@ -76,7 +76,7 @@ class Telling:
 
     def _one_of_them(self, number: int) -> str:
         """ "The cheapest of your 4 listings", "Of your 10 keywords, the 2 with the highest momentum"."""
-        field, counted = self._plan.query.order or "", self._counted(self._found.total)
+        field, counted = self._plan.query.order or "", self._count_text(self._found.total)
         same = f"{number} " if number > 1 else ""
         if own := self._own_superlative(field):
             return f"the {same}{self._ordinal}{own} of {counted}"
@@ -126,7 +126,7 @@ class Telling:
         Without one, its title and its fields.
         """
         values = {name: hit.metadata[name] for name in self._spec.fields if hit.metadata.get(name) is not None}
-        shown = {name: self._shown(name, value) for name, value in values.items()}
+        shown = {name: self._value_text(name, value) for name, value in values.items()}
         shown |= {"title": _one_line(hit.title).rstrip(".!?"), "source_type": hit.source_type, "lang": hit.lang}
         if hit.date is not None:
             shown["date"] = day_text(day_of(hit.date))
@@ -158,7 +158,7 @@ class Telling:
             return f"{lead} {self._noun(number)}{self._conditions} {self._cite(self._sources)}."
         figure = self._measured(self._plan.query.of or "", value)
         said = "in total" if aggregate is Aggregate.SUM else "on average"
-        of = self._counted(number)
+        of = self._count_text(number)
         return f"The {self._name(self._plan.query.of or '')} of {of} is {figure} {said} {self._cite(self._sources)}."
 
     def _groups(self) -> str:
@@ -198,7 +198,7 @@ class Telling:
         of = self._measured(self._plan.query.of or "", value)
         return f"{of} ({row.size} {self._noun(row.size)})"
 
-    def _beside(self) -> str:
+    def _tell_nearest(self) -> str:
         """That nothing is recorded for the days, and what is next to them."""
         (number, hit), *_ = self._hits.values()
         days = self._plan.period.label if self._plan.period else "then"
@@ -215,7 +215,7 @@ class Telling:
         return f"{all_of_them} has {' and '.join(self._plan.conditions)} {self._cite(self._sources)}."
 
     # -- words
-    def _counted(self, number: int) -> str:
+    def _count_text(self, number: int) -> str:
         """ "your 4 listings", "3 alerts with status open"."""
         count, own = f"{number:,} " if number else "", "your " if self._plan.query.own else ""
         if number == 1:
@@ -267,7 +267,7 @@ class Telling:
         unit = self._words(field).unit
         return f"{_figure(value)} {unit}".strip()
 
-    def _shown(self, name: str, value: object) -> str:
+    def _value_text(self, name: str, value: object) -> str:
         kind = self._spec.fields[name]
         if isinstance(value, list):
             return ", ".join(f"“{_one_line(str(each))}”" for each in value)

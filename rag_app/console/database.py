@@ -223,13 +223,13 @@ async def _calibration(application: Application, index: str) -> str:
 async def _open_prompts(settings: "Settings", urls: "DatabaseUrls") -> "AsyncIterator[PromptConfigs]":
     """Those of a private database are there, though no server has prepared it."""
     from rag_app.answering.prompt_configs import PromptConfigs
-    from rag_app.answering.prompts import released
+    from rag_app.answering.prompts import released_prompts
     from rag_app.database.urls import checked_database
 
     async with checked_database(urls.app) as database:
         prompts = PromptConfigs(database)
         if urls.private:
-            await prompts.seed(released(resource_folder("prompts")))
+            await prompts.seed(released_prompts(resource_folder("prompts")))
         yield prompts
 
 

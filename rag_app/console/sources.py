@@ -100,7 +100,7 @@ async def ingest(
     --dry-run, prints a suggestion for the table's [[rows]] in index.toml.
     """
     from rag_app.documents.documents import Document
-    from rag_app.documents.ingest import offered
+    from rag_app.documents.ingest import offered_files
     from rag_app.documents.metadata import to_source
     from rag_app.retrieval.index import find_index
     from rag_app.surfaces.library.rag import target_of
@@ -113,7 +113,7 @@ async def ingest(
     asked = RowsRule(key=tuple(row_key or ()), date=tuple(row_date or ()), title=row_title or "", text=row_text or "")
     passed_over = exclude or []
     ingestor = await application.ingestor(spec, target)
-    with progress_bar(f"{spec.name}/{org}", sum(1 for _ in offered(paths, passed_over))) as progress:
+    with progress_bar(f"{spec.name}/{org}", sum(1 for _ in offered_files(paths, passed_over))) as progress:
         summary = await ingestor.ingest(
             paths,
             base=base or Path.cwd(),

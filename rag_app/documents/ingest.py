@@ -177,7 +177,7 @@ class Ingestor:
         self, paths: Iterable[Path], base: Path, exclude: Sequence[str], rows: RowsRule | None
     ) -> Iterator[File]:
         root = base.resolve()
-        for given, path in offered(paths, exclude):
+        for given, path in offered_files(paths, exclude):
             origin = path.resolve()
             shown = (origin.relative_to(root) if origin.is_relative_to(root) else origin).as_posix()
             mapping = row_mapping(self._spec.rows, self._spec.fields, shown, rows)
@@ -440,7 +440,7 @@ class _Run:
             self._progress(split.last, self._summary)
 
 
-def offered(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterator[tuple[Path, Path]]:
+def offered_files(paths: Iterable[Path], exclude: Sequence[str] = ()) -> Iterator[tuple[Path, Path]]:
     """Each file below `paths` that matches no pattern of `exclude`, after the path it belongs to."""
     for given in paths:
         for path in documents_below(given):

@@ -279,7 +279,7 @@ class SourceLedger:
             organizations, select(SourceRow.org_id, SourceRow.index).where(SourceRow.deleted_at.is_not(None)).distinct()
         )
 
-    async def holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
+    async def generations_holding(self, org_id: UUID, source_ids: Collection[UUID]) -> set[int]:
         """The generations whose stores may have chunks of these sources."""
         builds = select(SourceBuildRow.generation_id).where(
             SourceBuildRow.org_id == org_id, _matches_any(SourceBuildRow.source_id, source_ids)
@@ -377,7 +377,7 @@ class SourceLedger:
         )
         return {source: version for source, version in await self._database.read(scope, standing)}  # noqa: C416 - rows
 
-    async def named(self, scope: Scope, index: str, names: Collection[str], uri: str | None = None) -> list[UUID]:
+    async def find_named(self, scope: Scope, index: str, names: Collection[str], uri: str | None = None) -> list[UUID]:
         """The sources of an index with one of these names: an id, an external id or an http(s) URI.
 
         Names without a source in the scope are skipped.
@@ -391,7 +391,7 @@ class SourceLedger:
         known = select(SourceRow.id).where(SourceRow.index == index, or_(*called), *seen_by(scope))
         return [source for (source,) in await self._database.read(scope, known.order_by(SourceRow.id))]
 
-    async def seen(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
+    async def visible_sources(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """The visible ones of these sources, in any generation."""
         found = select(SourceRow.id).where(_matches_any(SourceRow.id, source_ids), *seen_by(scope))
         return {source for (source,) in await self._database.read(scope, found)}

@@ -121,7 +121,7 @@ def _plain(key: str, value: object) -> Any:
     return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
 
 
-def under(source: Source, spec: IndexSpec) -> Source:
+def convert_metadata(source: Source, spec: IndexSpec) -> Source:
     """The source with the metadata that `spec` declares now, in their types. Raises InvalidInput for a value of another type."""
     said = source.metadata
     return replace(

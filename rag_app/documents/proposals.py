@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rag_app.documents.documents import Document
-from rag_app.documents.ingest import offered
+from rag_app.documents.ingest import offered_files
 from rag_app.documents.readers.formats import suffix_of
 from rag_app.documents.readers.rows import RECORDS, typed_value
 from rag_app.documents.reading import File, Readers
@@ -60,7 +60,7 @@ def propose(readers: Readers, paths: Iterable[Path], exclude: Sequence[str], spe
     """A section of an index.toml for each table below `paths` that no rule of the index matches."""
     files = [
         File(path, path.name, "", path.parent, RowMapping((RowsRule(),), {}, as_written=True))
-        for _, path in offered(paths, exclude)
+        for _, path in offered_files(paths, exclude)
         if suffix_of(path.name) in RECORDS and not any(rule.matches(path.as_posix()) for rule in spec.rows)
     ]
     with closing(readers.read_all(files)) as reading:

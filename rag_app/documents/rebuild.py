@@ -26,7 +26,7 @@ from rag_app.documents.chunking import Chunker
 from rag_app.documents.documents import Passage
 from rag_app.documents.ingest import Work, embed_nodes, overlap, write_sources
 from rag_app.documents.ledger import NO_BUILD, Build, Passages, SourceLedger
-from rag_app.documents.metadata import under
+from rag_app.documents.metadata import convert_metadata
 from rag_app.domain import EmbeddingFailed, InvalidInput, Scope, Source, frozen
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import ScopedStore
@@ -145,7 +145,12 @@ class Rebuild(Filling):
         for source, content in batch:
             passages = [Passage(**passage) for passage in content]
             try:
-                work.append((source, await asyncio.to_thread(self._chunker.split, under(source, self.spec), passages)))
+                work.append(
+                    (
+                        source,
+                        await asyncio.to_thread(self._chunker.split, convert_metadata(source, self.spec), passages),
+                    )
+                )
             except InvalidInput as error:
                 self.built.failed.append(Unbuilt(source, str(error)))
         try:
@@ -175,9 +180,9 @@ class Tally:
     """The number of chunks and the sum of their digests, which does not depend on their order.
 
     >>> one, other = TextNode(id_="1", text="a", metadata={"price": 5.0}), TextNode(id_="2", text="b")
-    >>> Tally.of([one, other]) == Tally.of([other, one]) != Tally.of([one])
+    >>> Tally.count_nodes([one, other]) == Tally.count_nodes([other, one]) != Tally.count_nodes([one])
     True
-    >>> Tally.of([one]) == Tally.of([TextNode(id_="1", text="a", metadata={"price": 5})])  # JSON has one kind of number
+    >>> Tally.count_nodes([one]) == Tally.count_nodes([TextNode(id_="1", text="a", metadata={"price": 5})])  # JSON has one kind of number
     True
     """
 
@@ -185,7 +190,7 @@ class Tally:
     checksum: int = 0
 
     @classmethod
-    def of(cls, nodes: Sequence[TextNode]) -> "Tally":
+    def count_nodes(cls, nodes: Sequence[TextNode]) -> "Tally":
         return cls(len(nodes), sum(map(_digest, nodes)) % 2**128)
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -280,7 +285,7 @@ def _differing(
     differing = set()
     for source in sources:
         original, copy = originals.get(source, []), copies.get(source, [])
-        there, here = Tally.of(original), Tally.of(copy)
+        there, here = Tally.count_nodes(original), Tally.count_nodes(copy)
         deviation = (
             float(np.abs(_directions(original) - _directions(copy)).max()) if original and there == here else 0.0
         )

@@ -154,7 +154,7 @@ class Uploads:
         generation = (await self._active(spec)).id
         before = await self._ledger.builds(target.org_id, generation, ids)
         ingestor = await self._ingestor(spec, target)
-        summary = await ingestor.ingest_documents(_reading(made), summary=Summary())
+        summary = await ingestor.ingest_documents(_read_results(made), summary=Summary())
         failed = {problem.path: problem.reason for problem in summary.failed}
         received = []
         for each in made:
@@ -345,7 +345,7 @@ def _leave_out(made: _UploadResult, taken: set[UUID], why: str) -> None:
     made.found[:] = kept
 
 
-def _reading(made: Iterable[_UploadResult]) -> Iterator[tuple[File, Documents]]:
+def _read_results(made: Iterable[_UploadResult]) -> Iterator[tuple[File, Documents]]:
     for each in made:
         if each.found:
             shown = each.upload.file_name or ""

@@ -156,7 +156,7 @@ class KeptAnswers:
         found: list[UUID] = []
         if expected is not None and expected == storable(expected):
             for (index,) in await self._database.read(scope, this.with_only_columns(KeptAnswerRow.index_name)):
-                found = await self._ledger.named(scope, index, [expected])
+                found = await self._ledger.find_named(scope, index, [expected])
         async with self._database.scoped(scope) as session:
             row = await session.scalar(this.with_for_update())
             if row is None:

@@ -16,7 +16,7 @@ class Candidate:
     bm25: float
 
 
-def ranked(candidates: Sequence[Candidate], mode: Mode, weights: Fusion) -> list[Candidate]:
+def rank(candidates: Sequence[Candidate], mode: Mode, weights: Fusion) -> list[Candidate]:
     """Best first. HYBRID adds the two scores, each scaled to 0..1 over the candidates, by weight.
 
     Min-max fusion of true scores: Bruch, Gai, Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval"
@@ -24,7 +24,7 @@ def ranked(candidates: Sequence[Candidate], mode: Mode, weights: Fusion) -> list
     stores rank alike.
 
     >>> both = [Candidate(UUID(int=1), 0.9, 0.0), Candidate(UUID(int=2), 0.8, 7.0), Candidate(UUID(int=3), 0.1, 1.0)]
-    >>> [c.id.int for c in ranked(both, Mode.HYBRID, Fusion())]
+    >>> [c.id.int for c in rank(both, Mode.HYBRID, Fusion())]
     [2, 1, 3]
     """
     if mode is Mode.DENSE:

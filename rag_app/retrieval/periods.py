@@ -208,7 +208,7 @@ class _Grammar:
         link = re.compile(rf"\s+(?:{self.words[second]})(?:\s+(?:{self.words['the']}))?\s+", re.I)
         return lead, link
 
-    def after(self, name: str, text: str, start: int) -> bool:
+    def is_before(self, name: str, text: str, start: int) -> bool:
         """Whether what stands right before `start` are words of this name."""
         return re.search(rf"(?<!\w)(?:{self.words[name]})\s+$", text[:start], re.I) is not None
 
@@ -241,7 +241,7 @@ def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -
     text = text[:_QUESTION]
     for grammar in _grammars(tuple(languages)):
         reading = _Reading(text, today, grammar)
-        said = [*reading.ranges()] or [*reading.short_ranges()] or [*reading.compared()]
+        said = [*reading.ranges()] or [*reading.short_ranges()] or [*reading.compared_periods()]
         first, second = (*sorted(said, key=lambda each: each.span), None, None)[:2]
         if len(said) != 2 or first is None or second is None or not (first.end and second.end):
             continue
@@ -257,12 +257,12 @@ def _together(periods: Sequence[Period]) -> Period | None:
     """The only one, or the narrowest where each lies within the next wider one ("in January 2026, this year")."""
     narrow = sorted(periods, key=lambda each: (each.end or date.max) - (each.start or date.min))
     for inner, outer in pairwise(narrow):
-        if not (_within(inner.start, outer) and _within(inner.end, outer)):
+        if not (_is_within(inner.start, outer) and _is_within(inner.end, outer)):
             return None
     return narrow[0] if narrow else None
 
 
-def _within(day: date | None, period: Period) -> bool:
+def _is_within(day: date | None, period: Period) -> bool:
     return day is not None and (period.start or date.min) <= day <= (period.end or date.max)
 
 
@@ -285,14 +285,14 @@ class _Reading:
             if not self.text[: begun.start()].endswith(tuple("0123456789-./")):
                 yield from self._range(begun.start(), begun.start(), self.grammar.dash, leads=False)
 
-    def compared(self) -> Iterator[Period]:
+    def compared_periods(self) -> Iterator[Period]:
         """What is named alone, and what joins to it without a word of its own: "in January as against February"."""
         found = [*self.singles()]
         if len(found) == 1:
             match = self.grammar.point.search(self.text, found[0].span[1])
             days = self._days(match) if match else None
             if match and days and _kind(match) in ("month", "year", "quarter", "weekday"):
-                found.append(self._named(match, days))
+                found.append(self._named_period(match, days))
         yield from found
 
     def narrowed(self, period: Period) -> Period:
@@ -351,7 +351,7 @@ class _Reading:
                 continue
             container = following and _kind(following) == "stepped" and self._adjoin(match, following)
             days = self._days_in(match, following) if container and following else self._days(match)
-            if days is not None and (period := self._opened(match, days)) is not None:
+            if days is not None and (period := self._open_period(match, days)) is not None:
                 yield period
 
     def _is_same_day(self, weekday: re.Match[str], following: re.Match[str]) -> bool:
@@ -386,26 +386,26 @@ class _Reading:
             return days_around(days[0].replace(day=1, year=around[0].year), "month")
         return days
 
-    def _opened(self, match: re.Match[str], days: Days) -> Period | None:
+    def _open_period(self, match: re.Match[str], days: Days) -> Period | None:
         grammar, (first, last) = self.grammar, days
         start = match.start()
         later = grammar.behind("onwards", self.text, match.end())
-        if later or grammar.after("since", self.text, start):
+        if later or grammar.is_before("since", self.text, start):
             end, lead = (None, "") if later else (max(self.today, first), "since")
             return self._period((first, end), start, later or match.end(), "days", lead)
-        if grammar.after("until", self.text, start):
+        if grammar.is_before("until", self.text, start):
             begun = self.today if last >= self.today and self.future else None
             return self._period((begun, last), start, match.end(), "days", "until")
         if _kind(match) == "feast":
             return None  # "gifts for Christmas"
-        if grammar.after("before", self.text, start) and _kind(match) in ("written", "dated"):
+        if grammar.is_before("before", self.text, start) and _kind(match) in ("written", "dated"):
             return self._period((None, first - timedelta(days=1)), start, match.end(), "days", "before")
-        if grammar.after("after", self.text, start) and _kind(match) in ("written", "dated"):
+        if grammar.is_before("after", self.text, start) and _kind(match) in ("written", "dated"):
             end = None if last >= self.today else self.today
             return self._period((last + timedelta(days=1), end), start, match.end(), "days", "after")
-        return self._named(match, days) if self._is_named(match) else None
+        return self._named_period(match, days) if self._is_named(match) else None
 
-    def _named(self, match: re.Match[str], days: Days) -> Period:
+    def _named_period(self, match: re.Match[str], days: Days) -> Period:
         period = self._period(days, match.start(), match.end(), _grain(days, match))
         return replace(period, otherwise=self._of_another_year(match, period))
 
@@ -434,11 +434,11 @@ class _Reading:
         kind, start, grammar = _kind(match), match.start(), self.grammar
         rest = self.text[match.end() :]
         if kind == "weekday":
-            return grammar.after("on", self.text, start) and not grammar.has("habit", self.text)
+            return grammar.is_before("on", self.text, start) and not grammar.has("habit", self.text)
         if kind == "year":
-            return grammar.after("in_years", self.text, start) and not re.match(r"\s*[-–/]\s*\d", rest)
+            return grammar.is_before("in_years", self.text, start) and not re.match(r"\s*[-–/]\s*\d", rest)
         if kind in ("month", "quarter"):
-            leads = grammar.after("in_months", self.text, start)
+            leads = grammar.is_before("in_months", self.text, start)
             own = re.match(rf"(?:['’]s)?\s+(?:{grammar.words['records']})(?!\w)", rest, re.I) is not None
             return own or (leads and not re.match(r"\s*[-–]\s*\w", rest))
         return True
@@ -468,7 +468,7 @@ class _Reading:
             "year": lambda: days_around(date(int(said), 1, 1), "year"),
         }
         if kind.startswith(("rolling", "stepped")):
-            return self._moved(kind, said)
+            return self._move_days(kind, said)
         return readers.get(kind, lambda: self._read(said))()
 
     def _read(self, said: str, base: date | None = None) -> Days | None:
@@ -566,7 +566,7 @@ class _Reading:
         days = [_feast_day(name, year) for year in range(self.today.year - 1, self.today.year + 2)]
         return self._choose(days, soon=0)
 
-    def _moved(self, kind: str, said: str) -> Days | None:
+    def _move_days(self, kind: str, said: str) -> Days | None:
         """What is so many weeks or months from now, this one, or the last one of a name."""
         words = self.grammar.words
         offset = next(by for by, name in ((-1, "last"), (1, "next"), (0, "this")) if self._steps(name, said))

@@ -60,7 +60,7 @@ def keep_best_sources(
     below the best node.
     """
     first = set(map(str, named))
-    preferred = first | {_source(node) for node in _near(nodes, within) if _belongs(node, user)}
+    preferred = first | {_source(node) for node in _nearest_nodes(nodes, within) if _belongs(node, user)}
     ordered = sorted(map(_source, nodes), key=lambda source: (source not in first, source not in preferred))
     kept = set([*dict.fromkeys(ordered)][:top_k])
     return deduplicate([node for node in nodes if _source(node) in kept], keep=chunks)
@@ -99,7 +99,7 @@ def lift(nodes: Nodes, rank: Callable[[NodeWithScore], Rank], within: float = 0.
 
     Nodes more than `within` (cosine) below the best one are not lifted over better ones.
     """
-    near = _near(nodes, within)
+    near = _nearest_nodes(nodes, within)
     lifted = set(map(id, near))
     return sorted(near, key=rank) + [node for node in nodes if id(node) not in lifted]
 
@@ -231,6 +231,6 @@ def _source(node: NodeWithScore) -> str:
     return str(node.node.metadata["source_id"])
 
 
-def _near(nodes: Nodes, within: float) -> Nodes:
+def _nearest_nodes(nodes: Nodes, within: float) -> Nodes:
     best = max((node.score or 0.0 for node in nodes), default=0.0)
     return [node for node in nodes if (node.score or 0.0) >= best - within]

@@ -79,21 +79,21 @@ class ChunkRetriever(BaseRetriever):
         asking.set(store.scope.organizations)
         text = checked_text("query", query_bundle.query_str)
         if query_bundle.embedding is not None:
-            self._embedded = text, self._checked(query_bundle.embedding)
+            self._embedded = text, self._check_length(query_bundle.embedding)
         elif query_bundle.custom_embedding_strs:
-            self._embedded = text, self._checked(await embed_together(self._embedder, query_bundle.embedding_strs))
+            self._embedded = text, self._check_length(await embed_together(self._embedder, query_bundle.embedding_strs))
         vector = await self._embed(text)
         with Stage("search", {"rag.mode": asked.mode.value, "rag.top_k": asked.top_k}):
-            first = await self._named(store, text, vector)
+            first = await self._search_named(store, text, vector)
             search = Search(vector, text, asked.filters, asked.mode, asked.top_k)
-            beside = await self._beside(search)
+            beside = await self._further_searches(search)
             preferred = self._preferred()
             found = await store.search(
                 search if not preferred else replace(search, filters=(*asked.filters, *preferred))
             )
             if preferred and len(found) < asked.enough:
                 found = await store.search(search)
-            within = await self._within(store, search)
+            within = await self._search_period(store, search)
             others = await asyncio.gather(*(store.search(each) for each in beside)) if beside else []
         rest = interleave([*within, *map(self._of_period, (found, *others))])
         return join([first, rest]) if first else rest
@@ -107,7 +107,7 @@ class ChunkRetriever(BaseRetriever):
             else preferred
         )
 
-    async def _within(self, store: ScopedStore, search: Search) -> list[Nodes]:
+    async def _search_period(self, store: ScopedStore, search: Search) -> list[Nodes]:
         """What is dated in the question's period."""
         if self._question.period is None:
             return []
@@ -126,7 +126,7 @@ class ChunkRetriever(BaseRetriever):
         day = day_of(meta["date"])
         return period.holds(day) or names_period(f"{meta['title']}\n{node.node.get_content()}", period, day)
 
-    async def _beside(self, search: Search) -> list[Search]:
+    async def _further_searches(self, search: Search) -> list[Search]:
         """The same for what is searched `also`; and in `earlier` sources, by the shortest wording."""
         texts = [checked_text("query", text) for text in self._question.also]
         vectors = [await embed_query(self._embedder, text, self._dimension) for text in texts]
@@ -165,7 +165,7 @@ class ChunkRetriever(BaseRetriever):
 
         return sorted((node for node in nearest if distance(node)), key=lambda node: distance(node) > 1)
 
-    def _checked(self, embedding: list[float]) -> list[float]:
+    def _check_length(self, embedding: list[float]) -> list[float]:
         if self._dimension is not None and len(embedding) != self._dimension:
             problem = f"has {len(embedding)} dimensions, the index has {self._dimension}"
             raise InvalidInput("embedding", None, problem)
@@ -189,7 +189,7 @@ class ChunkRetriever(BaseRetriever):
         self._store = await self._open_store()
         return await self._store.word_use(words_of(text), [hit.chunk_id for hit in among])
 
-    async def _named(self, store: ScopedStore, text: str, vector: list[float]) -> list[NodeWithScore]:
+    async def _search_named(self, store: ScopedStore, text: str, vector: list[float]) -> list[NodeWithScore]:
         """Chunks of the named sources, best first. A long source may crowd out others: those are asked for again."""
         found: list[NodeWithScore] = []
         wanted = {str(source) for source in self._question.sources}

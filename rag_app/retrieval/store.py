@@ -31,7 +31,7 @@ from pydantic import SkipValidation
 from rag_app.domain import Filters, InvalidInput, JsonObject, Misconfigured, Mode, Scope, Source
 from rag_app.retrieval.confidence import Words
 from rag_app.retrieval.filters import check_filters, checked_text
-from rag_app.retrieval.fusion import Candidate, ranked
+from rag_app.retrieval.fusion import Candidate, rank
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.records import Named, RecordQuery, Records
 
@@ -241,7 +241,7 @@ class ScopedStore(BasePydanticVectorStore):
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
         """Of the candidates the `top_k` that rank first."""
-        ranking = ranked(await self.candidates(asked), asked.mode, self.spec.fusion)[: asked.top_k]
+        ranking = rank(await self.candidates(asked), asked.mode, self.spec.fusion)[: asked.top_k]
         nodes = await self.fetch([candidate.id for candidate in ranking])
         return [(candidate, nodes[candidate.id]) for candidate in ranking if candidate.id in nodes]
 

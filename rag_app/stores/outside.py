@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode, TextNode
 
 from rag_app.database.session import Database
 from rag_app.domain import Filters, Mode
-from rag_app.retrieval.fusion import Candidate, ranked
+from rag_app.retrieval.fusion import Candidate, rank
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.store import Search
 from rag_app.stores.postgres import ChunkStore, PostgresBackend, execute_as_owner, prepare_words, to_node
@@ -80,7 +80,7 @@ class OutsideStore(ChunkStore):
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
         """Looks at more than `top_k`, because a vector whose chunk PostgreSQL does not have (yet, or any more) is skipped."""
-        ranking = ranked(
+        ranking = rank(
             await self.candidates(replace(asked, depth=max(asked.depth, 2 * asked.top_k))), asked.mode, self.spec.fusion
         )
         nodes = await self.fetch([candidate.id for candidate in ranking[: 2 * asked.top_k]])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_app.answering.prompts import load_config, released
+from rag_app.answering.prompts import load_config, released_prompts
 from rag_app.domain.resources import resource_folder
 from tests.conftest import NewPostgres
 from tests.integration.test_cli import Run, assert_fails, main, rag
@@ -46,7 +46,7 @@ def test_every_command_has_help(command: str, main: Run) -> None:
 
 
 def test_a_version_from_its_file_to_half_of_the_threads(rag: Run, main: Run, tmp_path: Path) -> None:
-    seeded = {each.name: each for each in released(resource_folder("prompts"))}
+    seeded = {each.name: each for each in released_prompts(resource_folder("prompts"))}
     first = rag("db", "upgrade").out
     assert "prompts added: ask_lexybrain_alert_explanation_v1, ask_lexybrain_competitor_intel_v1" in first
     assert "prompts added" not in main("db", "upgrade").out

@@ -23,7 +23,7 @@ from rag_app.answering.prompts import (
     conversation_types,
     load_configs,
     load_prompts,
-    released,
+    released_prompts,
     template_of,
     template_types,
 )
@@ -206,7 +206,7 @@ async def test_without_a_database_it_says_so() -> None:
 
 
 async def test_the_prompts_of_all_capabilities_are_seeded(configs: PromptConfigs, database: Database) -> None:
-    files = released(resource_folder("prompts"))
+    files = released_prompts(resource_folder("prompts"))
     types = {each.type for each in files}
     assert (
         types
@@ -230,7 +230,7 @@ TEMPLATE = "{% chat role='user' %}SECOND {{ context }} {{ question }}{% endchat 
 async def test_a_question_gets_the_version_that_the_database_says(
     configs: PromptConfigs, new: PromptConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await configs.seed(released(resource_folder("prompts")))
+    await configs.seed(released_prompts(resource_folder("prompts")))
     second = PromptConfig(f"book_tutor_{new.name}", "book_tutor", TEMPLATE, {"temperature": 0.5, "max_tokens": 77})
     question, context = Question("Why?"), plain_context(["Because."])
     with ScriptedModel(Reply("So [Source 1].")) as server:

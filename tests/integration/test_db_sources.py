@@ -100,7 +100,7 @@ async def test_sources_are_found_by_id_name_and_address(
     await write(ledger, generation, theirs)
 
     async def found(*names: str, uri: str | None = None, index: str = INDEX) -> set[UUID]:
-        return set(await ledger.named(of(org), index, names, uri))
+        return set(await ledger.find_named(of(org), index, names, uri))
 
     assert await found("shop", str(asked.id), "nothing", str(uuid4())) == {shop.id, asked.id}
     assert await found(str(theirs.id)) == set(), "of another organization"

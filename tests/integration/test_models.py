@@ -11,7 +11,7 @@ import pytest
 from llama_index.core.llms import ChatMessage
 
 from rag_app.answering import models, prompts
-from rag_app.answering.models import ChatModel, Draft, Restart, WithFallback, estimated
+from rag_app.answering.models import ChatModel, Draft, Restart, WithFallback, estimate_usage
 from rag_app.answering.providers import ModelSettings, build_llm
 from rag_app.answering.synthesizers import ModelSynthesizer
 from rag_app.domain.answer import Answer, Delta, Event, Question, Refusal, Usage
@@ -514,6 +514,6 @@ async def test_who_is_cancelled_asks_no_second_model() -> None:
 
 
 def test_what_was_abandoned_is_estimated() -> None:
-    assert estimated("", "") == Usage(0, 0)
-    usage = estimated("When do you open? " * 400, "We open at nine [Source 1].")
+    assert estimate_usage("", "") == Usage(0, 0)
+    usage = estimate_usage("When do you open? " * 400, "We open at nine [Source 1].")
     assert usage.input_tokens == 400 * 5 and 7 <= usage.output_tokens <= 12

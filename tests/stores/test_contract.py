@@ -23,7 +23,7 @@ from rag_app.domain.filters import Filters
 from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
 from rag_app.retrieval.filters import all_of, check_filters, condition, none_of, or_missing
-from rag_app.retrieval.fusion import ranked
+from rag_app.retrieval.fusion import rank
 from rag_app.retrieval.store import ScopedStore, Search
 from tests.stores.conftest import DIMENSION, SPEC, Stores, chunk, vector
 
@@ -81,7 +81,7 @@ async def test_the_best_are_the_first_of_the_ranking(stores: Stores, org: UUID, 
     )
     await store.async_add([chunk(org, body, vector(each)) for body, each in zip(bodies, cosines, strict=True)])
     for text in ("apple", "fig apple plum", "quince"):
-        ranking = ranked(await store.candidates(Search(QUERY, text, (), mode, 10)), mode, SPEC.fusion)
+        ranking = rank(await store.candidates(Search(QUERY, text, (), mode, 10)), mode, SPEC.fusion)
         for top_k in (1, 3, 10):
             best = await store.best(Search(QUERY, text, (), mode, top_k, 10))
             assert [candidate.id for candidate, _ in best] == [each.id for each in ranking[:top_k]]

@@ -25,7 +25,7 @@ from rag_app.domain.scope import Scope
 from rag_app.domain.source import Source
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.filters import all_of, any_of, check_filters, condition, none_of, or_missing
-from rag_app.retrieval.fusion import Candidate, ranked
+from rag_app.retrieval.fusion import Candidate, rank
 from rag_app.retrieval.index import Chunking
 from rag_app.retrieval.store import ScopedStore, Search, searchable_text
 from tests.stores.conftest import DECLARED, DIMENSION, FOREIGN, OWN, SPEC, Stores, chunk, opened
@@ -170,8 +170,8 @@ def differences(first: Sequence[Candidate], other: Sequence[Candidate], mode: Mo
         if mode is not Mode.DENSE and abs(each.bm25 - theirs[key].bm25) > CLOSE * max(each.bm25, 1.0):
             found.append(f"BM25 {each.bm25} and {theirs[key].bm25}")
     worth = scores(first, mode)
-    order = [each.id for each in ranked(other, mode, SPEC.fusion)]
-    if order != [each.id for each in ranked(first, mode, SPEC.fusion)]:
+    order = [each.id for each in rank(other, mode, SPEC.fusion)]
+    if order != [each.id for each in rank(first, mode, SPEC.fusion)]:
         wrong = [(a, b) for a, b in itertools.pairwise(order) if worth[a] < worth[b] - TIED]
         found += [f"{len(wrong)} pairs in another order"] if wrong else []
     return found

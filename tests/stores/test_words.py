@@ -12,7 +12,7 @@ from llama_index.core.schema import TextNode
 
 from rag_app.domain.answer import Mode
 from rag_app.domain.scope import Scope
-from rag_app.retrieval.fusion import Candidate, ranked
+from rag_app.retrieval.fusion import Candidate, rank
 from rag_app.retrieval.store import Search
 from rag_app.stores import postgres_tables
 from rag_app.stores.words import BLOCK
@@ -94,7 +94,7 @@ async def test_after_any_history_scores_are_those_of_a_straightforward_bm25(
             expected = straightforward(shared, seen)
             found = await store.candidates(Search(QUERY, ASKED, (), Mode.TEXT, 1000))
             assert by_words(found) == pytest.approx(expected, rel=1e-9)
-            ten = ranked(await store.candidates(Search(QUERY, ASKED, (), Mode.TEXT, 10)), Mode.TEXT, SPEC.fusion)
+            ten = rank(await store.candidates(Search(QUERY, ASKED, (), Mode.TEXT, 10)), Mode.TEXT, SPEC.fusion)
             best = sorted(expected.values(), reverse=True)[:10]
             assert [each.bm25 for each in ten] == pytest.approx(best, rel=1e-9)
     for row in await postings(database_urls[0], team.prefix):  # type: ignore[attr-defined]

@@ -162,7 +162,7 @@ class Verification:
         self._gap, self._led = after, leads_in(text)
         if self._full:
             return
-        unit = self._judged(text, gap)
+        unit = self._judge_sentence(text, gap)
         if unit is None:
             self.removed += 1
             self._gap = max(gap, after, key=lambda each: each.count("\n"))
@@ -171,7 +171,7 @@ class Verification:
         self._waiting.append(unit)
         self._resolve(final=False)
 
-    def _judged(self, text: str, gap: str) -> Unit | None:
+    def _judge_sentence(self, text: str, gap: str) -> Unit | None:
         """The sentence as it is kept, perhaps after others; None where it is left out."""
         cited = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
         if self._trusted:
@@ -193,7 +193,7 @@ class Verification:
         """Release what waits, in order, up to the first sentence that still leans on what is to come."""
         while self._waiting:
             unit, later = self._waiting[0], self._waiting[1:]
-            if unit.leaning and not self._carried(unit, later):
+            if unit.leaning and not self._is_carried(unit, later):
                 if not final:
                     return
                 self.removed += unit.kind is Kind.CLAIM
@@ -202,7 +202,7 @@ class Verification:
             self._waiting = later
             self._release(unit)
 
-    def _carried(self, unit: Unit, later: Sequence[Unit]) -> bool:
+    def _is_carried(self, unit: Unit, later: Sequence[Unit]) -> bool:
         if unit.kind is not Kind.CLAIM:
             return any(not each.leaning for each in later)
         cited = tuple(sorted({number for each in later for number in each.cited}))

@@ -227,7 +227,7 @@ class Passage:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        words = {stem(word) for word in _spoken(self.text)}
+        words = {stem(word) for word in _meaningful_words(self.text)}
         for days, name in ((("monday", "friday"), "weekday"), (("saturday", "sunday"), "weekend")):
             if words.issuperset(map(stem, days)):
                 words.add(stem(name))
@@ -288,9 +288,9 @@ def clauses_of(sentence: str, *, stated: bool = False) -> list[Clause]:
     """The clauses of a sentence that have words of content; only those that state something, no imperatives, if `stated`."""
     found = []
     for half in _CONTRAST.split(sentence):
-        around = frozenset(stem(word) for word in _spoken(half))
+        around = frozenset(stem(word) for word in _meaningful_words(half))
         for part in _CLAUSE.split(half):
-            words = frozenset(stem(word) for word in _spoken(part))
+            words = frozenset(stem(word) for word in _meaningful_words(part))
             if words and not (stated and _first_word(part) in IMPERATIVES):
                 found.append(Clause(words, _is_negated(part), around))
     return found
@@ -324,7 +324,9 @@ def support(claim: str, passage: Passage, asked: frozenset[str], stated: int = 0
     overall: list[tuple[float, bool]] = [(_FIGURE_WEIGHT, True)] * stated
     least = 1.0
     for part in _CLAUSE.split(_BASED_ON.sub("", claim)):
-        words = [(_weighed(word, asked), stem(word) in passage.words) for word in dict.fromkeys(_spoken(part))]
+        words = [
+            (_weighed(word, asked), stem(word) in passage.words) for word in dict.fromkeys(_meaningful_words(part))
+        ]
         words = [(weighed, known) for weighed, known in words if weighed]
         overall += words
         if sum(weighed for weighed, _ in words) >= 1.2:
@@ -453,7 +455,7 @@ def _stem_weight(stemmed: str) -> float:
     return 0.5 if stemmed in _VAGUE else 1.0
 
 
-def _spoken(text: str) -> list[str]:
+def _meaningful_words(text: str) -> list[str]:
     """The words of a text that mean something, as they are written there; no figures."""
     return [
         word

@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from rag_app.documents.documents import SIDECAR, Document
 from rag_app.documents.limits import OverLimit
-from rag_app.documents.readers.formats import READERS, Documents, clean_mapping, format_of, read_stream, written
+from rag_app.documents.readers.formats import READERS, Documents, build_document, clean_mapping, format_of, read_stream
 from rag_app.documents.readers.rows import row_reader
 from rag_app.domain import RowMapping, UnreadableDocument
 
@@ -80,7 +80,7 @@ def _sidecar(path: Path, shown: str, root: Path) -> dict[str, object]:
 
 
 def _with_sidecar(document: Document, beside: Mapping[str, object], shown: str) -> Document:
-    told = written(beside, (), shown + SIDECAR)
+    told = build_document(beside, (), shown + SIDECAR)
     beside = clean_mapping(told.metadata)
     # a row says of itself what is said of its file as a whole
     metadata = {**document.metadata, **beside} if document.row is None else {**beside, **document.metadata}

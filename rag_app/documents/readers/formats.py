@@ -81,7 +81,7 @@ def reads(*suffixes: str, becomes: str, streamed: bool = False) -> Callable[[Rea
 def read_plain(stream: BinaryIO, shown: str) -> Iterator[Document]:
     """One passage without sections."""
     metadata, text = front_matter(decode(stream.read(), shown), shown)
-    yield written(metadata, (Passage(text),), shown)
+    yield build_document(metadata, (Passage(text),), shown)
 
 
 def read_stream(stream: BinaryIO, name: str, shown: str, reader: Reader | None = None) -> Documents:
@@ -280,7 +280,7 @@ def front_matter(text: str, shown: str) -> tuple[dict[str, object], str]:
     return {str(key): value for key, value in found.items()}, text[match.end() :]
 
 
-def written(
+def build_document(
     metadata: Mapping[str, object],
     passages: tuple[Passage, ...],
     shown: str,

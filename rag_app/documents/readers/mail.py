@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.readers.formats import Documents, attempt, clean, decode, read_stream, reads
 from rag_app.documents.readers.markup import html_document
-from rag_app.documents.readers.shaping import known
+from rag_app.documents.readers.shaping import drop_missing
 from rag_app.domain import UnreadableDocument
 
 _HEADER_CHARS = 2_000  # characters; RFC 5322 allows a line 998, and the parser takes the square of what it gets
@@ -49,7 +49,7 @@ def _read_message(message: EmailMessage, shown: str) -> Documents:
     if message.get_content_type() in _SEALED:
         raise UnreadableDocument(shown, "encrypted, or sealed by S/MIME")
     sender = attempt(lambda: message["from"].addresses[0])
-    derived = known(
+    derived = drop_missing(
         author=(sender.display_name or sender.addr_spec) if sender else None,
         date=attempt(lambda: str(message["date"].datetime.isoformat())),
     )

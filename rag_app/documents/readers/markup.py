@@ -18,8 +18,8 @@ from markdown_it.common.html_blocks import block_names
 
 from rag_app.documents.documents import Document
 from rag_app.documents.limits import Tally, check_nesting
-from rag_app.documents.readers.formats import decode, front_matter, reads, written
-from rag_app.documents.readers.shaping import Sections, iso_date, known, language, sensible
+from rag_app.documents.readers.formats import build_document, decode, front_matter, reads
+from rag_app.documents.readers.shaping import Sections, drop_missing, iso_date, language, sensible
 from rag_app.documents.readers.unseen import find_unseen
 from rag_app.domain import UnreadableDocument
 
@@ -77,7 +77,7 @@ def html_document(html: str, shown: str, metadata: dict[str, object] | None = No
     canonical = soup.select_one("link[rel~=canonical][href^=http]")
     title = soup.find("title")
     page = soup.find("html")
-    derived = known(
+    derived = drop_missing(
         lang=language(page.get("lang")) if page else None,
         author=sensible(properties.get("author")),
         date=next(filter(None, dates), None),
@@ -90,7 +90,7 @@ def html_document(html: str, shown: str, metadata: dict[str, object] | None = No
     passages = reading.sections.passages()
     if not passages:
         raise UnreadableDocument(shown, "no text that a reader would see")
-    return written(metadata or {}, passages, shown, title=named or reading.sections.first, derived=derived)
+    return build_document(metadata or {}, passages, shown, title=named or reading.sections.first, derived=derived)
 
 
 class _Reading:

@@ -31,9 +31,9 @@ from rag_app.documents.readers.rows import Records, holds_rows, table_records
 from rag_app.documents.readers.shaping import (
     ROWS_BECOME,
     Sections,
-    grouped,
+    drop_missing,
+    group_lines,
     iso_date,
-    known,
     language,
     sensible,
     table_lines,
@@ -86,7 +86,7 @@ def _properties(stream: BinaryIO, shown: str) -> tuple[str | None, dict[str, obj
     except zipfile.BadZipFile as error:
         raise UnreadableDocument(shown, f"truncated or corrupt: {error}") from error
     said = {etree.QName(element).localname: element.text for element in core or ()}
-    return sensible(said.get("title")), known(
+    return sensible(said.get("title")), drop_missing(
         author=sensible(said.get("creator")) or sensible(said.get("lastModifiedBy")),
         date=iso_date(said.get("modified")),
         lang=language(said.get("language")),
@@ -185,7 +185,7 @@ def _notes(word: Any, vanishing: set[str | None]) -> Iterator[Passage]:
     for relation in word.part.rels.values():
         if relation.reltype.endswith(("/footnotes", "/endnotes")):
             notes = etree.fromstring(relation.target_part.blob, _PARSER)
-            yield from grouped(
+            yield from group_lines(
                 filter(None, (" ".join(_text(note, vanishing).split()) for note in notes)),
                 relation.reltype.rpartition("/")[2].capitalize(),
             )
@@ -248,7 +248,7 @@ def read_xlsx(stream: BinaryIO, shown: str) -> Iterator[Document]:
     named, derived = _properties(stream, shown)
     sheets = openpyxl.load_workbook(stream, read_only=True, data_only=True).worksheets
     shown_sheets = (sheet for sheet in sheets if sheet.sheet_state == "visible")
-    passages = (passage for sheet in shown_sheets for passage in grouped(_sheet_lines(sheet), sheet.title))
+    passages = (passage for sheet in shown_sheets for passage in group_lines(_sheet_lines(sheet), sheet.title))
     yield Document("", tuple(check_output(passages)), named, derived=derived)
 
 
@@ -265,7 +265,7 @@ def read_xlsx_rows(stream: BinaryIO, shown: str, rules: tuple[RowsRule, ...]) ->
     for sheet in (sheet for sheet in sheets if sheet.sheet_state == "visible"):
         rule = next((rule for rule in rules if rule.reads_sheet(sheet.title)), None)
         if rule is None:
-            others += grouped(_sheet_lines(sheet), sheet.title)
+            others += group_lines(_sheet_lines(sheet), sheet.title)
         else:
             yield from table_records(_sheet_rows(sheet), rule, f"{shown}, sheet {sheet.title!r}", sheet.title)
     if others:

@@ -22,7 +22,7 @@ from pypdf.errors import PdfReadError
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.limits import Tally
 from rag_app.documents.readers.formats import Documents, attempt, check_output, reads
-from rag_app.documents.readers.shaping import known, language, sensible
+from rag_app.documents.readers.shaping import drop_missing, language, sensible
 from rag_app.domain import UnreadableDocument
 
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
@@ -64,7 +64,7 @@ def read_pdf(stream: BinaryIO, shown: str) -> Documents:
         "",
         tuple(check_output(_in_sections(texts, attempt(lambda: _bookmarks(reader)) or []))),
         None if title == PurePath(shown).stem else title,
-        derived=known(
+        derived=drop_missing(
             author=sensible(attempt(lambda: said.author)),
             date=attempt(lambda: str(said.creation_date.isoformat())),
             lang=language(attempt(lambda: reader.root_object.get("/Lang"))),

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.limits import Tally
-from rag_app.documents.readers.formats import Documents, clean, decode, reads, written
+from rag_app.documents.readers.formats import Documents, build_document, clean, decode, reads
 from rag_app.documents.readers.rows import Record, Records, holds_rows
 from rag_app.domain import RowsRule, UnreadableDocument
 
@@ -129,6 +129,6 @@ def _record(value: object, shown: str, place: str = "") -> Document:
         text = value.pop("text", None)
         if not isinstance(text, str) or not clean(text):
             raise UnreadableDocument(shown, 'no "text" (only "text" is read, not "content" or "body")')
-        return written(value, (Passage(text),), shown, name=str(value.get("id") or place) if place else "")
+        return build_document(value, (Passage(text),), shown, name=str(value.get("id") or place) if place else "")
     except UnreadableDocument as error:
         raise UnreadableDocument(shown, f"{place}: {error.reason}" if place else error.reason) from error

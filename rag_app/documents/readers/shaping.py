@@ -65,7 +65,7 @@ def language(tag: object) -> str | None:
     return found[1] if found else None
 
 
-def known(**values: object) -> dict[str, object]:
+def drop_missing(**values: object) -> dict[str, object]:
     """Only those that are there."""
     return {key: value for key, value in values.items() if value}
 
@@ -122,7 +122,7 @@ def _names_columns(rows: list[dict[int, str]]) -> bool:
     return not any(below and all(map(_NUMBER.fullmatch, below)) for below in columns)
 
 
-def grouped(lines: Iterable[str], section: str | None = None) -> Iterator[Passage]:
+def group_lines(lines: Iterable[str], section: str | None = None) -> Iterator[Passage]:
     """Lines as atomic passages of up to `GROUP_WORDS` words; a longer line stands alone."""
     group: list[str] = []
     words = 0
@@ -175,7 +175,7 @@ class Sections:
     def table(self, rows: Iterable[Row], header: bool | None = None) -> None:
         if lines := table_lines(rows, header):
             self._close()
-            self._add(*grouped(lines, self._section))
+            self._add(*group_lines(lines, self._section))
             self._bare = False
 
     def passages(self) -> tuple[Passage, ...]:
@@ -201,7 +201,7 @@ class Sections:
 
 @reads(".csv", ".tsv", becomes=ROWS_BECOME)
 def read_delimited(stream: BinaryIO, shown: str) -> Iterator[Document]:
-    yield Document("", tuple(grouped(table_lines(_parse_delimited(stream, shown)))))
+    yield Document("", tuple(group_lines(table_lines(_parse_delimited(stream, shown)))))
 
 
 @holds_rows(".csv", ".tsv")

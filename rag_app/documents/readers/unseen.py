@@ -71,7 +71,7 @@ def find_unseen(page: Tag, dropped: set[str]) -> set[int]:
                 unseen.add(id(node))
             continue
         style = _style(str(node.get("style") or "").lower()) if node.attrs else {}
-        if node.name in dropped or _hidden(node, style):
+        if node.name in dropped or _is_hidden(node, style):
             unseen.add(id(node))
             unseen.update(map(id, node.descendants))
         else:
@@ -86,7 +86,7 @@ def _style(said: str) -> dict[str, str]:
     return {name.strip(): value.replace("!important", "").strip() for name, colon, value in pairs if colon}
 
 
-def _hidden(tag: Tag, style: dict[str, str]) -> bool:
+def _is_hidden(tag: Tag, style: dict[str, str]) -> bool:
     if "hidden" in tag.attrs or str(tag.get("aria-hidden")).lower() == "true":
         return True
     if not style:

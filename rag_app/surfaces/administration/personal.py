@@ -155,7 +155,7 @@ class _Erasure:
 
     async def _find_holding(self, org_id: UUID, ids: Collection[UUID]) -> list[Generation]:
         """The generations whose stores may have chunks of these sources. Stores that are not configured are noted."""
-        holding = await self._ledger.holding(org_id, ids)
+        holding = await self._ledger.generations_holding(org_id, ids)
         found = []
         for each in await self._app.generations.list():
             if each.id in holding:
@@ -313,7 +313,7 @@ async def training_examples(
     for number, user in enumerate(consenting, 1):
         async for page in application.conversations.training.read_lessons(user, since=begin, capability=capability):
             named = {source for lesson in page for source in lesson.sources}
-            seen = await application.ledger.seen(user.scope, named) if named else set()
+            seen = await application.ledger.visible_sources(user.scope, named) if named else set()
             for lesson in page:
                 yield user.user, _example(user, lesson) if lesson.sources <= seen else None
         progress(number)

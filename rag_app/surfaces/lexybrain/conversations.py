@@ -23,7 +23,7 @@ from msgspec import convert
 from rag_app.answering.capabilities import DESCRIPTIONS, capability_named
 from rag_app.answering.chosen_models import ChosenModels
 from rag_app.answering.context import count_tokens
-from rag_app.answering.models import estimated
+from rag_app.answering.models import estimate_usage
 from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import GLOBAL, PromptConfig, choose
 from rag_app.answering.providers import EXTRACTIVE
@@ -255,7 +255,7 @@ class Turn:
         lists = (context.keywords, context.watchlists, context.listings, context.alerts)
         names = [name for each in lists for name in each or ()]
         if names or context.shop_url:
-            named = await self._with.ledger.named(self._scope, INDEX, names, context.shop_url)
+            named = await self._with.ledger.find_named(self._scope, INDEX, names, context.shop_url)
         self.question = instructed(
             capability_named(self.capability),
             said,
@@ -432,7 +432,7 @@ class Turn:
         sources, model = sources_of(answer, self._index), answer.asked or answer.model or self._model_name()
         usage, counted = answer.usage, answer.usage is not None or model == EXTRACTIVE or answer.refusal in _UNWRITTEN
         if not counted:
-            usage = estimated(self._read(answer.hits), answer.text)
+            usage = estimate_usage(self._read(answer.hits), answer.text)
         paid = [*self._paid, *([(model, usage)] if usage else [])]
         stages = {name: round(1000 * seconds) for name, seconds in {**self._seconds, **answer.seconds}.items()}
         stages["total"] = round(1000 * (time.perf_counter() - self._started))

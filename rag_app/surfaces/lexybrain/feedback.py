@@ -133,7 +133,7 @@ class FeedbackLedger:
         check_comment(comment)
         scope, found = principal.scope(), list[UUID]()
         if expected is not None and expected == storable(expected):
-            found = await self._ledger.named(scope, self._index, [expected])
+            found = await self._ledger.find_named(scope, self._index, [expected])
         async with self._database.scoped(scope) as session:
             answer = await _answer(session, principal, message)
             source = None if expected is None else await expected_source(session, found, "expectedSourceId", expected)

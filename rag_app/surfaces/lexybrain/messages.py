@@ -13,7 +13,7 @@ from msgspec import structs
 
 from rag_app.answering.capabilities import CAPABILITIES, DESCRIPTIONS, Capability
 from rag_app.answering.context import count_tokens, neutralise
-from rag_app.answering.models import AnsweringModel, Draft, estimated
+from rag_app.answering.models import AnsweringModel, Draft, estimate_usage
 from rag_app.answering.prompts import Prompt, PromptConfig, kept_constraints
 from rag_app.answering.synthesizers import first, with_today
 from rag_app.domain import (
@@ -118,7 +118,7 @@ async def _ask(
     except ModelFailed:
         return None
     read = "\n".join(str(message.content) for message in messages)
-    paid.append((draft.model, draft.usage or estimated(read, draft.text)))
+    paid.append((draft.model, draft.usage or estimate_usage(read, draft.text)))
     return draft
 
 

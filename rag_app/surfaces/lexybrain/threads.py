@@ -376,7 +376,7 @@ class Threads:
         shown = rows[:limit][::-1]
         # after the transaction: the ledger takes a connection of its own
         named = {UUID(source["id"]) for message, _ in shown for source in message.retrieved_source_ids or ()}
-        seen = await self._ledger.seen(principal.scope(), named) if named else set()
+        seen = await self._ledger.visible_sources(principal.scope(), named) if named else set()
         messages = [render_message(message, feedback, seen) for message, feedback in shown]
         return render_thread(ThreadWithMessages, row, messages=messages, has_more=len(rows) > limit)
 

@@ -32,7 +32,7 @@ from rag_app.evaluation.validation import locate
 from rag_app.pipeline import OpenStore, Pipeline
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import check_filters, parse_condition
-from rag_app.retrieval.fusion import Candidate, ranked
+from rag_app.retrieval.fusion import Candidate, rank
 from rag_app.retrieval.hits import average_relevance, to_hit
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.store import Search
@@ -177,7 +177,7 @@ class Playground:
         with stages.timed("search"):
             search = Search(vector, text, checked, Mode.HYBRID, asked.top_k, spec.fusion.depth)
             candidates = await store.candidates(search)
-            ranking = ranked(candidates, question.mode, spec.fusion)[: asked.top_k]
+            ranking = rank(candidates, question.mode, spec.fusion)[: asked.top_k]
         with stages.timed("chunks"):
             nodes = await store.fetch([each.id for each in ranking])
         found = [NodeWithScore(node=nodes[each.id], score=each.cosine) for each in ranking if each.id in nodes]
@@ -247,11 +247,11 @@ def _hits(
     matching = sorted((each for each in candidates if each.bm25 > 0), key=lambda c: (-c.bm25, c.id))
     by_words = {each.id: place for place, each in enumerate(matching, 1)}
     shown = []
-    for rank, hit in enumerate(map(to_hit, found), 1):
+    for place, hit in enumerate(map(to_hit, found), 1):
         candidate: Candidate = by_id[hit.chunk_id]
         shown.append(
             PlaygroundHit(
-                rank=rank,
+                rank=place,
                 chunk_id=hit.chunk_id,
                 source_id=hit.source_id,
                 title=hit.title,
