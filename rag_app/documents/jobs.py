@@ -4,7 +4,7 @@
     take     in a worker's turn, takes the next files of the organization's longest-waiting job
     record   stores their results, in one transaction               killed before: the slice is repeated
     queue    queues the organization's next turn, if work is left   killed before: another worker gets the turn
-    cancel   takes no more of the job; results of a running slice are ignored
+    cancel   takes no more of the job; a slice that is under way ends and is counted
 
 A repeated slice finds its sources unchanged and writes nothing. An organization has one turn in the queue, however many
 jobs and files it has, and then goes to the end of the queue, so a large job delays nobody.
@@ -211,7 +211,8 @@ class Jobs:
             return [JobFile(*row) for row in rows.tuples()]
 
     async def cancel(self, scope: Scope, job: UUID, *, operator: bool = False) -> Job:
-        """Stop taking its files. Sources already ingested stay. Raises NotFound, InvalidInput if it has ended."""
+        """Stop taking its files. Sources already ingested stay, and the files of a slice that a worker has taken
+        still become sources and are then counted as done. Raises NotFound, InvalidInput if it has ended."""
         async with self._database.scoped(scope, operator) as session:
             row = await _one(session, scope, job, lock=True)
             if JobState(row.state).ended:
@@ -401,7 +402,7 @@ _RECORD_FILES = text(
     "UPDATE job_files f SET state = CASE WHEN went.reason IS NULL THEN 'done' ELSE 'failed' END, reason = went.reason,"
     " content = CASE WHEN went.reason IS NULL THEN '' ELSE content END"
     " FROM unnest(CAST(:positions AS integer[]), CAST(:reasons AS text[])) AS went (position, reason)"
-    f" WHERE {_OF_JOB} AND f.position = went.position AND f.state = 'waiting' RETURNING f.state"
+    f" WHERE {_OF_JOB} AND f.position = went.position AND f.state IN ('waiting', 'cancelled') RETURNING f.state"
 )
 _RECORD = text(
     "UPDATE jobs SET done = done + :done, failed = failed + :failed, attempts = 0, error = NULL, updated_at = now(),"

@@ -171,6 +171,31 @@ async def test_only_its_user_sees_a_job(
         await application.jobs.begin(sender(org, user), INDEX, Target(org), [*uploads(1), *uploads(1)])
 
 
+async def test_what_was_under_way_when_a_job_was_cancelled_is_counted(
+    application: Application, small: None, org: UUID, user: UUID
+) -> None:
+    scope = sender(org, user)
+    job = await application.jobs.begin(scope, INDEX, Target(org), uploads(10))
+    taken = await application.jobs.take(org)
+    assert taken is not None and [*taken.files] == [0, 1, 2, 3]
+    assert (await application.jobs.cancel(scope, job.id)).state is JobState.CANCELLED
+    await application.jobs.record(org, job.id, {0: None, 1: None, 2: None, 3: "encrypted"})
+    told = await application.jobs.get(scope, job.id)
+    assert (told.state, told.done, told.failed) == (JobState.CANCELLED, 3, 1)
+    states = [each.state for each in await application.jobs.files(scope, job.id)]
+    assert states == ["done"] * 3 + ["failed"] + ["cancelled"] * 6
+    assert await application.jobs.take(org) is None, "no more of it is taken"
+    again = await application.jobs.retry(scope, job.id)
+    assert (again.state, again.done, again.failed) == (JobState.WAITING, 3, 0)
+    second = await application.jobs.take(org)
+    assert second is not None and [*second.files] == [3, 4, 5, 6], "what is done is not sent again"
+    await application.jobs.record(org, job.id, dict.fromkeys(taken.files))  # a worker that was thought to be gone
+    assert (await application.jobs.get(scope, job.id)).done == 4, "each file is counted once"
+    async with working(application):
+        (done,) = await ended(application, again)
+    assert (done.state, done.done, done.failed) == (JobState.DONE, 10, 0)
+
+
 async def test_organizations_take_turns(
     application: Application, org: UUID, user: UUID, organization: NewOrganization, small: None
 ) -> None:
