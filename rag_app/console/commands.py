@@ -34,6 +34,15 @@ User = Annotated[str | None, Option("--user", metavar="U", help="also find what 
 Site = Annotated[str | None, Option("--site", metavar="S", help="only this site of the organization")]
 Mode = Annotated[str, Option("--mode", "-m", metavar="hybrid|dense|text", help="search mode")]
 Json = Annotated[bool, Option("--json", help="print one JSON document on stdout")]
+Filter = Annotated[
+    list[str] | None,
+    Option(
+        "--filter",
+        "-f",
+        metavar="F",
+        help="e.g. lang=fr, 'date>=2026-01-01', 'source_type not in faq,doc', or MetadataFilters as JSON",
+    ),
+]
 OrgArgument = Annotated[str, Argument(help="slug or id")]
 UserArgument = Annotated[str, Argument(help="name or id")]
 Subject = Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, launch
 
-from rag_app.console.commands import Application, Index, Json, Mode, Org, Site, User, group, on_application
+from rag_app.console.commands import Application, Filter, Index, Json, Mode, Org, Site, User, group, on_application
 from rag_app.console.printing import answer_json, answer_text, counting, hit_json, hits_text, print_result
 from rag_app.domain import Hit, InvalidInput
 
@@ -24,15 +24,6 @@ Queries = Annotated[
 Qrels = Annotated[Path | None, Option(metavar="F", help="file of TREC judgments: query 0 external-id grade")]
 Recorded = Annotated[
     bool, Option("--recorded", help="use the judgments of the organization, from /validate and from feedback")
-]
-Filter = Annotated[
-    list[str] | None,
-    Option(
-        "--filter",
-        "-f",
-        metavar="F",
-        help="e.g. lang=fr, 'date>=2026-01-01', 'source_type not in faq,doc', or MetadataFilters as JSON",
-    ),
 ]
 
 

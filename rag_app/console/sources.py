@@ -2,15 +2,17 @@
 
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 from typer import Argument, Exit, Option
 
 from rag_app.console.commands import (
     Application,
+    Filter,
     Index,
     Json,
     Org,
@@ -33,6 +35,7 @@ from rag_app.domain import InvalidInput, NotFound, RowsRule, Scope, Source, froz
 
 if TYPE_CHECKING:
     from rag_app.access.people import People
+    from rag_app.database.session import Database
     from rag_app.database.urls import DatabaseUrls
     from rag_app.documents.ledger import SourceLedger
     from rag_app.retrieval.index import IndexSpec
@@ -171,6 +174,7 @@ def _metadata(source_type: str | None, lang: str | None, pairs: list[str]) -> di
 class _Catalogue:
     """What a command needs that only reads what is known of sources: no model and no vector store."""
 
+    database: "Database"
     people: "People"
     ledger: "SourceLedger"
     indexes: "Mapping[str, IndexSpec]"
@@ -183,7 +187,7 @@ async def _open_catalogue(settings: "Settings", urls: "DatabaseUrls") -> AsyncIt
 
     async with open_directory(settings, urls) as directory:
         indexes = load_indexes(*settings.indexes.folders)
-        yield _Catalogue(directory.people, SourceLedger(directory.database), indexes)
+        yield _Catalogue(directory.database, directory.people, SourceLedger(directory.database), indexes)
 
 
 on_catalogue = command_on(_open_catalogue)
@@ -200,19 +204,33 @@ async def list_all(
     ] = None,
     source_type: Annotated[str | None, Option(metavar="T", help="only sources of this type")] = None,
     lang: Annotated[str | None, Option(metavar="L", help="only sources in this language")] = None,
+    filters: Filter = None,
     as_json: Json = False,
 ) -> None:
     """List the sources of an organization in an index."""
     spec, scope = await _index_and_scope(catalogue, index, org)
     if source_type is not None and source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
+    wanted = await _matching(catalogue, scope, spec, filters) if filters else None
     found = [
         source
         async for source in catalogue.ledger.list(scope, spec.name, operator=True)
-        if source_type in (None, source.source_type) and lang in (None, source.lang) and _mentions(source, search)
+        if source_type in (None, source.source_type)
+        and lang in (None, source.lang)
+        and _mentions(source, search)
+        and (wanted is None or source.id in wanted)
     ]
     lines = (_SOURCE.format(each, day(each.date) or "-") for each in found)
     print_list(as_json, [source_json(each) for each in found], lines, "sources")
+
+
+async def _matching(catalogue: _Catalogue, scope: Scope, spec: "IndexSpec", written: Sequence[str]) -> Collection[UUID]:
+    from rag_app.documents.catalogue import Asked, Catalogue
+    from rag_app.retrieval.filters import check_filters, parse_condition
+
+    filters = check_filters(tuple(map(parse_condition, written)), spec)
+    asked = Asked((spec.name,), filters, organizations=scope.organizations)
+    return {*await Catalogue(catalogue.database).matching(scope, asked, operator=True)}
 
 
 def _mentions(source: Source, text: str | None) -> bool:

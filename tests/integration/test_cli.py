@@ -289,6 +289,11 @@ def test_a_day_with_the_command(
 
     listed = main("sources", "list", *at, "--json").json
     assert {source["external_id"] for source in listed} == {"opening.md", "prix.txt", "private.txt"}
+    filtered = main("sources", "list", *at, "--json", "--filter", "author=Ada", "-f", "date>=2026-02-01").json
+    assert [source["external_id"] for source in filtered] == ["opening.md"]
+    assert main("sources", "list", *at, "--json", "--filter", "lang!=en").json == [
+        source for source in listed if source["lang"] != "en"
+    ]
     shown = main("sources", "show", "opening.md", *at, "--json").json
     assert (shown["date"], shown["metadata"]["author"], shown["index"]) == ("2026-02-03", "Ada", INDEX)
     assert "opens at nine" in shown["passages"][0]["text"]
