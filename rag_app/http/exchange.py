@@ -23,7 +23,8 @@ REQUEST_ID_HEADER = "X-Request-ID"
 logger = logging.getLogger("rag_app.http")
 
 SECONDS_FOR_BODY = 30.0
-"""From the head of a request to the end of its body: 1 MB at the speed of a slow line."""
+"""Waited for the body of a request: 1 MB at the speed of a slow line. What we do meanwhile, as letting a caller in on a
+busy server, does not count."""
 
 _SECONDS_UNWATCHED = 0.1  # a watch costs as much as a short request does
 _LARGEST_REST = 1_000_000  # bytes
@@ -39,7 +40,7 @@ class Exchange:
     `closing` run in reverse order just before the response's last bytes are sent, so they are done for a client that has
     read the whole response. They always run, also if the client has left.
     `count` takes further places of the caller's rate limit, where the request costs more than one. `seconds_for_body`
-    is how long its body may take to arrive, from the head of the request.
+    is how long we wait for its body.
     """
 
     request_id: str
@@ -115,7 +116,7 @@ class Client:
         self._scope, self._receive, self._send, self._exchange = scope, receive, send, current
         self._has_no_body = self._is_read = scope["method"] in {"GET", "HEAD"} and not _has_body(scope)
         self._takes_long = self._response_started = self._has_gone = False
-        self._began = asyncio.get_running_loop().time()
+        self._waited = 0.0  # seconds, for the body
         self._worker: asyncio.Task[Any] | None = None
         self._leaving: asyncio.Task[HTTPReceiveMessage] | None = None
 
@@ -142,11 +143,14 @@ class Client:
             return {"type": "http.request", "body": b"", "more_body": False}
         if self._is_read:
             return await asyncio.shield(self._disconnect())
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
-            async with asyncio.timeout_at(self._began + self._exchange.seconds_for_body):
+            async with asyncio.timeout(self._exchange.seconds_for_body - self._waited):
                 message = cast(HTTPReceiveMessage, await self._receive())
         except TimeoutError:
             raise HTTPException(status_code=408) from None
+        self._waited += clock() - began
         if message["type"] == "http.disconnect":  # in the middle of its request
             self._give_up()
             await asyncio.sleep(0)  # where that takes effect: half a body is nothing to go on with

@@ -38,7 +38,7 @@ class BodyTooLarge(InvalidInput):
 
 @frozen
 class BodyLimits:
-    """`size` in bytes, of the whole body; `documents` or files in it; `seconds` from the head of the request to its end.
+    """`size` in bytes, of the whole body; `documents` or files in it; `seconds` that we wait for it.
 
     A body of more than `at_once` bytes becomes a job.
     """

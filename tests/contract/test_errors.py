@@ -1,5 +1,6 @@
 """One envelope for everything that goes wrong, and nothing in it that is not for callers."""
 
+import asyncio
 import json
 import logging
 import socket
@@ -25,6 +26,7 @@ from rag_app.domain.errors import (
     UnknownField,
 )
 from rag_app.domain.scope import Principal
+from rag_app.http.entrance import Entrance
 from rag_app.http.problems import KINDS, kind_of, problem_of
 from rag_app.surfaces.lexybrain.rules import KINDS as RULES
 from tests.contract.conftest import Backstage
@@ -238,6 +240,20 @@ def test_half_a_body_is_waited_for_so_long_and_no_longer(
         connection.sendall(head.encode() + b'{"query')
         said = b"".join(iter(lambda: connection.recv(10_000), b"")).decode()  # to the connection's end
     assert said.startswith("HTTP/1.1 408") and "The body did not arrive within 30 seconds" in said, said
+
+
+def test_a_body_that_is_there_is_read_however_long_its_caller_waited_to_be_let_in(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_in = Entrance.principal
+
+    async def on_a_busy_server(self: Entrance, *arguments: Any) -> Principal:
+        await asyncio.sleep(0.5)
+        return await let_in(self, *arguments)
+
+    monkeypatch.setattr("rag_app.http.exchange.SECONDS_FOR_BODY", 0.2)
+    monkeypatch.setattr(Entrance, "principal", on_a_busy_server)
+    assert client.post("/api/rag/search", json=ASK).status_code == 200
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
