@@ -9,9 +9,10 @@ messages to LexyBrain (a model by script, in a process of its own), the retrieva
 half-way, or connects anew. What it gets must be there, and be of nobody else.
 
 PostgreSQL gets a `kill -9` three times (KILLS), and comes back by itself. It fails on any error but in the windows of
-these (from a kill until GRACE seconds after it accepts connections), and there on one that does not say so; on a worker that is not the one that started, on p99 of ten times p50 or more, and on growth between two
+these (from a kill until GRACE seconds after it accepts connections), and there on one that does not say so; on a worker
+that is not the one that started, on p99 of more than ten times p50 for a kind of request, and on growth between two
 moments of rest, after the warm-up and in the end: of a worker's resident memory, of its open files, of connections.
-The table goes to stdout and, with everything else, to .bench/soak.json.
+The tables, one of them over time, go to stdout and, with everything else, to .bench/soak.json.
 """
 
 import asyncio
@@ -67,6 +68,8 @@ MORE_MEMORY_MB = 40.0
 MORE_FILES = 20
 """What a worker's open files may grow: connections to the model are kept for a while, as many as were needed at once."""
 REQUESTS_A_CONNECTION = 50
+MOMENTS = 20
+"""Of the table over time."""
 ENOUGH = 200
 """Requests of a kind that have a 99th percentile."""
 
@@ -343,15 +346,28 @@ async def at_rest(server: int, dsn: str) -> State:
     return State(memory, files, *await connections(dsn))
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """At one moment of the load: the requests so far and their errors, the largest of the workers, all connections."""
+
+    seconds: float
+    requests: int
+    errors: int
+    memory: float
+    files: int
+    connections: int
+
+
 @dataclass(slots=True)
 class Watch:
-    """Says on stderr how far it is, and keeps the most connections that there were."""
+    """Says on stderr how far it is, and keeps what it saw and the most connections that there were."""
 
     server: int
     dsn: str
     asked: list[Asked]
     began: float = field(default_factory=time.monotonic)
     most: int = 0
+    looks: list[Look] = field(default_factory=list)
 
     async def work(self) -> None:
         said = 0.0
@@ -363,10 +379,13 @@ class Watch:
                 count = 0
             if (now := time.monotonic()) - said >= 10:
                 said, errors = now, sum(1 for each in self.asked if each.error)
-                memory = " ".join(f"{resident(pid):.0f}" for pid in workers(self.server))
+                memory = [resident(pid) for pid in workers(self.server)]
+                files = max(map(open_files, workers(self.server)))
+                look = Look(now - self.began, len(self.asked), errors, max(memory), files, count)
+                self.looks.append(look)
                 say(
-                    f"{now - self.began:5.0f} s: {len(self.asked)} requests, {errors} errors, {count} connections, "
-                    f"workers of {memory} MB"
+                    f"{look.seconds:5.0f} s: {look.requests} requests, {errors} errors, {count} connections, "
+                    f"workers of {' '.join(f'{mb:.0f}' for mb in memory)} MB, {files} open files at most"
                 )
             await asyncio.sleep(2)
 
@@ -398,6 +417,7 @@ class Run:
     before: State
     after: State
     most_connections: int
+    looks: list[Look]
 
     def touched(self, each: Asked) -> bool:
         """Whether PostgreSQL's absence may have touched it."""
@@ -425,7 +445,7 @@ class Run:
             Bound("requests after its last return", "", sum(1 for each in self.others if each.began > last), 1, at_most=False),
             Bound("workers that are not those that began", "", len(set(self.after.memory) ^ set(self.before.memory)), 0),
             *[Bound(f"p99 / p50, {kind}", "", percentile(ms, 0.99) / percentile(ms, 0.5), 10)
-              for kind, ms in latencies.items() if len(ms) >= ENOUGH],
+              for kind, ms in latencies.items() if len(ms) >= ENOUGH and kind != "everything"],
             Bound("MB that a worker grew", "", max(memory), MORE_MEMORY_MB),
             Bound("open files that a worker grew", "", max(files), MORE_FILES),
             Bound("connections to PostgreSQL", "", self.most_connections, WORKERS * 2 * POOL_SIZE),
@@ -463,9 +483,32 @@ class Run:
                 rows,
             ),
             Table(
+                "Over time",
+                "The largest of the workers, and the connections of all of them.",
+                ("s", "requests", "errors", "MB", "open files", "connections"),
+                [
+                    (
+                        f"{look.seconds:.0f}",
+                        str(look.requests),
+                        str(look.errors),
+                        f"{look.memory:.0f}",
+                        str(look.files),
+                        str(look.connections),
+                    )
+                    for look in some_of(self.looks, MOMENTS)
+                ],
+            ),
+            Table(
                 "Workers at rest", "", ("", "MB of each", "open files of each", "connections", "in a transaction"), rest
             ),
         ]
+
+
+def some_of(looks: Sequence[Look], number: int) -> list[Look]:
+    """So many of them, evenly spread, with the first and the last."""
+    if len(looks) <= number:
+        return [*looks]
+    return [looks[round(n * (len(looks) - 1) / (number - 1))] for n in range(number)]
 
 
 def _row(state: State) -> tuple[str, ...]:
@@ -499,7 +542,7 @@ async def measure(
         took = time.monotonic() - began
         watching.cancel()
     after = await at_rest(server, dsn)
-    return Run(asked, errors.total(), kills, took, before, after, watch.most)
+    return Run(asked, errors.total(), kills, took, before, after, watch.most, watch.looks)
 
 
 async def back_again(dsn: str) -> float:
