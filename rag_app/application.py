@@ -37,9 +37,9 @@ from rag_app.documents.nodes import NodeWriter
 from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Readers
 from rag_app.domain import Misconfigured, RagError, Scope, StoreFailed, resource_folder
-from rag_app.evaluation.calibrations import Calibrations
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.evaluation.records import Validations
+from rag_app.evaluation.stored_fits import Calibrations
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
 from rag_app.retrieval.embedders import build_embedder
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from rag_app.access.openid import Provider
     from rag_app.access.tokens import PublicKeys
     from rag_app.documents.jobs import Jobs
-    from rag_app.documents.uploads import Received, Upload, Uploads
+    from rag_app.documents.uploads import ReceivedUpload, Upload, Uploads
     from rag_app.http.entrance import Entrance
     from rag_app.http.server import Site
     from rag_app.surfaces.lexybrain.conversations import Conversations
@@ -357,7 +357,7 @@ class Application(Directory):
 
         async def ingest(
             index: str, target: Target, uploads: "Sequence[Upload]", sender: Scope
-        ) -> "Sequence[Received]":
+        ) -> "Sequence[ReceivedUpload]":
             return await self.uploads.ingest(find_index(self.indexes, index), target, uploads, sender)
 
         await take_turn(self.jobs, ingest, org_id)

@@ -21,7 +21,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_app.access.budgets import Budgets
-from rag_app.answering.asked import Asked
+from rag_app.answering.asked import QuestionBundle
 from rag_app.answering.capabilities import Capability, capability_named
 from rag_app.answering.engine import CapabilityEngine, answer_of
 from rag_app.answering.gate import FittedGate, FixedGate, Gate, Judgment
@@ -35,7 +35,7 @@ from rag_app.domain import (
     Answer,
     Delta,
     Event,
-    Found,
+    FoundHits,
     Hit,
     Mode,
     Question,
@@ -47,7 +47,7 @@ from rag_app.domain import (
 from rag_app.retrieval.confidence import Basis, Fit, shipped_fit
 from rag_app.retrieval.filters import check_filters
 from rag_app.retrieval.foreign import adopt, with_cosines
-from rag_app.retrieval.guarded import Guarded
+from rag_app.retrieval.guarded import GuardedPostprocessor
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.periods import period_of
@@ -142,9 +142,9 @@ class Pipeline:
         with _recording(capability) as given:
             await self._check_budgets(engine, scope)
             try:
-                given.append(answer_of(await engine.aquery(Asked(question))))
+                given.append(answer_of(await engine.aquery(QuestionBundle(question))))
             except asyncio.CancelledError:
-                await self._spend(engine, question, scope, [Found(())])
+                await self._spend(engine, question, scope, [FoundHits(())])
                 raise
             await self._spend(engine, question, scope, given)
             return given[0]
@@ -192,7 +192,7 @@ class Pipeline:
                 usage = answer.usage
                 if usage is None and answer.asked not in (None, EXTRACTIVE):
                     usage = estimate_usage("\n".join([question.text, *(hit.text for hit in answer.hits)]), answer.text)
-            case [Found(), *rest] if engine.synthesizer.model not in (None, EXTRACTIVE):
+            case [FoundHits(), *rest] if engine.synthesizer.model not in (None, EXTRACTIVE):
                 said = estimate_usage(question.text, "".join(each.text for each in rest if isinstance(each, Delta)))
                 usage = Usage(said.input_tokens + engine.capability.max_context_tokens, said.output_tokens)
         if self._budgets is not None and usage is not None:
@@ -235,7 +235,7 @@ class Pipeline:
                 prefers_owner=chosen.prefers_owner,
                 strategy=chosen.rerank,
                 chunks_per_source=chosen.chunks_per_source if chosen.by_source else None,
-                own=[Guarded(inner=each, seconds=parts.seconds) for each in parts.postprocessors],
+                own=[GuardedPostprocessor(inner=each, seconds=parts.seconds) for each in parts.postprocessors],
             )
             left_out = [step(leave_out, sources=frozenset(without))] if without else []
             fetched = replace(asked, fetch=max(asked.fetch or 0, parts.candidates)) if parts.postprocessors else asked

@@ -10,13 +10,13 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from rag_app.domain import Answer, Delta, Event, Question
 
 
-class Asked(QueryBundle):
+class QuestionBundle(QueryBundle):
     """A whole question in a query bundle: with its limits, named sources and instructions.
 
     `embedding`, or that of `texts`, is searched by meaning instead of the text's own. `streamed`: the answer is wanted in
     pieces.
 
-    >>> Asked(Question("When do you open?", top_k=3)).query_str
+    >>> QuestionBundle(Question("When do you open?", top_k=3)).query_str
     'When do you open?'
     """
 
@@ -37,7 +37,7 @@ class Asked(QueryBundle):
 
 
 @dataclass
-class Answered(Response):
+class EngineResponse(Response):
     """What an engine's `aquery` gives: LlamaIndex' response, and the `answer` that it was made from."""
 
     answer: Answer | None = None

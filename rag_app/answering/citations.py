@@ -51,7 +51,7 @@ _STOP_WORDS = frozenset(
 
 
 @frozen
-class Checked:
+class CheckedAnswer:
     """An answer whose citations all exist: `[Source i]` is numbered from 1 in order of first mention and stands
     for block `blocks[i - 1]` of the context."""
 
@@ -61,7 +61,7 @@ class Checked:
 
 def check(
     text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None, cut_off: bool = False
-) -> Checked:
+) -> CheckedAnswer:
     """Keep the citations of blocks 1..`known`, drop the others, cut the text at its limits, number what is left.
 
     Read are `[Source 1]`, `[source 1, 2]`, `[Source 1, Source 2]`, `[Sources 1 and 2]`, `[Sources 1-3]`; written is
@@ -78,7 +78,9 @@ def check(
     return numbered(_bounded(pieces, max_sentences, max_words))
 
 
-def check_begun(text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None) -> Checked:
+def check_begun(
+    text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None
+) -> CheckedAnswer:
     """The whole sentences with which the result of `check` begins, however the text goes on.
 
     >>> check_begun("Open daily. [Source 3] Closed on Sunday. [Sour", known=5)
@@ -118,7 +120,7 @@ def may_end_sentence(text: str) -> bool:
     return re.search(r"[.!?。！？\n]", text) is not None
 
 
-def cite(checked: Checked, context: Context) -> tuple[Citation, ...]:
+def cite(checked: CheckedAnswer, context: Context) -> tuple[Citation, ...]:
     """A citation for each number of a checked answer: the hit of that source, and the passage, that fit best."""
     claims: dict[int, list[str]] = {}
     for sentence in sentences(checked.text):
@@ -197,7 +199,7 @@ def _sentences(text: str) -> tuple[list[str], str]:
     return finished, text[start:]
 
 
-def numbered(text: str) -> Checked:
+def numbered(text: str) -> CheckedAnswer:
     """Number the citations of a text from 1, in order of first mention.
 
     >>> numbered("One [Source 3]. Two [Source 1] [Source 3].")
@@ -205,7 +207,7 @@ def numbered(text: str) -> Checked:
     """
     text = text.strip()
     blocks = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))
-    return Checked(_MARKER.sub(lambda found: f"[Source {blocks.index(int(found[1])) + 1}]", text), blocks)
+    return CheckedAnswer(_MARKER.sub(lambda found: f"[Source {blocks.index(int(found[1])) + 1}]", text), blocks)
 
 
 def _write_citation(found: re.Match[str], known: int) -> str:

@@ -168,7 +168,7 @@ class Statement:
     values: tuple[tuple[str, str], ...]
     denies: bool
 
-    def of(self, kind: str) -> frozenset[str]:
+    def values_of(self, kind: str) -> frozenset[str]:
         """Its values of that kind."""
         return frozenset(value for each, value in self.values if each == kind)
 
@@ -187,7 +187,7 @@ def disagree(one: str, other: str) -> bool:
     if len(common) * 2 < max(len(left.about), len(right.about)):
         return False
     kinds = {kind for kind, _ in left.values} & {kind for kind, _ in right.values}
-    differing = {kind for kind in kinds if not left.of(kind) & right.of(kind)}
+    differing = {kind for kind in kinds if not left.values_of(kind) & right.values_of(kind)}
     if left.denies != right.denies:
         return not differing and left.about == right.about
     if differing:

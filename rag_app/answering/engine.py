@@ -16,10 +16,10 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from rag_app.answering.asked import Answered, AnswerStream, Asked, answer_metadata
+from rag_app.answering.asked import AnswerStream, EngineResponse, QuestionBundle, answer_metadata
 from rag_app.answering.capabilities import SEARCH_FAILED, Capability
 from rag_app.answering.citations import (
-    Checked,
+    CheckedAnswer,
     check,
     cite,
     may_end_sentence,
@@ -44,7 +44,7 @@ from rag_app.domain import (
     Delta,
     EmbeddingFailed,
     Event,
-    Found,
+    FoundHits,
     Hit,
     Look,
     ModelFailed,
@@ -54,7 +54,7 @@ from rag_app.domain import (
     Question,
     RagError,
     Refusal,
-    Shown,
+    ShownSource,
     StoreFailed,
     Usage,
     day_of,
@@ -73,7 +73,7 @@ _LONG_TEXT = 20_000
 _LEAD_SENTENCES = 2
 """Of what is said before an answer about another period."""
 
-_NOTHING = Checked("", ())
+_NOTHING = CheckedAnswer("", ())
 _CLEARLY = 0.1  # of probability
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ class CapabilityEngine(BaseQueryEngine):
         only its texts, its named sources, its threshold (for how many hits reach it) and its instructions are read here.
         Raises EmbeddingFailed, StoreFailed and ModelFailed as its parts do.
         """
-        return answer_of(await self.aquery(Asked(question)))
+        return answer_of(await self.aquery(QuestionBundle(question)))
 
     async def stream(self, question: Question) -> AsyncGenerator[Event, None]:
         """`answer` as it comes: Found, Deltas that joined are the answer's text, then the Answer. Raises as `answer`.
@@ -176,13 +176,13 @@ class CapabilityEngine(BaseQueryEngine):
         A Delta is one sentence or more, its citations checked and numbered for good. Of a grounded capability nothing
         is given before the first valid citation. Close it, and the model is not listened to any longer.
         """
-        response: Any = await self.aquery(Asked(question, streamed=True))
+        response: Any = await self.aquery(QuestionBundle(question, streamed=True))
         async with aclosing(response.events) as events:
             async for event in events:
                 yield event
 
     async def _events(self, evidence: Evidence) -> AsyncGenerator[Event, None]:
-        yield Found(evidence.hits)
+        yield FoundHits(evidence.hits)
         started = time.perf_counter()
         if self.refuses(evidence) or self._tells(evidence):
             answer = self._too_little(evidence) if self.refuses(evidence) else self._tell_records(evidence)
@@ -433,7 +433,9 @@ class CapabilityEngine(BaseQueryEngine):
             usage,
         )
 
-    def _answer_after_failure(self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: Checked) -> Answer:
+    def _answer_after_failure(
+        self, error: ModelFailed | EmbeddingFailed, evidence: Evidence, shown: CheckedAnswer
+    ) -> Answer:
         """What is left where the model has failed: what it had said, else what was found. Raises the error otherwise."""
         failures = (*evidence.failures, error)
         if isinstance(error, ModelSilent) and self.capability.admission:
@@ -507,7 +509,7 @@ class CapabilityEngine(BaseQueryEngine):
         return replace(answer, removed=verification.removed)
 
     def _build_answer(
-        self, checked: Checked, evidence: Evidence, model: str | None, usage: Usage | None = None
+        self, checked: CheckedAnswer, evidence: Evidence, model: str | None, usage: Usage | None = None
     ) -> Answer:
         cited = {block: number for number, block in enumerate(checked.blocks, 1)}
         # a greeting, say: what came near was shown to the model, and is no source of what it said
@@ -520,7 +522,7 @@ class CapabilityEngine(BaseQueryEngine):
             model=model,
             usage=usage,
             shown=tuple(
-                Shown(first.source_id, first.source_type, first.title, block.text, cited.get(block.number))
+                ShownSource(first.source_id, first.source_type, first.title, block.text, cited.get(block.number))
                 for block in evidence.context.blocks
                 for first in block.hits[:1]
             ),
@@ -539,7 +541,7 @@ class CapabilityEngine(BaseQueryEngine):
         query_bundle: QueryBundle,
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
-    ) -> Answered:
+    ) -> EngineResponse:
         """An answer from these nodes, best first, whose every claim cites one; they are judged as those that it retrieves.
 
         `additional_source_nodes` are in the response and nowhere else.
@@ -548,7 +550,7 @@ class CapabilityEngine(BaseQueryEngine):
         evidence = await self._judge(question, await self._foreign(nodes, _bundle(question)), [])
         return _response(await self._write(evidence), [*evidence.nodes, *(additional_source_nodes or ())])
 
-    async def _aquery(self, query_bundle: QueryBundle) -> Answered | AnswerStream:
+    async def _aquery(self, query_bundle: QueryBundle) -> EngineResponse | AnswerStream:
         asked = await self._question_of(query_bundle)
         evidence = await self.gather(asked.question, asked)
         if asked.streamed:
@@ -556,15 +558,15 @@ class CapabilityEngine(BaseQueryEngine):
         answer = await self._write(await self._widened(evidence))
         return _response(answer, evidence.nodes)
 
-    async def _question_of(self, query_bundle: QueryBundle) -> Asked:
-        if isinstance(query_bundle, Asked):
+    async def _question_of(self, query_bundle: QueryBundle) -> QuestionBundle:
+        if isinstance(query_bundle, QuestionBundle):
             return query_bundle
         question = replace(self._question, text=query_bundle.query_str, searched=None)
         if self._dated is not None:
             question = await self._dated(question)
-        return Asked(question, query_bundle.embedding, query_bundle.custom_embedding_strs)
+        return QuestionBundle(question, query_bundle.embedding, query_bundle.custom_embedding_strs)
 
-    def _query(self, query_bundle: QueryBundle) -> Answered | AnswerStream:
+    def _query(self, query_bundle: QueryBundle) -> EngineResponse | AnswerStream:
         return self._run(self._aquery(query_bundle), "aquery")
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -575,7 +577,7 @@ class CapabilityEngine(BaseQueryEngine):
         query_bundle: QueryBundle,
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
-    ) -> Answered:
+    ) -> EngineResponse:
         return self._run(self.asynthesize(query_bundle, nodes, additional_source_nodes), "asynthesize")
 
     def _run(self, work: Coroutine[Any, Any, T], call: str) -> T:
@@ -611,13 +613,13 @@ def _bundle(question: Question, by: QueryBundle | None = None) -> QueryBundle:
 
 def answer_of(response: object) -> Answer:
     """The answer in what an engine's `aquery` gave. Raises TypeError for the response of another engine."""
-    if not isinstance(response, Answered) or response.answer is None:
+    if not isinstance(response, EngineResponse) or response.answer is None:
         raise TypeError(f"not the response of a CapabilityEngine: {type(response).__name__}")
     return response.answer
 
 
-def _response(answer: Answer, nodes: Sequence[NodeWithScore]) -> Answered:
-    return Answered(answer.text, [*nodes], answer_metadata(answer), answer)
+def _response(answer: Answer, nodes: Sequence[NodeWithScore]) -> EngineResponse:
+    return EngineResponse(answer.text, [*nodes], answer_metadata(answer), answer)
 
 
 def _answer(evidence: Evidence, **more: Any) -> Answer:

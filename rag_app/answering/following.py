@@ -12,7 +12,7 @@ from rag_app.answering.wording import Token, read_words
 from rag_app.domain import frozen
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period
-from rag_app.retrieval.records import Named
+from rag_app.retrieval.records import NamedValue
 
 SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
 _TAKEN_UP = SUPERLATIVES | {"value", "ordinal"}
@@ -24,7 +24,7 @@ _SENTENCE = re.compile(r"(?<=[?!.])\s+|\n")
 
 
 @frozen
-class Said:
+class DatedText:
     """A text, and the days that it says."""
 
     text: str
@@ -57,7 +57,7 @@ def without_opening(text: str) -> str:
     return text[found.end() :] if found else text
 
 
-def follow(before: Said, text: Said, spec: IndexSpec, values: Sequence[Named]) -> Said | None:
+def follow(before: DatedText, text: DatedText, spec: IndexSpec, values: Sequence[NamedValue]) -> DatedText | None:
     """The question before with what this one says instead; None where it says nothing of that kind, or anything else."""
     asked, tokens = read_words(before.bare, spec, values), read_words(text.bare, spec, values)
     meant = [token for token in tokens if token.meaning is not None]
@@ -73,7 +73,7 @@ def follow(before: Said, text: Said, spec: IndexSpec, values: Sequence[Named]) -
         tokens = []
     words = " ".join(token.text for token in (*kept, *tokens))
     period = text.period or before.period
-    return Said(words, _without_place(period) if period else None)
+    return DatedText(words, _without_place(period) if period else None)
 
 
 def _keep_tokens(asked: Sequence[Token], tokens: Sequence[Token]) -> Iterator[Token]:

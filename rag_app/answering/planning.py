@@ -32,7 +32,7 @@ from rag_app.domain import FieldType, frozen
 from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, LT, LTE, NE, condition
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, conditions_of
-from rag_app.retrieval.records import Aggregate, Grain, Named, RecordQuery
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
 from rag_app.retrieval.spelling import corrected
 from rag_app.retrieval.text import tokens as tokens_of
 
@@ -164,7 +164,7 @@ def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, 
 def read_question(
     text: str,
     spec: IndexSpec,
-    values: Sequence[Named],
+    values: Sequence[NamedValue],
     period: Period | None,
     today: date | None = None,
     comparing: bool = False,
@@ -187,7 +187,9 @@ def read_question(
     return Reading(None, unknown, missing, kind if missing else None, ranked)
 
 
-def respelled(text: str, options: Mapping[str, Mapping[str, float]], spec: IndexSpec, values: Sequence[Named]) -> str:
+def respelled(
+    text: str, options: Mapping[str, Mapping[str, float]], spec: IndexSpec, values: Sequence[NamedValue]
+) -> str:
     """The text with each of these words as the likeliest of its spellings that is a word of the index or of a value."""
     known, meant = known_words(spec, values), {}
     for word, found in options.items():

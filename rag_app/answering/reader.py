@@ -53,7 +53,7 @@ class Pairs:
     def question(self, text: str) -> list[int]:
         return [_CLS, *self._ids(text)[-_MOST_QUESTION:], _SEP]
 
-    def reading(self, reading: Reading) -> list[int]:
+    def encode_reading(self, reading: Reading) -> list[int]:
         before = self._ids(reading.before)[-_MOST_BEFORE:] if reading.before else []
         parts = self._ids(reading.text)[:_MOST_TEXT], self._ids(reading.heading)[:_MOST_HEADING], before
         return [*chain.from_iterable((*part, _SEP) for part in parts)]
@@ -96,7 +96,7 @@ class Reader:
         """Log-odds that each sentence answers the question, about -8 to 8; each is the same whatever it is read with."""
         session, pairs = self._loaded or self._load()
         asked, scores = pairs.question(question), np.empty(len(readings))
-        for group in alike([pairs.reading(each) for each in readings]):
+        for group in alike([pairs.encode_reading(each) for each in readings]):
             (odds,) = session.run(None, as_arrays(asked, [told for _, told in group]))
             scores[[place for place, _ in group]] = odds
         return scores

@@ -10,7 +10,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.following import Said, before_in, follow, without_opening
+from rag_app.answering.following import DatedText, before_in, follow, without_opening
 from rag_app.answering.planning import Plan, Reading, may_ask, read_question, respelled, words_left
 from rag_app.answering.telling import Outcome, Telling, missing_text
 from rag_app.answering.wording import read_words, variants
@@ -161,7 +161,7 @@ class RecordFinder:
 
     async def _follow(self, question: Question, before: Sequence[str], store: ScopedStore) -> Reading | None:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
-        spec, after = self._spec, list[Said]()
+        spec, after = self._spec, list[DatedText]()
         asked = self._read_question(question, without_opening(question.text))
         for text in before:
             said = self._read_question(question, text)
@@ -172,14 +172,14 @@ class RecordFinder:
             if read_question(text, spec, values, said.period, question.today).plan is None:
                 after.insert(0, self._read_question(question, without_opening(text)))
                 continue
-            merged: Said | None = said
+            merged: DatedText | None = said
             for each in (*after, asked):
                 merged = follow(merged, each, spec, values) if merged else None
             return read_question(merged.text, spec, values, merged.period, question.today) if merged else None
         return None
 
-    def _read_question(self, question: Question, text: str) -> Said:
-        return Said(text, period_of(replace(question, text=text, period=None), self._spec))
+    def _read_question(self, question: Question, text: str) -> DatedText:
+        return DatedText(text, period_of(replace(question, text=text, period=None), self._spec))
 
     async def _query(self, plan: Plan, question: Question, store: ScopedStore) -> tuple[Plan, Records, Outcome]:
         """What the plan's query finds, or the same of another year that is meant as well.

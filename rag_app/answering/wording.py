@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rag_app.domain import FieldType, frozen
 from rag_app.retrieval.index import IndexSpec, Vocabulary
-from rag_app.retrieval.records import Named
+from rag_app.retrieval.records import NamedValue
 from rag_app.retrieval.spelling import SHORTEST
 
 Phrase = tuple[str, ...]
@@ -64,7 +64,7 @@ class Token:
         return self.meaning.role if self.meaning else ""
 
 
-def read_words(text: str, spec: IndexSpec, values: Sequence[Named] = ()) -> list[Token]:
+def read_words(text: str, spec: IndexSpec, values: Sequence[NamedValue] = ()) -> list[Token]:
     """The words of a question with their meanings: whole phrases first, then parts of values."""
     tokens = [Token(word, stem(word)) for word in _words(text)]
     phrases = _phrases(spec, values)
@@ -76,7 +76,7 @@ def read_words(text: str, spec: IndexSpec, values: Sequence[Named] = ()) -> list
     return tokens
 
 
-def known_words(spec: IndexSpec, values: Iterable[Named]) -> frozenset[str]:
+def known_words(spec: IndexSpec, values: Iterable[NamedValue]) -> frozenset[str]:
     """The stems of all words that mean something in an index, but for short ones that only ask: "perm" is not "per"."""
     own = frozenset(word for phrase, _ in _meanings(spec, values) for word in stems(phrase))
     asking = frozenset(word for phrase in _common() for word in phrase if len(word) >= SHORTEST)
@@ -181,7 +181,7 @@ def words_alike(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(phrase[0] for group in groups for phrase in group if len(phrase) == 1))
 
 
-def _phrases(spec: IndexSpec, values: Iterable[Named]) -> Mapping[Phrase, tuple[Meaning, ...]]:
+def _phrases(spec: IndexSpec, values: Iterable[NamedValue]) -> Mapping[Phrase, tuple[Meaning, ...]]:
     """What phrases mean, the likeliest first: as values, as the index's words, as words that ask."""
     found: dict[Phrase, tuple[Meaning, ...]] = {}
     for phrase, meaning in _meanings(spec, values):
@@ -211,7 +211,7 @@ def _meant_alike(own: Mapping[Phrase, tuple[Meaning, ...]]) -> Mapping[Phrase, t
     return found
 
 
-def _meanings(spec: IndexSpec, values: Iterable[Named]) -> Iterator[tuple[str, Meaning]]:
+def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[str, Meaning]]:
     for each in values:
         yield each.value, Meaning("value", each.field, each.value)
     for name, words in spec.vocabulary.items():
@@ -306,7 +306,7 @@ def _field_of(values: Iterable[Meaning], spec: IndexSpec) -> str | None:
     return fields.pop() if len(fields) == 1 else None
 
 
-def _read_parts(tokens: Sequence[Token], values: Sequence[Named], spec: IndexSpec) -> None:
+def _read_parts(tokens: Sequence[Token], values: Sequence[NamedValue], spec: IndexSpec) -> None:
     """Words that are left, in a row, stand for the values of one field that have them all: "colour", "walnut board"."""
     place = 0
     while place < len(tokens):
@@ -322,7 +322,7 @@ def _may_be_part(token: Token) -> bool:
     return token.is_left and figure(token.text) is None
 
 
-def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequence[Named], spec: IndexSpec) -> bool:
+def _read_part(tokens: Sequence[Token], place: int, length: int, values: Sequence[NamedValue], spec: IndexSpec) -> bool:
     part = {token.stem for token in tokens[place : place + length]}
     having = [Meaning("value", each.field, each.value) for each in values if part <= {*stems(each.value)}]
     field = _field_of(having, spec)

@@ -15,7 +15,7 @@ from rag_app.stores.registry import STORES
 
 if TYPE_CHECKING:
     from rag_app.documents.generations import Generation
-    from rag_app.documents.rebuild import Built
+    from rag_app.documents.rebuild import RebuildResult
     from rag_app.surfaces.administration.indexing import Indexing, MoveOutcome, Outcome
 
 app = group("Manage the generations of an index. A generation is one build of an index with one embedding model.")
@@ -144,7 +144,7 @@ def _indexing(application: Application) -> "Indexing":
     return Indexing(application)
 
 
-def _open_bar(bars: ExitStack, generation: "Generation", sources: int) -> "Callable[[Built], None]":
+def _open_bar(bars: ExitStack, generation: "Generation", sources: int) -> "Callable[[RebuildResult], None]":
     count = bars.enter_context(counting(f"{generation.index}, generation {generation.number}", sources))
     return lambda built: count(built.sources + built.compared)
 

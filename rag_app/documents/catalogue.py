@@ -72,7 +72,7 @@ class Entry:
 
 
 @frozen
-class Asked:
+class SourceSelection:
     """Selects sources of these indexes that match `filters` and have `search` in their title, id or file's name.
 
     `ready`: only sources with all their chunks (True), or only those being written (False). `page` alone uses it.
@@ -96,7 +96,9 @@ class Catalogue:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, scope: Scope, asked: Asked, generations: Collection[int]) -> tuple[list[Entry], str | None]:
+    async def page(
+        self, scope: Scope, asked: SourceSelection, generations: Collection[int]
+    ) -> tuple[list[Entry], str | None]:
         """At most `limit` of the sources, and the cursor of the next page. Raises InvalidInput for a cursor of another
         sort order."""
         order, kind = SORTS[asked.sort]
@@ -120,12 +122,12 @@ class Catalogue:
             return _entry(row)
         raise NotFound("source", str(source_id))
 
-    async def matching(self, scope: Scope, asked: Asked, operator: bool = False) -> list[UUID]:
+    async def matching(self, scope: Scope, asked: SourceSelection, operator: bool = False) -> list[UUID]:
         """The ids of all of them."""
         statement = select(SourceRow.id).where(*_matching(asked), *seen_by(scope, operator)).order_by(SourceRow.id)
         return [found for (found,) in await self._database.read(scope, statement, operator)]
 
-    async def taken(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
+    async def existing_sources(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
         """The existing sources among these that the scope may not see, and so may not overwrite."""
         there = select(SourceRow.id).where(SourceRow.id == any_(literal([*source_ids], ARRAY(Uuid))))
         everybody = await self._database.read(scope, there, operator=True)
@@ -182,7 +184,7 @@ def _entry(row: Row[Any]) -> Entry:
     return Entry(source_of(row), **{name: said[name] for name in names})
 
 
-def _matching(asked: Asked) -> list[ColumnElement[bool]]:
+def _matching(asked: SourceSelection) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = [SourceRow.index == any_(literal([*asked.indexes], ARRAY(Text)))]
     if asked.organizations:
         conditions.append(SourceRow.org_id == any_(literal(sorted(asked.organizations), ARRAY(Uuid))))
@@ -257,7 +259,7 @@ _COMPARE: Mapping[FilterOperator, Callable[[Any, Any], Any]] = {
 }
 
 
-def _cursor(asked: Asked, last: Row[Any]) -> str:
+def _cursor(asked: SourceSelection, last: Row[Any]) -> str:
     value = last._mapping["place"]
     if isinstance(value, datetime):
         value = (value - _EPOCH) // timedelta(microseconds=1)
@@ -270,7 +272,7 @@ def _cursor(asked: Asked, last: Row[Any]) -> str:
     return urlsafe_b64encode(json.dumps(told).encode()).decode().rstrip("=")
 
 
-def _place(asked: Asked, kind: Any) -> Any:
+def _place(asked: SourceSelection, kind: Any) -> Any:
     cursor = asked.after or ""
     try:
         sort, descending, value, source = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))

@@ -26,7 +26,7 @@ from rag_app.database.pages import cursor, is_after_cursor
 from rag_app.database.session import Database
 from rag_app.documents.metadata import Target
 from rag_app.documents.tables import JobRow, job_files_table
-from rag_app.documents.uploads import Received, Upload
+from rag_app.documents.uploads import ReceivedUpload, Upload
 from rag_app.documents.workspace import temporary_folder
 from rag_app.domain import (
     EmbeddingFailed,
@@ -53,7 +53,7 @@ _PASSING = (StoreFailed, EmbeddingFailed, Misconfigured)
 """What may be over when the next turn comes."""
 
 
-Ingest = Callable[[str, Target, Sequence[Upload], Scope], Awaitable[Sequence[Received]]]
+Ingest = Callable[[str, Target, Sequence[Upload], Scope], Awaitable[Sequence[ReceivedUpload]]]
 """`Uploads.ingest` in the index of this name."""
 
 
@@ -309,7 +309,7 @@ async def take_turn(jobs: Jobs, ingest: Ingest, org_id: UUID) -> None:
     await jobs.queue(org_id)
 
 
-async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[Received]:
+async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[ReceivedUpload]:
     with temporary_folder() as folder:
         uploads = await asyncio.to_thread(
             lambda: [_upload(folder, place, *each) for place, each in taken.files.items()]
@@ -317,9 +317,9 @@ async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[Received]:
         return await ingest(taken.index, taken.target, uploads, taken.sender)
 
 
-def _reason(received: Received) -> str | None:
+def _reason(received: ReceivedUpload) -> str | None:
     """
-    >>> _reason(Received((), "failed", ("line 2: no JSON", "x: twice"))), _reason(Received((), "unchanged"))
+    >>> _reason(Received((), "failed", ("line 2: no JSON", "x: twice"))), _reason(ReceivedUpload((), "unchanged"))
     ('line 2: no JSON; x: twice', None)
     """
     return "; ".join(received.problems[:20]) or ("holds no text" if received.status == "failed" else None)

@@ -48,7 +48,7 @@ class Unbuilt:
 
 
 @dataclass(slots=True)
-class Built:
+class RebuildResult:
     """The result of a rebuild: `sources` were written in `chunks`; `failed` were not.
 
     `compared`: sources that a move has read back, in both stores.
@@ -73,8 +73,8 @@ class Filling(ABC):
     organizations: Callable[[], Awaitable[Collection[UUID]]]
     open_store: Callable[[UUID], ScopedStore]
     ledger: SourceLedger
-    progress: Callable[[Built], None]
-    built: Built = field(default_factory=Built, init=False)
+    progress: Callable[[RebuildResult], None]
+    built: RebuildResult = field(default_factory=RebuildResult, init=False)
 
     batch = 32
     """Sources written together."""

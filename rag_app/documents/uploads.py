@@ -78,7 +78,7 @@ class Upload:
 
 
 @frozen
-class Received:
+class ReceivedUpload:
     """The result of an upload. `sources` are those in it, the file itself first; `problems` explain what is missing.
 
     `status` is "added", "updated" or "unchanged", or "failed" without a source.
@@ -127,7 +127,9 @@ class Uploads:
         self._catalogue, self._originals, self._limits = catalogue, originals, limits
         self._idle, self._turn = [*readers], threading.Semaphore(len(readers))
 
-    async def ingest(self, spec: IndexSpec, target: Target, uploads: Sequence[Upload], sender: Scope) -> list[Received]:
+    async def ingest(
+        self, spec: IndexSpec, target: Target, uploads: Sequence[Upload], sender: Scope
+    ) -> list[ReceivedUpload]:
         """Ingest the uploads; returns their results, in order. `sender` decides which sources may be overwritten.
 
         Raises UnknownField, OrganizationFull, EmbeddingFailed, StoreFailed. A repeated call ends in the same state as an
@@ -139,7 +141,9 @@ class Uploads:
         made = await asyncio.to_thread(self._make, spec, target, uploads)
         ids = {source.id for each in made for source, _ in each.found}
         taken = (
-            await self._catalogue.taken(replace(sender, organizations=frozenset({target.org_id}), site=None), ids)
+            await self._catalogue.existing_sources(
+                replace(sender, organizations=frozenset({target.org_id}), site=None), ids
+            )
             if ids
             else set()
         )
@@ -150,7 +154,7 @@ class Uploads:
 
     async def _put_in(
         self, spec: IndexSpec, target: Target, made: Sequence[_UploadResult], ids: Collection[UUID]
-    ) -> list[Received]:
+    ) -> list[ReceivedUpload]:
         generation = (await self._active(spec)).id
         before = await self._ledger.builds(target.org_id, generation, ids)
         ingestor = await self._ingestor(spec, target)
@@ -170,7 +174,7 @@ class Uploads:
             known = [
                 reason for path, reason in failed.items() if path == each.upload.name and reason not in each.problems
             ]
-            received.append(Received(sources, status, (*each.problems, *each.remarks, *known), tuple(names)))
+            received.append(ReceivedUpload(sources, status, (*each.problems, *each.remarks, *known), tuple(names)))
         return received
 
     async def change(

@@ -150,7 +150,7 @@ class Citation:
 
 
 @frozen
-class Shown:
+class ShownSource:
     """What a model was shown of one source: `text` is its block of the prompt, as it stood there.
 
     `cited` is the number by which the answer cites it, which need not be that of the block; None where it does not.
@@ -228,7 +228,7 @@ class Answer:
     seconds: Mapping[str, float] = field(default_factory=dict)
     asked: str | None = None
     prompt: str | None = None
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[ShownSource, ...] = ()
     look: Look = Look.FIRST
     searched: str = ""
     probability: float | None = None
@@ -256,7 +256,7 @@ class Answer:
 
 
 @frozen
-class Found:
+class FoundHits:
     """The beginning of a streamed answer: the hits it will be made from, best first."""
 
     hits: tuple[Hit, ...]
@@ -273,5 +273,5 @@ class Delta:
     citations: tuple[Citation, ...] = ()
 
 
-Event = Found | Delta | Answer
+Event = FoundHits | Delta | Answer
 """What a streamed answer consists of: Found, then the text in Deltas, then the whole Answer."""

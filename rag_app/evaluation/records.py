@@ -30,7 +30,7 @@ from rag_app.documents.ledger import Passages
 from rag_app.documents.tables import SourceRow
 from rag_app.domain import PUBLIC_ORGANIZATION, Forbidden, InvalidInput, Principal, storable
 from rag_app.evaluation.tables import JudgmentRow, ValidationRow
-from rag_app.evaluation.validation import Judged, Span
+from rag_app.evaluation.validation import JudgedPassage, Span
 
 _LONGEST_QUERY = 2000  # bytes: an entry of an index in PostgreSQL holds 2,700
 _DIGEST = "sha256:"  # what is kept of longer ones begins with it
@@ -126,7 +126,7 @@ class Validations:
 
     async def judgments(
         self, principal: Principal, index: str, query: str, hits: Collection[UUID]
-    ) -> tuple[list[Judged], dict[UUID, Passages]]:
+    ) -> tuple[list[JudgedPassage], dict[UUID, Passages]]:
         """The passages that answer the query, of sources that the principal may see, and the content of those sources
         that are among `hits` (ids of sources).
 

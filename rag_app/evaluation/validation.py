@@ -13,12 +13,12 @@ from rag_app.documents.ledger import Passages
 from rag_app.domain import Hit, frozen, uuid_in
 from rag_app.evaluation.metrics import hit_rate, precision, reciprocal_rank
 
-Asked = TypeVar("Asked")
-Found = TypeVar("Found")
+AskedItem = TypeVar("AskedItem")
+FoundItem = TypeVar("FoundItem")
 
 Span = tuple[int, int]
 """`start <= character < end` in a source's content: its passages' texts, joined by a blank line."""
-Judged = tuple[UUID, Span | None]
+JudgedPassage = tuple[UUID, Span | None]
 """A source, and what of it answers; None: all of it."""
 _BETWEEN = len("\n\n")
 
@@ -46,7 +46,7 @@ def relevance_by_chunks(hits: Sequence[Hit], chunks: Collection[str]) -> Relevan
 
 
 def relevance_by_passages(
-    hits: Sequence[Hit], passages: Collection[Judged], contents: Mapping[UUID, Passages]
+    hits: Sequence[Hit], passages: Collection[JudgedPassage], contents: Mapping[UUID, Passages]
 ) -> Relevance:
     """Relevance by judged passages; `contents` are those of the hits' sources.
 
@@ -111,13 +111,13 @@ def measure(relevance: Relevance, top_k: int) -> Figures:
 
 
 async def ask_all(
-    queries: Iterable[Asked], search: Callable[[Asked], Awaitable[Found]], concurrency: int = 4
-) -> list[Found]:
+    queries: Iterable[AskedItem], search: Callable[[AskedItem], Awaitable[FoundItem]], concurrency: int = 4
+) -> list[FoundItem]:
     """The results of `search` for each query, in order; `concurrency` queries run at a time.
 
     An error of `search` ends the others.
     """
-    found: dict[int, Found] = {}
+    found: dict[int, FoundItem] = {}
     waiting = iter(enumerate(queries))
 
     async def ask() -> None:

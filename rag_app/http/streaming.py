@@ -22,7 +22,7 @@ from litestar.serialization import encode_json
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
 
-from rag_app.domain import Answer, Delta, Event, Found, Hit, JsonObject
+from rag_app.domain import Answer, Delta, Event, FoundHits, Hit, JsonObject
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import AnyRequest
 
@@ -87,7 +87,7 @@ async def event_stream(
             event = first
             while not isinstance(event, Answer):
                 match event:
-                    case Found(hits):
+                    case FoundHits(hits):
                         yield _frame("sources", sources(hits))
                     case Delta(text):
                         yield _frame("delta", {"text": text})

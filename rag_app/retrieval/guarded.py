@@ -13,7 +13,7 @@ from rag_app.telemetry.observing import Stage, safe_text
 log = logging.getLogger(__name__)
 
 
-class Guarded(BaseNodePostprocessor):
+class GuardedPostprocessor(BaseNodePostprocessor):
     """Another postprocessor, for one question.
 
     It chooses nodes and their order; scores stay the cosines that they were. Where it raises, or takes more than
@@ -60,4 +60,4 @@ class Guarded(BaseNodePostprocessor):
 
 def warnings_of(postprocessors: Any) -> tuple[str, ...]:
     """What those that are guarded have to say."""
-    return tuple(each.warning for each in postprocessors if isinstance(each, Guarded) and each.warning)
+    return tuple(each.warning for each in postprocessors if isinstance(each, GuardedPostprocessor) and each.warning)

@@ -220,14 +220,14 @@ class IndexSpec(_Strict):
         """What a filter may name."""
         return {**BASE_FIELDS, **self.fields}
 
-    def shown(self, source_type: str) -> str:
+    def show_type(self, source_type: str) -> str:
         """The type as a client that knows fewer types is told it (`shown_types`); others are shown as they are.
 
         >>> types = ("doc", "risk_rule")
         >>> spec = IndexSpec(
         ...     name="notes", source_types=types, default_source_type="doc", shown_types={"risk_rule": "doc"}
         ... )
-        >>> spec.shown("risk_rule"), spec.shown("doc")
+        >>> spec.show_type("risk_rule"), spec.show_type("doc")
         ('doc', 'doc')
         """
         return self.shown_types.get(source_type, source_type)

@@ -89,7 +89,7 @@ class Records:
 
 
 @frozen
-class Named:
+class NamedValue:
     """A value of a keyword or tags field that the scope has, and that a text may speak of."""
 
     field: str

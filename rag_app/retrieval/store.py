@@ -33,7 +33,7 @@ from rag_app.retrieval.confidence import Words
 from rag_app.retrieval.filters import check_filters, checked_text
 from rag_app.retrieval.fusion import Candidate, rank
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.records import Named, RecordQuery, Records
+from rag_app.retrieval.records import NamedValue, RecordQuery, Records
 
 _LARGEST = 65_504
 """What half precision can say, which PostgreSQL's graph is made of; the same on every store."""
@@ -172,7 +172,7 @@ class ScopedStore(BasePydanticVectorStore):
         """
         raise Misconfigured(f"{self.generation} is in a vector store that knows no records")
 
-    async def named_values(self, words: Sequence[str]) -> list[Named]:
+    async def named_values(self, words: Sequence[str]) -> list[NamedValue]:
         """Values of keyword and tags fields, among what the scope may see, that have one of these words (lower case).
 
         At most 500; empty where the store does not know its fields.

@@ -253,7 +253,7 @@ class LlamaIndexStore(OutsideStore):
         found: dict[UUID, float] = {}
         there, limit = -1, asked.depth
         for _ in range(ROUNDS):
-            ids = await self.proposed(asked, limit)
+            ids = await self.propose(asked, limit)
             found = await self._cosines(asked.vector, ids, asked.filters)
             if len(found) < asked.depth and there < 0:
                 there = await self._count_matching(asked)
@@ -267,7 +267,7 @@ class LlamaIndexStore(OutsideStore):
         log.warning("%s: the vector store found %d of %d chunks", self.generation, len(found), wanted)
         return found
 
-    async def proposed(self, asked: Search, limit: int) -> list[UUID]:
+    async def propose(self, asked: Search, limit: int) -> list[UUID]:
         """The ids that the store considers nearest, under the conditions that it can apply."""
         abilities = await self.backend.abilities(self.generation)
         questions = scope_conditions(self.scope, abilities)
@@ -507,12 +507,12 @@ class _Probe:
             raise Misconfigured(self._refusal_text("does not apply two conditions together"))
         if await self.backend.ask(self.generation, _unit(self.dimension, 1), [], 1) != [second]:
             raise Misconfigured(self._refusal_text("does not return the nearest vector"))
-        from_half = _bound(FilterOperator.GTE, 0.5)
+        from_half = _build_bound(FilterOperator.GTE, 0.5)
         found = Abilities(
             release=self.backend.declared.release,
             among=await self._finds([both], {first, second}) and await self._finds([both, theirs], {second}),
             ranges=await self._finds([mine, from_half], set())
-            and await self._finds([theirs, from_half, _bound(FilterOperator.LTE, 1.5)], {second}),
+            and await self._finds([theirs, from_half, _build_bound(FilterOperator.LTE, 1.5)], {second}),
             by_id=await self._goes(first, "delete_nodes", node_ids=[str(first)]),
             pastes=await self._is_pasted(),
         )
@@ -568,5 +568,5 @@ class _Probe:
         return f"{self.backend.declared.class_path} {why}: it cannot be used"
 
 
-def _bound(operator: FilterOperator, value: float) -> MetadataFilter:
+def _build_bound(operator: FilterOperator, value: float) -> MetadataFilter:
     return MetadataFilter(key="x_rank_n", operator=operator, value=value)

@@ -23,7 +23,7 @@ from rag_app.domain import FieldType, Filters, Scope, Source
 from rag_app.retrieval.confidence import Words, WordUse
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
-from rag_app.retrieval.records import Named, RecordQuery, Records, check_query
+from rag_app.retrieval.records import NamedValue, RecordQuery, Records, check_query
 from rag_app.retrieval.spelling import likelihood, spellings
 from rag_app.retrieval.store import Backend, ScopedStore, Search, chunk_node, heading
 from rag_app.stores import words
@@ -155,13 +155,13 @@ class ChunkStore(ScopedStore):
         rows = await self.backend.usual.fetch_scoped(self.scope, sql, *asked.values)
         return to_records(rows, wanted)
 
-    async def named_values(self, words: Sequence[str]) -> list[Named]:
+    async def named_values(self, words: Sequence[str]) -> list[NamedValue]:
         asked = RecordStatement(self.spec, self.scope, self.prefix, self.records, self.languages)
         sql = asked.named_values(words)
         if not sql:
             return []
         rows = await self.backend.usual.fetch_scoped(self.scope, sql, *asked.values)
-        return [Named(row["field"], row["value"]) for row in rows]
+        return [NamedValue(row["field"], row["value"]) for row in rows]
 
     async def count(self) -> int:
         query = self.begin()

@@ -39,11 +39,11 @@ from rag_app.database.migrate import upgrade
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import Passages, SourceLedger
-from rag_app.domain.answer import Answer, Confidence, Delta, Event, Found, Hit, Mode, Question
+from rag_app.domain.answer import Answer, Confidence, Delta, Event, FoundHits, Hit, Mode, Question
 from rag_app.domain.errors import Forbidden, InvalidInput, ModelFailed, NotFound
 from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.kept_answers import KeptAnswers
-from rag_app.evaluation.validation import Judged, Span
+from rag_app.evaluation.validation import JudgedPassage, Span
 from rag_app.http.entrance import Access, Entrance
 from rag_app.http.server import api
 from rag_app.retrieval.index import IndexSpec
@@ -188,7 +188,7 @@ class ScriptedPipeline:
 
     async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
         given = await self.answer(capability, question, scope)
-        yield Found(given.hits)
+        yield FoundHits(given.hits)
         for number, piece in enumerate(self.pieces or [given.text]):
             if self.breaks_after is not None and number >= self.breaks_after:
                 raise ModelFailed("it broke")
@@ -424,7 +424,7 @@ class ScriptedValidations:
     """Keeps runs as the real ones are kept, and judgments of whoever asks."""
 
     runs: dict[UUID, tuple[Principal, str, int, Mapping[str, Any]]] = field(default_factory=dict)
-    judged: dict[str, list[Judged]] = field(default_factory=dict)
+    judged: dict[str, list[JudgedPassage]] = field(default_factory=dict)
     texts: dict[UUID, Passages] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     error: Exception | None = None
@@ -460,7 +460,7 @@ class ScriptedValidations:
 
     async def judgments(
         self, principal: Principal, index: str, query: str, hits: AbstractSet[UUID]
-    ) -> tuple[list[Judged], dict[UUID, Passages]]:
+    ) -> tuple[list[JudgedPassage], dict[UUID, Passages]]:
         self.asked.append(query)
         return self.judged.get(query, []), {source: text for source, text in self.texts.items() if source in hits}
 
@@ -506,7 +506,7 @@ class ScriptedTurn:
         try:
             if self.stage.fails and self.stage.breaks_after is None:
                 raise self.stage.fails
-            yield Found(self.stage.hits)
+            yield FoundHits(self.stage.hits)
             for number, piece in enumerate(self.stage.pieces or [given.answer]):
                 if number == self.stage.breaks_after:
                     raise self.stage.fails or ModelFailed("it broke")
@@ -693,7 +693,7 @@ class ScriptedAdministration:
 
     async def read(self, principal: Principal, since: date | None, until: date | None) -> LexyBrainStats:
         self._ask(principal, "read", since=since, until=until)
-        Period.of(since, until, today=date(2026, 11, 22))
+        Period.from_days(since, until, today=date(2026, 11, 22))
         assert self.figures is not None
         return self.figures
 

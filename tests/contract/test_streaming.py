@@ -14,7 +14,7 @@ import pytest
 from litestar import Litestar
 
 from rag_app.access.tokens import Tokens, issue_token
-from rag_app.domain.answer import Citation, Delta, Event, Found, Question, Refusal
+from rag_app.domain.answer import Citation, Delta, Event, FoundHits, Question, Refusal
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited
 from rag_app.domain.scope import Scope
 from rag_app.http import streaming
@@ -175,7 +175,7 @@ class Thinking(ScriptedPipeline):
     async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
         self.loop = asyncio.get_running_loop()
         try:
-            yield Found(())
+            yield FoundHits(())
             yield Delta("One [Source 1].")
             while not self.go_on.is_set():
                 await asyncio.sleep(0.005)
@@ -193,7 +193,7 @@ class Talkative(Thinking):
     async def stream(self, capability: str, question: Question, scope: Scope) -> AsyncGenerator[Event, None]:
         self.loop = asyncio.get_running_loop()
         try:
-            yield Found(())
+            yield FoundHits(())
             while True:
                 await asyncio.sleep(0)
                 yield Delta("word " * 10_000)

@@ -194,9 +194,9 @@ def test_periods(since: date | None, until: date | None, shown: tuple[date, date
     today = date(2026, 11, 22)
     if shown is None:
         with pytest.raises(InvalidInput):
-            Period.of(since, until, today=today)
+            Period.from_days(since, until, today=today)
     else:
-        assert Period.of(since, until, today=today) == Period(*shown)
+        assert Period.from_days(since, until, today=today) == Period(*shown)
 
 
 # --- feedback

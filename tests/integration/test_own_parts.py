@@ -23,7 +23,7 @@ from llama_index.core.schema import Document, NodeWithScore, QueryBundle, TextNo
 
 import rag_app
 from rag_app import Rag
-from rag_app.answering.asked import Answered
+from rag_app.answering.asked import EngineResponse
 from rag_app.answering.capabilities import CAPABILITIES, capability_named, register
 from rag_app.answering.parts import Parts
 from rag_app.application import Application
@@ -235,7 +235,7 @@ async def test_open_takes_a_model_a_postprocessor_and_a_synthesizer(application:
         engine = await rag.engine(organization=slug, capability="knowledge_answer")
         assert "synthesizer:text_qa_template" in engine.get_prompts()
         response = await engine.aquery(WHEN)
-        assert isinstance(response, Answered) and response.answer and response.answer.asked == "SimpleSummarize"
+        assert isinstance(response, EngineResponse) and response.answer and response.answer.asked == "SimpleSummarize"
         assert str(response) == parrot.says and "[Source 1] (Relevance" in parrot.prompts[-1]
 
 

@@ -117,7 +117,7 @@ def loss_of(model: Model, pairs: Pairs, asked: Sequence[Asked]) -> Any:
     """The mean of the questions' losses. Their pairs are read together, those of about the same length at once."""
     shown = [_shown(one) for one in asked]
     rows = [
-        (pairs.question(one.text), pairs.reading(each.reading))
+        (pairs.question(one.text), pairs.encode_reading(each.reading))
         for one, candidates in zip(asked, shown, strict=True)
         for each in candidates
     ]

@@ -83,7 +83,7 @@ async def test_both_stores_find_what_python_finds_or_it_is_refused(
     expected = {name for name, fields in MINE.items() if all(holds(each, fields) for each in checked)}
     assert [await found(store, filters, mode) for store in both] == [expected, expected]
     if isinstance(foreign := both[1], LlamaIndexStore):
-        proposed = await foreign.proposed(Search(vector(0.5), "word", checked, Mode.DENSE, 100), 100)
+        proposed = await foreign.propose(Search(vector(0.5), "word", checked, Mode.DENSE, 100), 100)
         assert {*proposed} <= OURS, "the filter alone"
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(llamaindex, "scope_conditions", lambda scope, abilities: [[]])

@@ -64,12 +64,12 @@ async def test_the_filter_alone_keeps_organizations_apart(stores: Stores) -> Non
     hostile = [condition("author", "==", each) for each in HOSTILE]
     for user, site, expected in SEEN:
         store: Any = stores(Scope(frozenset({mine}), user, site))
-        assert {names[each] for each in await store.proposed(asked(), 50)} == expected
+        assert {names[each] for each in await store.propose(asked(), 50)} == expected
         foreign = condition("org_id", "==", str(theirs))
         groups = [*map(or_missing, [*hostile, foreign]), none_of([foreign])]
         filters: Filters = (*hostile, foreign, *groups)
         for each in filters:
-            assert {names[id_] for id_ in await store.proposed(asked((each,)), 50)} <= expected, each
+            assert {names[id_] for id_ in await store.propose(asked((each,)), 50)} <= expected, each
 
 
 @adapted
@@ -81,7 +81,7 @@ async def test_postgresql_alone_keeps_organizations_apart(stores: Stores, monkey
     monkeypatch.setattr(llamaindex, "filter_conditions", lambda filters, spec, abilities: [])
     for user, site, expected in SEEN:
         store: Any = stores(Scope(frozenset({mine}), user, site))
-        assert {*await store.proposed(asked(), 50)} >= {*names}
+        assert {*await store.propose(asked(), 50)} >= {*names}
         for mode in ("default", "hybrid", "text_search"):
             assert {each.removeprefix("word ") for each in await texts(store, "word", mode=mode)} == expected
         eve = condition("author", "==", "Eve")

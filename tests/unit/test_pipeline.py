@@ -10,7 +10,7 @@ from llama_index.core import MockEmbedding
 from llama_index.core.schema import BaseNode, TextNode
 
 from rag_app.answering.capabilities import capability_named
-from rag_app.domain.answer import Answer, Delta, Found, Mode, Question, Refusal
+from rag_app.domain.answer import Answer, Delta, FoundHits, Mode, Question, Refusal
 from rag_app.domain.errors import ModelFailed, NotFound
 from rag_app.domain.filters import Filters
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
@@ -160,7 +160,7 @@ async def test_a_streamed_exchange_is_logged_once_as_any_other(caplog: pytest.Lo
     with caplog.at_level(logging.INFO, "rag_app.pipeline"):
         plain = await library.pipeline.answer(KNOWLEDGE, question, SCOPE)
         events = [event async for event in library.pipeline.stream(KNOWLEDGE, question, SCOPE)]
-    assert [type(event) for event in events] == [Found, Delta, Delta, Delta, Answer]
+    assert [type(event) for event in events] == [FoundHits, Delta, Delta, Delta, Answer]
     assert "".join(event.text for event in events if isinstance(event, Delta)) == plain.text
     lines = [record.getMessage().rpartition(" ms=")[0] for record in caplog.records]
     assert lines == ["answered capability=knowledge_answer refused=False confidence=high citations=3 model=told"] * 2
@@ -171,7 +171,7 @@ async def test_a_stream_that_ended_early_is_logged_too(caplog: pytest.LogCapture
     library = Library(*SCORES, says=says)
     with caplog.at_level(logging.INFO, "rag_app.pipeline"):
         left = library.pipeline.stream(KNOWLEDGE, Question("?", mode=Mode.DENSE), SCOPE)
-        assert [type(await anext(left)) for _ in range(2)] == [Found, Delta]
+        assert [type(await anext(left)) for _ in range(2)] == [FoundHits, Delta]
         await left.aclose()
         assert says.closed
         with pytest.raises(ModelFailed):

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from rag_app.answering.capabilities import capability_named
-from rag_app.domain.answer import Answer, Delta, Found, Hit, Mode, Question, Refusal
+from rag_app.domain.answer import Answer, Delta, FoundHits, Hit, Mode, Question, Refusal
 from rag_app.domain.errors import EmbeddingFailed, InvalidInput, ModelFailed, StoreFailed
 from rag_app.domain.resources import resource_folder
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
@@ -144,7 +144,7 @@ async def test_a_store_that_does_not_open_is_coped_with_in_a_conversation(capabi
     market = Market(thing("a", 0.9), down=True)
     answer = await market.answer(capability)
     found, *deltas, streamed = [event async for event in market.pipeline.stream(capability, Question("?"), SCOPE)]
-    assert found == Found(()) and isinstance(streamed, Answer)
+    assert found == FoundHits(()) and isinstance(streamed, Answer)
     assert "".join(each.text for each in deltas if isinstance(each, Delta)) == streamed.text == answer.text
     for each in (answer, streamed):
         assert [type(error) for error in each.failures] == [StoreFailed]

@@ -168,7 +168,7 @@ class Figures:
     implied: tuple[Figure, ...] = ()
     """What a source says without a number: "within a week", "both", "half of the price"."""
 
-    def joined(self, others: Iterable["Figures"]) -> "Figures":
+    def join_figures(self, others: Iterable["Figures"]) -> "Figures":
         every = [self, *others]
         return Figures(
             tuple(each for one in every for each in one.numbers),

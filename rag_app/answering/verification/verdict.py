@@ -84,7 +84,7 @@ class Ground:
 
     def invents(self, text: str) -> bool:
         """Whether a sentence holds a figure or a name that is neither in the context nor in the question."""
-        figures, everything = figures_of(text), self._figures_of(self._all).joined([figures_of(self._question)])
+        figures, everything = figures_of(text), self._figures_of(self._all).join_figures([figures_of(self._question)])
         if unsupported(figures, everything, text, range(self.size + 1)):
             return True
         known = self._passage(self._all).spellings | self._in_question | self._named
@@ -101,7 +101,7 @@ class Ground:
 
     def _figures_of(self, blocks: tuple[int, ...]) -> Figures:
         if blocks not in self._figures:
-            self._figures[blocks] = Figures().joined(figures_of(self._texts[number]) for number in blocks)
+            self._figures[blocks] = Figures().join_figures(figures_of(self._texts[number]) for number in blocks)
         return self._figures[blocks]
 
 

@@ -9,13 +9,13 @@ from uuid import UUID
 
 from rag_app.application import Application
 from rag_app.documents.generations import Generation, GenerationState
-from rag_app.documents.rebuild import Built, Comparison, Move, Rebuild
+from rag_app.documents.rebuild import Comparison, Move, Rebuild, RebuildResult
 from rag_app.domain import InvalidInput, Misconfigured, NotFound, Scope, frozen
 from rag_app.retrieval.index import IndexSpec, find_index
 from rag_app.retrieval.store import ScopedStore
 from rag_app.stores.registry import STORES
 
-Begin = Callable[[Generation, int], Callable[[Built], None]]
+Begin = Callable[[Generation, int], Callable[[RebuildResult], None]]
 """Called with the generation and how many sources are to be built (and compared, in a move); gives what is told of
 the progress."""
 
@@ -37,7 +37,7 @@ class Outcome:
     """
 
     generation: Generation
-    built: Built
+    built: RebuildResult
     lacking: int
     misfit: str | None = None
 
@@ -109,7 +109,7 @@ class Indexing:
                     f"`{_rebuild(spec)} --switch` builds them",
                 )
             generation = await self._generations.activate(generation.id)
-        return Outcome(generation, Built(), lacking, self._app.misfit(spec, generation))
+        return Outcome(generation, RebuildResult(), lacking, self._app.misfit(spec, generation))
 
     async def roll_back(self, index: str, *, force: bool, begin: Begin) -> Outcome:
         """Make the generation before the active one active again.
@@ -133,7 +133,7 @@ class Indexing:
                             f"generation {generation.number} of {spec.name} lacks the current version of {lacking} "
                             f"sources, which cannot be built in it: it {misfit}; or go back without them: --force",
                         )
-                    return Outcome(await self._generations.activate(generation.id), Built(), lacking, misfit)
+                    return Outcome(await self._generations.activate(generation.id), RebuildResult(), lacking, misfit)
             return await self._complete(spec, generation, begin, switch=True)
 
     async def drop(self, index: str, number: int) -> Generation:

@@ -36,7 +36,7 @@ from rag_app.domain import (
     Event,
     FeatureDisabled,
     Forbidden,
-    Found,
+    FoundHits,
     Hit,
     JsonObject,
     Misconfigured,
@@ -72,12 +72,12 @@ from rag_app.surfaces.lexybrain.messages import (
     worth_it,
 )
 from rag_app.surfaces.lexybrain.quotas import UNSUPPORTED, Accounts
-from rag_app.surfaces.lexybrain.running import Running
+from rag_app.surfaces.lexybrain.running import RunningAnswers
 from rag_app.surfaces.lexybrain.threads import Threads, give_up, hold_thread, keep_answer, keep_message, settle_on
 from rag_app.surfaces.lexybrain.training import Training, lesson
 from rag_app.surfaces.lexybrain.types import (
     REFERENCE_TYPES,
-    Begun,
+    BegunTurn,
     Outcome,
     PastMessage,
     RagCitation,
@@ -121,11 +121,11 @@ class Conversations:
     history_tokens: int
     cost_cap_cents: Decimal | None
     token_budget: int | None
-    running: Running = field(init=False)
+    running: RunningAnswers = field(init=False)
     _ending: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "running", Running(self.database))
+        object.__setattr__(self, "running", RunningAnswers(self.database))
         if self.detect_by_model and self.models.model(GENERAL) is None:
             raise Misconfigured("LEXYBRAIN_RAG_DETECTION=model requires a configured model; see docs/models.md")
 
@@ -225,7 +225,7 @@ class Turn:
         if not await asyncio.shield(taken):
             raise TooManyAtOnce(1)
 
-    async def _undo(self, beginning: "asyncio.Task[Begun] | None", error: BaseException) -> None:
+    async def _undo(self, beginning: "asyncio.Task[BegunTurn] | None", error: BaseException) -> None:
         if beginning is None:
             return
         try:
@@ -320,7 +320,7 @@ class Turn:
             async with aclosing(self._with.pipeline.stream(self.capability, self.question, self._scope)) as events:
                 async for event in events:
                     match event:
-                        case Found():
+                        case FoundHits():
                             hits, found = event.hits, True
                         case Delta():
                             said = Delta(said.text + event.text, event.citations)

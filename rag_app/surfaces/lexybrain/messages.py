@@ -311,7 +311,7 @@ def question_for(
         sources=named,
         wide=given if of_types and set(types) == set(capability.source_types) else None,
         preferred=tuple(map(or_missing, preferred)),
-        terms=quoted(said.text),
+        terms=quoted_phrases(said.text),
         at_most=tuple(at_most.items()),
         instructions=instructions,
     )
@@ -351,10 +351,10 @@ def instructed(
     )
 
 
-def quoted(text: str) -> tuple[str, ...]:
+def quoted_phrases(text: str) -> tuple[str, ...]:
     """The phrases in double quotes, each once, at most twenty.
 
-    >>> quoted('Is “velvet ring box” better than "linen apron"? I mean “Velvet  ring box”.')
+    >>> quoted_phrases('Is “velvet ring box” better than "linen apron"? I mean “Velvet  ring box”.')
     ('velvet ring box', 'linen apron')
     """
     found: dict[str, str] = {}
@@ -389,7 +389,7 @@ def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpe
         if (citation := cited.get(source)) is not None:
             number, quote = citation.number, citation.quote
             passage = CitedPassage(citation.hit.chunk_id, citation.start, citation.end)
-        shown = spec.shown(hit.source_type)
+        shown = spec.show_type(hit.source_type)
         place = place_of(hit if citation is None else citation.hit)
         sources.append(ThreadSource(source, shown, hit.title, hit.relevance, number, quote, True, passage, **place))
     return tuple(sources)

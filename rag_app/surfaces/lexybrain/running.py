@@ -27,7 +27,7 @@ _IS_HELD = "SELECT id FROM request_leases WHERE id = $1 AND expires_at > now()"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningAnswers:
     """The running answers of this process, by user and thread: a thread answers one message at a time."""
 
     database: Database

@@ -35,7 +35,7 @@ def midnight(day: date) -> datetime:
 class Period(Struct, frozen=True):
     """Whole days in UTC, from `since` to `until`, both included.
 
-    >>> Period.of(None, date(2026, 1, 31), today=date(2026, 11, 22))
+    >>> Period.from_days(None, date(2026, 1, 31), today=date(2026, 11, 22))
     Period(since=datetime.date(2026, 1, 2), until=datetime.date(2026, 1, 31))
     """
 
@@ -43,7 +43,7 @@ class Period(Struct, frozen=True):
     until: date
 
     @classmethod
-    def of(cls, since: date | None, until: date | None, *, today: date) -> "Period":
+    def from_days(cls, since: date | None, until: date | None, *, today: date) -> "Period":
         """The default is the 30 days until today. Raises InvalidInput for `from` and `to`."""
         for name, day in (("from", since), ("to", until)):
             if day is not None and not _FIRST <= day <= _LAST:
@@ -327,7 +327,7 @@ class Statistics:
 
     async def read(self, principal: Principal, since: date | None, until: date | None) -> LexyBrainStats:
         """Raises Forbidden, and InvalidInput for an invalid period."""
-        period = Period.of(since, until, today=datetime.now(UTC).date())
+        period = Period.from_days(since, until, today=datetime.now(UTC).date())
         values = {
             "since": midnight(period.since),
             "until": midnight(period.until) + timedelta(days=1),

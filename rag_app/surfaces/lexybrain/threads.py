@@ -46,7 +46,7 @@ from rag_app.surfaces.lexybrain.messages import is_visible, title_of
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
 from rag_app.surfaces.lexybrain.types import (
-    Begun,
+    BegunTurn,
     CitedPassage,
     Flags,
     Outcome,
@@ -204,7 +204,7 @@ async def keep_message(
     token_budget: int | None = None,
     may_extract: bool = False,
     expires_s: float = 900.0,
-) -> Begun:
+) -> BegunTurn:
     """Store the user's message in their thread or a new one, and reserve one message of their plan.
 
     `message` is the id of both. `cost_cap_cents` a day and `token_budget` of an organization's month: None is no bound. Where the answer
@@ -228,10 +228,10 @@ async def keep_message(
         context, meta = to_builtins((said.context, said.meta))
         thread = said.thread or await add_thread(session, user, title_of(said.text), meta or {})
         kept = await add_user_message(session, user, thread, message, said.text, said.capability, context)
-    return Begun(kept, message, account, scope, over_budget)
+    return BegunTurn(kept, message, account, scope, over_budget)
 
 
-async def keep_answer(database: Database, begun: Begun, outcome: Outcome) -> bool:
+async def keep_answer(database: Database, begun: BegunTurn, outcome: Outcome) -> bool:
     """Store the answer, and charge for it or not. False if the thread was deleted meanwhile.
 
     Its use is recorded even then, and the charge stands. For a user erased meanwhile, only the cost is recorded.
@@ -254,7 +254,7 @@ async def keep_answer(database: Database, begun: Begun, outcome: Outcome) -> boo
 
 
 async def give_up(
-    database: Database, begun: Begun, failures: Sequence[tuple[str, str]] = (), took: Outcome | None = None
+    database: Database, begun: BegunTurn, failures: Sequence[tuple[str, str]] = (), took: Outcome | None = None
 ) -> None:
     """End a turn without an answer or a charge. The user's message stays, and the failures (kind, text) are recorded.
 

@@ -225,7 +225,7 @@ def lesson(
         context=[
             {
                 "id": str(shown.source),
-                "type": spec.shown(shown.source_type),
+                "type": spec.show_type(shown.source_type),
                 "label": shown.label,
                 "text": shown.text,
                 "cited": shown.cited is not None,

@@ -541,7 +541,7 @@ class Outcome:
 
 
 @frozen
-class Begun:
+class BegunTurn:
     """A turn under way: the user's message is kept in its thread, and one message of the plan is reserved for it.
 
     `message` is the id of both. With `over_budget` no model may write the answer, nor help with it.

@@ -124,7 +124,7 @@ class Usage:
 
         Raises InvalidInput for an invalid period.
         """
-        period = Period.of(since, until, today=datetime.now(UTC).date())
+        period = Period.from_days(since, until, today=datetime.now(UTC).date())
         values = {"since": midnight(period.since), "until": midnight(period.until) + timedelta(days=1)}
         about = {} if capability is None else {"capability": capability}
         act = Act("trends.read", EVERYBODY, {"from": str(period.since), "to": str(period.until), **about})

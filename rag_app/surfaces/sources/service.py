@@ -20,13 +20,13 @@ from msgspec import convert, structs, to_builtins
 from rag_app.access.groups import Groups
 from rag_app.access.people import People
 from rag_app.access.roles import Role, Roles
-from rag_app.documents.catalogue import SORTS, Asked, Catalogue, Entry
+from rag_app.documents.catalogue import SORTS, Catalogue, Entry, SourceSelection
 from rag_app.documents.generations import Generation
 from rag_app.documents.jobs import Jobs
 from rag_app.documents.ledger import SourceLedger
 from rag_app.documents.metadata import Target, undeclared
 from rag_app.documents.originals import Originals
-from rag_app.documents.uploads import Received, Upload, Uploads
+from rag_app.documents.uploads import ReceivedUpload, Upload, Uploads
 from rag_app.documents.workspace import temporary_folder
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
@@ -145,7 +145,7 @@ class Sources:
         Raises NotFound for an unknown index.
         """
         spec = self._index(index, principal)
-        newest = Asked((spec.name,), limit=_EXAMPLES_FROM)
+        newest = SourceSelection((spec.name,), limit=_EXAMPLES_FROM)
         entries, _ = await self._catalogue.page(principal.scope(), newest, await self._generations([spec]))
         return FieldsResponse(
             spec.name,
@@ -169,7 +169,7 @@ class Sources:
         mine = principal.organizations or frozenset({PUBLIC_ORGANIZATION})
         if asked.organization is not None:
             mine = frozenset({await self._organization(principal, asked.organization)})
-        wanted = Asked(
+        wanted = SourceSelection(
             indexes=tuple(spec.name for spec in specs),
             filters=check_filters(asked.filters, specs[0]) if asked.filters else (),
             search=asked.search,
@@ -229,7 +229,7 @@ class Sources:
         indexes = tuple(spec.name for spec in self._allowed_indexes(principal))
         if not principal.organizations or not indexes or "\0" in name:
             return None
-        asked = Asked(indexes, external_ids=(name,), organizations=principal.organizations)
+        asked = SourceSelection(indexes, external_ids=(name,), organizations=principal.organizations)
         found = await self._catalogue.matching(principal.scope(), asked)
         if len(found) > 1:
             raise InvalidInput(
@@ -341,7 +341,7 @@ class Sources:
         org_id = await self._organization(principal, organization)
         spec = self._index(index, principal)
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
-        everything = Asked((spec.name,), organizations=frozenset({org_id}))
+        everything = SourceSelection((spec.name,), organizations=frozenset({org_id}))
         asked = replace(everything, filters=check_filters(filters, spec), external_ids=tuple(external_ids))
         found = await self._catalogue.matching(principal.scope(), asked)
         if found and not external_ids and not any(map(names_something, filters)):
@@ -365,7 +365,7 @@ class Sources:
         await self._roles.require(Role.ADMIN, principal, org_id, spec.name)
         if confirmation != spec.name:
             raise InvalidInput("confirm", confirmation, f"must be {spec.name!r}, the name of the index to empty")
-        asked = Asked((spec.name,), organizations=frozenset({org_id}))
+        asked = SourceSelection((spec.name,), organizations=frozenset({org_id}))
         found = await self._catalogue.matching(Scope(frozenset({org_id})), asked, operator=True)
         await self._uploads.delete(spec, org_id, found)
         return DeletedResponse(len(found))
@@ -492,7 +492,7 @@ def _examples(name: str, kind: FieldType, entries: Sequence[Entry]) -> list[str 
     return [*found][:_EXAMPLES]
 
 
-def _describe_upload(upload: Upload, what: Received) -> UploadedDocument:
+def _describe_upload(upload: Upload, what: ReceivedUpload) -> UploadedDocument:
     first = what.sources[0] if what.sources else None
     return UploadedDocument(
         id=first.id if first else None,

@@ -16,7 +16,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
 from llama_index_instrumentation import root_dispatcher
 
-from rag_app.answering.asked import Asked
+from rag_app.answering.asked import QuestionBundle
 from rag_app.answering.engine import CapabilityEngine, answer_of
 from rag_app.answering.gate import FixedGate
 from rag_app.answering.models import ChatModel
@@ -71,14 +71,15 @@ async def test_one_question_is_one_query_to_whoever_listens() -> None:
 async def test_a_bundle_a_text_and_a_question_are_answered_alike() -> None:
     asked = engine(Says(SAID), WAITED)
     responses = [
-        await asked.aquery(each) for each in ("How long?", QueryBundle("How long?"), Asked(Question("How long?")))
+        await asked.aquery(each)
+        for each in ("How long?", QueryBundle("How long?"), QuestionBundle(Question("How long?")))
     ]
     first, *others = [
         replace(answer_of(each), generated_at=answer_of(responses[0]).generated_at, seconds={}) for each in responses
     ]
     assert first.text == SAID and all(each == first for each in others)
     assert (responses[0].metadata or {})["citations"][0]["quote"] in WAITED.text
-    stream: Any = await asked.aquery(Asked(Question("How long?"), streamed=True))
+    stream: Any = await asked.aquery(QuestionBundle(Question("How long?"), streamed=True))
     assert "".join([piece async for piece in stream.response_gen]) == SAID
     assert [each.node.get_content() for each in stream.source_nodes] == [WAITED.text]
 

@@ -17,7 +17,7 @@ from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.extractive import SUMMARY_LENGTH, ExtractiveSynthesizer, summary
 from rag_app.answering.gate import FixedGate
 from rag_app.answering.models import Draft
-from rag_app.domain.answer import Answer, Confidence, Delta, Found, Question, Refusal
+from rag_app.domain.answer import Answer, Confidence, Delta, FoundHits, Question, Refusal
 from rag_app.domain.errors import EmbeddingFailed, ModelFailed, ModelLimited, ModelTimeout, RagError, StoreFailed
 from rag_app.retrieval.embedding import MiniLM
 from rag_app.retrieval.index import ConfidenceRule
@@ -79,7 +79,7 @@ async def both(capability: Capability, finds: Finds, says: Says) -> tuple[Answer
     asked = engine(capability, finds, says)
     plain = await asked.answer(QUESTION)
     found, *deltas, streamed = [event async for event in asked.stream(QUESTION)]
-    assert isinstance(found, Found) and isinstance(streamed, Answer) and found.hits == streamed.hits
+    assert isinstance(found, FoundHits) and isinstance(streamed, Answer) and found.hits == streamed.hits
     said = [delta for delta in deltas if isinstance(delta, Delta)]
     assert len(said) == len(deltas) and "".join(delta.text for delta in said) == streamed.text
     return plain, streamed, said
@@ -103,7 +103,7 @@ async def test_a_model_that_fails_with_nothing_found_has_failed(capability: Capa
     with pytest.raises(ModelTimeout):
         await asked.answer(QUESTION)
     stream = asked.stream(QUESTION)
-    assert await anext(stream) == Found(())
+    assert await anext(stream) == FoundHits(())
     with pytest.raises(ModelTimeout):
         await anext(stream)
     with pytest.raises(ModelTimeout):

@@ -15,7 +15,7 @@ from rag_app.domain.filters import Filters
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.filters import check_filters, condition, or_missing
 from rag_app.retrieval.index import load_indexes
-from rag_app.surfaces.lexybrain.messages import MAX_TERMS, question_for, quoted
+from rag_app.surfaces.lexybrain.messages import MAX_TERMS, question_for, quoted_phrases
 from rag_app.surfaces.lexybrain.types import RagContext, RagRequest, RagTimeRange
 from rag_app.surfaces.library.rag import opening_of
 
@@ -128,12 +128,12 @@ def test_alerts_of_the_severity_that_a_message_speaks_of(text: str, severities: 
     ],
 )  # fmt: skip
 def test_quoted_phrases_are_terms(text: str, terms: tuple[str, ...]) -> None:
-    assert quoted(text) == terms == asked("keyword_explanation", text).terms
+    assert quoted_phrases(text) == terms == asked("keyword_explanation", text).terms
 
 
 def test_there_is_an_end_to_terms() -> None:
-    assert len(quoted(" ".join(f'"term {number}"' for number in range(99)))) == MAX_TERMS
-    assert quoted("“" * 4000) == quoted('"' * 3999) == ()
+    assert len(quoted_phrases(" ".join(f'"term {number}"' for number in range(99)))) == MAX_TERMS
+    assert quoted_phrases("“" * 4000) == quoted_phrases('"' * 3999) == ()
 
 
 async def test_a_first_message_asked_of_the_library_keeps_to_the_versions_that_it_draws() -> None:

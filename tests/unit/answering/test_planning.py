@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
-from rag_app.answering.following import Said, before_in, follow, without_opening
+from rag_app.answering.following import DatedText, before_in, follow, without_opening
 from rag_app.answering.planning import read_question, respelled, words_left
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import find_period, find_periods
-from rag_app.retrieval.records import Aggregate, Grain, Named
+from rag_app.retrieval.records import Aggregate, Grain, NamedValue
 from rag_app.retrieval.spelling import spellings
 
 TODAY = date(2026, 1, 14)
@@ -36,12 +36,12 @@ BOATS = IndexSpec.model_validate(
     }
 )  # fmt: skip
 VALUES = [
-    Named("skipper", "Ada Holm"), Named("skipper", "Bo Lind"), Named("harbour", "north pier"), Named("harbour", "south pier"),
-    Named("harbour", "old main ferry quay"),
+    NamedValue("skipper", "Ada Holm"), NamedValue("skipper", "Bo Lind"), NamedValue("harbour", "north pier"), NamedValue("harbour", "south pier"),
+    NamedValue("harbour", "old main ferry quay"),
 ]  # fmt: skip
 
 
-def read(text: str, values: list[Named] = VALUES) -> Any:
+def read(text: str, values: list[NamedValue] = VALUES) -> Any:
     return read_question(text, BOATS, values, find_period(text, TODAY), TODAY).plan
 
 
@@ -174,14 +174,14 @@ def test_those_of_all_organizations_are_ones_own() -> None:
 
 
 def test_words_alike_are_understood_where_the_index_has_one_of_them() -> None:
-    done = [Named("harbour", "done")]
+    done = [NamedValue("harbour", "done")]
     assert "done" in words_left("finished trips", BOATS, None)
     assert [each.value for each in read("finished trips", done).query.filters if each.key == "harbour"] == ["done"]
     assert read("finished trips", []) is None
 
 
 def test_a_name_that_two_fields_have_is_nobodys() -> None:
-    both = [Named("skipper", "Ada Holm"), Named("harbour", "Ada Holm")]
+    both = [NamedValue("skipper", "Ada Holm"), NamedValue("harbour", "Ada Holm")]
     assert read("How many trips did Ada Holm make?", both) is None
     assert read("How many trips did Ada make?", both) is None
 
@@ -274,7 +274,7 @@ def test_a_day_without_a_year_may_be_of_another_one() -> None:
     ],
 )
 def test_a_follow_up_takes_the_place_of_what_was_said_before(before: str, text: str, alone: str) -> None:
-    asked, after = (Said(each, find_period(each, TODAY)) for each in (before, without_opening(text)))
+    asked, after = (DatedText(each, find_period(each, TODAY)) for each in (before, without_opening(text)))
     said = follow(asked, after, BOATS, VALUES)
     assert said is not None
     merged = read_question(said.text, BOATS, VALUES, said.period, TODAY).plan
@@ -286,7 +286,7 @@ def test_a_follow_up_takes_the_place_of_what_was_said_before(before: str, text: 
     "text", ["and why?", "how is that?", "What about the crew?", "and how many of them?", "thanks"]
 )
 def test_what_says_anything_else_is_no_follow_up(text: str) -> None:
-    assert follow(Said("Which trip was the fullest?"), Said(without_opening(text)), BOATS, VALUES) is None
+    assert follow(DatedText("Which trip was the fullest?"), DatedText(without_opening(text)), BOATS, VALUES) is None
 
 
 def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:

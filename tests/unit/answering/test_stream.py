@@ -14,7 +14,7 @@ from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine
 from rag_app.answering.extractive import ExtractiveSynthesizer
 from rag_app.answering.models import Draft
-from rag_app.domain.answer import Answer, Delta, Found, Question, Refusal, Usage
+from rag_app.domain.answer import Answer, Delta, FoundHits, Question, Refusal, Usage
 from rag_app.domain.errors import ModelFailed
 from rag_app.retrieval.embedding import MiniLM
 from tests.fuzzing import examples
@@ -48,10 +48,10 @@ class Speaks(Says):
             self.closed = True
 
 
-async def streamed(asked: CapabilityEngine) -> tuple[Found, list[str], Answer]:
+async def streamed(asked: CapabilityEngine) -> tuple[FoundHits, list[str], Answer]:
     """The events of a stream, after a look at their order."""
     found, *deltas, answer = [event async for event in asked.stream(QUESTION)]
-    assert isinstance(found, Found) and isinstance(answer, Answer)
+    assert isinstance(found, FoundHits) and isinstance(answer, Answer)
     texts = [event.text for event in deltas if isinstance(event, Delta)]
     assert len(texts) == len(deltas) and all(texts)
     assert "".join(texts) == answer.text and found.hits == answer.hits
@@ -115,7 +115,7 @@ async def test_a_long_text_is_shown_in_longer_pieces() -> None:
 async def test_a_sentence_does_not_wait_for_the_one_after_the_next() -> None:
     speaks = Speaks("One waited [Source 1]. ", "Another ", "did not. ", "And ", "so on.")
     stream = engine(speaks, WAITED).stream(QUESTION)
-    assert isinstance(await anext(stream), Found) and speaks.given == 0
+    assert isinstance(await anext(stream), FoundHits) and speaks.given == 0
     delta = await anext(stream)
     assert isinstance(delta, Delta) and delta.text == "One waited [Source 1]." and speaks.given == 2
     assert [(citation.number, citation.hit) for citation in delta.citations] == [(1, WAITED)]
@@ -160,7 +160,7 @@ async def test_the_extractive_answer_streams_too() -> None:
 async def test_a_models_failure_is_raised_and_what_was_shown_stays(said: str, seen: int) -> None:
     speaks = Speaks(said, error=ModelFailed("gone"))
     stream = engine(speaks, WAITED).stream(QUESTION)
-    assert [type(await anext(stream)) for _ in range(seen + 1)] == [Found, *[Delta] * seen]
+    assert [type(await anext(stream)) for _ in range(seen + 1)] == [FoundHits, *[Delta] * seen]
     with pytest.raises(ModelFailed, match="gone"):
         await anext(stream)
 

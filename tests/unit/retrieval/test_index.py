@@ -47,11 +47,13 @@ def test_a_declaration_that_is_wrong_is_refused_with_its_file(tmp_path: Path, ad
 def test_clients_of_the_marketplace_are_told_four_types() -> None:
     specs = load_indexes(resource_folder("indexes"))
     market = specs["marketplace"]
-    assert {each: market.shown(each) for each in market.source_types} == {
+    assert {each: market.show_type(each) for each in market.source_types} == {
         "keyword": "keyword", "keyword_history": "keyword", "trend": "keyword", "watchlist": "keyword",
         "listing": "listing", "shop": "listing", "alert": "alert", "risk_rule": "doc", "doc": "doc",
     }  # fmt: skip
-    assert all(spec.shown(each) == each for spec in specs.values() if spec is not market for each in spec.source_types)
+    assert all(
+        spec.show_type(each) == each for spec in specs.values() if spec is not market for each in spec.source_types
+    )
 
 
 def test_confidence_by_the_best_hit_and_by_the_mean_of_five() -> None:
