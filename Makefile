@@ -46,10 +46,11 @@ bench: .venv/.synced ## speed beside the same by hand and stock LlamaIndex (long
 coverage: .venv/.synced ## run the tests and print which lines and branches of rag_app they do not reach (PYTEST_ARGS)
 	$(RUN)/pytest --cov --cov-report term-missing $(PYTEST_ARGS)
 
-lint: .venv/.synced ## ruff, import contracts and spelling
+lint: .venv/.synced ## ruff, import contracts, spelling and names
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/lint-imports
+	$(RUN)/python -m tests.names
 	$(RUN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs rag_app migrations
 
 types: .venv/.synced ## mypy, strict, over the package, the bench and the tests

@@ -390,7 +390,7 @@ class Application(Directory):
     async def finish_deletions(self) -> None:
         """Complete the deletions of sources that a killed process began."""
         organizations = [organization.id for organization in await self.people.organizations()]
-        for org_id, index in await self.ledger.interrupted(organizations):
+        for org_id, index in await self.ledger.list_interrupted(organizations):
             await (await self._ingestor(find_index(self.indexes, index), Target(org_id))).finish_deletions()
 
     async def readiness(self) -> dict[str, str]:

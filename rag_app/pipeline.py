@@ -137,7 +137,7 @@ class Pipeline:
         Raises the errors of `search`, ModelFailed if the answering model fails, and BudgetSpent if a budget is used up. A
         capability with a `failure_text` handles most failures itself (see CapabilityEngine).
         """
-        question = await self.dated(capability, question, scope)
+        question = await self.resolve_dates(capability, question, scope)
         engine = self.engine(capability, question, scope)
         with _recording(capability) as given:
             await self._check_budgets(engine, scope)
@@ -154,7 +154,7 @@ class Pipeline:
 
         What goes wrong before the model is asked is raised before Found. Close it when nobody listens any longer.
         """
-        question = await self.dated(capability, question, scope)
+        question = await self.resolve_dates(capability, question, scope)
         engine, past = self.engine(capability, question, scope), list[Event]()
         with _recording(capability) as given:
             await self._check_budgets(engine, scope)
@@ -171,7 +171,7 @@ class Pipeline:
                     await self._spend(engine, question, scope, past)
                 raise
 
-    async def dated(self, capability: str, question: Question, scope: Scope) -> Question:
+    async def resolve_dates(self, capability: str, question: Question, scope: Scope) -> Question:
         """The question with the day on which it is asked, and the period that its words mean then."""
         asked = replace(question, today=question.today or await self.today(scope))
         return replace(asked, period=period_of(asked, find_index(self._indexes, capability_named(capability).index)))
@@ -206,7 +206,7 @@ class Pipeline:
     ) -> Judgment:
         """Whether what is found for a question by its words is good enough, as `answer` judges it; `without` these
         sources."""
-        question = await self.dated(capability, question, scope)
+        question = await self.resolve_dates(capability, question, scope)
         wanted = replace(question, fetch=max(question.fetch or 0, 4 * question.top_k)) if without else question
         engine = self.engine(capability, wanted, scope, without, by_fields=False)
         return (await engine.gather(wanted)).judgment
@@ -262,7 +262,7 @@ class Pipeline:
             records=self._finder(chosen, scope) if by_fields and isinstance(retriever, ChunkRetriever) else None,
             question=question,
             foreign=adopted,
-            dated=lambda asked: self.dated(capability, asked, scope),
+            dated=lambda asked: self.resolve_dates(capability, asked, scope),
         )
 
     def _finder(self, chosen: Capability, scope: Scope) -> RecordFinder | None:

@@ -102,7 +102,7 @@ class PublicKeys:
 
         Raises RagError if no keys could be read yet, because the token is not at fault.
         """
-        found = self._matching(name)
+        found = self._find_matching(name)
         now = monotonic()
         if now - self._read_at > self._lifespan or (name is not None and not found):
             if self._reading is None and now - self._tried_at > self._cooldown:
@@ -112,12 +112,12 @@ class PublicKeys:
             if self._reading is not None and not (found and self._problem):
                 patience = self._tried_at + (PATIENCE if found else 2 * FETCH_SECONDS) - now
                 await asyncio.wait({self._reading}, timeout=max(0.0, patience))
-                found = self._matching(name)
+                found = self._find_matching(name)
         if self._keys is None:
             raise RagError(f"the keys of {self.where} cannot be read: {self._problem}")
         return found
 
-    def _matching(self, name: str | None) -> list[jwt.PyJWK]:
+    def _find_matching(self, name: str | None) -> list[jwt.PyJWK]:
         return [key for key in self._keys or () if key.key_id in (None, name)]
 
     async def _reread(self) -> None:

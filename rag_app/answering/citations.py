@@ -75,7 +75,7 @@ def check(
     pieces = [*finished, *sentence_pieces(rest)]
     if cut_off and len(pieces) > 1 and not pieces[-1].rstrip().endswith((".", "!", "?", "]", ")", '"')):
         pieces.pop()
-    return numbered(_bounded(pieces, max_sentences, max_words))
+    return number_citations(_cut_to_bounds(pieces, max_sentences, max_words))
 
 
 def check_begun(
@@ -87,7 +87,7 @@ def check_begun(
     Checked(text='Open daily [Source 1].', blocks=(3,))
     """
     finished, _ = _sentences(_OPEN.sub("", _tidy(text, known)))
-    return numbered(_bounded(finished, max_sentences, max_words))
+    return number_citations(_cut_to_bounds(finished, max_sentences, max_words))
 
 
 def pieces_of(text: str, known: int, *, cut_off: bool = False) -> list[str]:
@@ -176,7 +176,7 @@ def _tidy(text: str, known: int) -> str:
     while text != before:  # taking one thing out may uncover another: "[Source [Source 99]1]"
         before = text
         text = _DROPPED.sub(_close_gap, _LOOSE.sub(lambda found: _write_citation(found, known), text))
-        text = _BEHIND.sub(_swapped, text).lstrip()
+        text = _BEHIND.sub(_swap_stop, text).lstrip()
     return text
 
 
@@ -199,10 +199,10 @@ def _sentences(text: str) -> tuple[list[str], str]:
     return finished, text[start:]
 
 
-def numbered(text: str) -> CheckedAnswer:
+def number_citations(text: str) -> CheckedAnswer:
     """Number the citations of a text from 1, in order of first mention.
 
-    >>> numbered("One [Source 3]. Two [Source 1] [Source 3].")
+    >>> number_citations("One [Source 3]. Two [Source 1] [Source 3].")
     Checked(text='One [Source 1]. Two [Source 2] [Source 1].', blocks=(3, 1))
     """
     text = text.strip()
@@ -225,13 +225,13 @@ def _close_gap(gap: re.Match[str]) -> str:
     return "" if left in ("", "\n") or right in ("", *"\n.,;:!?)") else " "
 
 
-def _swapped(found: re.Match[str]) -> str:
+def _swap_stop(found: re.Match[str]) -> str:
     """Citations behind a full stop go before it, so that a sentence holds its own: "A. [Source 1]" -> "A [Source 1]."."""
     subject = found.string[found.end() :].lstrip(" \t")[:1].islower() and not found[3]  # "[Source 2] says ..."
     return found[0] if subject else f" {found[2]}{found[1]}"
 
 
-def _bounded(pieces: Iterable[str], max_sentences: int | None, max_words: int | None) -> str:
+def _cut_to_bounds(pieces: Iterable[str], max_sentences: int | None, max_words: int | None) -> str:
     kept, count, words = "", 0, 0
     for piece in pieces:
         found = len(_words(piece))

@@ -117,7 +117,7 @@ def fill(
     """
     number, left = 1, budget
     for chunks in sources:
-        block, kept, whole = _fitting(number, chunks, left, make, cost)
+        block, kept, whole = _take_fitting(number, chunks, left, make, cost)
         if block is not None:
             yield block, kept
             left -= cost(block.text)
@@ -145,7 +145,7 @@ def _as_own(found: re.Match[str]) -> str:
     return f"({found['number']})" if found["number"] else f"(its {found[1]}{')' if found[2] else ''}"
 
 
-def _fitting(
+def _take_fitting(
     number: int,
     chunks: Sequence[T],
     budget: int,

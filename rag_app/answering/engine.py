@@ -23,7 +23,7 @@ from rag_app.answering.citations import (
     check,
     cite,
     may_end_sentence,
-    numbered,
+    number_citations,
     pieces_begun,
     pieces_of,
 )
@@ -153,7 +153,7 @@ class CapabilityEngine(BaseQueryEngine):
         self.capability, self.synthesizer = capability, synthesizer
         self._gate, self._retriever, self._postprocessors = gate, retriever, postprocessors
         self._dated = dated
-        self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _adopted
+        self._prepare, self._question, self._foreign = prepare, question or Question(""), foreign or _adopt_nodes
         self._languages, self._warn, self._records = languages, warn, records
 
     @property
@@ -187,12 +187,12 @@ class CapabilityEngine(BaseQueryEngine):
         if self.refuses(evidence) or self._tells(evidence):
             answer = self._too_little(evidence) if self.refuses(evidence) else self._tell_records(evidence)
             yield Delta(answer.text, () if answer.refused else answer.citations)
-            yield _timed(answer, evidence, started)
+            yield _add_times(answer, evidence, started)
             return
         text = news = ""
         shown, due, lead = _NOTHING, 0, _lead(evidence)
         try:
-            evidence = await self._widened(evidence)
+            evidence = await self._widen(evidence)
             verification = self._verification(evidence, self.synthesizer.model)
             with Stage("generation", within=False):
                 async with aclosing(self.synthesizer.stream(evidence.asked, evidence.context)) as pieces:
@@ -212,7 +212,7 @@ class CapabilityEngine(BaseQueryEngine):
                         verification.read(pieces_begun(text, len(evidence.context.blocks)))
                         if len(text) > _LONG_TEXT:
                             due = len(text) * 21 // 20
-                        certain = numbered(verification.text)
+                        certain = number_citations(verification.text)
                         if len(certain.text) > len(shown.text) and self._may_be_shown(verification):
                             yield Delta(lead + certain.text[len(shown.text) :], cite(certain, evidence.context))
                             shown, news, lead = certain, piece, ""
@@ -221,7 +221,7 @@ class CapabilityEngine(BaseQueryEngine):
         if answer.text != shown.text:
             said = answer.text[len(shown.text) :]
             yield Delta(said) if answer.refused else Delta(lead + said, answer.citations)
-        yield _timed(answer, evidence, started)
+        yield _add_times(answer, evidence, started)
 
     def _ground(self, evidence: Evidence) -> Ground:
         """What the sentences of an answer are compared with."""
@@ -257,7 +257,7 @@ class CapabilityEngine(BaseQueryEngine):
                 answer = self.verify(draft, evidence)
             except (ModelFailed, EmbeddingFailed) as error:
                 answer = self._answer_after_failure(error, evidence, _NOTHING)
-        return _timed(answer, evidence, started)
+        return _add_times(answer, evidence, started)
 
     async def gather(self, question: Question, by: QueryBundle | None = None) -> Evidence:
         """The first half of `answer`: retrieve, postprocess, judge, and build the context.
@@ -368,7 +368,7 @@ class CapabilityEngine(BaseQueryEngine):
         found = Evidence(question, retrieved, above_threshold, nodes, hits, confidence, judgment, context)
         return replace(found, warnings=warnings_of(postprocessors))
 
-    async def _widened(self, evidence: Evidence) -> Evidence:
+    async def _widen(self, evidence: Evidence) -> Evidence:
         """What a model is shown beside what was found, as far as the context's budget reaches.
 
         Further hits of its sources, then the neighbours of the hits, then what else is near in their sources. Sentences are picked from what was found alone.
@@ -498,7 +498,7 @@ class CapabilityEngine(BaseQueryEngine):
         verification.read(pieces_of(draft.text, len(evidence.context.blocks), cut_off=draft.cut_off))
         verification.end()
         if verification.text and self._may_be_shown(verification):
-            answer = self._build_answer(numbered(verification.text), evidence, draft.model, draft.usage)
+            answer = self._build_answer(number_citations(verification.text), evidence, draft.model, draft.usage)
         elif verification.admissions:
             admitted = check(verification.text, 0).text
             answer = self.refusal(evidence, Refusal.ADMITTED, admitted, draft.usage)
@@ -555,7 +555,7 @@ class CapabilityEngine(BaseQueryEngine):
         evidence = await self.gather(asked.question, asked)
         if asked.streamed:
             return AnswerStream(self._events(evidence), evidence.nodes)
-        answer = await self._write(await self._widened(evidence))
+        answer = await self._write(await self._widen(evidence))
         return _response(answer, evidence.nodes)
 
     async def _question_of(self, query_bundle: QueryBundle) -> QuestionBundle:
@@ -600,7 +600,7 @@ class CapabilityEngine(BaseQueryEngine):
         return {"synthesizer": self.synthesizer}
 
 
-async def _adopted(nodes: Sequence[NodeWithScore], query: QueryBundle) -> list[NodeWithScore]:
+async def _adopt_nodes(nodes: Sequence[NodeWithScore], query: QueryBundle) -> list[NodeWithScore]:
     return adopt(nodes)
 
 
@@ -649,7 +649,7 @@ def _nearest(evidence: Evidence) -> float:
     return max((hit.score for hit in evidence.hits), default=-1.0)
 
 
-def _timed(answer: Answer, evidence: Evidence, started: float) -> Answer:
+def _add_times(answer: Answer, evidence: Evidence, started: float) -> Answer:
     seconds = {"retrieval": evidence.seconds, "generation": time.perf_counter() - started}
     if answer.refused or evidence.elsewhen is None:
         return replace(answer, seconds=seconds)

@@ -93,11 +93,11 @@ class ExtractiveSynthesizer(Synthesizer):
         others = [passage for passage in chosen if passage not in rivals]
         said = others[: len(chosen) - len(rivals)] if rivals else chosen
         if question.period is not None:
-            said = [_dated(passage, context) for passage in said]
+            said = [_add_date(passage, context) for passage in said]
         known = getattr(self._embedder, "languages", ())
         warning = not_understood_here(question.text, self._embedder.model_name, known)
         written = (
-            _opposed(rivals),
+            _tell_disagreement(rivals),
             _compose_text(said),
             unanswered_text(question.text, missing),
             warning and f"{warning}.",
@@ -371,7 +371,7 @@ def _rivals(chosen: Sequence[Passage], ranking: Ranking, question: Question, con
     return ()
 
 
-def _dated(passage: Passage, context: Context) -> Passage:
+def _add_date(passage: Passage, context: Context) -> Passage:
     """With the date of its source, where it does not say that itself."""
     date = next((hit.date for hit in context.blocks[passage.block].hits), None)
     if date is None or names_day(passage.text, day_of(date)):
@@ -381,9 +381,9 @@ def _dated(passage: Passage, context: Context) -> Passage:
     return replace(passage, text=f"{said} ({day_text(day_of(date))}){end}")
 
 
-def _opposed(rivals: Sequence[Passage]) -> str:
+def _tell_disagreement(rivals: Sequence[Passage]) -> str:
     """
-    >>> _opposed([Passage(0, 0, "A cut is $40."), Passage(1, 0, "A cut is $45.")])
+    >>> _tell_disagreement([Passage(0, 0, "A cut is $40."), Passage(1, 0, "A cut is $45.")])
     'Sources disagree: A cut is $40 [Source 1]. A cut is $45 [Source 2].'
     """
     return "Sources disagree: " + " ".join(_cite(each.text, each.block + 1) for each in rivals) if rivals else ""

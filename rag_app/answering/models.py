@@ -32,7 +32,7 @@ from llama_index.core.llms import LLM, ChatMessage, ChatResponse, CustomLLM
 
 from rag_app.answering.context import count_tokens
 from rag_app.answering.providers import OWN, PROVIDERS, ModelSettings
-from rag_app.answering.salvage import LONGEST, salvaged, unwrapped
+from rag_app.answering.salvage import LONGEST, salvage_text, unwrap_text
 from rag_app.domain import (
     JsonObject,
     ModelFailed,
@@ -174,7 +174,7 @@ class ChatModel(AnsweringModel):
                 raise ModelSilent(f"{self.name}: no text")
             draft = self._draft(text, _usage(reply), _finish_reason(reply))
         except Exception as error:
-            found = salvaged(_broken_reply(error))
+            found = salvage_text(_broken_reply(error))
             if found is None:
                 raise
             log.warning("%s: a broken reply; its text was extracted", self.name)
@@ -222,7 +222,7 @@ class ChatModel(AnsweringModel):
         yield self._draft(text.strip(), usage, reason)
 
     def _draft(self, text: str, usage: Usage | None, reason: str | None) -> Draft:
-        found, cut_off = unwrapped(text) or (None, False)
+        found, cut_off = unwrap_text(text) or (None, False)
         cut_off = cut_off or reason in _CUT_OFF
         return Draft(found or text, self.name, usage, cut_off, extracted=found is not None)
 

@@ -33,7 +33,7 @@ from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, LT, LTE, NE, co
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, conditions_of
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
-from rag_app.retrieval.spelling import corrected
+from rag_app.retrieval.spelling import correct_spelling
 from rag_app.retrieval.text import tokens as tokens_of
 
 _MOST_LEFT = 6  # words that may be values
@@ -187,7 +187,7 @@ def read_question(
     return Reading(None, unknown, missing, kind if missing else None, ranked)
 
 
-def respelled(
+def respell(
     text: str, options: Mapping[str, Mapping[str, float]], spec: IndexSpec, values: Sequence[NamedValue]
 ) -> str:
     """The text with each of these words as the likeliest of its spellings that is a word of the index or of a value."""
@@ -197,7 +197,7 @@ def respelled(
         there = sorted((cost, each) for each, cost in found.items() if stem(each) in among)
         if there:
             meant[word] = there[0][1]
-    return corrected(text, meant)
+    return correct_spelling(text, meant)
 
 
 def _asks(token: Token) -> bool:
@@ -251,7 +251,7 @@ class _Reader:
             return None
         if place > 1 and (query.limit != 1 or query.order is query.group is None):
             return None
-        kind = self.kind or self._meant(query, [*compared, *values])
+        kind = self.kind or self._kind_meant(query, [*compared, *values])
         if kind is None and self.period is not None and self.tokens[0].stem in _WHO:
             kind = self._usual()
         weekdays = tuple(int(day) for each in self._meanings_with("weekday") for day in each.value.split(","))
@@ -302,7 +302,7 @@ class _Reader:
 
     def kind_asked(self) -> str | None:
         """The kind of record that the question speaks of, as far as it is understood; no field has to be its own."""
-        meant = self._meant(RecordQuery(), self._values() or [])
+        meant = self._kind_meant(RecordQuery(), self._values() or [])
         fields = (vocabulary_of(self.spec, name).kind for name in self.spec.fields)
         return self.kind or (meant if meant in fields else None)
 
@@ -310,7 +310,7 @@ class _Reader:
         kind = self.spec.records[name]
         return replace(query, filters=(condition("source_type", IN, kind.source_types),), having=kind.having)
 
-    def _meant(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
+    def _kind_meant(self, query: RecordQuery, conditions: Sequence[MetadataFilter]) -> str | None:
         """The kind that is meant where none is named: that of the figure, else of the fields, where they agree."""
         figures, others = (
             {query.order, query.of},
@@ -396,8 +396,8 @@ class _Reader:
         much, many = self._has("much") or self._has("total") or self._has("more"), self._has("count")
         if self._has("more") and self.kind is not None and not self.figures:
             much, many = False, True  # more bookings in January or in February
-        summed = [name for name in self._measured() if vocabulary_of(self.spec, name).adds_up]
-        if much and not summed and self._has("own") and self.period is not None and not self._measured():
+        summed = [name for name in self._measured_fields() if vocabulary_of(self.spec, name).adds_up]
+        if much and not summed and self._has("own") and self.period is not None and not self._measured_fields():
             summed = self._added_up(self._usual())  # how much have we taken
         named = bool(self.figures or self._fields("high", "low", "unit"))
         counted = self._counted_token()
@@ -448,7 +448,7 @@ class _Reader:
             return None
         if (self._has("count") or self._counts_a_kind()) and not self.figures:
             return self._count()
-        named = self._measured()
+        named = self._measured_fields()
         if len(named) != 1:
             return None
         if not (self._has("most") or self._has("least")):
@@ -467,13 +467,13 @@ class _Reader:
             order=self.group if self.grain else None, descending=self.grain is None,
         )  # fmt: skip
 
-    def _measured(self) -> list[str]:
+    def _measured_fields(self) -> list[str]:
         """The fields that a sum or a mean may be of: those that are named, else by their unit, else the kind's own."""
         if named := list(dict.fromkeys((*self.figures, *self._fields("high", "low")))):
             return named
         if named := [name for name in self._fields("unit") if self._is_figure(name)]:
             return named
-        return self._added_up(self.kind or self._meant(RecordQuery(), ()))
+        return self._added_up(self.kind or self._kind_meant(RecordQuery(), ()))
 
     def _added_up(self, kind: str | None) -> list[str]:
         """The figures of a kind that add up."""
@@ -723,7 +723,7 @@ class _Reader:
             return named[0] if len({*named}) == 1 else None
         if not any(token.stem in _PLACES and token.role in _IMPLY for token in self.tokens):
             return None  # "more than 20" may be of anything
-        kind = self.kind or self._meant(RecordQuery(), self._values() or [])
+        kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
         words = self.spec.vocabulary.items()
         own = [name for name, each in words if kind is not None and each.kind == kind and self._is_figure(name)]
         return own[0] if len(own) == 1 else None
@@ -747,7 +747,7 @@ class _Reader:
             known = (other if before == "not" or token in left_out else named).setdefault(token.meaning.name, [])
             known += [value for value in (token.meaning.value, *token.also) if value not in known]
         made = [self._conditions(name, values) for name, values in named.items()]
-        made += [self._negated(name, values) if name not in named else None for name, values in other.items()]
+        made += [self._build_negation(name, values) if name not in named else None for name, values in other.items()]
         return None if None in made else [each for some in made if some for each in some]
 
     def _are_joined(self) -> bool:
@@ -762,7 +762,7 @@ class _Reader:
                 return False
         return True
 
-    def _negated(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
+    def _build_negation(self, name: str, values: Sequence[str]) -> list[MetadataFilter] | None:
         """Neither of the values: "not trending" is 0 or less."""
         if self.spec.all_fields[name] is FieldType.KEYWORD:
             return [condition(name, NE, value) for value in values]

@@ -11,7 +11,7 @@ from llama_index.core.schema import NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.following import DatedText, before_in, follow, without_opening
-from rag_app.answering.planning import Plan, Reading, may_ask, read_question, respelled, words_left
+from rag_app.answering.planning import Plan, Reading, may_ask, read_question, respell, words_left
 from rag_app.answering.telling import Outcome, Telling, missing_text
 from rag_app.answering.wording import read_words, variants
 from rag_app.domain import Filters, Hit, Mode, Question, frozen
@@ -153,7 +153,7 @@ class RecordFinder:
             return reading
         options = {word: spellings(word) for word in reading.unknown}
         others = await store.named_values(sorted({each for found in options.values() for each in found}))
-        spelled = respelled(text, options, spec, others)
+        spelled = respell(text, options, spec, others)
         if spelled == text:
             return reading
         period = period_of(replace(question, text=spelled, period=None), spec)

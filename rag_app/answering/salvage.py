@@ -29,14 +29,14 @@ _HALF_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _SAID = re.compile(r"""[.!?…](?=["')\]*]{0,9}(?:\s|\Z))|[。！？।؟]|\[Source \d""")
 
 
-def salvaged(reply: str) -> tuple[str, bool] | None:
+def salvage_text(reply: str) -> tuple[str, bool] | None:
     """The answer that a broken reply holds, and whether it is cut off; None where it plainly holds none.
 
-    >>> salvaged('{"choices": [{"message": {"role": "assistant", "content": "At nine [Source 1]. We cl')
+    >>> salvage_text('{"choices": [{"message": {"role": "assistant", "content": "At nine [Source 1]. We cl')
     ('At nine [Source 1]. We cl', True)
-    >>> salvaged('At nine [Source 1].')
+    >>> salvage_text('At nine [Source 1].')
     ('At nine [Source 1].', False)
-    >>> salvaged('<html><body>502 Bad Gateway.</body></html>')
+    >>> salvage_text('<html><body>502 Bad Gateway.</body></html>')
     """
     seen = reply[:LONGEST].lstrip("\ufeff")
     found = _in_json(seen, _KEY) if _JSON.match(seen) else _in_plain(seen)
@@ -48,12 +48,12 @@ def salvaged(reply: str) -> tuple[str, bool] | None:
     return (text, cut_off) if text and (not cut_off or _SAID.search(text)) else None
 
 
-def unwrapped(text: str) -> tuple[str, bool] | None:
+def unwrap_text(text: str) -> tuple[str, bool] | None:
     """The answer in a text that is JSON, fenced or not, and whether it is cut off; None for any other text.
 
-    >>> unwrapped('{"answer": "At nine [Source 1].", "confidence": 0.9}')
+    >>> unwrap_text('{"answer": "At nine [Source 1].", "confidence": 0.9}')
     ('At nine [Source 1].', False)
-    >>> unwrapped("At nine [Source 1].")
+    >>> unwrap_text("At nine [Source 1].")
     """
     seen = _FENCE.sub("", text[:LONGEST]).strip()
     found = (_in_json(seen, _ANSWER) or _in_json(seen, _KEY)) if seen.startswith("{") else None

@@ -156,7 +156,7 @@ class Telling:
             there = "is" if number == 1 else "are"
             lead = f"You have {number}" if self._plan.query.own else f"There {there} {number}"
             return f"{lead} {self._noun(number)}{self._conditions} {self._cite(self._sources)}."
-        figure = self._measured(self._plan.query.of or "", value)
+        figure = self._measure_text(self._plan.query.of or "", value)
         said = "in total" if aggregate is Aggregate.SUM else "on average"
         of = self._count_text(number)
         return f"The {self._name(self._plan.query.of or '')} of {of} is {figure} {said} {self._cite(self._sources)}."
@@ -195,7 +195,7 @@ class Telling:
         value = float(row.value or 0.0)
         if self._plan.query.aggregate is Aggregate.COUNT:
             return f"{value:,.0f} {self._noun(int(value))}"
-        of = self._measured(self._plan.query.of or "", value)
+        of = self._measure_text(self._plan.query.of or "", value)
         return f"{of} ({row.size} {self._noun(row.size)})"
 
     def _tell_nearest(self) -> str:
@@ -263,7 +263,7 @@ class Telling:
     def _words(self, field: str) -> Vocabulary:
         return self._spec.vocabulary.get(field) or Vocabulary()
 
-    def _measured(self, field: str, value: float) -> str:
+    def _measure_text(self, field: str, value: float) -> str:
         unit = self._words(field).unit
         return f"{_figure(value)} {unit}".strip()
 

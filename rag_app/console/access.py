@@ -40,7 +40,7 @@ from rag_app.domain import InvalidInput, JsonObject, NotFound
 if TYPE_CHECKING:
     from rag_app.access.people import ApiKey, Organization
     from rag_app.settings import Settings
-    from rag_app.surfaces.administration.personal import Erased
+    from rag_app.surfaces.administration.personal import ErasureResult
     from rag_app.surfaces.lexybrain.quotas import Plan
 
 KeyArgument = Annotated[str, Argument(help="the key's id or first characters, as shown by `keys list`")]
@@ -108,7 +108,7 @@ async def delete_organization(
     _tell_left(done)
 
 
-def _tell_left(done: "Erased") -> None:
+def _tell_left(done: "ErasureResult") -> None:
     """Print on stderr what is left in stores that are not configured here; if there is any, exit with status 2."""
     for (store, collection), sources in done.left.items():
         print(
@@ -421,7 +421,7 @@ async def export_training(
     """
     from rag_app.surfaces.administration.personal import training_examples
 
-    consenting = await application.conversations.training.consenting()
+    consenting = await application.conversations.training.list_consenting()
     lessons = Counter[UUID]()
     withheld = 0
     with open_output(output) as lines, counting("users", len(consenting)) as count:

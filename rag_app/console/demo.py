@@ -22,7 +22,7 @@ import httpx
 from rag_app.application import Application, open_application
 from rag_app.console.access import issue
 from rag_app.console.printing import answer_text, progress_bar, summary_text
-from rag_app.console.sample_dates import move_value, moving, weeks_since
+from rag_app.console.sample_dates import move_dates, move_value, weeks_since
 from rag_app.console.serving import claim_port, http_url, serve_at
 from rag_app.database.urls import database_urls
 from rag_app.documents.documents import Document
@@ -119,7 +119,7 @@ async def load_samples(application: Application, today: date | None = None) -> l
             continue
         manifest = tomllib.loads((samples / "manifest.toml").read_text("utf-8"))
         entries, dates = manifest["ingest"], manifest.get("dates")
-        change = moving(dates["week"], today) if dates and today else None
+        change = move_dates(dates["week"], today) if dates and today else None
         files = sum(1 for entry in entries for _ in documents_below(samples / entry["path"]))
         total = Summary()
         with progress_bar(f"{spec.name:<16}", files) as progress:

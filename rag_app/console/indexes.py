@@ -42,7 +42,7 @@ async def list_all(application: Application, as_json: Json = False) -> None:
             **record(each, "sources chunks"),
             "created": moment(each.generation.created_at),
         }
-        for each in await _indexing(application).holdings()
+        for each in await _indexing_of(application).holdings()
     ]
     unknown = {"size": "?", "overlap": "?"}
     shown = ({**each, "chunking": unknown | (each["chunking"] or {})} for each in found)
@@ -63,7 +63,7 @@ async def rebuild(
     interrupted rebuild continues. Exit status 2 if a source could not be built.
     """
     with ExitStack() as bars:
-        outcome = await _indexing(application).rebuild(index, switch=switch, begin=partial(_open_bar, bars))
+        outcome = await _indexing_of(application).rebuild(index, switch=switch, begin=partial(_open_bar, bars))
     await _print_outcome(application, outcome, as_json)
 
 
@@ -82,7 +82,7 @@ async def switch(
     The generation must contain the current version of every source. Without a number, switches to the newest generation
     that has not been active yet.
     """
-    await _print_outcome(application, await _indexing(application).switch(index, number), as_json)
+    await _print_outcome(application, await _indexing_of(application).switch(index, number), as_json)
 
 
 @app.command()
@@ -100,7 +100,7 @@ async def rollback(
     Sources that were added or changed since then are built in it first. Exit status 2 if a source could not be built.
     """
     with ExitStack() as bars:
-        outcome = await _indexing(application).roll_back(index, force=force, begin=partial(_open_bar, bars))
+        outcome = await _indexing_of(application).roll_back(index, force=force, begin=partial(_open_bar, bars))
     await _print_outcome(application, outcome, as_json)
 
 
@@ -112,7 +112,7 @@ async def drop(
     number: Annotated[int, Argument(metavar="NUMBER", min=1, help="number shown by `indexes list`")],
 ) -> None:
     """Delete an inactive generation and its chunks."""
-    dropped = await _indexing(application).drop(index, number)
+    dropped = await _indexing_of(application).drop(index, number)
     print(_NAME.format_map(record(dropped, "generation=number index store")), "is dropped")
 
 
@@ -129,7 +129,7 @@ async def move(
     The copy is compared with the original before it can be used. To use it, set RAG_VECTOR_STORE. Safe to repeat: an
     interrupted copy continues, and later changes are copied. Exit status 2 if a source could not be copied or differs.
     """
-    indexing = _indexing(application)
+    indexing = _indexing_of(application)
     with ExitStack() as bars:
         moved = await indexing.move(index, to, begin=partial(_open_bar, bars))
     shown = _moved_json(moved, await indexing.organizations())
@@ -138,7 +138,7 @@ async def move(
         raise Exit(2)
 
 
-def _indexing(application: Application) -> "Indexing":
+def _indexing_of(application: Application) -> "Indexing":
     from rag_app.surfaces.administration.indexing import Indexing
 
     return Indexing(application)
@@ -151,7 +151,7 @@ def _open_bar(bars: ExitStack, generation: "Generation", sources: int) -> "Calla
 
 async def _print_outcome(application: Application, outcome: "Outcome", as_json: bool) -> None:
     """Exit status 2 if a source could not be built."""
-    shown = _outcome_json(outcome, await _indexing(application).organizations())
+    shown = _outcome_json(outcome, await _indexing_of(application).organizations())
     print_result(as_json, shown, _outcome_text(shown, outcome.misfit))
     if outcome.built.failed:
         raise Exit(2)

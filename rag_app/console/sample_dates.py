@@ -42,7 +42,7 @@ def weeks_since(week: date, today: date) -> timedelta:
     return timedelta(days=(today - timedelta(days=today.weekday()) - (week - timedelta(days=week.weekday()))).days)
 
 
-def moving(week: date, today: date) -> Callable[[Document], Document]:
+def move_dates(week: date, today: date) -> Callable[[Document], Document]:
     """What makes of a document the one that would have been written this week."""
     by = weeks_since(week, today)
 

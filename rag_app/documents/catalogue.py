@@ -103,7 +103,9 @@ class Catalogue:
         sort order."""
         order, kind = SORTS[asked.sort]
         key = tuple_(order, SourceRow.id)
-        statement = _entries(generations).add_columns(order.label("place")).where(*_matching(asked), *seen_by(scope))
+        statement = (
+            _entries(generations).add_columns(order.label("place")).where(*_conditions_of(asked), *seen_by(scope))
+        )
         if asked.ready is not None:
             statement = statement.where(_READY if asked.ready else not_(_READY))
         if asked.after is not None:
@@ -122,9 +124,9 @@ class Catalogue:
             return _entry(row)
         raise NotFound("source", str(source_id))
 
-    async def matching(self, scope: Scope, asked: SourceSelection, operator: bool = False) -> list[UUID]:
+    async def list_matching(self, scope: Scope, asked: SourceSelection, operator: bool = False) -> list[UUID]:
         """The ids of all of them."""
-        statement = select(SourceRow.id).where(*_matching(asked), *seen_by(scope, operator)).order_by(SourceRow.id)
+        statement = select(SourceRow.id).where(*_conditions_of(asked), *seen_by(scope, operator)).order_by(SourceRow.id)
         return [found for (found,) in await self._database.read(scope, statement, operator)]
 
     async def existing_sources(self, scope: Scope, source_ids: Collection[UUID]) -> set[UUID]:
@@ -184,7 +186,7 @@ def _entry(row: Row[Any]) -> Entry:
     return Entry(source_of(row), **{name: said[name] for name in names})
 
 
-def _matching(asked: SourceSelection) -> list[ColumnElement[bool]]:
+def _conditions_of(asked: SourceSelection) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = [SourceRow.index == any_(literal([*asked.indexes], ARRAY(Text)))]
     if asked.organizations:
         conditions.append(SourceRow.org_id == any_(literal(sorted(asked.organizations), ARRAY(Uuid))))

@@ -277,7 +277,7 @@ class Ingestor:
 
     async def finish_deletions(self) -> None:
         """Complete interrupted deletions."""
-        await self.delete(await self._ledger.deleting(self._target.org_id, self._spec.name))
+        await self.delete(await self._ledger.list_deleting(self._target.org_id, self._spec.name))
 
 
 def _as_read(document: Document) -> Document:

@@ -238,7 +238,7 @@ class Jobs:
 
     async def take(self, org_id: UUID) -> Slice | None:
         """The next files of an unfinished job; None without one."""
-        async with self._operating(org_id) as session:
+        async with self._open_as_operator(org_id) as session:
             while (row := (await session.execute(_TAKE, {"org": org_id})).one_or_none()) is not None:
                 values = {"job": row.id, "org": org_id}
                 if row.attempts <= _ATTEMPTS:
@@ -253,7 +253,7 @@ class Jobs:
     async def record(self, org_id: UUID, job: UUID, outcomes: Mapping[int, str | None]) -> None:
         """Store the results of a slice's files: None, or the reason of a failure. A job cancelled meanwhile stays cancelled."""
         values = {"job": job, "org": org_id}
-        async with self._operating(org_id) as session:
+        async with self._open_as_operator(org_id) as session:
             await session.execute(_LOCK, values)  # before its files: as cancelling does
             states = await session.scalars(
                 _RECORD_FILES, {**values, "positions": [*outcomes], "reasons": [*outcomes.values()]}
@@ -265,7 +265,7 @@ class Jobs:
     async def fail(self, org_id: UUID, job: UUID, error: str, *, passing: bool) -> None:
         """Count a failed turn of the job, and give the job up after too many or a permanent failure. `retry` tries again."""
         values = {"job": job, "org": org_id, "error": error, "attempts": _ATTEMPTS if passing else 0}
-        async with self._operating(org_id) as session:
+        async with self._open_as_operator(org_id) as session:
             await session.execute(_FAIL, values)
 
     async def go_on(self, organizations: Collection[UUID]) -> None:
@@ -277,16 +277,16 @@ class Jobs:
 
     async def queue(self, org_id: UUID) -> None:
         """Queue the organization's next turn, if it has unfinished jobs and no turn in the queue."""
-        async with self._operating(org_id) as session:
+        async with self._open_as_operator(org_id) as session:
             if await session.scalar(_GOES_ON, {"org": org_id}):
                 await _queue(session, org_id)
 
     async def forget(self, org_id: UUID, days: int) -> None:
         """Delete the organization's jobs that ended at least so many days ago, with their files."""
-        async with self._operating(org_id) as session:
+        async with self._open_as_operator(org_id) as session:
             await session.execute(_FORGET, {"org": org_id, "days": days})
 
-    def _operating(self, org_id: UUID) -> Any:
+    def _open_as_operator(self, org_id: UUID) -> Any:
         return self._database.scoped(Scope(frozenset({org_id})), operator=True)
 
 

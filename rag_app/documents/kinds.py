@@ -78,7 +78,7 @@ def tell_suffix(path: Path, name: str = "", media_type: str = "") -> str:
     return _suffix(head, name, media_type, path)
 
 
-def misnamed(path: Path, name: str) -> str:
+def name_problem(path: Path, name: str) -> str:
     """Why a file may not have this name: it claims a binary format that the file is not in. Empty where it may."""
     claimed = PurePath(name).suffix.lower()
     if (beginnings := _BEGINNINGS.get(claimed)) is None:

@@ -269,11 +269,11 @@ class SourceLedger:
         )
         return {source: content for source, content in await self._rows_of({org_id}, kept)}  # noqa: C416 - rows
 
-    async def deleting(self, org_id: UUID, index: str) -> list[UUID]:
+    async def list_deleting(self, org_id: UUID, index: str) -> list[UUID]:
         """Sources with an unfinished deletion. Their chunks may be in any generation."""
         return await self._ids(org_id, SourceRow.index == index, SourceRow.deleted_at.is_not(None))
 
-    async def interrupted(self, organizations: Collection[UUID]) -> Sequence[Row[tuple[UUID, str]]]:
+    async def list_interrupted(self, organizations: Collection[UUID]) -> Sequence[Row[tuple[UUID, str]]]:
         """The (organization, index) pairs with an unfinished deletion."""
         return await self._rows_of(
             organizations, select(SourceRow.org_id, SourceRow.index).where(SourceRow.deleted_at.is_not(None)).distinct()
@@ -327,20 +327,24 @@ class SourceLedger:
 
     # -- what a rebuild asks
 
-    async def lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
+    async def count_lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
         """The number of sources per organization whose present version the generation lacks; no entry for zero."""
-        counted = _lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(SourceRow.org_id)
+        counted = _select_lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(
+            SourceRow.org_id
+        )
         return {org_id: sources for org_id, sources in await self._rows_of(organizations, counted)}  # noqa: C416 - rows
 
     async def next_lacking(
         self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
     ) -> Sequence[tuple[Source, Passages]]:
         """The next of those sources by id after `after`, with their content."""
-        page = _lacking(select(*SOURCE, SourceRow.content), index, generation_id).where(SourceRow.org_id == org_id)
+        page = _select_lacking(select(*SOURCE, SourceRow.content), index, generation_id).where(
+            SourceRow.org_id == org_id
+        )
         page = page.where(SourceRow.id > after).order_by(SourceRow.id).limit(limit)
         return [(source_of(row), row.content) for row in await self._rows_of({org_id}, page)]
 
-    async def outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
+    async def list_outdated(self, org_id: UUID, generation_id: int) -> list[UUID]:
         """Sources of which the generation may hold another version than the present one."""
         return await self._ids(org_id, exists().where(_build_in(generation_id), _NOT_CURRENT))
 
@@ -545,7 +549,7 @@ def _build_in(generation_id: int) -> ColumnElement[bool]:
     return and_(SourceBuildRow.source_id == SourceRow.id, SourceBuildRow.generation_id == generation_id)
 
 
-def _lacking(statement: Select[Any], index: str, generation_id: int) -> Select[Any]:
+def _select_lacking(statement: Select[Any], index: str, generation_id: int) -> Select[Any]:
     return statement.outerjoin(SourceBuildRow, _build_in(generation_id)).where(
         SourceRow.index == index,
         SourceRow.deleted_at.is_(None),

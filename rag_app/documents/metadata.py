@@ -83,10 +83,10 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         sheet=document.sheet,
         version="",
     )
-    return versioned(source, [asdict(passage) for passage in document.passages])
+    return add_version(source, [asdict(passage) for passage in document.passages])
 
 
-def undeclared(source: Source, spec: IndexSpec) -> list[str]:
+def undeclared_names(source: Source, spec: IndexSpec) -> list[str]:
     """Names of the metadata that are kept without a type and that no filter can use."""
     return sorted(source.untyped.keys() - {*OWN_KEYS, *spec.fields})
 
@@ -138,7 +138,7 @@ def _value(name: str, kind: FieldType, value: object) -> MetadataValue:
     return coerce(name, kind, value)
 
 
-def versioned(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
+def add_version(source: Source, content: Sequence[Mapping[str, Any]]) -> Source:
     """The source with its version: a hash of everything that a reader of it could see, without the file's location and
     the source's place in the file. `content` are its passages, as the ledger stores them."""
     values = asdict(source) | {"origin": "", "version": ""}

@@ -16,7 +16,7 @@ from rag_app.documents.chunking import chunk_metadata
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.generations import Generation
 from rag_app.documents.ledger import NO_BUILD, SourceLedger
-from rag_app.documents.metadata import OWN_KEYS, Target, to_source, versioned
+from rag_app.documents.metadata import OWN_KEYS, Target, add_version, to_source
 from rag_app.domain import InvalidInput, Source, source_id, uuid_in
 from rag_app.retrieval.index import RESERVED_FIELDS, IndexSpec
 from rag_app.retrieval.store import ScopedStore, chunk_node
@@ -61,7 +61,7 @@ class NodeWriter:
     async def holds(self, nodes: Sequence[BaseNode]) -> bool:
         """Whether the source that consists of these nodes is present in this version. Raises InvalidInput like `add`."""
         source = self._source(nodes[0].ref_doc_id or nodes[0].node_id, nodes[0])
-        source = versioned(source, [asdict(_passage(node)) for node in nodes])
+        source = add_version(source, [asdict(_passage(node)) for node in nodes])
         builds = await self._ledger.builds(self._target.org_id, self._generation.id, [source.id])
         return builds.get(source.id, NO_BUILD).holds(source)
 
@@ -101,7 +101,7 @@ class NodeWriter:
             }  # these, too: an attempt that failed may have left them
             before = [each for each in kept.get(source.id, ()) if each["text"] not in gone]
             passages = [*before, *(asdict(_passage(node)) for node in nodes)]
-            source = versioned(source, passages)
+            source = add_version(source, passages)
             chunks = [self._chunk(node, source, len(before) + place) for place, node in enumerate(nodes)]
             count = builds.get(source.id, NO_BUILD).chunks - len(old) + len(chunks)
             work.append((source, passages, chunks, count))

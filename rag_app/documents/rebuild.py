@@ -79,19 +79,19 @@ class Filling(ABC):
     batch = 32
     """Sources written together."""
 
-    async def lacking(self) -> dict[UUID, int]:
+    async def count_lacking(self) -> dict[UUID, int]:
         """The number of sources per organization still to be built."""
-        return await self.ledger.lacking(await self.organizations(), self.spec.name, self.generation_id)
+        return await self.ledger.count_lacking(await self.organizations(), self.spec.name, self.generation_id)
 
     async def run(self) -> None:
         """Write the missing sources, until only those that fail remain. Raises StoreFailed."""
-        lacking = await self.lacking()
+        lacking = await self.count_lacking()
         while sum(lacking.values()) > len(self.built.failed):
             lacking = await self._pass(lacking, locked=True)
 
     async def complete(self) -> bool:
         """Write the last few missing sources while the caller excludes all writers; returns whether none is missing."""
-        lacking = await self.lacking()
+        lacking = await self.count_lacking()
         if 0 < sum(lacking.values()) <= self.batch:
             lacking = await self._pass(lacking, locked=False)
         return not lacking
@@ -100,7 +100,7 @@ class Filling(ABC):
         self.built.failed.clear()
         for org_id in organizations:
             await self._build(org_id, locked)
-        return await self.lacking()
+        return await self.count_lacking()
 
     @abstractmethod
     async def _build(self, org_id: UUID, locked: bool) -> None:
@@ -260,7 +260,7 @@ class Move(Filling):
         async for batch in self.ledger.pages(Scope(frozenset({org_id})), self.spec.name, self.batch, operator=True):
             forgotten.difference_update(source.id for source in batch)
             if held := await self._current_builds(org_id, batch):
-                differing = _differing(
+                differing = _find_differing(
                     found, held, *map(_by_source, (await asyncio.gather(origin.export([*held]), copy.export([*held]))))
                 )
                 await self.ledger.claim([source for source in batch if source.id in differing], self.generation_id)
@@ -276,7 +276,7 @@ class Move(Filling):
         return {each.id: builds[each.id] for each in batch if builds.get(each.id, NO_BUILD).holds(each)}
 
 
-def _differing(
+def _find_differing(
     found: Comparison,
     sources: Collection[UUID],
     originals: Mapping[UUID, list[TextNode]],

@@ -21,9 +21,9 @@ from rag_app.documents.catalogue import Catalogue
 from rag_app.documents.documents import Document, Passage
 from rag_app.documents.generations import Generation
 from rag_app.documents.ingest import Ingestor, Summary
-from rag_app.documents.kinds import misnamed, tell_suffix
+from rag_app.documents.kinds import name_problem, tell_suffix
 from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.metadata import Target, to_source, undeclared
+from rag_app.documents.metadata import Target, to_source, undeclared_names
 from rag_app.documents.originals import Originals
 from rag_app.documents.reading import Documents, File, Readers
 from rag_app.domain import (
@@ -136,7 +136,7 @@ class Uploads:
         undisturbed one.
         """
         for upload in uploads:
-            if upload.rows is not None and (unknown := upload.rows.undeclared(spec.fields)):
+            if upload.rows is not None and (unknown := upload.rows.undeclared_columns(spec.fields)):
                 raise UnknownField(unknown[0], spec.fields)
         made = await asyncio.to_thread(self._make, spec, target, uploads)
         ids = {source.id for each in made for source, _ in each.found}
@@ -170,7 +170,7 @@ class Uploads:
                 status = "unchanged" if same else "added" if first is None else "updated"
                 if each.upload.file is not None:
                     await self._originals.keep(sources[0], each.upload.file, each.upload.file_name)
-            names = sorted({name for source in sources for name in undeclared(source, spec)})
+            names = sorted({name for source in sources for name in undeclared_names(source, spec)})
             known = [
                 reason for path, reason in failed.items() if path == each.upload.name and reason not in each.problems
             ]
@@ -270,7 +270,7 @@ class Uploads:
         for each in made:
             if each.upload.problem is not None:
                 each.problems.append(each.upload.problem)
-            elif each.upload.file is not None and (why := _misnamed(each.upload)):
+            elif each.upload.file is not None and (why := _name_problem(each.upload)):
                 each.problems.append(why)
             elif each.upload.file is not None:
                 files.append((each, _file(each.upload, each.upload.file, spec)))
@@ -299,11 +299,11 @@ def _as_document(upload: Upload) -> list[Document | UnreadableDocument]:
     return [Document("", (Passage(text),), upload.title or upload.file_name or first_line)]
 
 
-def _misnamed(upload: Upload) -> str:
+def _name_problem(upload: Upload) -> str:
     """Of a name that somebody gave to a file: an address (its derived `uri`) says nothing of what it leads to."""
     if upload.file is None or not upload.file_name or "uri" in upload.derived:
         return ""
-    return misnamed(upload.file, upload.file_name)
+    return name_problem(upload.file, upload.file_name)
 
 
 def _file(upload: Upload, received: Path, spec: IndexSpec) -> File:

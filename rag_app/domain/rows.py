@@ -55,7 +55,7 @@ class RowsRule:
         """Whether it is for this file, by name or path."""
         return any(fnmatch(PurePath(path).name, pattern) or fnmatch(path, pattern) for pattern in self.files)
 
-    def undeclared(self, fields: Iterable[str]) -> list[str]:
+    def undeclared_columns(self, fields: Iterable[str]) -> list[str]:
         """What its columns are mapped to and these fields do not have."""
         return sorted({*self.columns.values()} - {*fields, "lang", "uri", "date"})
 

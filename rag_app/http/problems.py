@@ -245,7 +245,7 @@ def _accepted_values(annotation: Any, said: ParameterKwarg) -> str:
     return _VALUES.get(annotation, "")
 
 
-def documented(
+def document_errors(
     *errors: Exception, kinds: Kinds = KINDS, envelope: Envelope = plain_envelope
 ) -> dict[int, ResponseSpec]:
     """The error responses of an operation for its OpenAPI document, from one sample of each error."""

@@ -19,7 +19,7 @@ from litestar.types import AnyCallable
 
 from rag_app.domain import MOST_REQUESTS, Misconfigured, Principal, RateLimited, UnknownField, frozen
 from rag_app.http.bodies import JsonBody
-from rag_app.http.problems import KINDS, Envelope, Kinds, documented, plain_envelope
+from rag_app.http.problems import KINDS, Envelope, Kinds, document_errors, plain_envelope
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class Surface:
         shared = {
             "tags": [self.tag.name],
             "security": security(self.credentials),
-            "responses": documented(
+            "responses": document_errors(
                 *errors, RateLimited(limit, 1704067200), *self.errors, kinds=self.kinds, envelope=self.envelope
             ),
             "response_headers": [

@@ -175,10 +175,10 @@ class MiniLM(BaseEmbedding):
         return await asyncio.to_thread(self._get_text_embeddings, texts)
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self.remembered(query) or self._remember(query, self._get_text_embedding(query))
+        return self.recall(query) or self._remember(query, self._get_text_embedding(query))
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        known = self.remembered(query)
+        known = self.recall(query)
         if known is not None:
             return known
         if len(query) <= _SHORT:
@@ -191,7 +191,7 @@ class MiniLM(BaseEmbedding):
         self._pool.submit(self._encode_waiting)
         return self._remember(query, await asyncio.wrap_future(vector))
 
-    def remembered(self, query: str) -> list[float] | None:
+    def recall(self, query: str) -> list[float] | None:
         """The query's vector, if the organizations that ask have asked it lately."""
         key = asking.get(), query
         vector = self._cache.get(key)
@@ -248,7 +248,7 @@ async def embed_query(embedder: BaseEmbedding, text: str, dimension: int | None 
     try:
         with Stage("embedding", {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": embedder.model_name}):
             # what is known needs none of the events that LlamaIndex makes of an embedding
-            known = embedder.remembered(text) if isinstance(embedder, MiniLM) else None
+            known = embedder.recall(text) if isinstance(embedder, MiniLM) else None
             vector = known or await embedder.aget_query_embedding(text)
     except Exception as error:
         raise EmbeddingFailed(f"{embedder.model_name}: {error}") from error

@@ -185,7 +185,7 @@ class IndexSpec(_Strict):
         if taken := sorted(set(self.fields) & RESERVED_FIELDS):
             raise ValueError(f"fields: {', '.join(taken)} cannot be declared: every chunk has them already")
         for rule in self.rows:
-            if unknown := rule.undeclared(self.fields):
+            if unknown := rule.undeclared_columns(self.fields):
                 raise ValueError(f"rows: {', '.join(unknown)}: not declared in fields")
             if rule.source_type not in (None, *self.source_types):
                 raise ValueError(f"rows: source_type {rule.source_type!r} is not one of source_types")

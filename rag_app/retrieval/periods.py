@@ -212,7 +212,7 @@ class _Grammar:
         """Whether what stands right before `start` are words of this name."""
         return re.search(rf"(?<!\w)(?:{self.words[name]})\s+$", text[:start], re.I) is not None
 
-    def behind(self, name: str, text: str, end: int) -> int | None:
+    def end_behind(self, name: str, text: str, end: int) -> int | None:
         """Where words of this name end that stand right behind `end`."""
         found = re.compile(rf"\s+(?:{self.words[name]})(?!\w)", re.I).match(text, end)
         return found.end() if found else None
@@ -226,7 +226,7 @@ def _period_in(text: str, today: date, grammar: _Grammar) -> Period | None:
     if ranges := [*reading.ranges()] or [*reading.short_ranges()]:
         return ranges[0] if len(ranges) == 1 else None
     found = _together([period for period in reading.singles() if reading.is_asked(period)])
-    return reading.narrowed(found) if found else None
+    return reading.narrow(found) if found else None
 
 
 def find_periods(text: str, today: date, languages: Sequence[str] = LANGUAGES) -> tuple[Period, ...]:
@@ -295,7 +295,7 @@ class _Reading:
                 found.append(self._named_period(match, days))
         yield from found
 
-    def narrowed(self, period: Period) -> Period:
+    def narrow(self, period: Period) -> Period:
         """The days of a month that stand beside it: "the second week of January, the 12th to the 18th"."""
         first, last = period.start, period.end
         if first is None or last is None or (first.year, first.month) != (last.year, last.month):
@@ -389,7 +389,7 @@ class _Reading:
     def _open_period(self, match: re.Match[str], days: Days) -> Period | None:
         grammar, (first, last) = self.grammar, days
         start = match.start()
-        later = grammar.behind("onwards", self.text, match.end())
+        later = grammar.end_behind("onwards", self.text, match.end())
         if later or grammar.is_before("since", self.text, start):
             end, lead = (None, "") if later else (max(self.today, first), "since")
             return self._period((first, end), start, later or match.end(), "days", lead)
@@ -457,10 +457,10 @@ class _Reading:
         kind, said = _kind(match), match[0]
         readers: Mapping[str, Callable[[], Days | None]] = {
             "week_of": lambda: self._week_of(said),
-            "dated": lambda: self._dated(said, soon),
+            "dated": lambda: self._date_of(said, soon),
             "month": lambda: self._month(said),
             "part": lambda: self._part(said),
-            "numbered": lambda: self._numbered(said),
+            "numbered": lambda: self._day_of_month(said),
             "weekday": lambda: self._nearest(self._weekday(said), soon),
             "quarter": lambda: self._quarter(said),
             "feast": lambda: self._feast(said),
@@ -476,7 +476,7 @@ class _Reading:
         day = _parse(" ".join(said.split()), self.grammar.language, base or self.today)
         return (day[0], day[0]) if day and day[1] == "day" else days_around(*day) if day else None
 
-    def _dated(self, said: str, soon: int) -> Days | None:
+    def _date_of(self, said: str, soon: int) -> Days | None:
         """A day and a month, of a year that is said or else the nearest."""
         if re.search(_YEAR, said):
             return self._read(_plain(said, self.grammar))
@@ -489,7 +489,7 @@ class _Reading:
 
     def _week_of(self, said: str) -> Days | None:
         written = re.sub(self.grammar.words["week_of"], "", said, flags=re.I).strip()
-        day = self._read(written) if re.search(_NUMERIC, written) else self._dated(written, soon=_SOON)
+        day = self._read(written) if re.search(_NUMERIC, written) else self._date_of(written, soon=_SOON)
         return days_around(day[0], "week") if day else None
 
     def _choose(self, days: Iterable[date], soon: int = _SOON) -> Days | None:
@@ -546,7 +546,7 @@ class _Reading:
         begun = first + timedelta(days=7 * place)
         return begun, begun + timedelta(days=6)
 
-    def _numbered(self, said: str) -> Days | None:
+    def _day_of_month(self, said: str) -> Days | None:
         """On the 14th: of this month, or of the nearest one that is meant."""
         number = int(re.sub(r"\D", "", said))
         months = [_shift(self.today.replace(day=1), by, "month") for by in (-2, -1, 0, 1, 2)]
@@ -580,7 +580,7 @@ class _Reading:
             if re.search(rf"(?<!\w)(?:{each.pattern})(?!\w)", said, re.I)
         )
         if kind == "rolling":
-            return self._rolling(offset * self._number(said), unit)
+            return self._rolling_days(offset * self._number(said), unit)
         if unit == "day":
             return None  # "next day delivery", "the last day"
         return days_around(_shift(self.today, offset, unit), unit)
@@ -616,7 +616,7 @@ class _Reading:
             return int(digits[0])
         return (_place(said, self.grammar.numbers) or 0) + 1
 
-    def _rolling(self, number: int, unit: str) -> Days | None:
+    def _rolling_days(self, number: int, unit: str) -> Days | None:
         """The last 30 days end today; the next ones begin tomorrow."""
         if not number or abs(number) > 400:
             return None

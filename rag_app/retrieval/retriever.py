@@ -15,7 +15,7 @@ from rag_app.retrieval.confidence import Words, words_of
 from rag_app.retrieval.embedding import asking, embed_query, embed_together
 from rag_app.retrieval.filters import IN, checked_text, condition, fields_of
 from rag_app.retrieval.periods import conditions_of, names_period
-from rag_app.retrieval.spelling import corrected, suspects
+from rag_app.retrieval.spelling import correct_spelling, suspects
 from rag_app.retrieval.store import ScopedStore, Search
 from rag_app.telemetry.observing import Stage
 
@@ -87,7 +87,7 @@ class ChunkRetriever(BaseRetriever):
             first = await self._search_named(store, text, vector)
             search = Search(vector, text, asked.filters, asked.mode, asked.top_k)
             beside = await self._further_searches(search)
-            preferred = self._preferred()
+            preferred = self._preferred_filters()
             found = await store.search(
                 search if not preferred else replace(search, filters=(*asked.filters, *preferred))
             )
@@ -98,7 +98,7 @@ class ChunkRetriever(BaseRetriever):
         rest = interleave([*within, *map(self._of_period, (found, *others))])
         return join([first, rest]) if first else rest
 
-    def _preferred(self) -> Filters:
+    def _preferred_filters(self) -> Filters:
         """A period that is said is meant, whatever dates are preferred."""
         preferred = self._question.preferred
         return (
@@ -144,7 +144,7 @@ class ChunkRetriever(BaseRetriever):
         if not doubtful:
             return text
         store = await self._open_store()
-        return corrected(text, await store.respell(doubtful))
+        return correct_spelling(text, await store.respell(doubtful))
 
     async def further(self, text: str, found: Sequence[NodeWithScore], at_most: int = 50) -> list[NodeWithScore]:
         """More chunks of the sources of what was found for `text`: the neighbours of those chunks, then the nearest.

@@ -63,10 +63,10 @@ def likelihood(found: tuple[str, str, float, int]) -> tuple[float, int, int, str
     return cost, -chunks, len(tokens(spelling)), spelling
 
 
-def corrected(text: str, meant: Mapping[str, str]) -> str:
+def correct_spelling(text: str, meant: Mapping[str, str]) -> str:
     """The text with these words, lower case, replaced.
 
-    >>> corrected("The Hedphones?", {"hedphones": "headphones"})
+    >>> correct_spelling("The Hedphones?", {"hedphones": "headphones"})
     'The headphones?'
     """
     return _WORD.sub(lambda found: meant.get(found[0].lower(), found[0]), text)

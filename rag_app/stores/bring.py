@@ -34,7 +34,7 @@ Sources = Sequence[Sequence[BaseNode]]
 
 
 @dataclass(slots=True)
-class Brought:
+class ImportCounts:
     """The counts of an import; `failed` names the sources that could not be taken, with reasons."""
 
     nodes: int = 0
@@ -73,10 +73,10 @@ class Bringing:
 
     def __init__(self, writer: NodeWriter, embedder: BaseEmbedding, within: UUID) -> None:
         self._writer, self._embedder, self._within = writer, embedder, within
-        self.brought = Brought()
+        self.brought = ImportCounts()
         self.same_model = False
 
-    async def run(self, read: Callable[[], Nodes], progress: Callable[[Brought], None], *, dry_run: bool) -> None:
+    async def run(self, read: Callable[[], Nodes], progress: Callable[[ImportCounts], None], *, dry_run: bool) -> None:
         """Raises StoreFailed if the store cannot be read."""
         sample = await asyncio.to_thread(lambda: [*islice(read(), _COMPARED)])
         self.same_model = await asyncio.to_thread(is_same_model, sample, self._embedder.get_text_embedding_batch)

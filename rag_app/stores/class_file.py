@@ -110,7 +110,7 @@ class Builder:
             raise Misconfigured(f"{said.class_path}.{said.constructor} makes no vector store")
         return store
 
-    def scrubbed(self, text: str) -> str:
+    def scrub(self, text: str) -> str:
         """The text without the secrets that the file refers to."""
         for secret in sorted(self._arguments.secrets, key=len, reverse=True):
             text = text.replace(secret, "***")

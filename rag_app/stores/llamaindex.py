@@ -202,7 +202,7 @@ class LlamaIndexBackend(OutsideBackend):
         except TimeoutError:
             raise StoreFailed(f"{self.declared.class_path} took longer than {self.declared.seconds} s") from None
         except Exception as error:  # whatever foreign code raises
-            said = self._builder.scrubbed(f"{type(error).__name__}: {error}")
+            said = self._builder.scrub(f"{type(error).__name__}: {error}")
             raise StoreFailed(f"{self.declared.class_path}: {said}"[:500]) from None
 
     async def _open(self, generation: str, dimension: int) -> None:
@@ -294,7 +294,7 @@ class LlamaIndexStore(OutsideStore):
         """How many chunks the filters leave, counted up to the limit that matters."""
         query = self.begin()
         ((count,),) = await self.ask(
-            query.matching(asked.filters, max(asked.depth, self.backend.declared.compared + 1)), query
+            query.sql_of_matching(asked.filters, max(asked.depth, self.backend.declared.compared + 1)), query
         )
         return int(count)
 

@@ -133,7 +133,7 @@ class ChunkStore(ScopedStore):
         if not unknown:
             return {}
         query, options = self.begin(), {word: spellings(word) for word in unknown}
-        found = sorted(map(tuple, await self.ask(query.spelled(options), query)), key=likelihood)
+        found = sorted(map(tuple, await self.ask(query.sql_of_spellings(options), query)), key=likelihood)
         return {word: spelling for word, spelling, *_ in reversed(found)}
 
     async def word_use(self, words: Sequence[str], among: Sequence[UUID]) -> Words:

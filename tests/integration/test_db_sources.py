@@ -241,10 +241,10 @@ async def test_a_deletion_that_was_killed_is_never_seen_and_found_again(
         await later.get(of(org), gone.id)
     with pytest.raises(NotFound):
         await later.content(of(org), gone.id)
-    assert await later.deleting(org, INDEX) == [gone.id]
+    assert await later.list_deleting(org, INDEX) == [gone.id]
 
     await later.forget(org, ids)  # what was not marked stays
-    assert await later.deleting(org, INDEX) == []
+    assert await later.list_deleting(org, INDEX) == []
     assert await later.visible(of(org), generation, ids) == {stays.id: "v1"}
     await later.begin([(gone, PASSAGES)], generation)  # nothing is left in its way
     assert await later.builds(org, generation, [gone.id]) == {gone.id: Build("v1", BuildState.WRITING, 0)}

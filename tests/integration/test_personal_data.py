@@ -31,7 +31,7 @@ from rag_app.database.migrate import upgrade
 from rag_app.database.private import PrivatePostgres
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.metadata import Target, versioned
+from rag_app.documents.metadata import Target, add_version
 from rag_app.domain.errors import NotFound
 from rag_app.domain.scope import PUBLIC_ORGANIZATION, Scope
 from rag_app.domain.source import Source, Visibility, source_id
@@ -360,7 +360,7 @@ def test_what_is_nobodys_any_more_is_what_an_ingest_without_an_owner_makes(world
         for each, org in zip(who.team, (world.org, PUBLIC_ORGANIZATION), strict=True):
             scope = Scope(frozenset({org}))
             source = await ledger.get(scope, each)
-            found.append((source, versioned(replace(source, owner_id=None), await ledger.content(scope, each))))
+            found.append((source, add_version(replace(source, owner_id=None), await ledger.content(scope, each))))
         return found
 
     async def opened() -> list[tuple[Source, Source]]:

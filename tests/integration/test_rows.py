@@ -16,7 +16,7 @@ from rag_app.documents.uploads import Upload
 from rag_app.domain import Mode, RowsRule, Scope, source_id
 from rag_app.domain.resources import resource_folder
 from rag_app.retrieval.store import Search
-from rag_app.surfaces.owner.routes import Narrowed
+from rag_app.surfaces.owner.routes import RecordFilters
 from tests.conftest import NewOrganization
 from tests.integration.conftest import ON_DEFAULT, Ingest
 from tests.integration.conftest import Search as SearchFor
@@ -25,7 +25,7 @@ SALON = "salon_calls"
 SAMPLES = resource_folder("indexes") / SALON / "samples"
 
 
-async def found(application: Application, org: UUID, narrowed: Narrowed) -> set[str]:
+async def found(application: Application, org: UUID, narrowed: RecordFilters) -> set[str]:
     """All sources that a filter of /owner leaves, whatever was asked."""
     store = await application.backends.open(application.indexes[SALON], Scope(frozenset({org})))
     vector = [1.0] + [0.0] * (application.dimension - 1)
@@ -63,7 +63,7 @@ async def test_a_hundred_filters_find_what_the_files_say(
             and (asked["date_to"] is None or row["date"] <= asked["date_to"].isoformat())
             and asked["source_types"] != ["call_summary"]
         }
-        assert await found(application, org, Narrowed(**asked)) == expected, asked
+        assert await found(application, org, RecordFilters(**asked)) == expected, asked
         some += bool(expected)
     assert some > 15
 

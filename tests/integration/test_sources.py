@@ -20,7 +20,7 @@ import pytest
 from rag_app.access.people import User
 from rag_app.access.roles import Role
 from rag_app.application import Application
-from rag_app.documents.kinds import misnamed, tell_suffix
+from rag_app.documents.kinds import name_problem, tell_suffix
 from tests.conftest import ON_DEFAULT_STORE, SEVERAL
 from tests.integration.service import bearer, configured, prepare, served, without_limits
 
@@ -662,7 +662,7 @@ def test_a_name_may_not_claim_a_binary_format_that_the_content_is_not_in(tmp_pat
     file = tmp_path / "sent"
     for content, name in refused + taken:
         file.write_bytes(content)
-        why = misnamed(file, name)
+        why = name_problem(file, name)
         assert bool(why) == ((content, name) in refused), (content[:20], name, why)
 
 

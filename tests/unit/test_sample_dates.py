@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_app.console.sample_dates import move_text, moving, weeks_since
+from rag_app.console.sample_dates import move_dates, move_text, weeks_since
 from rag_app.documents.documents import Document, Passage
 
 WEEK = date(2026, 1, 12)
@@ -44,7 +44,7 @@ def test_texts_and_metadata_move_together() -> None:
         "", (Passage("On 12 January.", "Week of 12 January 2026"),), "12 January 2026",
         {"date": datetime(2026, 1, 16, 18, tzinfo=UTC), "note": ["2026-01-16"]}, {"date": date(2026, 1, 16)},
     )  # fmt: skip
-    moved = moving(WEEK, date(2026, 11, 22))(document)
+    moved = move_dates(WEEK, date(2026, 11, 22))(document)
     assert moved.title == "16 November 2026" and moved.passages[0] == Passage(
         "On 16 November.", "Week of 16 November 2026"
     )

@@ -212,18 +212,18 @@ def figures_of(text: str) -> Figures:
     weekdays = frozenset(_DAYS[name.casefold()] for name in _WEEKDAY.findall(rest))
     rest = _ORDINAL.sub(" § ", _LONE_MONTH.sub(take_month, rest))
     numbers = tuple(figure for found in _FIGURE.finditer(rest) if (figure := _figure(found)))
-    implied = tuple(_implied(found) for found in _IMPLIED.finditer(rest))
+    implied = tuple(_implied_figure(found) for found in _IMPLIED.finditer(rest))
     return Figures(numbers, tuple(dates), weekdays, tuple(times), implied)
 
 
-def unsupported(claim: Figures, sources: Figures, text: str, counted: Iterable[int] = ()) -> bool:
+def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterable[int] = ()) -> bool:
     """Whether the claim `text` states a figure, date or time that the sources do not.
 
     `counted` are numbers that a count may give: how many sources are cited. A sum or a difference of two figures of the
     sources, or the sum of all of one unit, passes where the claim says that it is one ("together", "more than").
 
     >>> source = figures_of("Starter has three seats, Team ten.")
-    >>> [unsupported(figures_of(text), source, text) for text in ("Together 13 seats.", "There are 13 seats.")]
+    >>> [is_unsupported(figures_of(text), source, text) for text in ("Together 13 seats.", "There are 13 seats.")]
     [False, True]
     """
     allowed = [*sources.numbers, *sources.implied]
@@ -259,21 +259,21 @@ def _figure(found: re.Match[str]) -> Figure | None:
     else:
         plain = {float(_OTHER_WORDS[found["other"].casefold()])}
     sign = 0 if not found["sign"] or found["sign"] == "–" else 1 if found["sign"] == "+" else -1
-    return _measured(plain, unit, sign)
+    return _build_figure(plain, unit, sign)
 
 
-def _measured(plain: Iterable[float], unit: str, sign: int = 0) -> Figure:
+def _build_figure(plain: Iterable[float], unit: str, sign: int = 0) -> Figure:
     dimension, factor = _UNITS.get(unit, ("", 1.0))
     known = frozenset(round(value, 6) for value in plain)
     return Figure(frozenset(round(value * factor, 6) for value in known), known, dimension, sign)
 
 
-def _implied(found: re.Match[str]) -> Figure:
+def _implied_figure(found: re.Match[str]) -> Figure:
     if found["both"]:
-        return _measured([2], "")
+        return _build_figure([2], "")
     if found["half"]:
-        return _measured([0.5], found["of"].casefold()) if found["of"] else _measured([50], "%")
-    return _measured([1], found["one"].casefold())
+        return _build_figure([0.5], found["of"].casefold()) if found["of"] else _build_figure([50], "%")
+    return _build_figure([1], found["one"].casefold())
 
 
 def _value(words: str) -> int:

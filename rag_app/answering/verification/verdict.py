@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from rag_app.answering.context import ContextBlock
-from rag_app.answering.verification.figures import Figures, figures_of, unsupported
+from rag_app.answering.verification.figures import Figures, figures_of, is_unsupported
 from rag_app.answering.verification.kinds import FINITE, Kind, clauses_without_admission, kind_of, leads_in, plain
 from rag_app.answering.verification.words import (
     MIN_CLAUSE,
@@ -66,7 +66,7 @@ class Ground:
         figures = figures_of(text)
         if _OF_ALL.search(text):  # "the cheapest of the three": of what was found
             counted = (*counted, *range(2, self.size + 1))
-        if unsupported(figures, self._figures_of(cited), text, counted):
+        if is_unsupported(figures, self._figures_of(cited), text, counted):
             return False
         language = language_of(text)
         known = passage.spellings | self._named | (self._in_question & self._passage(self._all).spellings)
@@ -85,7 +85,7 @@ class Ground:
     def invents(self, text: str) -> bool:
         """Whether a sentence holds a figure or a name that is neither in the context nor in the question."""
         figures, everything = figures_of(text), self._figures_of(self._all).join_figures([figures_of(self._question)])
-        if unsupported(figures, everything, text, range(self.size + 1)):
+        if is_unsupported(figures, everything, text, range(self.size + 1)):
             return True
         known = self._passage(self._all).spellings | self._in_question | self._named
         return bool(unknown_names(text, known, german=language_of(text) == "de"))

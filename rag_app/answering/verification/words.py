@@ -324,9 +324,7 @@ def support(claim: str, passage: Passage, asked: frozenset[str], stated: int = 0
     overall: list[tuple[float, bool]] = [(_FIGURE_WEIGHT, True)] * stated
     least = 1.0
     for part in _CLAUSE.split(_BASED_ON.sub("", claim)):
-        words = [
-            (_weighed(word, asked), stem(word) in passage.words) for word in dict.fromkeys(_meaningful_words(part))
-        ]
+        words = [(_weigh(word, asked), stem(word) in passage.words) for word in dict.fromkeys(_meaningful_words(part))]
         words = [(weighed, known) for weighed, known in words if weighed]
         overall += words
         if sum(weighed for weighed, _ in words) >= 1.2:
@@ -464,7 +462,7 @@ def _meaningful_words(text: str) -> list[str]:
     ]
 
 
-def _weighed(word: str, asked: frozenset[str]) -> float:
+def _weigh(word: str, asked: frozenset[str]) -> float:
     stemmed = stem(word)
     if stemmed in _VAGUE:
         return 0.0

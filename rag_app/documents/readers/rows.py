@@ -88,7 +88,7 @@ def table_records(rows: Iterable[Row], rule: RowsRule, shown: str, sheet: str | 
     place = _header_place(first, rule, shown)
     header = first[place][1]
     names = _column_names(header, rule, shown)
-    problems = _lacking(names.values(), rule)
+    problems = _missing_columns(names.values(), rule)
     for number, cells in chain(first[place + 1 :], full):
         if cells != header:
             named = {names.get(column, f"column {column + 1}"): cell for column, cell in cells.items()}
@@ -132,7 +132,7 @@ def _column_names(header: Mapping[int, str], rule: RowsRule, shown: str) -> dict
     return names
 
 
-def _lacking(names: Iterable[str], rule: RowsRule) -> tuple[str, ...]:
+def _missing_columns(names: Iterable[str], rule: RowsRule) -> tuple[str, ...]:
     lacking = _named_columns(rule) - {*map(column_name, names)}
     return (f"no column {', '.join(sorted(lacking))}, which [rows] names",) if lacking else ()
 

@@ -100,7 +100,7 @@ class Indexing:
                 generation = built[-1]
             else:
                 raise InvalidInput("", index, f"index {spec.name} has no new generation; `{_rebuild(spec)}` makes one")
-            lacking = await self._lacking(spec, generation)
+            lacking = await self._count_lacking(spec, generation)
             if lacking and generation.state in (GenerationState.BUILDING, GenerationState.RETIRED):
                 raise InvalidInput(
                     "",
@@ -125,7 +125,7 @@ class Indexing:
                 async with self._ledger.switching(spec.name):
                     if force:
                         await self._take_out_outdated(spec, generation)
-                    lacking = await self._lacking(spec, generation)
+                    lacking = await self._count_lacking(spec, generation)
                     if lacking and not force:
                         raise InvalidInput(
                             "",
@@ -167,7 +167,7 @@ class Indexing:
                 self._organizations,
                 self._open(spec, target),
                 self._ledger,
-                begin(target, await self._lacking(spec, target) + held),
+                begin(target, await self._count_lacking(spec, target) + held),
                 origin.id,
                 self._open(spec, origin),
             )
@@ -181,7 +181,7 @@ class Indexing:
                             target = await self._generations.activate(target.id)
                         break
                 await move.run()  # an ingest was quick
-            lacking = await self._lacking(spec, target)
+            lacking = await self._count_lacking(spec, target)
         setting, others = await self._to_be_set(spec, to)
         return MoveOutcome(
             target, move.built, lacking, origin=origin, compared=compared, setting=setting, others=others
@@ -227,7 +227,7 @@ class Indexing:
         """Whether the store lacks the present version of some source of an index."""
         there = await self._generations.active(spec.name, store)
         generation_id = there.id if there else 0  # of no generation
-        return bool(await self._ledger.lacking(await self._organizations(), spec.name, generation_id))
+        return bool(await self._ledger.count_lacking(await self._organizations(), spec.name, generation_id))
 
     async def _taken_up(self, spec: IndexSpec, store: str | None = None) -> Generation | None:
         for each in reversed(await self._ours(spec, store)):
@@ -244,7 +244,7 @@ class Indexing:
             self._organizations,
             self._open(spec, generation),
             self._ledger,
-            begin(generation, await self._lacking(spec, generation)),
+            begin(generation, await self._count_lacking(spec, generation)),
             self._app.embedder,
             generation.dimension,
         )
@@ -255,17 +255,17 @@ class Indexing:
                     generation = await self._generations.activate(generation.id)
                     break
             await rebuild.run()  # an ingest was quick
-        return Outcome(generation, rebuild.built, await self._lacking(spec, generation))
+        return Outcome(generation, rebuild.built, await self._count_lacking(spec, generation))
 
     async def _take_out_outdated(self, spec: IndexSpec, generation: Generation) -> None:
         """Remove outdated versions of sources, so that former content and permissions do not reappear."""
         for org_id in await self._organizations():
-            if outdated := await self._ledger.outdated(org_id, generation.id):
+            if outdated := await self._ledger.list_outdated(org_id, generation.id):
                 await self._open(spec, generation)(org_id).write([], replacing=outdated)
                 await self._ledger.forget_builds([org_id], generation.id, outdated)
 
-    async def _lacking(self, spec: IndexSpec, generation: Generation) -> int:
-        return sum((await self._ledger.lacking(await self._organizations(), spec.name, generation.id)).values())
+    async def _count_lacking(self, spec: IndexSpec, generation: Generation) -> int:
+        return sum((await self._ledger.count_lacking(await self._organizations(), spec.name, generation.id)).values())
 
     async def _ours(self, spec: IndexSpec, store: str | None = None) -> list[Generation]:
         """The generations of the index in its store, or in another one, oldest first."""

@@ -23,7 +23,7 @@ from rag_app.application import Application
 from rag_app.database.session import Database
 from rag_app.documents.generations import Generation, GenerationState
 from rag_app.documents.ledger import SOURCE, source_of
-from rag_app.documents.metadata import versioned
+from rag_app.documents.metadata import add_version
 from rag_app.documents.tables import SourceBuildRow, SourceRow
 from rag_app.domain import (
     PUBLIC_ORGANIZATION,
@@ -48,7 +48,7 @@ _PASSES = 5  # over a user's sources, where somebody ingests new ones meanwhile
 
 
 @dataclass(slots=True)
-class Erased:
+class ErasureResult:
     """The result for a user's sources. `left`: those that may be in a store that is not configured here, by the names of
     store and collection."""
 
@@ -57,7 +57,7 @@ class Erased:
     left: dict[tuple[str, str], set[UUID]] = field(default_factory=lambda: defaultdict(set))
 
 
-async def erase(application: Application, user: User) -> Erased:
+async def erase(application: Application, user: User) -> ErasureResult:
     """Delete the sources, then the rest with the user's row. After a kill, the same command completes it.
 
     Raises StoreFailed if new sources of the user keep arriving, InvalidInput for a source of an undeclared index.
@@ -65,13 +65,13 @@ async def erase(application: Application, user: User) -> Erased:
     work = _Erasure(application)
     for _ in range(_PASSES):
         organizations = [each.id for each in await application.people.organizations()]
-        await work.take_sources(await work.personal.owned(organizations, user.id))
+        await work.take_sources(await work.personal.owned_sources(organizations, user.id))
         if await work.personal.erase(user.id):
             return work.done
     raise StoreFailed(f"new sources of {user.name} keep arriving: stop their ingest, then run the command again")
 
 
-async def erase_organization(application: Application, organization: Organization) -> tuple[Erased, int]:
+async def erase_organization(application: Application, organization: Organization) -> tuple[ErasureResult, int]:
     """Delete its sources, then the members who belong to no other organization and the users of its keys, then its row.
 
     After a crash, calling it again completes it. Also returns the number of users deleted.
@@ -102,7 +102,7 @@ class _Erasure:
     def __init__(self, application: Application) -> None:
         self._app, self._ledger = application, application.ledger
         self.personal = Personal(application.database)
-        self.done = Erased()
+        self.done = ErasureResult()
 
     async def take_sources(self, owned: Sequence[tuple[Source, bool]]) -> None:
         going: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
@@ -135,7 +135,7 @@ class _Erasure:
         org_id = source.org_id
         async with self._ledger.writing(org_id, source.index):
             content = await self._ledger.content(Scope(frozenset({org_id})), source.id, operator=True)
-            after, written = versioned(replace(source, owner_id=None), content), dict[int, int]()
+            after, written = add_version(replace(source, owner_id=None), content), dict[int, int]()
             for generation in await self._find_holding(org_id, [source.id]):
                 build = (await self._ledger.builds(org_id, generation.id, [source.id])).get(source.id)
                 current = (
@@ -211,7 +211,7 @@ class Personal:
             thread["messages"] = messages.get(thread["id"], [])
         return {"account": found.pop("account")[0], **found}
 
-    async def owned(self, organizations: Collection[UUID], user: UUID) -> list[tuple[Source, bool]]:
+    async def owned_sources(self, organizations: Collection[UUID], user: UUID) -> list[tuple[Source, bool]]:
         """The user's sources, and whether each is deleted with the user: private ones, and those already being deleted."""
         mine = select(*SOURCE, SourceRow.deleted_at).where(SourceRow.owner_id == user)
         ordered = mine.order_by(SourceRow.org_id, SourceRow.id)

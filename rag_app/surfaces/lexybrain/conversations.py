@@ -61,10 +61,10 @@ from rag_app.surfaces.lexybrain.messages import (
     flags_of,
     follow_up,
     history_text,
-    instructed,
+    instruct,
     lasting_failures,
-    mentioned,
-    retrieved,
+    mentioned_sources,
+    retrieved_sources,
     rewritten,
     searched_text,
     sources_of,
@@ -256,7 +256,7 @@ class Turn:
         names = [name for each in lists for name in each or ()]
         if names or context.shop_url:
             named = await self._with.ledger.find_named(self._scope, INDEX, names, context.shop_url)
-        self.question = instructed(
+        self.question = instruct(
             capability_named(self.capability),
             said,
             versions,
@@ -267,7 +267,7 @@ class Turn:
             named=tuple(named),
         )
         asked = replace(self.question, today=self._today, leans=self._leaning is Leaning.LEANS)
-        self.question = await self._with.pipeline.dated(self.capability, asked, self._scope)
+        self.question = await self._with.pipeline.resolve_dates(self.capability, asked, self._scope)
 
     async def _detect(self, history: Sequence[PastMessage]) -> str:
         text, models = self._said.text, self._with.models
@@ -342,7 +342,7 @@ class Turn:
 
     def sources(self, hits: Sequence[Hit]) -> list[RagSource]:
         """The sources of the hits, before it is known which are cited."""
-        return convert(retrieved(hits, (), self._index), list[RagSource], from_attributes=True)
+        return convert(retrieved_sources(hits, (), self._index), list[RagSource], from_attributes=True)
 
     def citations(self, answer: Answer) -> list[RagCitation]:
         """The cited sources, by number."""
@@ -352,7 +352,7 @@ class Turn:
     def reply(self, answer: Answer) -> RagResponse:
         """The response to the client."""
         outcome = self._outcome(answer)
-        mentions = mentioned(outcome.text, outcome.sources, answer.hits)
+        mentions = mentioned_sources(outcome.text, outcome.sources, answer.hits)
         return as_wire(
             RagResponse,
             outcome,

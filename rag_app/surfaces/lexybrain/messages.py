@@ -68,7 +68,7 @@ def detect(text: str) -> str:
     >>> detect("Why is this keyword rising?"), detect("How do we look beside our rivals?"), detect("Hello!")
     ('keyword_explanation', 'competitor_intel', 'general_chat')
     """
-    found = contracted(text)
+    found = apply_contract(text)
     if found != "general_chat":
         return found
     vocabulary = sorted((place, words, each.name) for each in CAPABILITIES for place, words in each.words)
@@ -84,13 +84,13 @@ def follow_up(text: str, history: Sequence[PastMessage]) -> str | None:
     """
     previous = next((each.capability for each in reversed(history) if each.role is Role.USER), None)
     leans = "?" in text and leaning_of(text) is Leaning.LEANS
-    return previous if leans and contracted(text) == "general_chat" else None
+    return previous if leans and apply_contract(text) == "general_chat" else None
 
 
-def contracted(text: str) -> str:
+def apply_contract(text: str) -> str:
     """The rules of the contract, and nothing else. They look for letters, not for words: "brisk" is a risk.
 
-    >>> contracted("Which listing is best?"), contracted("How do we look beside our rivals?")
+    >>> apply_contract("Which listing is best?"), apply_contract("How do we look beside our rivals?")
     ('competitor_intel', 'general_chat')
     """
     said = text.lower()
@@ -317,7 +317,7 @@ def question_for(
     )
 
 
-def instructed(
+def instruct(
     capability: Capability,
     said: RagRequest,
     versions: Sequence[PromptConfig | None],
@@ -380,7 +380,7 @@ SNIPPET = 200  # characters
 _MADE_FROM_HITS = frozenset({Refusal.FAILED, Refusal.UNCITED, Refusal.ADMITTED})
 
 
-def retrieved(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpec) -> tuple[ThreadSource, ...]:
+def retrieved_sources(hits: Iterable[Hit], citations: Sequence[Citation], spec: IndexSpec) -> tuple[ThreadSource, ...]:
     """A source for each of the hits' sources: the cited ones by number, then the others in the order of their hits."""
     cited = {citation.hit.source_id: citation for citation in citations}
     sources = []
@@ -413,10 +413,10 @@ def sources_of(answer: Answer, spec: IndexSpec) -> tuple[ThreadSource, ...]:
     """What an answer was made from; of a refusal, what was found, with words of the nearest. Nothing where an answer makes
     no use of it."""
     if answer.refused:
-        found, hits = retrieved(answer.hits, (), spec), _best_hits(answer.hits)
+        found, hits = retrieved_sources(answer.hits, (), spec), _best_hits(answer.hits)
         near = {each.hit.source_id: each for each in reversed(answer.citations)}
         return (*(_with_words(each, hits[each.id], near.get(each.id)) for each in found[:NEAREST]), *found[NEAREST:])
-    return retrieved(answer.hits, answer.citations, spec) if _uses(answer) else ()
+    return retrieved_sources(answer.hits, answer.citations, spec) if _uses(answer) else ()
 
 
 def _with_words(source: ThreadSource, hit: Hit, near: Citation | None) -> ThreadSource:
@@ -442,7 +442,9 @@ def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:
     )
 
 
-def mentioned(text: str, sources: Sequence[ThreadSource], hits: Iterable[Hit]) -> Mapping[str, tuple[UUID, ...]]:
+def mentioned_sources(
+    text: str, sources: Sequence[ThreadSource], hits: Iterable[Hit]
+) -> Mapping[str, tuple[UUID, ...]]:
     """Ids of the sources that a text cites by number or names by label or term, by shown type."""
     names: dict[UUID, set[str]] = {}
     for hit in hits:

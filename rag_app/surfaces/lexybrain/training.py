@@ -169,7 +169,7 @@ class Training:
             await session.execute(_COLLECT, {**_storable(asdict(lesson)), "user": user})
         return True
 
-    async def consenting(self) -> list[Consenting]:
+    async def list_consenting(self) -> list[Consenting]:
         """All who consent now, for the operator."""
         organizations = (
             select(func.array_agg(MembershipRow.org_id)).where(MembershipRow.user_id == UserRow.id).scalar_subquery()

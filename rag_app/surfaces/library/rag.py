@@ -394,11 +394,11 @@ async def opening_of(application: Application, capability: Capability, question:
     """The question as the first message of a conversation, where the capability is one of those; else as it is."""
     if capability.group != LEXYBRAIN:
         return question
-    from rag_app.surfaces.lexybrain.messages import instructed
+    from rag_app.surfaces.lexybrain.messages import instruct
     from rag_app.surfaces.lexybrain.types import RagRequest
 
     drawn = [await application.prompts.draw(kind) for kind in (GLOBAL, capability.name)]
-    opening = instructed(capability, RagRequest(question.text), drawn, datetime.now(UTC))
+    opening = instruct(capability, RagRequest(question.text), drawn, datetime.now(UTC))
     return replace(opening, filters=(*question.filters, *opening.filters), top_k=question.top_k, mode=question.mode)
 
 

@@ -6,7 +6,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from rag_app.answering.citations import cite, numbered, pieces_of
+from rag_app.answering.citations import cite, number_citations, pieces_of
 from rag_app.answering.context import Context, build_context
 from rag_app.answering.context import ContextBlock as PromptBlock
 from rag_app.answering.verification.verdict import Ground, Verification
@@ -66,7 +66,7 @@ def verify(answer_text: str, hits: Sequence[Found], question: str = "") -> Verif
     verification = Verification(Ground(context.blocks, question))
     verification.read(pieces_of(answer_text, len(context.blocks)))
     verification.end()
-    checked = numbered(verification.text)
+    checked = number_citations(verification.text)
     return Verified(checked.text, cite(checked, context), verification.claims, verification.removed)
 
 

@@ -82,7 +82,7 @@ RecordType = Annotated[
 Reference = Annotated[str | None, Meta(examples=[CALL])]
 
 
-class Narrowed(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RecordFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of a request. A record must match all filters; a record without the field does not match. A null is the
     same as an omitted field."""
 
@@ -110,7 +110,7 @@ class Narrowed(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return own if self.where is None else (*own, parse_where(self.where))
 
 
-class OwnerSearchRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class OwnerSearchRequest(RecordFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
     query: Annotated[str, Text]
     limit: Limit | None = SEARCH_LIMIT
     min_similarity: MinSimilarity | None = SEARCH_SIMILARITY
@@ -129,7 +129,7 @@ class OwnerSearchRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_o
         )
 
 
-class OwnerAskRequest(Narrowed, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class OwnerAskRequest(RecordFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
     question: Annotated[str, Text]
     limit: Limit | None = ASK_LIMIT
     min_similarity: MinSimilarity | None = ASK_SIMILARITY

@@ -37,7 +37,7 @@ class _NotPublic(Exception):
 
 
 @frozen
-class Fetched:
+class FetchedFile:
     """`url` is the final address after redirects."""
 
     url: str
@@ -131,7 +131,7 @@ class _PublicNetwork(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> Fetched:
+async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> FetchedFile:
     """Read one document of at most `most` bytes into a file below `folder`. No link in it is followed.
 
     Raises UnreadableDocument with a reason that reveals nothing about private addresses.
@@ -144,7 +144,7 @@ async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> Fe
             at = url
             for _ in range(_REDIRECTIONS + 1):
                 found = await _get(pool, _check_url(at), folder, most)
-                if isinstance(found, Fetched):
+                if isinstance(found, FetchedFile):
                     return found
                 at = urljoin(at, found)
     except _NotPublic:
@@ -169,7 +169,7 @@ def _check_url(url: str) -> str:
     return parts._replace(fragment="").geturl()
 
 
-async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most: int) -> Fetched | str:
+async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most: int) -> FetchedFile | str:
     """The document, or the address it redirects to."""
     headers = [("Host", urlsplit(url).netloc), ("User-Agent", "rag-app"), ("Accept", "*/*")]
     headers.append(("Accept-Encoding", "identity"))
@@ -191,4 +191,4 @@ async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most:
                 if taken > most:
                     raise UnreadableDocument(url, f"is larger than {most / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
                 file.write(piece)
-    return Fetched(url, file_name(unquote(urlsplit(url).path)), said.get("content-type", "text/html"), path)
+    return FetchedFile(url, file_name(unquote(urlsplit(url).path)), said.get("content-type", "text/html"), path)

@@ -207,7 +207,7 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
     With an `Idempotency-Key`, a repeated request is executed only once.
     """
     with sources.receiving() as folder:
-        sent = await _sending(request, sources, folder, None, several=True)
+        sent = await _receive_content(request, sources, folder, None, several=True)
         if _wants_job(request, sources, sent):
             return await _hand_over(request, sources, sent)
         return await _upload(request, sources, sent)
@@ -228,7 +228,7 @@ async def upload(request: Caller, sources: Injected[Sources]) -> Response[Upload
 async def put_document(request: Caller, sources: Injected[Sources]) -> Response[UploadResponse]:
     """Replaces the source with this `external_id`, or adds it if there is none."""
     with sources.receiving() as folder:
-        return await _upload(request, sources, await _sending(request, sources, folder, None))
+        return await _upload(request, sources, await _receive_content(request, sources, folder, None))
 
 
 @SURFACE.put(
@@ -247,7 +247,7 @@ async def put_source(request: Caller, source_id: FromPath[str], sources: Injecte
     """The last part of the path is the external id, percent-encoded. If the external id contains a slash, use
     `PUT /api/v1/sources` and send it in the body."""
     with sources.receiving() as folder:
-        return await _upload(request, sources, await _sending(request, sources, folder, source_id))
+        return await _upload(request, sources, await _receive_content(request, sources, folder, source_id))
 
 
 @SURFACE.patch(
@@ -383,7 +383,7 @@ async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[
     return Response(response, headers=_replay_header(repeated))
 
 
-async def _sending(
+async def _receive_content(
     request: Caller, sources: Sources, folder: Path, external_id: str | None, several: bool = False
 ) -> Sending:
     """The content of a request: a form with files, or JSON."""

@@ -24,7 +24,7 @@ from rag_app.documents.catalogue import SORTS, Catalogue, Entry, SourceSelection
 from rag_app.documents.generations import Generation
 from rag_app.documents.jobs import Jobs
 from rag_app.documents.ledger import SourceLedger
-from rag_app.documents.metadata import Target, undeclared
+from rag_app.documents.metadata import Target, undeclared_names
 from rag_app.documents.originals import Originals
 from rag_app.documents.uploads import ReceivedUpload, Upload, Uploads
 from rag_app.documents.workspace import temporary_folder
@@ -230,7 +230,7 @@ class Sources:
         if not principal.organizations or not indexes or "\0" in name:
             return None
         asked = SourceSelection(indexes, external_ids=(name,), organizations=principal.organizations)
-        found = await self._catalogue.matching(principal.scope(), asked)
+        found = await self._catalogue.list_matching(principal.scope(), asked)
         if len(found) > 1:
             raise InvalidInput(
                 "external_id", name, f"matches {len(found)} sources in several indexes; use an id instead"
@@ -343,9 +343,9 @@ class Sources:
         await self._roles.require(Role.WRITE, principal, org_id, spec.name)
         everything = SourceSelection((spec.name,), organizations=frozenset({org_id}))
         asked = replace(everything, filters=check_filters(filters, spec), external_ids=tuple(external_ids))
-        found = await self._catalogue.matching(principal.scope(), asked)
+        found = await self._catalogue.list_matching(principal.scope(), asked)
         if found and not external_ids and not any(map(names_something, filters)):
-            there = await self._catalogue.matching(principal.scope(), everything)
+            there = await self._catalogue.list_matching(principal.scope(), everything)
             if set(there) <= set(found):
                 raise InvalidInput(
                     "filter",
@@ -366,7 +366,7 @@ class Sources:
         if confirmation != spec.name:
             raise InvalidInput("confirm", confirmation, f"must be {spec.name!r}, the name of the index to empty")
         asked = SourceSelection((spec.name,), organizations=frozenset({org_id}))
-        found = await self._catalogue.matching(Scope(frozenset({org_id})), asked, operator=True)
+        found = await self._catalogue.list_matching(Scope(frozenset({org_id})), asked, operator=True)
         await self._uploads.delete(spec, org_id, found)
         return DeletedResponse(len(found))
 
@@ -463,7 +463,7 @@ class Sources:
             row=source.row,
             sheet=source.sheet,
             metadata=sent,
-            undeclared=undeclared(source, spec),
+            undeclared=undeclared_names(source, spec),
             visibility=source.visibility.value,
             site=source.site_id,
             owner=source.owner_id,

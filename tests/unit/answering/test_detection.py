@@ -12,7 +12,7 @@ from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.answering.models import ChatModel
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import ModelSettings, build_llm
-from rag_app.surfaces.lexybrain.messages import classify, contracted, detect
+from rag_app.surfaces.lexybrain.messages import apply_contract, classify, detect
 from tests.scripted_model import Reply, ScriptedModel
 
 ROOT = Path(__file__).parents[3]
@@ -48,12 +48,12 @@ def chat_model(server: ScriptedModel) -> ChatModel:
     ],
 )
 def test_the_rules_of_the_contract_in_their_order(text: str, capability: str) -> None:
-    assert contracted(text) == capability
+    assert apply_contract(text) == capability
 
 
 @pytest.mark.parametrize("text", [each["text"] for each in QUESTIONS])
 def test_where_a_rule_of_the_contract_fits_it_decides(text: str) -> None:
-    assert contracted(text) in {detect(text), "general_chat"}
+    assert apply_contract(text) in {detect(text), "general_chat"}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_where_a_rule_of_the_contract_fits_it_decides(text: str) -> None:
     ],
 )
 def test_a_vocabulary_beside_the_rules(text: str, capability: str) -> None:
-    assert (contracted(text), detect(text)) == ("general_chat", capability)
+    assert (apply_contract(text), detect(text)) == ("general_chat", capability)
 
 
 def test_how_often_it_is_right(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,12 +86,12 @@ def test_how_often_it_is_right(capsys: pytest.CaptureFixture[str]) -> None:
     def right(how: Callable[[str], str], questions: list[dict[str, Any]]) -> Counter[str]:
         return Counter(each["capability"] for each in questions if how(each["text"]) == each["capability"])
 
-    ours, contract, unseen = right(detect, QUESTIONS), right(contracted, QUESTIONS), right(detect, HELD_OUT)
+    ours, contract, unseen = right(detect, QUESTIONS), right(apply_contract, QUESTIONS), right(detect, HELD_OUT)
     with capsys.disabled():
         print(f"\ncapability detection over {len(QUESTIONS)} questions (the contract's rules alone in brackets):")
         print(f"  all: {ours.total() / asked.total():.2f} ({contract.total() / asked.total():.2f})")
         print(
-            f"  held out: {unseen.total() / len(HELD_OUT):.2f} ({right(contracted, HELD_OUT).total() / len(HELD_OUT):.2f})"
+            f"  held out: {unseen.total() / len(HELD_OUT):.2f} ({right(apply_contract, HELD_OUT).total() / len(HELD_OUT):.2f})"
         )
         for name, count in asked.items():
             print(f"  {name}: {ours[name]}/{count} ({contract[name]}/{count})")

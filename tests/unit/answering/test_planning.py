@@ -7,7 +7,7 @@ import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.following import DatedText, before_in, follow, without_opening
-from rag_app.answering.planning import read_question, respelled, words_left
+from rag_app.answering.planning import read_question, respell, words_left
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import find_period, find_periods
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue
@@ -189,7 +189,7 @@ def test_a_name_that_two_fields_have_is_nobodys() -> None:
 def test_words_of_the_index_and_of_values_are_put_right() -> None:
     text = "wich skiper made the most tripps"
     unknown = read_question(text, BOATS, [], None).unknown
-    spelled = respelled(text, {word: spellings(word) for word in unknown}, BOATS, [])
+    spelled = respell(text, {word: spellings(word) for word in unknown}, BOATS, [])
     assert spelled == "which skipper made the most trips"
 
 

@@ -9,7 +9,7 @@ import pytest
 from rag_app.domain.answer import Answer, Citation, Confidence, Hit, Refusal
 from rag_app.domain.errors import ModelFailed
 from rag_app.retrieval.index import IndexSpec
-from rag_app.surfaces.lexybrain.messages import flags_of, mentioned, retrieved, sources_of
+from rag_app.surfaces.lexybrain.messages import flags_of, mentioned_sources, retrieved_sources, sources_of
 from rag_app.surfaces.lexybrain.types import Flags
 from tests.unit.answering.hits import hit
 
@@ -39,7 +39,7 @@ def test_cited_sources_come_first_by_number_and_each_once() -> None:
         ("Ring", "keyword", 0.75, 2, "quoted"),
         ("Heirloom", "keyword", 0.6, None, None),
     ]
-    assert [each.label for each in retrieved((TREND, RING), (), SPEC)] == ["Heirloom", "Ring"]
+    assert [each.label for each in retrieved_sources((TREND, RING), (), SPEC)] == ["Heirloom", "Ring"]
 
 
 def test_fewer_than_five_sources_are_insufficient() -> None:
@@ -81,7 +81,7 @@ def test_a_text_that_ends_too_early_says_so() -> None:
 def test_only_what_the_text_mentions_is_referred_to() -> None:
     given = answer(RING, TREND, SHOP, cited=(SHOP,))
     sources = sources_of(given, SPEC)
-    by_number = mentioned("It undercuts you [Source 1].", sources, given.hits)
+    by_number = mentioned_sources("It undercuts you [Source 1].", sources, given.hits)
     assert by_number == {"keyword": (), "listing": (SHOP.source_id,), "alert": (), "doc": ()}
-    by_term = mentioned("A Gold Ring sells; heirlooms do too.", sources, given.hits)
+    by_term = mentioned_sources("A Gold Ring sells; heirlooms do too.", sources, given.hits)
     assert by_term["keyword"] == (RING.source_id,), "its term; and no part of a word"

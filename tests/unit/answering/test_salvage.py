@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rag_app.answering.salvage import LONGEST, salvaged
+from rag_app.answering.salvage import LONGEST, salvage_text
 
 START = '{"choices":[{"index":0,"message":{"role":"assistant","content":"'
 
@@ -36,7 +36,7 @@ START = '{"choices":[{"index":0,"message":{"role":"assistant","content":"'
     ],
 )
 def test_what_a_broken_reply_plainly_says(reply: str, found: tuple[str, bool]) -> None:
-    assert salvaged(reply) == found
+    assert salvage_text(reply) == found
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_a_broken_reply_plainly_says(reply: str, found: tuple[str, bool]) -
     ],
 )
 def test_what_holds_no_answer_plainly(reply: str) -> None:
-    assert salvaged(reply) is None
+    assert salvage_text(reply) is None
 
 
 def test_every_prefix_of_a_reply_gives_a_beginning_of_its_text() -> None:
@@ -80,7 +80,7 @@ def test_every_prefix_of_a_reply_gives_a_beginning_of_its_text() -> None:
     ):
         some = 0
         for end in range(len(whole)):
-            found = salvaged(whole[:end])
+            found = salvage_text(whole[:end])
             if found is not None:
                 some += 1
                 text, cut_off = found
@@ -110,5 +110,5 @@ def test_every_prefix_of_a_reply_gives_a_beginning_of_its_text() -> None:
 )
 @pytest.mark.timeout(60)  # what reads it again for each brace takes hours
 def test_a_long_reply_takes_no_longer(reply: str) -> None:
-    found = salvaged(reply)
+    found = salvage_text(reply)
     assert found is None or (len(found[0]) <= LONGEST and found[1])

@@ -8,7 +8,7 @@ import pytest
 from llama_index.core.schema import TextNode
 
 from rag_app.answering.capabilities import capability_named
-from rag_app.answering.citations import numbered, pieces_of
+from rag_app.answering.citations import number_citations, pieces_of
 from rag_app.answering.context import ContextBlock
 from rag_app.answering.verification.kinds import Kind, kind_of
 from rag_app.answering.verification.verdict import Ground, Verification
@@ -47,8 +47,8 @@ def verified(row: dict[str, Any]) -> Verification:
 def passes(row: dict[str, Any]) -> bool:
     """Whether a true answer comes back as it is; its markers may be written and numbered anew."""
     found = verified(row)
-    whole = numbered("".join(pieces_of(row["text"], 99))).text
-    return numbered(found.text).text == whole and bool(found.claims or found.admissions)
+    whole = number_citations("".join(pieces_of(row["text"], 99))).text
+    return number_citations(found.text).text == whole and bool(found.claims or found.admissions)
 
 
 def shows_a_lie(row: dict[str, Any]) -> bool:

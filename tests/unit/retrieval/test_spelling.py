@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag_app.retrieval.spelling import MOST, corrected, spellings, suspects
+from rag_app.retrieval.spelling import MOST, correct_spelling, spellings, suspects
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_words_are_few_and_those_that_nobody_misspells_are_left_alone() -> None:
     assert suspects("Is the Zwibbel in?", ["A Zwibbel costs 3."]) == [], "it was found"
     assert suspects("abc 123 serial X4711Z", []) == [], "no words"
     assert len(suspects("zwibbel zwabbel zwubbel zwobbel zwebbel " + "z" * 99, [])) == MOST
-    assert corrected("The ZWIBEL, and zwibels", {"zwibel": "zwibbel"}) == "The zwibbel, and zwibels"
+    assert correct_spelling("The ZWIBEL, and zwibels", {"zwibel": "zwibbel"}) == "The zwibbel, and zwibels"
