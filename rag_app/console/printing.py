@@ -90,7 +90,7 @@ def hit_json(hit: Hit) -> JsonObject:
     return {
         **record(hit, "chunk_id source_id org_id score=relevance title source_type lang uri"),
         "date": day(hit.date),
-        **record(hit, "section page metadata text"),
+        **record(hit, "section page external_id file_name link metadata text"),
     }
 
 

@@ -122,6 +122,8 @@ def opened(chunk: str, source: str) -> dict[str, str | None]:
         "file_name": None,
         "row": None,
         "sheet": None,
+        "section": None,
+        "page": None,
         "link": f"/api/v1/sources/{source}?chunk={chunk}",
     }
 

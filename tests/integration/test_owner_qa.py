@@ -151,6 +151,8 @@ def test_a_result_is_the_chunk_as_it_is_stored(salon: Salon) -> None:
         "file_name": "2026-01-10-price-surprise.txt",
         "row": None,
         "sheet": None,
+        "section": None,
+        "page": None,
         "booking_id": "771c41ae-3218-4492-a2a3-f5b7aae8ec3d",
         "call_id": PRICE_CALL,
         "chunk_index": 0,

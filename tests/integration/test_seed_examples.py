@@ -30,6 +30,8 @@ ADDED = {
     "row",
     "sheet",
     "link",
+    "section",
+    "page",
     "metadata",
     "externalId",
     "fileName",

@@ -152,6 +152,8 @@ Row = Annotated[
     int | None, Meta(description="if the source is a row of a table: its number in `file_name`", examples=[7])
 ]
 Sheet = Annotated[str | None, Meta(description="if the source is a row of a workbook: the sheet that contains the row")]
+Section = Annotated[str | None, Meta(description="the headings above the passage")]
+Page = Annotated[int | None, Meta(description="the page of the passage")]
 Link = Annotated[str, Meta(description="the path of the passage")]
 
 
@@ -171,6 +173,8 @@ class OwnerSearchResult(Struct, frozen=True):
     file_name: str | None
     row: Row
     sheet: Sheet
+    section: Section
+    page: Page
     link: Link
 
 
@@ -202,6 +206,8 @@ class OwnerSource(Struct, frozen=True):
     file_name: str | None
     row: Row
     sheet: Sheet
+    section: Section
+    page: Page
     link: Link
 
 
@@ -310,6 +316,8 @@ def render_result(hit: Hit) -> OwnerSearchResult:
         file_name=hit.file_name,
         row=hit.row,
         sheet=hit.sheet,
+        section=hit.section,
+        page=hit.page,
         link=hit.link,
     )
 
@@ -349,6 +357,8 @@ def _source(hit: Hit, excerpt: str) -> OwnerSource:
         file_name=hit.file_name,
         row=hit.row,
         sheet=hit.sheet,
+        section=hit.section,
+        page=hit.page,
         link=hit.link,
     )
 

@@ -20,6 +20,7 @@ from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
 from rag_app.domain import (
     Answer,
+    Citation,
     InvalidInput,
     Mode,
     NotFound,
@@ -258,6 +259,9 @@ def _hits(
                 source_type=hit.source_type,
                 section=hit.section,
                 page=hit.page,
+                external_id=hit.external_id,
+                file_name=hit.file_name,
+                link=hit.link,
                 text=hit.text,
                 cosine=round(min(1.0, max(-1.0, candidate.cosine)), 4),
                 cosine_rank=by_cosine[hit.chunk_id],
@@ -287,7 +291,22 @@ def _answer(answer: Answer) -> PlaygroundAnswer:
         answer.refusal and answer.refusal.value,
         answer.confidence,
         answer.model,
-        [PlaygroundCitation(each.number, each.hit.source_id, each.hit.title, each.quote) for each in answer.citations],
+        [*map(_citation, answer.citations)],
+    )
+
+
+def _citation(citation: Citation) -> PlaygroundCitation:
+    hit = citation.hit
+    return PlaygroundCitation(
+        number=citation.number,
+        source_id=hit.source_id,
+        title=hit.title,
+        quote=citation.quote,
+        section=hit.section,
+        page=hit.page,
+        external_id=hit.external_id,
+        file_name=hit.file_name,
+        link=hit.link,
     )
 
 

@@ -55,6 +55,9 @@ class PlaygroundRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
+Link = Annotated[str, Meta(description="the path that opens the source with the passage")]
+
+
 class PlaygroundHit(Struct, frozen=True):
     rank: Place
     chunk_id: UUID
@@ -63,6 +66,9 @@ class PlaygroundHit(Struct, frozen=True):
     source_type: str
     section: str | None
     page: int | None
+    external_id: str | None
+    file_name: str | None
+    link: Link
     text: str
     cosine: Cosine
     cosine_rank: Annotated[Place, Meta(description="rank by cosine similarity among all candidates")]
@@ -112,6 +118,11 @@ class PlaygroundCitation(Struct, frozen=True):
     source_id: UUID
     title: str
     quote: str
+    section: str | None
+    page: int | None
+    external_id: str | None
+    file_name: str | None
+    link: Link
 
 
 class PlaygroundAnswer(Struct, frozen=True):
