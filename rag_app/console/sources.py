@@ -211,7 +211,7 @@ async def list_all(
     spec, scope = await _index_and_scope(catalogue, index, org)
     if source_type is not None and source_type not in spec.source_types:
         raise InvalidInput("source_type", source_type, f"{source_type!r}; accepted: {', '.join(spec.source_types)}")
-    wanted = await _matching(catalogue, scope, spec, filters) if filters else None
+    wanted = await _ids_matching(catalogue, scope, spec, filters) if filters else None
     found = [
         source
         async for source in catalogue.ledger.list(scope, spec.name, operator=True)
@@ -224,13 +224,15 @@ async def list_all(
     print_list(as_json, [source_json(each) for each in found], lines, "sources")
 
 
-async def _matching(catalogue: _Catalogue, scope: Scope, spec: "IndexSpec", written: Sequence[str]) -> Collection[UUID]:
-    from rag_app.documents.catalogue import Asked, Catalogue
+async def _ids_matching(
+    catalogue: _Catalogue, scope: Scope, spec: "IndexSpec", written: Sequence[str]
+) -> Collection[UUID]:
+    from rag_app.documents.catalogue import Catalogue, SourceSelection
     from rag_app.retrieval.filters import check_filters, parse_condition
 
     filters = check_filters(tuple(map(parse_condition, written)), spec)
-    asked = Asked((spec.name,), filters, organizations=scope.organizations)
-    return {*await Catalogue(catalogue.database).matching(scope, asked, operator=True)}
+    asked = SourceSelection((spec.name,), filters, organizations=scope.organizations)
+    return {*await Catalogue(catalogue.database).list_matching(scope, asked, operator=True)}
 
 
 def _mentions(source: Source, text: str | None) -> bool:
