@@ -3,11 +3,13 @@
 Dropped from HTML: scripts, styles, navigation, footers, form controls, comments, and whatever is hidden from a reader
 (such text could only speak to the model). Links keep their text, images their alternative text. Derived: language,
 author, date and canonical address. Markdown (CommonMark with tables) goes the same way, as HTML: emphasis, link targets
-and the like vanish, `<placeholders>` that are no HTML stay. Both may begin with front matter.
+and the like vanish, `<placeholders>` that are no HTML stay, lines of labels and values stay
+lines. Both may begin with front matter.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import BinaryIO
 
 from bs4 import BeautifulSoup, Tag
@@ -15,6 +17,7 @@ from bs4.dammit import EncodingDetector
 from bs4.element import NavigableString, PageElement
 from markdown_it import MarkdownIt
 from markdown_it.common.html_blocks import block_names
+from markdown_it.token import Token
 
 from rag_app.documents.documents import Document
 from rag_app.documents.limits import Tally, check_nesting
@@ -36,6 +39,7 @@ _INLINE = {
     *("li", "u", "var", "wbr", "picture", "video", "audio", "input", *_DROPPED),
 }
 _TAG = re.compile(r"<(/?([a-zA-Z][\w-]*+)[^<>]*+)>")
+_LABELLED = re.compile(r"[^.!?:|]{1,40}:\s+\S")
 _ITEM = re.compile(r"\n(-|\d+\.)\t")  # the tab is ours: all other white space has become a space
 _COLUMNS = 1_000  # of a row, beyond which a cell is in one column, whatever it says
 _DECLARATION_BYTES = 4096  # of a page, among which its encoding is looked for
@@ -60,7 +64,20 @@ def read_markdown(stream: BinaryIO, shown: str) -> Iterator[Document]:
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
     for rule in ("html_inline", "html_block"):
         parser.add_render_rule(rule, lambda _, tokens, index, *__: _TAG.sub(_only_html, tokens[index].content))
+    parser.add_render_rule("softbreak", lambda _, tokens, index, *__: _line_end(tokens, index))
     yield html_document(parser.render(source), shown, metadata)
+
+
+def _line_end(inline: Sequence[Token], place: int) -> str:
+    """What the end of a line becomes: two lines that are labels with values, such as "Adults: £9", stay two lines."""
+    before = [*takewhile(_goes_on, (inline[at] for at in range(place - 1, -1, -1)))][::-1]
+    after = takewhile(_goes_on, (inline[at] for at in range(place + 1, len(inline))))
+    pair = ("".join(each.content for each in line) for line in (before, after))
+    return "<br />\n" if all(map(_LABELLED.match, pair)) else "\n"
+
+
+def _goes_on(token: Token) -> bool:
+    return token.type not in ("softbreak", "hardbreak")
 
 
 def _only_html(tag: re.Match[str]) -> str:

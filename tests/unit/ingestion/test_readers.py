@@ -139,6 +139,13 @@ def test_broken_front_matter_is_an_error_and_a_rule_is_not() -> None:
 # --- markup -------------------------------------------------------------------------------------------------------
 
 
+def test_lines_of_labels_and_values_stay_lines_in_markdown() -> None:
+    source = "Adults: 9 pounds\nChildren under six: free\n**Dogs**: 2 pounds\n\nBring these\ntwo: a coat\nand a hat."
+    assert text_of(one(source, "a.md")) == (
+        "Adults: 9 pounds\nChildren under six: free\nDogs: 2 pounds\n\nBring these two: a coat and a hat."
+    )
+
+
 def test_markdown_sections() -> None:
     source = """Before.
 
