@@ -196,13 +196,26 @@ def disagree(one: str, other: str) -> bool:
     return bool(apart[0] and apart[1]) and left.about == right.about and not left.values and not right.values
 
 
-def _statement(text: str) -> Statement:
-    plain = re.sub(
+def values_in(text: str) -> tuple[tuple[str, str], ...]:
+    """The kind and the value of each figure, day, month and colour of a text.
+
+    >>> values_in("It lasts two hours and costs $40.")
+    (('minutes', '120'), ('dollar', '40'), ('paid', 'yes'))
+    """
+    return tuple(dict.fromkeys(_values(_to_figures(text))))
+
+
+def _to_figures(text: str) -> str:
+    """With figures in place of number words."""
+    return re.sub(
         r"\b([A-Za-z]+)\b( of\b)?",
         lambda word: (_NUMBERS | (_ORDINALS if word[2] else {})).get(word[1].casefold(), word[1]) + (word[2] or ""),
         " ".join(text.split()),
     )
-    values = tuple(dict.fromkeys(_values(plain)))
+
+
+def _statement(text: str) -> Statement:
+    plain, values = _to_figures(text), values_in(text)
     said = {value for _, value in values} | {kind for kind, _ in values}
     names = frozenset(
         word
@@ -222,7 +235,6 @@ def _unit_kept(found: re.Match[str]) -> str:
 
 
 def _values(text: str) -> Iterator[tuple[str, str]]:
-    """The kind and the value of each figure, day, month and colour."""
     for found in _FIGURE.finditer(text):
         yield _value(found)
     if _FREE.search(text):

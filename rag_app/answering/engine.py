@@ -31,6 +31,7 @@ from rag_app.answering.context import Context, build_context, widen
 from rag_app.answering.courtesies import courtesy
 from rag_app.answering.extractive import excerpt, summary
 from rag_app.answering.gate import NOTHING, Gate, Judgment
+from rag_app.answering.kinds import reckoning_of
 from rag_app.answering.models import Draft, Restart
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.records import FoundRecords, NotRecorded, RecordFinder
@@ -317,7 +318,8 @@ class CapabilityEngine(BaseQueryEngine):
         """The evidence, with what the records do not hold; where that is certain, no sentence is picked in its place."""
         if not isinstance(told, NotRecorded):
             return found
-        if told.certain and self.synthesizer.model in (None, EXTRACTIVE) and self.capability.grounded:
+        ordered = told.certain and reckoning_of(found.question.text) is not None
+        if ordered and self.synthesizer.model in (None, EXTRACTIVE) and self.capability.grounded:
             found = replace(found, confidence=Confidence.LOW, context=Context())
         return replace(found, lacking=told.text)
 

@@ -19,14 +19,16 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from numpy.typing import NDArray
 
 from rag_app.answering.citations import QUOTE_LENGTH, content_words
+from rag_app.answering.comparing import compare, order_of
 from rag_app.answering.context import Context, header_line, neutralise
 from rag_app.answering.disagreement import disagree
-from rag_app.answering.kinds import FIGURES, has_kind, kind_of, reckoning_of, states
+from rag_app.answering.kinds import FIGURES, Reckoning, has_kind, kind_of, reckoning_of, states
 from rag_app.answering.models import Draft
 from rag_app.answering.passages import ENDED, TO_THE_ANSWERER, Passage, Ranking, passages, quotable
 from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.reader import LANGUAGES, Reading, reading_of, the_reader
 from rag_app.answering.refusals import language_of, not_understood_here, unanswered_text
+from rag_app.answering.subjects import find_strangers
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.domain import Hit, Question, day_of, day_text, frozen
 from rag_app.retrieval.embedding import embed_query, embed_texts
@@ -42,12 +44,14 @@ MAX_CHOSEN = 3
 MAX_RIVALS = 12
 """Passages that those of an answer are compared with, the nearest to the question."""
 MAX_PARTS = 3
-MOST_LOOKED_AT = 5
+MOST_LOOKED_AT = 2
 """Passages among which one has what a part of the question asks for, or it is not answered."""
 SUMMARY_LENGTH = 300
 """Characters of a summary, at most."""
 GAP = 0.4
 """How far below the best score a second and third sentence may lie."""
+SLACK = 1.0
+"""How far below the first sentence's a further one's log-odds may lie where both are below 0."""
 PART_GAP = 0.8
 """How far below it the best sentence of another part of the question may lie."""
 _OVERLAP_WEIGHT, _SOURCE_WEIGHT, _NEWS_WEIGHT = 0.2, 0.2, 0.05
@@ -84,7 +88,9 @@ class ExtractiveSynthesizer(Synthesizer):
         ranking = context.ranking or await rank_passages(self._embedder, question, context)
         if not ranking.ranked:
             return Draft("", EXTRACTIVE)
-        scored = score_passages(ranking, question)
+        scored = score_passages(ranking, question, find_strangers(question, ranking.ranked, context))
+        if compared := _compare_figures(ranking, scored):
+            return Draft(compared, EXTRACTIVE)
         missing = _missing_parts(ranking.asked[1:], scored)
         chosen = _choose(scored, ranking.ranked, ranking.pool)
         if not chosen or (ranking.asked[1] in missing and reckoning_of(ranking.asked[1])):
@@ -108,14 +114,17 @@ class ExtractiveSynthesizer(Synthesizer):
 @frozen
 class PassageScores:
     """Of the ranked passages: `scores` has a row for each part of the question, and `holds` whether a passage has what
-    that part asks for; `words` is the share of the question's words."""
+    that part asks for; `words` is the share of the question's words. `read` are the reader's log-odds for the part that
+    each fits best; `others` are about another subject."""
 
     scores: NDArray[np.float64]
     holds: NDArray[np.bool_]
     words: NDArray[np.float64]
+    read: NDArray[np.float64]
+    others: NDArray[np.bool_]
 
 
-def score_passages(ranking: Ranking, question: Question) -> PassageScores:
+def score_passages(ranking: Ranking, question: Question, others: NDArray[np.bool_] | None = None) -> PassageScores:
     """What passages are chosen by: how near they are, alone and with the one before, what spoke for them before, and
     whether they have what is asked for."""
     near = (ranking.cosines + ranking.windows) / 2 + READ_WEIGHT * ranking.read
@@ -124,7 +133,8 @@ def score_passages(ranking: Ranking, question: Question) -> PassageScores:
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]])
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
     held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]])
-    return PassageScores(scores, held, np.asarray(words))
+    strange = np.zeros(len(words), dtype=bool) if others is None else others
+    return PassageScores(scores, held & ~strange, np.asarray(words), ranking.read[1:].max(axis=0), strange)
 
 
 def lacks_kind(question: str, found: Sequence[Passage]) -> list[bool]:
@@ -309,7 +319,7 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
     "It ..." brings the sentence before it along. One that is far behind the best is left out. Nothing where no part has
     its answer.
     """
-    scores = scored.scores
+    scores = np.where(scored.others, -np.inf, scored.scores)
     before = {(passage.block, passage.place + 1): passage for passage in pool}
     most = MAX_CHOSEN + len(scores) - 1
     chosen: list[Passage] = []
@@ -319,7 +329,9 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
         asked = place < len(scores)
         if not asked and not chosen:
             break
-        current = (_keep_holding(scores[place], scored.holds[place]) if asked else overall) + follows
+        least = min([0.0, *(scored.read[ranked.index(each)] - SLACK for each in chosen[:1])])
+        further = np.where((scored.read >= least) | (follows > 0), overall, -np.inf)
+        current = (_keep_holding(scores[place], scored.holds[place]) if asked else further) + follows
         best = next((i for i in np.argsort(-current) if not _is_said(ranked[i], chosen)), None)
         if best is None or len(chosen) >= most or (not asked and current[best] < overall.max() - GAP):
             break
@@ -339,6 +351,23 @@ def _keep_holding(scores: NDArray[np.float64], holds: NDArray[np.bool_]) -> NDAr
     held = np.full_like(scores, -np.inf)
     held[near] = np.where(holds[near], scores[near], -np.inf)
     return held
+
+
+def _compare_figures(ranking: Ranking, scored: PassageScores) -> str:
+    """The answer to what asks for the most or the least of something that no sentence states; empty where nothing can be
+    compared. Who asks for both asks for a whole list, which is not what is found."""
+    asked, missing = ranking.asked[1:], _missing_parts(ranking.asked[1:], scored)
+    rows = [row for row, part in enumerate(asked) if part in missing and reckoning_of(part) is Reckoning.EXTREME]
+    order = order_of(asked[rows[0]]) if len(rows) == 1 else None
+    if order is None:
+        return ""
+    read = np.where(scored.others, -np.inf, scored.read)
+    found = compare(order, ranking.ranked, scored.scores[rows[0]], read)[:MAX_CHOSEN]
+    answers = np.asarray([passage in found for passage in ranking.ranked])
+    if not found or not all((scored.holds[row] & answers).any() for row in range(len(asked)) if row not in rows):
+        return ""
+    first = "most" if order.falls else "least"
+    return f"Of what was found, the {first} first: " + " ".join(_cite(each.text, each.block + 1) for each in found)
 
 
 def _missing_parts(asked: Sequence[str], scored: PassageScores) -> list[str]:

@@ -109,7 +109,7 @@ _VALUES = {
     Kind.LENGTH: _pattern(
         r"(?<![a-z])(?:m|cm|mm|km|met(?:re|er)s?|metern?|kilomet(?:re|er)s?|miles?|feet|foot|ft|inch(?:es)?|yards?|minutes?|hours?)\b"
     ),
-    Kind.WEIGHT: _pattern(r"(?<![a-z])(?:kg|g|kilo(?:gram)?s?|grams?|tons?|tonnes?|pounds?|lbs?|ounces?)\b"),
+    Kind.WEIGHT: _pattern(r"(?<![a-z])(?:kg|g|kilo(?:gram)?s?|grams?|tons?|tonnes?|lbs?|ounces?)\b|\bweigh\w*\b.{0,30}\bpounds?\b"),
     Kind.AGE: _pattern(r"\b(?:years?|old|aged?|ages|born|months?|jahren?|jahre|alt|under|over|built|since)\b"),
     Kind.WARMTH: _pattern(r"degrees?|°|\b\d+\s?[CF]\b|\bgrad\b"),
     Kind.TIME: _pattern(
@@ -243,10 +243,12 @@ def has_kind(kind: Kind, text: str, question: str) -> bool:
     False
     >>> has_kind(Kind.MONEY, "A cut costs 40 euros.", "What does a cut cost?")
     True
+    >>> has_kind(Kind.WEIGHT, "It costs 40 pounds.", "How heavy is it?")
+    False
     """
     asked = _words(question)
     if kind is Kind.PERSON:
-        return bool(_names(text) - asked)
+        return bool(names_in(text) - asked)
     figures = any(not _words(found[0]) <= asked for found in _FIGURE.finditer(text))
     if kind is Kind.NUMBER or (kind in _NEEDS_FIGURE and not figures):
         return figures
@@ -264,12 +266,17 @@ def share_unnamed(question: str, sources: Iterable[str]) -> float:
     >>> share_unnamed("What does Owen charge for 2 cuts?", ["2 cuts with Theo are $70."])
     0.5
     """
-    wanted = _names(question) | {found[0] for found in re.finditer(r"\d[\d.,]*\d|\d", question)}
+    wanted = names_in(question) | {found[0] for found in re.finditer(r"\d[\d.,]*\d|\d", question)}
     text = " ".join(sources).casefold()
-    return sum(each[:_LETTERS] not in text for each in wanted) / max(1, len(wanted))
+    return sum(not has_name(text, each) for each in wanted) / max(1, len(wanted))
 
 
-def _names(text: str) -> set[str]:
+def has_name(text: str, name: str) -> bool:
+    """Whether a text has a name or a figure, both in lower case; inflected, too: "Frieda's" in "frieda"."""
+    return name[:_LETTERS] in text
+
+
+def names_in(text: str) -> set[str]:
     """Words with a capital letter, but for the first of a sentence, days and months; in lower case."""
     words = {word for found in _NAME.finditer(text) for word in re.findall(r"[^\W_]+", found[0]) if len(word) > 1}
     return {word.casefold() for word in words if word[:1].isupper() and not _NO_NAME.fullmatch(word)}

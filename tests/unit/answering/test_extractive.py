@@ -80,6 +80,48 @@ async def test_a_part_that_nothing_answers_is_named(synthesizer: ExtractiveSynth
     assert text.endswith("Nothing that was found answers this part: “and how heavy is the dryer?”")
 
 
+def named(**texts: str) -> Context:
+    """Sources of one kind, each about what it is called."""
+    hits = [hit(text, title=f"Keyword: {title.replace('_', ' ')} (Etsy)") for title, text in texts.items()]
+    return build_context(hits, max_tokens=3000, max_sources=9)
+
+
+async def test_what_is_said_of_another_thing_of_its_kind_is_no_answer(synthesizer: ExtractiveSynthesizer) -> None:
+    terms = named(
+        velvet_ring_box="Demand is 58 in January. Buyers like brass hinges.",
+        moissanite_engagement_ring="Demand is 91 in January. Photographers buy all year.",
+        linen_apron="Demand is 64 in January. Clay sells best.",
+    )
+    for question in ("What is the demand of velvet ring box in January?", "And the velvet ring box, its demand?"):
+        text = (await synthesizer.write(Question(question), terms)).text
+        assert "58" in text and not {"91", "64"} & {*re.findall(r"\d+", text)}
+    text = (
+        await synthesizer.write(
+            Question("And of linen apron?", searched="Velvet ring box?\nAnd of linen apron?"), terms
+        )
+    ).text
+    assert "[Source 3]" in text and not {"58", "91"} & {*re.findall(r"\d+", text)}
+
+
+async def test_a_source_without_the_name_is_no_answer_where_another_has_it(synthesizer: ExtractiveSynthesizer) -> None:
+    tents = context("The Skerry weighs 1.94 kg with its pegs.", "Glim is a head torch with 350 lumens. It is red.")
+    assert not (await synthesizer.write(Question("How heavy is the Glim head torch?"), tents)).text
+    weighed = context("The Skerry weighs 1.94 kg with its pegs.", "Glim is a head torch. It weighs 86 grams.")
+    text = (await synthesizer.write(Question("How heavy is the Glim head torch?"), weighed)).text
+    assert "86 grams" in text and "1.94" not in text
+
+
+async def test_the_most_of_several_things_is_compared_by_their_figures(synthesizer: ExtractiveSynthesizer) -> None:
+    plans = context("The Solo plan costs 49 euros a month.", "The Clinic plan costs 39 euros.", "The phone is green.")
+    text = (await synthesizer.write(Question("Which plan is the cheapest?"), plans)).text
+    assert text == (
+        "Of what was found, the least first: The Clinic plan costs 39 euros [Source 2]. "
+        "The Solo plan costs 49 euros a month [Source 1]."
+    )
+    one = context("The Solo plan costs 49 euros a month.", "The Clinic plan is for two or more.")
+    assert not (await synthesizer.write(Question("Which plan is the cheapest?"), one)).text
+
+
 @pytest.mark.parametrize("question", ["Which service is the cheapest?", "How many hair cuts were there in May?"])
 async def test_no_sentence_stands_for_what_has_to_be_worked_out(
     question: str, synthesizer: ExtractiveSynthesizer

@@ -1,0 +1,77 @@
+"""Which of several things has the most or the least of something, where each names its figure in a sentence of its own."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_app.answering.disagreement import values_in
+from rag_app.answering.passages import Passage
+from rag_app.domain import frozen
+
+LEAST_READ = 2.0
+"""Of the reader's log-odds: a sentence that is compared answers "how much" of its own thing."""
+_MONEY = frozenset(["dollar", "euro", "pound", "yen"])
+_LONG = frozenset(["minutes", "metres"])
+_WORDS = {
+    "cheapest|least expensive|lowest (?:price|fee|cost)s?|costs? (?:the )?least": (_MONEY, False),
+    "dearest|priciest|(?:most|the) expensive|highest (?:price|fee|cost)s?|costs? (?:the )?most": (_MONEY, True),
+    "longest|slowest": (_LONG, True),
+    "shortest|quickest|fastest": (_LONG, False),
+    "tallest|highest|widest|deepest|largest|biggest": (frozenset(["metres"]), True),
+    "smallest|narrowest|lowest|thinnest": (frozenset(["metres"]), False),
+    "heaviest": (frozenset(["grams"]), True),
+    "lightest": (frozenset(["grams"]), False),
+}
+
+
+@frozen
+class Order:
+    """By which units things are compared, and whether the most comes first."""
+
+    units: frozenset[str]
+    falls: bool
+
+
+def order_of(question: str) -> Order | None:
+    """
+    >>> order_of("Which plan is the cheapest?").falls, order_of("Who cuts best?")
+    (False, None)
+    """
+    found = (
+        Order(*meant) for words, meant in _WORDS.items() if re.search(rf"\b(?:{words})\b", question, re.IGNORECASE)
+    )
+    return next(found, None)
+
+
+def compare(
+    order: Order, ranked: Sequence[Passage], scores: NDArray[np.float64], read: NDArray[np.float64]
+) -> list[Passage]:
+    """The sentence of each source with its highest figure of one unit, or its lowest, in that order; nothing where only one
+    source has one.
+
+    >>> found = [Passage(0, 0, "A cut costs 40 euros."), Passage(1, 0, "A shave costs 22 euros."), Passage(2, 0, "We cut.")]
+    >>> order = order_of("What is cheapest?")
+    >>> [each.block for each in compare(order, found, np.asarray([0.9, 0.8, 0.7]), np.asarray([3.0, 4.0, 5.0]))]
+    [1, 0]
+    """
+    best: dict[int, tuple[float, Passage]] = {}
+    unit = None
+    for place in np.argsort(-scores, kind="stable"):
+        passage, figures = ranked[place], [*_figures(ranked[place].text, order.units)]
+        if read[place] < LEAST_READ or not figures:
+            continue
+        unit = unit or figures[0][0]
+        for value in (value for each, value in figures if each == unit):
+            before = best.get(passage.block)
+            if before is None or (value > before[0] if order.falls else value < before[0]):
+                best[passage.block] = (value, passage)
+    ordered = sorted(best.values(), key=lambda each: -each[0] if order.falls else each[0])
+    return [passage for _, passage in ordered] if len(ordered) > 1 else []
+
+
+def _figures(text: str, units: frozenset[str]) -> Iterator[tuple[str, float]]:
+    for kind, value in values_in(text):
+        if kind in units:
+            yield kind, float(value)
