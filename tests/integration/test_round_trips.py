@@ -17,6 +17,7 @@ from rag_app.database.urls import DatabaseUrls
 from rag_app.domain.answer import Mode, Question
 from rag_app.domain.errors import StoreFailed
 from rag_app.settings import Settings
+from rag_app.surfaces.lexybrain import threads
 from tests.conftest import NewOrganization
 from tests.integration.lexybrain import BOX, KEYWORD, chatting, citing
 
@@ -140,11 +141,13 @@ async def test_a_search_takes_few_round_trips(
 
 
 async def test_a_message_of_a_conversation_takes_few_statements(
-    wired: tuple[Wire, str], database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path
-) -> None:
+    wired: tuple[Wire, str], database_urls: tuple[str, str], default_store: str, qdrant_folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """BEGIN, COMMIT and who asks are counted, too, and two that look for other spellings of what was found without
     certainty."""
     wire, through = wired
+    monkeypatch.setattr(threads, "_KEEP_S", 600.0)  # one more statement each second that an answer takes
 
     def converse() -> Mapping[str, list[str]]:
         asked = dict[str, list[str]]()
