@@ -69,7 +69,7 @@ def check(
     unfinished sentence at its end is left out, unless there is no other.
 
     >>> check("Open daily. [source 3, 9] Closed on Sunday [Source 7].", known=5)
-    Checked(text='Open daily [Source 1]. Closed on Sunday.', blocks=(3,))
+    CheckedAnswer(text='Open daily [Source 1]. Closed on Sunday.', blocks=(3,))
     """
     finished, rest = _sentences(_tidy(text, known).rstrip())
     pieces = [*finished, *sentence_pieces(rest)]
@@ -84,7 +84,7 @@ def check_begun(
     """The whole sentences with which the result of `check` begins, however the text goes on.
 
     >>> check_begun("Open daily. [Source 3] Closed on Sunday. [Sour", known=5)
-    Checked(text='Open daily [Source 1].', blocks=(3,))
+    CheckedAnswer(text='Open daily [Source 1].', blocks=(3,))
     """
     finished, _ = _sentences(_OPEN.sub("", _tidy(text, known)))
     return number_citations(_cut_to_bounds(finished, max_sentences, max_words))
@@ -203,7 +203,7 @@ def number_citations(text: str) -> CheckedAnswer:
     """Number the citations of a text from 1, in order of first mention.
 
     >>> number_citations("One [Source 3]. Two [Source 1] [Source 3].")
-    Checked(text='One [Source 1]. Two [Source 2] [Source 1].', blocks=(3, 1))
+    CheckedAnswer(text='One [Source 1]. Two [Source 2] [Source 1].', blocks=(3, 1))
     """
     text = text.strip()
     blocks = tuple(dict.fromkeys(int(number) for number in _MARKER.findall(text)))

@@ -28,7 +28,7 @@ class Parts:
     at most `seconds`; one that fails or takes longer leaves everything as it was, and the answer's warnings say so.
     `synthesizer` takes the place of the model: its text is checked like that of one, so it has to cite `[Source N]`.
 
-    >>> Parts(candidates=30).over(Parts(candidates=10, seconds=2.0)).seconds
+    >>> Parts(candidates=30).fall_back_to(Parts(candidates=10, seconds=2.0)).seconds
     10.0
     """
 
