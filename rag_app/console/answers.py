@@ -56,7 +56,7 @@ async def _asker(
             answer = await Rag(application).ask(
                 text, index=index, organization=organization, user=thread.user, site=thread.site
             )
-            return Reply(answer.text, answer.refused)
+            return Reply(answer.text, answer.refused, answer.understood)
 
         return ask_library
     user = await _user(application, thread, organization)
@@ -76,15 +76,15 @@ async def _asker(
     async def ask(text: str) -> Reply:
         if index == KNOWLEDGE:
             reply = await post("/api/rag/answer", {"query_text": text})
-            return Reply(reply["answer"]["text"], reply["status"] != "success")
+            return Reply(reply["answer"]["text"], reply["status"] != "success", reply.get("understood", ""))
         if index == CALLS:
             reply = await post("/owner/ask", {"question": text})
-            return Reply(reply["answer"], not reply["has_sufficient_evidence"])
+            return Reply(reply["answer"], not reply["has_sufficient_evidence"], reply.get("understood", ""))
         reply = await post("/api/lexybrain/rag", {"message": text, **following})
         following["threadId"] = reply["threadId"]
         kept = await client.get(f"/api/lexybrain/threads/{reply['threadId']}", headers=headers)
         cited = any(source["citation"] for source in kept.json()["messages"][-1]["sources"])
-        return Reply(reply["answer"], not cited)
+        return Reply(reply["answer"], not cited, reply["flags"].get("understood", ""))
 
     return ask
 

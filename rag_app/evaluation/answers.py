@@ -55,10 +55,14 @@ class Outcome(StrEnum):
 
 @frozen
 class Reply:
-    """The answer to one turn. `refused` is the surface's flag that no answer was given."""
+    """The answer to one turn. `refused` is the surface's flag that no answer was given.
+
+    `understood` is how a question about records was read; empty where it was answered from passages.
+    """
 
     text: str
     refused: bool
+    understood: str = ""
 
 
 @frozen

@@ -27,6 +27,7 @@ from rag_app.domain import InvalidInput
 from rag_app.evaluation.answers import Thread
 from rag_app.retrieval.index import load_index
 from rag_app.settings import Settings
+from rag_app.surfaces.lexybrain.quotas import Plans
 from rag_app.surfaces.library.rag import target_of
 from tests.records.expected import FOLDER, FOREIGN, Row, lines, rows_of
 from tests.records.scoring import Verdict, verdict
@@ -105,6 +106,7 @@ async def run(arguments: list[str], home: Path, settings: Settings, urls: Databa
     async with open_application(settings, urls) as application:
         await load_samples(application)
         await add_people(application, rows)
+        await Plans(application.database).set("free", messages=1_000_000)
         for corpus in sorted({row["corpus"] for row in rows} & FOREIGN.keys()):
             await load_foreign(application, corpus, home)
         for row in rows:
@@ -114,7 +116,8 @@ async def run(arguments: list[str], home: Path, settings: Settings, urls: Databa
             counts[f"{table} {row['kind']}", found] += 1
             counts[f"{table} ALL", found] += 1
             if not silent and (shown or found is not Verdict.RIGHT):
-                print(f"{found.upper():8} {row['id']} {row['question']}\n         {scored.reply.text[:700]}")
+                read = f"[{scored.reply.understood or 'from passages'}]"
+                print(f"{found.upper():8} {row['id']} {row['question']}\n         {read} {scored.reply.text[:700]}")
     print(f"\n{'':24}" + "".join(f"{each:>9}" for each in Verdict))
     for kind in sorted({kind for kind, _ in counts}):
         print(f"{kind:24}" + "".join(f"{counts[kind, each]:9}" for each in Verdict))

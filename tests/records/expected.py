@@ -12,8 +12,9 @@ import email.utils
 import importlib.util
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent
 WEATHER = "seattle_weather"
 CARS = "cars"
+STOCKS = "stocks"
 MOST_ROWS = 40  # more are counted, not named
 COUNTED = {
     "en": ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
@@ -203,7 +205,14 @@ def car_rows() -> Iterator[Row]:
         yield {**told, "date": year, "year": year[:4], "key": f"cars.json#{number}"}
 
 
-FOREIGN: dict[str, Callable[[], Iterator[Row]]] = {WEATHER: weather_rows, CARS: car_rows}
+def stock_rows() -> Iterator[Row]:
+    """The monthly prices of five stocks of the same package, from 2000 to March 2010."""
+    for row in csv_rows(vega_file("stocks.csv"), "stocks.csv", None):
+        day = datetime.strptime(f"{row['date']} +0000", "%b %d %Y %z").date()
+        yield {**row, "date": day.isoformat(), "price": float(row["price"]), "year": str(day.year)}
+
+
+FOREIGN: dict[str, Callable[[], Iterator[Row]]] = {WEATHER: weather_rows, CARS: car_rows, STOCKS: stock_rows}
 
 
 def plain(value: Any) -> Any:
@@ -223,12 +232,30 @@ def plain(value: Any) -> Any:
 def chosen(corpus: str, query: Row, today: date | None) -> list[Row]:
     """The rows that the query asks for, in its order."""
     rows = [row for row in all_rows(corpus, query) if meets(row, query.get("where", []), today)]
+    if "beyond_mean" in query:
+        name, operator = query["beyond_mean"]
+        mean = measure(rows, "average", name)
+        rows = [row for row in rows if row.get(name) is not None and OPERATORS[operator](row[name], mean)]
+    if "times" in query:
+        name, least = query["times"]
+        counts = Counter(row[name] for row in rows)
+        rows = [row for row in rows if counts[row[name]] >= least]
+    if "first_of_each" in query:
+        name, field, way = query["first_of_each"]
+        rows = [first_of(rows, name, value, field, way) for value in unique([row[name] for row in rows])]
     for name, way in reversed(query.get("order", [])):
         rows = sorted((row for row in rows if row.get(name) is not None), key=by(name), reverse=way == "desc")
     if query.get("order") and len(rows) > query["limit"]:
         first = query["order"][0][0]
         assert rows[query["limit"] - 1][first] != rows[query["limit"]][first], f"a tie: {query}"
     return rows[query.get("skip", 0) : query.get("limit")]
+
+
+def first_of(rows: list[Row], name: str, value: Any, field: str, way: str) -> Row:
+    """The row of one value of `name` with the most or the least of `field`."""
+    found = sorted((row for row in rows if row[name] == value), key=by(field), reverse=way == "desc")
+    assert len(found) < 2 or found[0][field] != found[1][field], f"a tie of {value}"
+    return found[0]
 
 
 def by(name: str) -> Callable[[Row], Any]:
@@ -375,12 +402,19 @@ def expect(line: Row) -> Row:
     must = [wordings(row, name, language) for row in rows for name in query.get("show", [])]
     if "items" in query:
         must += [[item] for row in rows for item in row[query["items"]]]
-    for conditions in query.get("compare", []):
-        part = chosen(line["corpus"], {**query, "where": query.get("where", []) + conditions}, today)
-        must.append(aggregate(part, query["aggregate"][0], query["aggregate"][1], language))
+    parts = [
+        chosen(line["corpus"], {**query, "where": query.get("where", []) + conditions}, today)
+        for conditions in query.get("compare", [])
+    ]
+    must += [told_together(parts, rows, query)] if "together" in query else []
+    if "together" not in query:
+        kind, name = query.get("aggregate", ("count", None))
+        must += [aggregate(part, kind, name, language) for part in parts]
     must = [alternatives for at, alternatives in enumerate(must) if alternatives not in must[:at]]
     return {
-        "must": must + ([] if "compare" in query else aggregated(rows, query, language)) + query.get("also", []),
+        "must": must
+        + ([] if "compare" in query or "together" in query else aggregated(rows, query, language))
+        + query.get("also", []),
         "must_not": excluded(line["corpus"], query, rows, today) + query.get("never", []),
         "order": ranked(line["corpus"], query, today),
         "rows": [row["key"] for row in rows] if len(rows) <= MOST_ROWS else [],
@@ -402,6 +436,21 @@ def aggregated(rows: list[Row], query: Row, language: str) -> list[list[str]]:
         for found in groups.values()
         for told in (wordings(found[0], query["by"], language), aggregate(found, kind, name, language))
     ]
+
+
+def told_together(parts: list[list[Row]], rows: list[Row], query: Row) -> list[str]:
+    """One figure of several: the `difference` of two parts, the `share` of one in all rows, the `spread` of a field, or so many `per` each."""
+    way = query["together"]
+    if way == "spread":
+        values = [row[query["aggregate"][1]] for row in rows]
+        return rounded(max(values) - min(values))
+    if way == "per":
+        return rounded(measure(rows, *query["aggregate"]) / query["number"])
+    measured = [measure(part, *query["aggregate"]) for part in parts]
+    if way == "difference":
+        return rounded(abs(measured[0] - measured[1]))
+    share = 100 * measured[0] / measure(rows, *query["aggregate"])
+    return unique([*rounded(share), figure(round(share))])
 
 
 def largest_group(rows: list[Row], query: Row) -> list[Row]:
