@@ -16,6 +16,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from rag_app.documents.documents import Document
 from rag_app.domain import FieldType, InvalidInput, JsonObject, MetadataValue, Source, UnknownField, Visibility, frozen
 from rag_app.retrieval.filters import checked_text, coerce, epoch_seconds, language_code
+from rag_app.retrieval.formulas import compute
 from rag_app.retrieval.index import IndexSpec
 
 OWN_KEYS = ("title", "date", "source_type", "lang", "uri")
@@ -71,7 +72,7 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         lang=language_code(checked_text("lang", str(said.get("lang") or detect_language(body, spec.languages[0])))),
         uri=checked_text("uri", str(said["uri"])) if "uri" in said else None,
         date=epoch_seconds("date", said["date"]) if "date" in said else None,
-        metadata={key: _value(key, spec.fields[key], said[key]) for key in spec.fields if key in said},
+        metadata=_typed(said, spec),
         origin=origin,
         site_id=target.site_id,
         owner_id=target.owner_id,
@@ -123,10 +124,16 @@ def _plain(key: str, value: object) -> Any:
 
 def convert_metadata(source: Source, spec: IndexSpec) -> Source:
     """The source with the metadata that `spec` declares now, in their types. Raises InvalidInput for a value of another type."""
-    said = source.metadata
-    return replace(
-        source, metadata={key: _value(key, kind, said[key]) for key, kind in spec.fields.items() if key in said}
-    )
+    return replace(source, metadata=_typed(source.metadata, spec))
+
+
+def _typed(said: Mapping[str, object], spec: IndexSpec) -> dict[str, MetadataValue]:
+    """The declared metadata in their types, with those that are computed from others where they are not said."""
+    typed = {key: _value(key, kind, said[key]) for key, kind in spec.fields.items() if key in said}
+    for name, words in spec.vocabulary.items():
+        if words.formula and name not in typed and (figure := compute(words.formula, typed)) is not None:
+            typed[name] = _value(name, spec.fields[name], figure)
+    return typed
 
 
 def _value(name: str, kind: FieldType, value: object) -> MetadataValue:

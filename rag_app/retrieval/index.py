@@ -7,10 +7,20 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator, with_config
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+    with_config,
+)
 
 from rag_app.domain import FieldType, Misconfigured, Mode, NotFound, RowsRule
 from rag_app.domain.rows import rules_as_written
+from rag_app.retrieval.formulas import names_in
 
 BASE_FIELDS: Mapping[str, FieldType] = {
     "org_id": FieldType.UUID,
@@ -91,7 +101,8 @@ class Vocabulary(_Strict):
     themselves ("revenue"). `values` are other words for a value
     ("out of stock" for false), or for a condition on a number ("rising" for ">0"). `kind` is the kind of record
     (`Kind`) that is meant where a question names the field and no kind. `own` marks the boolean field that is false for
-    records of others: "mine" and "ours" leave those out.
+    records of others: "mine" and "ours" leave those out. `formula` computes the field from others where a source does
+    not say it (formulas.py).
     """
 
     words: Phrases = ()
@@ -104,6 +115,14 @@ class Vocabulary(_Strict):
     values: Mapping[str, Phrases] = {}
     kind: Name | None = None
     own: bool = False
+    formula: str = ""
+
+    @field_validator("formula")
+    @classmethod
+    def _check_formula(cls, formula: str) -> str:
+        if formula:
+            names_in(formula)
+        return formula
 
 
 class Kind(_Strict):
@@ -202,6 +221,7 @@ class IndexSpec(_Strict):
         for name, words in self.vocabulary.items():
             _check_declared(f"fields.{name}", {name}, self.all_fields)
             _check_declared(f"fields.{name}: kind", {words.kind} - {None}, self.records)
+            _check_declared(f"fields.{name}: formula", names_in(words.formula) if words.formula else (), self.fields)
             if words.own and self.all_fields[name] is not FieldType.BOOLEAN:
                 raise ValueError(f"fields.{name}: own is for a boolean field")
         for name, kind in self.records.items():
