@@ -194,6 +194,7 @@ class Application(Directory):
             load_fit=self.fit_for,
             parts=own,
             today=self.calendar.today,
+            query_writer=self.models.query_writer,
         )
         self.pipeline = self._pipeline(budgets=Budgets(database, settings.lexybrain.token_budget))
         self.readers, self.originals = _readers(settings, settings.reading.processes), _originals(settings, database)

@@ -31,6 +31,7 @@ from rag_app.answering.providers import EXTRACTIVE
 from rag_app.answering.records import RecordFinder
 from rag_app.answering.refusals import not_understood, not_understood_here
 from rag_app.answering.synthesizers import Synthesizer
+from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import (
     Answer,
     Delta,
@@ -95,8 +96,9 @@ class Pipeline:
         load_fit: LoadFit | None = None,
         parts: Callable[[Capability], Parts] = lambda _: NO_PARTS,
         today: Today = today_in_utc,
+        query_writer: Callable[[Capability], QueryWriter | None] = lambda _: None,
     ) -> None:
-        self._parts, self.today = parts, today
+        self._parts, self.today, self._query_writer = parts, today, query_writer
         self._load_fit = load_fit or shipped_fits(embedder.model_name)
         self._indexes, self._open_store = indexes, open_store
         self._embedder, self._synthesizer, self._budgets = embedder, synthesizer, budgets
@@ -269,8 +271,10 @@ class Pipeline:
         """None for an index that declares no kinds of records."""
         spec = find_index(self._indexes, chosen.index)
         opening = partial(self._open_store, spec, scope)
-        finder = RecordFinder(spec, opening, self._embedder, self._dimension, chosen.max_sources)
-        return finder if spec.records else None
+        if not spec.records:
+            return None
+        writer = self._query_writer(chosen)
+        return RecordFinder(spec, opening, self._embedder, self._dimension, chosen.max_sources, writer)
 
     def _gate(self, spec: IndexSpec, scope: Scope, retriever: BaseRetriever) -> Gate:
         if spec.confidence.signal != "fitted":

@@ -39,6 +39,7 @@ from rag_app.answering.parts import NO_PARTS, Parts
 from rag_app.answering.prompts import Prompt, load_prompts
 from rag_app.answering.providers import EXTRACTIVE, HUGGINGFACE, OWN, PROVIDERS, ModelSettings, build_llm
 from rag_app.answering.synthesizers import Draw, ForeignSynthesizer, ModelSynthesizer, Synthesizer
+from rag_app.answering.written_queries import QueryWriter
 from rag_app.domain import Misconfigured, Usage, resource_folder
 from rag_app.settings import Settings, variable
 
@@ -109,6 +110,11 @@ class ChosenModels:
     def takes_tokens(self, capability: str) -> bool:
         """Whether a model writes for a capability."""
         return self.synthesizer(capability_named(capability)).model not in (None, EXTRACTIVE)
+
+    def query_writer(self, capability: Capability) -> QueryWriter | None:
+        """What reads questions about records that the rules do not; None where no model writes for the capability."""
+        model = self.model(capability.name)
+        return QueryWriter(model, self.prompt("record_query")) if model is not None else None
 
     def prompt(self, name: str) -> Prompt:
         """The active version. Raises Misconfigured where there is none, and where nothing but extracting is chosen."""

@@ -38,6 +38,7 @@ from rag_app.answering.records import FoundRecords, NotRecorded, RecordFinder
 from rag_app.answering.refusals import elsewhen_text, near_text, nearest_period
 from rag_app.answering.synthesizers import Synthesizer
 from rag_app.answering.verification.verdict import Ground, Verification
+from rag_app.answering.written_queries import add_usage
 from rag_app.domain import (
     Answer,
     Citation,
@@ -86,7 +87,8 @@ class Evidence:
     `retrieved` and `above_threshold` count chunks, and `look` says where they come from, as Answer does. `failures` are
     those that nothing was found for; `seconds` is how long all this took; `warnings` are the postprocessors'. `records`
     is what a question about records found: then the nodes are those records; `lacking` says which field they have not.
-    `elsewhen` is the period that it is from, where nothing is recorded for the one that was asked for.
+    `elsewhen` is the period that it is from, where nothing is recorded for the one that was asked for. `spent` are the
+    tokens that a model took to read the question as a query.
     """
 
     question: Question
@@ -104,6 +106,7 @@ class Evidence:
     records: FoundRecords | None = None
     lacking: str = ""
     elsewhen: Period | None = None
+    spent: Usage | None = None
 
     @property
     def asked(self) -> Question:
@@ -188,7 +191,7 @@ class CapabilityEngine(BaseQueryEngine):
         if self.refuses(evidence) or self._tells(evidence):
             answer = self._too_little(evidence) if self.refuses(evidence) else self._tell_records(evidence)
             yield Delta(answer.text, () if answer.refused else answer.citations)
-            yield _add_times(answer, evidence, started)
+            yield self._add_spent(answer, evidence, started)
             return
         text = news = ""
         shown, due, lead = _NOTHING, 0, _lead(evidence)
@@ -222,7 +225,14 @@ class CapabilityEngine(BaseQueryEngine):
         if answer.text != shown.text:
             said = answer.text[len(shown.text) :]
             yield Delta(said) if answer.refused else Delta(lead + said, answer.citations)
-        yield _add_times(answer, evidence, started)
+        yield self._add_spent(answer, evidence, started)
+
+    def _add_spent(self, answer: Answer, evidence: Evidence, started: float) -> Answer:
+        """The answer with how long it took, and with all tokens: a model may have read the question as a query before."""
+        if evidence.spent is not None:
+            asked = self.synthesizer.model if answer.asked in (None, EXTRACTIVE) else answer.asked
+            answer = replace(answer, usage=add_usage(evidence.spent, answer.usage), asked=asked)
+        return _add_times(answer, evidence, started)
 
     def _ground(self, evidence: Evidence) -> Ground:
         """What the sentences of an answer are compared with."""
@@ -258,7 +268,7 @@ class CapabilityEngine(BaseQueryEngine):
                 answer = self.verify(draft, evidence)
             except (ModelFailed, EmbeddingFailed) as error:
                 answer = self._answer_after_failure(error, evidence, _NOTHING)
-        return _add_times(answer, evidence, started)
+        return self._add_spent(answer, evidence, started)
 
     async def gather(self, question: Question, by: QueryBundle | None = None) -> Evidence:
         """The first half of `answer`: retrieve, postprocess, judge, and build the context.
@@ -272,7 +282,7 @@ class CapabilityEngine(BaseQueryEngine):
             with Stage("retrieval", {"rag.index": capability.index, "rag.capability": capability.name}) as span:
                 told = await self._records.find(question) if self._records is not None else None
                 if isinstance(told, FoundRecords):
-                    return replace(self._of_records(question, told), seconds=time.perf_counter() - started)
+                    return self._add_cost(started, self._of_records(question, told))
                 query, first, steps = _bundle(question, by), self._retriever, self._postprocessors
                 if question.period != self._question.period and self._prepare:
                     first, steps = self._prepare(question)
@@ -304,7 +314,12 @@ class CapabilityEngine(BaseQueryEngine):
             if not capability.failure_text:
                 raise
             return Evidence(question, failures=(error,), seconds=time.perf_counter() - started)
-        return replace(self._without_field(best, told), seconds=time.perf_counter() - started)
+        return self._add_cost(started, self._without_field(best, told))
+
+    def _add_cost(self, started: float, evidence: Evidence) -> Evidence:
+        """The evidence with the seconds and the tokens that it took."""
+        spent = self._records.spent if self._records is not None else None
+        return replace(evidence, seconds=time.perf_counter() - started, spent=spent)
 
     def _of_records(self, question: Question, told: FoundRecords) -> Evidence:
         """Records are what was asked for, whatever their similarity: there is nothing to judge."""
@@ -318,9 +333,15 @@ class CapabilityEngine(BaseQueryEngine):
         """The evidence, with what the records do not hold; where that is certain, no sentence is picked in its place."""
         if not isinstance(told, NotRecorded):
             return found
+        picked = self.synthesizer.model in (None, EXTRACTIVE)
         ordered = told.certain and reckoning_of(found.question.text) is not None
-        if ordered and self.synthesizer.model in (None, EXTRACTIVE) and self.capability.grounded:
+        if (ordered or told.limits) and picked and self.capability.grounded:
             found = replace(found, confidence=Confidence.LOW, context=Context())
+        elif told.figures and picked:
+            texts = [hit for hit in found.hits if told.answers(hit)]
+            enough = bool(texts) and bool(found.context.blocks)
+            context = self._context(texts) if enough else Context()
+            found = replace(found, context=context, confidence=found.confidence if enough else Confidence.LOW)
         return replace(found, lacking=told.text)
 
     async def _elsewhen(self, found: Evidence, question: Question) -> Evidence:

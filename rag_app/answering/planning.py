@@ -5,21 +5,24 @@ change what is meant, so with one left over there is no query, and the words' wa
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
 
-from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 from rag_app.answering.wording import (
     NUMBER_FIELDS,
     NUMBERS_OF,
+    PREPOSITIONS,
     Meaning,
     Token,
     figure,
     goes_by,
+    is_figure,
     known_words,
+    plural_of,
     read_words,
     says_nothing,
     stem,
@@ -28,8 +31,8 @@ from rag_app.answering.wording import (
     vocabulary_of,
     words_alike,
 )
-from rag_app.domain import FieldType, frozen
-from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, LT, LTE, NE, condition
+from rag_app.domain import FieldType, day_text, frozen
+from rag_app.retrieval.filters import CONTAINS, EQ, GT, GTE, IN, IS_EMPTY, LT, LTE, NE, any_of, condition
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import Period, conditions_of
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue, RecordQuery
@@ -42,6 +45,11 @@ _GRAINS = ("day", "week", "month", "year")
 _COMPARED = {"under": LT, "over": GT, "least_of": GTE, "most_of": LTE}
 _ASKS_A_FIELD = frozenset({"count", "much", "sum", "average", "most", "least", "best", "worst", "each", "rank"})
 _SUPERLATIVES = frozenset({"most", "least", "best", "worst", "high", "low", "newest", "oldest"})
+_ASKED_OF_ALL = (
+    _ASKS_A_FIELD | _SUPERLATIVES | {"all", "next", "ahead", "total", "over", "under", "most_of", "least_of"}
+)
+_RANKS = _SUPERLATIVES - {"newest", "oldest"} | _COMPARED.keys() | {"count", "sum", "average", "each", "rank"}
+_NAMED = frozenset({"kind", "field", "total", "high", "low", "unit", "value"})
 _LINKS = frozenset({"or", "not", "all", "between", "everybody", "ordinal", "more", "left_out", "class", "unclear"})
 _BOUNDS = frozenset({"over", "under"})
 _WHO = frozenset({"who", "whom", "wer", "wen", "qui"})
@@ -68,7 +76,15 @@ _AUXILIARIES = frozenset(
 _BEHIND_A_MEASURE = _AUXILIARIES - {"be", "been"}  # "how warm was it"
 _FURTHEST = 5  # "the fifth cheapest"
 _OF_WORDS = frozenset({"how", "why", "where", "wo", "wie", "warum", "wieso", "weshalb", "comment", "où", "pourquoi"})
+_WHERE, _WHICH = (
+    frozenset({"where", "wo", "où"}),
+    frozenset({"which", "what", "welche", "welcher", "welches", "quel", "quelle"}),
+)
 _MEANS = frozenset({"mean"})
+_PAST = frozenset(
+    {"was", "were", "did", "had", "came", "saw", "went", "has", "have", "war", "waren", "kam", "était", "venu", "venue"}
+)
+_LAST = frozenset({"last", "zuletzt", "letzte", "letzter", "dernier", "dernière"})
 _PLACES = frozenset(
     {"under", "below", "beneath", "over", "above", "beyond", "between", "unter", "über", "zwischen", "entre"}
 )
@@ -77,6 +93,28 @@ _JOINS = frozenset({"and", "or", "und", "oder", "et", "ou", "with", "also", "by"
 _ALL = frozenset(
     {"all", "every", "everything", "everybody", "everyone", "each", "anything", "anybody", "alle", "tous", "toutes"}
 )
+_ONE = frozenset({"a", "an", "eine", "einen", "einem", "une", "un"})
+_YEARS = range(1900, 2101)
+_TIMES, _ONLY = frozenset({"once", "twice"}), frozenset({"only", "just", "exactly"})
+_SIZES: Mapping[str, Callable[[int], tuple[int, int]]] = {
+    "least_of": lambda number: (number, 0),
+    "over": lambda number: (number + 1, 0),
+    "most_of": lambda number: (0, number),
+    "under": lambda number: (0, number - 1),
+}
+_RECORDED = frozenset(
+    {"recorded", "known", "given", "missing", "listed", "noted", "entered", "stored", "registered", "available"}
+)
+_DIFFERENT = frozenset({"different", "distinct", "unique", "verschiedene", "différent", "différente"})
+_CHANGED = frozenset({"dated", "updated", "changed", "edited", "revised", "modified", "change", "edit", "update"})
+_INCLUDED = re.compile(
+    r",?\s*\b(?:even\s+)?(?:if|when)\s+[\w ]{1,60}\s(?:counts?|are counted|is counted|are included|is included)\s*(?:as well|too|also|in)?\s*[?.!]*$"
+    r"|,\s*(?:with\s+)?[\w ]{1,40}\s(?:included|inclusive|as well|too)\s*[?.!]*$"
+    r"|,?\s*\b(?:including|also counting|counting also|inclusive of)\s+[\w ]{1,60}[?.!]*$",
+    re.I,
+)
+_OF_IT = frozenset({"of", "for", "von", "de"})
+_FOR = frozenset({"for", "in", "on", "of", "bei", "pour"})
 _BUT = frozenset({"but", "mais", "aber"})
 _LONGEST_FIELD = 2  # words of a field that no record has
 _CONDITION = re.compile(r"(<=|>=|<|>|==)\s*(-?\d+(?:\.\d+)?)")
@@ -107,6 +145,11 @@ class Plan:
         return self.query.aggregate is None
 
     @property
+    def is_first_of_each(self) -> bool:
+        """Whether the first record of each group is asked for."""
+        return self.is_list and self.query.group is not None
+
+    @property
     def by_tags(self) -> bool:
         """Whether a tag is a condition: what lacks it may be so all the same."""
         return any(isinstance(each, MetadataFilter) and each.operator is CONTAINS for each in self.query.filters)
@@ -134,6 +177,8 @@ class Plan:
 class Reading:
     """A question as far as it is understood: `plan` where it is a query, `unknown` the words that are left.
 
+    `ranks`: all records of something have to be looked at, and `limits`: a field is compared with a figure.
+
     `missing`: what the records of this `kind` are asked for, and no field of theirs is called. `ranked`: all of them were to
     be put in the order of it, which no text does.
     """
@@ -143,6 +188,8 @@ class Reading:
     missing: str = ""
     kind: str | None = None
     ranked: bool = False
+    ranks: bool = False
+    limits: bool = False
 
 
 def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
@@ -150,9 +197,33 @@ def may_ask(text: str, spec: IndexSpec, period: Period | None = None) -> bool:
     return bool(spec.records) and (period is not None or any(map(_asks, read_words(text, spec))))
 
 
+def asks_of_records(text: str, spec: IndexSpec, period: Period | None) -> bool:
+    """Whether a figure, an order or a list is asked for of something that the index calls by a name."""
+    roles = {token.role for token in read_words(without_period(text, period), spec)}
+    return bool(roles & _ASKED_OF_ALL) and bool(roles & _NAMED or (spec.records and len(spec.records) == 1))
+
+
+def _ranks(tokens: Sequence[Token]) -> bool:
+    roles = {token.role for token in tokens}
+    return bool(roles & _RANKS) and bool(roles & _NAMED - {"value"} or (roles >= {"sum", "value"}))
+
+
+def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
+    roles, figures = {token.role for token in tokens}, [token for token in tokens if figure(token.text) is not None]
+    named = any(
+        token.meaning and token.role in ("field", "unit") and is_figure(spec, token.meaning.name) for token in tokens
+    )
+    return bool(roles & _COMPARED.keys()) and bool(figures) and named
+
+
+def names_kind_first(text: str, spec: IndexSpec) -> bool:
+    """Whether records of a kind are asked for: "which parts are ..."."""
+    return any(one.stem in _WHICH and other.role == "kind" for one, other in pairwise(read_words(text, spec)))
+
+
 def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, ...]:
     """The words that may be values of fields, where the others are understood; empty where there is nothing to ask."""
-    tokens = read_words(_remove_period(text, period), spec)
+    tokens = read_words(without_period(text, period), spec)
     left = [token.text for token in tokens if token.is_left]
     if len(left) > _MOST_LEFT or (period is None and not any(map(_asks, tokens))):
         return ()
@@ -173,18 +244,30 @@ def read_question(
 
     `comparing`: the days are one of several periods whose figures are compared.
     """
-    tokens = read_words(_remove_period(text, period), spec, values)
+    tokens = read_words(without_period(text, period), spec, values)
+    own = _words_of_fields(tokens, spec)
+    for token in tokens:
+        changed = period is not None and token.stem in _CHANGED  # those days are of that
+        token.said = token.said or changed or (token.is_left and token.stem in own)
     reader = _Reader(spec, tokens, period, today, comparing)
     plan = reader.plan()
     left = [token for token in tokens if token.is_left]
+    ranks, limits = _ranks(tokens), _limits(tokens, spec)
     if not left:
-        return Reading(plan)
+        return Reading(plan, ranks=ranks, limits=limits)
     unknown, kind = tuple(token.text.lower() for token in left), reader.kind_asked()
     missing = " ".join(unknown) if kind is not None and _is_missing_field(tokens, left) else ""
     ranked = (
         missing != "" and reader.kind is not None and any(token.role in _SUPERLATIVES | {"rank"} for token in tokens)
     )
-    return Reading(None, unknown, missing, kind if missing else None, ranked)
+    return Reading(None, unknown, missing, kind if missing else None, ranked, ranks, limits)
+
+
+def _words_of_fields(tokens: Sequence[Token], spec: IndexSpec) -> frozenset[str]:
+    """The words that the names of figures have beside those that are said: "score", where "competition" is."""
+    named = {token.meaning.name for token in tokens if token.meaning and token.role == "field"}
+    phrases = (stems(phrase) for name in named if is_figure(spec, name) for phrase in vocabulary_of(spec, name).words)
+    return frozenset(word for phrase in phrases for word in phrase)
 
 
 def respell(
@@ -204,9 +287,10 @@ def _asks(token: Token) -> bool:
     return token.meaning is not None and token.role not in _LINKS
 
 
-def _remove_period(text: str, period: Period | None) -> str:
-    """The question without its words of time."""
-    return text if period is None else f"{text[: period.span[0]]} , {text[period.span[1] :]}"
+def without_period(text: str, period: Period | None) -> str:
+    """The question without its words of time, and without what it says of what counts as well: that leaves nothing out."""
+    bare = text if period is None else f"{text[: period.span[0]]} , {text[period.span[1] :]}"
+    return _INCLUDED.sub("", bare)
 
 
 def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
@@ -218,7 +302,9 @@ def _is_missing_field(tokens: Sequence[Token], left: Sequence[Token]) -> bool:
     while before and before[-1].role == "field":  # "the best customer rating"
         before.pop()
     asked = before[-1].role in _ASKS_A_FIELD if before else False
-    return asked or (places[0] == 1 and tokens[0].stem in ("what", "which"))
+    of_it = tokens[places[-1] + 1 : places[-1] + 3]  # "dividend of IBM"
+    named = places[0] == 0 and len(of_it) == 2 and of_it[0].stem in _OF_IT and of_it[1].role == "value"
+    return asked or named or (places[0] == 1 and tokens[0].stem in ("what", "which"))
 
 
 class _Reader:
@@ -232,8 +318,10 @@ class _Reader:
         today: date | None,
         comparing: bool = False,
     ) -> None:
-        self.spec, self.tokens, self.period, self.today = spec, tokens, period, today
-        self.comparing = comparing
+        self.spec, self.tokens, self.today, self.comparing = spec, tokens, today, comparing
+        self.period = period or self._year()
+        self.aside: list[MetadataFilters] = []
+        self._drop_kinds_left_out()
         self.kinds = self._kinds()
         self.kind = next(iter(self.kinds), None)
         self.figures = [name for name in self._fields("field", "total") if self._is_figure(name)]
@@ -245,18 +333,30 @@ class _Reader:
     def plan(self) -> Plan | None:
         if not self._is_clear():
             return None
+        sizes = self._sizes()
         compared, values, place = self._comparisons(), self._values(), self._place()
+        missing = self._missing_fields()
         query = self._read_query()
-        if query is None or values is None or compared is None or place is None:
+        if query is not None and sizes is not None:
+            query = self._bound_sizes(query, *sizes)
+        if query is None or values is None or compared is None or place is None or missing is None:
             return None
         if place > 1 and (query.limit != 1 or query.order is query.group is None):
             return None
+        if self._has("each") and query.group is None and not self._orders_by_its_figure(query):
+            return None
+        return self._plan_of(query, [*compared, *missing], values, place)
+
+    def _plan_of(
+        self, query: RecordQuery, compared: Sequence[MetadataFilter], values: Sequence[MetadataFilter], place: int
+    ) -> Plan | None:
+        """The plan of a query with its conditions; None where nothing is asked of it, or of nobody knows what."""
         kind = self.kind or self._kind_meant(query, [*compared, *values])
         if kind is None and self.period is not None and self.tokens[0].stem in _WHO:
             kind = self._usual()
         weekdays = tuple(int(day) for each in self._meanings_with("weekday") for day in each.value.split(","))
         ahead = self._ahead()
-        period = self.period or ahead
+        period = self.period or ahead or self._until_today()
         days = conditions_of(period) if period is not None else ()
         own = self._has("own") and not any(vocabulary_of(self.spec, each.key).own for each in values)
         if ahead is not None and query.aggregate is None and query.order is None:
@@ -271,14 +371,14 @@ class _Reader:
         if kind is None and len(self.spec.source_types) > 1 and (query.aggregate or not self._names_a_field(query)):
             return None
         query = query if kind is None else self._of_kind(query, kind)
-        everything = replace(query, filters=(*query.filters, *days), own=own)
+        everything = replace(query, filters=(*query.filters, *days, *self.aside), own=own)
         return Plan(
             replace(everything, filters=(*everything.filters, *compared, *values), weekdays=weekdays),
             everything,
             kind,
             single=query.aggregate is None and query.order is not None and query.limit == 1,
             conditions=tuple(
-                _describe_filter(each, self._name(each.key))
+                told_condition(each, self.spec)
                 for each in (*compared, *values)
                 if not vocabulary_of(self.spec, each.key).own
             ),
@@ -289,22 +389,100 @@ class _Reader:
             everybody=self._has("everybody"),
         )
 
+    def _year(self) -> Period | None:
+        """A year right before what is of it: "a 1975 car"."""
+        for token, after in pairwise(self.tokens):
+            value = figure(token.text)
+            if token.is_left and value in _YEARS and len(token.text) == 4 and after.role in ("kind", "value", "field"):
+                token.said, year = True, int(token.text)
+                return Period(date(year, 1, 1), date(year, 12, 31), token.text, (0, 0), "year")
+        return None
+
+    def _drop_kinds_left_out(self) -> None:
+        """Kinds that are set aside: the records of the one that is asked for are none of them."""
+        for place, link in enumerate(self.tokens):
+            if link.role != "left_out":
+                continue
+            begun = place
+            while begun and (self.tokens[begun - 1].said or self.tokens[begun - 1].role in ("kind", "not")):
+                if self.tokens[begun - 1].role not in ("kind", ""):
+                    break
+                begun -= 1
+            aside = [token for token in self.tokens[begun:place] if token.role == "kind"]
+            others = {each.meaning.name for each in self.tokens[:begun] if each.meaning and each.role == "kind"}
+            kept = next(iter(others)) if len(others) == 1 else None
+            apart = [self._apart(kept, each.meaning.name) for each in aside if kept is not None and each.meaning]
+            if apart and None not in apart:
+                self.aside += [each for some in apart for each in some or ()]
+                for token in (*aside, link):
+                    token.meaning = None
+
+    def _apart(self, kind: str, other: str) -> list[MetadataFilters] | None:
+        """The condition that no record of the one kind is of the other; None where nothing tells them apart."""
+        one, two = self.spec.records[kind], self.spec.records[other]
+        if not {*one.source_types} & {*two.source_types}:
+            return []
+        return [any_of([condition(name, IS_EMPTY) for name in two.having])] if two.having else None
+
+    def _sizes(self) -> tuple[int, int] | None:
+        """How many records a group has at least and at most, 0 without a bound: "at least two bookings", "more than once"."""
+        for place, token in enumerate(self.tokens):
+            value, after = figure(token.text), self.tokens[place + 1 : place + 2]
+            times = token.stem in _TIMES or bool(after and after[0].stem == "time")
+            kind = bool(after and after[0].role == "kind")
+            lead = next((each for each in reversed(self.tokens[:place]) if each.role or not each.inside), None)
+            if value is None or value != int(value) or lead is None or not (times or kind):
+                continue
+            bounds = _SIZES.get(lead.role) if lead.meaning else (lambda n: (n, n)) if lead.stem in _ONLY else None
+            if bounds is None or len(self.keys) != 1:
+                continue
+            token.said, lead.said, lead.meaning = True, True, None
+            if times and token.stem not in _TIMES:
+                after[0].said = True
+            return bounds(int(value))
+        return None
+
+    def _bound_sizes(self, query: RecordQuery, least: int, most: int) -> RecordQuery | None:
+        """Groups of so many records: "which customers have at least two bookings"."""
+        key = self.keys[0]
+        if query.aggregate is None and query.order is None:
+            query = RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
+        if query.aggregate is not Aggregate.COUNT or query.group != key:
+            return None
+        return replace(query, least=least, most=most)
+
+    def _missing_fields(self) -> list[MetadataFilter] | None:
+        """Fields that a record lacks: "no horsepower recorded"; None where "no" stands before a field otherwise."""
+        found = []
+        recorded = any(token.stem in _RECORDED for token in self.tokens)
+        meant = [token for token in self.tokens if token.meaning]
+        for link, token in pairwise(meant):
+            no = link.role == "not" and link.stem not in _BUT
+            if no and token.role == "field" and token.meaning is not None:
+                if not recorded:
+                    return None
+                found.append(condition(token.meaning.name, IS_EMPTY))
+        named = [each.key for each in found]
+        self.figures = [name for name in self.figures if name not in named]
+        self.keys = [name for name in self.keys if name not in named]
+        return found
+
+    def _orders_by_its_figure(self, query: RecordQuery) -> bool:
+        """Whether "by" names what records are put in order by: "the top listings by sales"."""
+        by = [token for token in self.tokens if token.role == "each"]
+        return query.order is not None and all(token.stem in PREPOSITIONS for token in by)
+
     def _is_clear(self) -> bool:
         """Whether nothing is said that no query can say."""
         if len(self.kinds) > 1 or self._has("unclear") or (self._has("more") and not self.comparing):
             return False
         return self._is_positive() and not self._asks_of_words()
 
-    def _name(self, field: str) -> str:
-        """What people call a figure; other fields by their own names."""
-        words = vocabulary_of(self.spec, field).words
-        return words[0] if words and self._is_figure(field) else field.removesuffix("_id").replace("_", " ")
-
     def kind_asked(self) -> str | None:
         """The kind of record that the question speaks of, as far as it is understood; no field has to be its own."""
         meant = self._kind_meant(RecordQuery(), self._values() or [])
-        fields = (vocabulary_of(self.spec, name).kind for name in self.spec.fields)
-        return self.kind or (meant if meant in fields else None)
+        fields = {vocabulary_of(self.spec, name).kind for name in self.spec.fields}
+        return self.kind or (meant if meant in fields or len(self.spec.records) == 1 else None)
 
     def _of_kind(self, query: RecordQuery, name: str) -> RecordQuery:
         kind = self.spec.records[name]
@@ -343,11 +521,22 @@ class _Reader:
             return None
         return Period(self.today, None, "", (0, 0))
 
+    def _until_today(self) -> Period | None:
+        """Until today, where the last one that has been is asked for: "when was she last in"."""
+        past = any(token.stem in _PAST for token in self.tokens)
+        if self.today is None or not past or not any(token.stem in _LAST for token in self.tokens):
+            return None
+        return Period(None, self.today, f"until {day_text(self.today)}", (0, 0))
+
     def _asks_of_words(self) -> bool:
         """Whether no field can answer: how, why or where something is, or what a word means."""
+        named = any(
+            one.stem in _WHICH and other.role == "kind" for one, other in pairwise(self.tokens)
+        )  # "where is it worst: which term ..."
         asks = any(
             token.meaning is None and token.stem in _OF_WORDS and not self._measures(place)
             for place, token in enumerate(self.tokens)
+            if not (named and token.stem in _WHERE)
         )
         asks = asks and not any(map(self._has, ("sum", "average", "count", "much")))
         last = self.tokens[-1] if self.tokens else None
@@ -382,7 +571,7 @@ class _Reader:
             return self._total(ways[0])
         if orders:
             return self._extreme(*orders[0])
-        query = self._plainly()
+        query = self._count() if self._has("count") and self._tells_different() else self._plainly()
         return self._compared_figure(query) if self.comparing else query
 
     def _compared_figure(self, query: RecordQuery | None) -> RecordQuery | None:
@@ -420,7 +609,9 @@ class _Reader:
             return self._aggregate_over(Aggregate.COUNT, None)
         counted = self._counted_token()
         if counted is not None and counted.meaning is not None and self._is_figure(counted.meaning.name):
-            return None  # different sizes are no number of records
+            if not self._tells_different():
+                return None  # sizes are no number of records
+            return RecordQuery(aggregate=Aggregate.COUNT, group=counted.meaning.name, limit=_GROUPED)
         if counted is not None and counted.role in _GRAINS and (self.kind or self.keys or self._has("value")):
             grain = Grain(counted.role)
             return RecordQuery(
@@ -431,6 +622,9 @@ class _Reader:
             key = name if name in self.keys else self.keys[0]
             return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
         return RecordQuery(aggregate=Aggregate.COUNT)
+
+    def _tells_different(self) -> bool:
+        return any(token.stem in _DIFFERENT for token in self.tokens)
 
     def _counted_token(self) -> Token | None:
         """What stands behind "how many"; of two words the second: "customer bookings"."""
@@ -448,7 +642,7 @@ class _Reader:
             return None
         if (self._has("count") or self._counts_a_kind()) and not self.figures:
             return self._count()
-        named = self._measured_fields()
+        named = self._measured_fields() or self._figures_of_one()
         if len(named) != 1:
             return None
         if not (self._has("most") or self._has("least")):
@@ -459,6 +653,14 @@ class _Reader:
             return None
         by_group = self._aggregate_over(aggregate, named[0])
         return replace(by_group, limit=1, order=None, descending=self._has("most"))
+
+    def _figures_of_one(self) -> list[str]:
+        """The figures of the kind that is meant, where one of each of its records is added up: "one of every tent"."""
+        if not any(token.role == "sum" and token.stem == "one" for token in self.tokens):
+            return []
+        kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
+        words = self.spec.vocabulary.items()
+        return [name for name, each in words if kind is not None and each.kind == kind and self._is_figure(name)]
 
     def _aggregate_over(self, aggregate: Aggregate, of: str | None) -> RecordQuery:
         """Over all records, or for each group: groups of time in their order, others the largest first."""
@@ -529,6 +731,8 @@ class _Reader:
         wanted = self._number_wanted()
         several = _SEVERAL if self._ranks_a_plural() else 1
         record = RecordQuery(order=name or None, descending=descending, limit=wanted or several)
+        if self.group is not None and self.grain is None and name and self._is_first_of_each(name):
+            return replace(record, group=self.group, limit=_GROUPED)
         group, grain = (self.group, self.grain) if self.group else self._subject(name)
         largest = self._has("most") or self._has("least") or grain is not None
         if group is None or not largest:
@@ -540,6 +744,14 @@ class _Reader:
         if vocabulary_of(self.spec, name).adds_up and not self._is_of_one():
             return replace(by_group, aggregate=Aggregate.SUM, of=name)
         return record if grain is None else None
+
+    def _is_first_of_each(self, name: str) -> bool:
+        """Whether a record is asked for in each group: "the cheapest in each category", and not their totals."""
+        own = name in self._fields("high", "low") or self._is_of_one() or not vocabulary_of(self.spec, name).adds_up
+        return own and not (self.kind is None and not self._knows_kind_of(name))
+
+    def _knows_kind_of(self, name: str) -> bool:
+        return len(self.spec.records) == 1 or vocabulary_of(self.spec, name).kind is not None
 
     def _subject(self, name: str) -> tuple[str | None, Grain | None]:
         """What there is one of: "which stylist", "which year"."""
@@ -590,9 +802,20 @@ class _Reader:
     def _ranks_a_plural(self) -> bool:
         """Whether several are asked for: "the top trending keywords", and not "which of the keywords is best"."""
         ranked = [place for place, token in enumerate(self.tokens) if token.role in _SUPERLATIVES]
+        if any(self._is_plural_noun(place) for place in ranked):
+            return True
         behind = self.tokens[ranked[0] + 1 :] if ranked else []
         kind = next((token for token in behind if token.role == "kind"), None)
         return kind is not None and kind.text.casefold() != kind.stem
+
+    def _is_plural_noun(self, place: int) -> bool:
+        """Whether the words for the most or the least are a noun, and in the plural: "the best opportunities"."""
+        last = place
+        while last + 1 < len(self.tokens) and self.tokens[last + 1].inside:
+            last += 1
+        return self.tokens[place].role in ("high", "low") and self.tokens[last].text.casefold() == plural_of(
+            self.tokens[last].stem
+        )
 
     # -- conditions
     def _comparisons(self) -> list[MetadataFilter] | None:
@@ -602,7 +825,7 @@ class _Reader:
         """
         found = self._ranges()
         for place, token in enumerate(self.tokens):
-            value = figure(token.text) if token.is_left or self._is_one(place) else None
+            value = self._value_at(place) if token.is_left or self._is_one(place) else None
             bound = None if value is None else self._build_bound(place, value)
             if bound is not None and not self._is_of_time(place):
                 found.append(bound)
@@ -611,8 +834,12 @@ class _Reader:
         bounds = sum(token.role in _COMPARED or token.role == "between" for token in self.tokens)
         if bounds > len(found):
             return None  # it limits what is not understood
-        thans = [self.tokens[place + 1 : place + 4] for place, each in enumerate(self.tokens) if each.stem == "than"]
-        return found if all(any(figure(each.text) is not None for each in behind) for behind in thans) else None
+        thans = [
+            range(place + 1, min(place + 4, len(self.tokens)))
+            for place, each in enumerate(self.tokens)
+            if each.stem == "than"
+        ]
+        return found if all(any(self._value_at(at) is not None for at in behind) for behind in thans) else None
 
     def _measure_others(self, compared: Sequence[str]) -> None:
         """Figures that are compared with a number are conditions, and nothing to measure, where others are named."""
@@ -652,19 +879,28 @@ class _Reader:
         if operator is None:
             name = self._field_behind(place, named=False) or self._number_of(place, value)
         else:
-            name = self._field_behind(place, named=True) or self._field_before(place) or self._only_figure()
+            name = (
+                self._field_behind(place, named=True)
+                or self._field_before(place)
+                or self._field_for(place)
+                or self._only_figure()
+            )
         return self._build_comparison(name, operator or EQ, value) if name else None
 
     def _is_one(self, place: int) -> bool:
         """Whether "one" is a figure: right before what is counted, "within one week" of a field of weeks."""
         after = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
-        counted = after is not None and after.meaning is not None and after.role in ("unit", "field")
-        return (
-            counted
-            and figure(self.tokens[place].text) == 1
-            and after is not None
-            and self._is_figure(after.meaning.name if after.meaning else "")
+        if after is None or after.meaning is None or after.role not in ("unit", "field"):
+            return False
+        return self._value_at(place) == 1 and self._is_figure(after.meaning.name)
+
+    def _value_at(self, place: int) -> float | None:
+        """The figure at a place; "a" is one behind words that compare: "longer than a week"."""
+        token = self.tokens[place]
+        bounded = (place > 0 and self.tokens[place - 1].role in _COMPARED) or (
+            place > 1 and self.tokens[place - 2].role in _COMPARED
         )
+        return 1.0 if token.text.casefold() in _ONE and bounded else figure(token.text)
 
     def _is_of_time(self, place: int) -> bool:
         """Whether a figure counts days or years, which are no field: "2 years"."""
@@ -716,6 +952,11 @@ class _Reader:
         same = [name for name in figures if vocabulary_of(self.spec, name).unit == unit]
         return same[0] if len(same) == 1 else after.name
 
+    def _field_for(self, place: int) -> str | None:
+        """The field that a preposition sets a figure apart from: "under 50 for competition"."""
+        between = self.tokens[place + 1] if place + 1 < len(self.tokens) else None
+        return self._field_behind(place + 1, named=True) if between is not None and between.stem in _FOR else None
+
     def _only_figure(self) -> str | None:
         """The one figure that is named, else that of the kind that is meant: "headphones under 100"."""
         named = [name for name in self._fields("field", "total", "high", "low") if self._is_figure(name)]
@@ -725,7 +966,8 @@ class _Reader:
             return None  # "more than 20" may be of anything
         kind = self.kind or self._kind_meant(RecordQuery(), self._values() or [])
         words = self.spec.vocabulary.items()
-        own = [name for name, each in words if kind is not None and each.kind == kind and self._is_figure(name)]
+        alone = len(self.spec.records) == 1
+        own = [name for name, each in words if kind and (alone or each.kind == kind) and self._is_figure(name)]
         return own[0] if len(own) == 1 else None
 
     def _build_comparison(self, name: str, operator: FilterOperator, value: float) -> MetadataFilter | None:
@@ -810,7 +1052,7 @@ class _Reader:
                 if after and after[0].role == "value" and not self._is_behind_all(token):
                     return False  # "over 20 but by Ada" is no exception
                 continue
-            if token.role == "not" and not (after and after[0].role == "value"):
+            if token.role == "not" and not (after and after[0].role in ("value", "field")):
                 return False
             if token.role == "or" and self._joins_tenses(token):
                 continue
@@ -853,8 +1095,7 @@ class _Reader:
 
     # -- tokens
     def _is_figure(self, name: str) -> bool:
-        """Whether a field is a number that can be compared, and not one that a record goes by."""
-        return self.spec.fields.get(name) in NUMBER_FIELDS and not goes_by(name)
+        return is_figure(self.spec, name)
 
     def _meanings_with(self, *roles: str) -> list[Meaning]:
         return [token.meaning for token in self.tokens if token.meaning is not None and token.role in roles]
@@ -870,14 +1111,21 @@ class _Reader:
         return [*dict.fromkeys(each.name for role in roles for each in self._meanings_with(role))]
 
 
-def _describe_filter(each: MetadataFilter, name: str) -> str:
+def told_condition(each: MetadataFilter, spec: IndexSpec) -> str:
+    """What a condition says in words: "customer 58", "price below 10". A figure is called as people call it.
+
+    >>> spec = IndexSpec(name="notes", source_types=("note",), default_source_type="note", fields={"customer_id": "integer"})
+    >>> told_condition(condition("customer_id", "==", 58), spec)
+    'customer 58'
     """
-    >>> _describe_filter(condition("customer_id", "==", 58), "customer"), _describe_filter(condition("price_gbp", "<", 10.0), "price")
-    ('customer 58', 'price below 10')
-    """
+    words, is_figure = vocabulary_of(spec, each.key).words, spec.fields.get(each.key) in NUMBER_FIELDS
+    called = words and is_figure and not goes_by(each.key)
+    name = words[0] if called else each.key.removesuffix("_id").replace("_", " ")
     values = each.value if isinstance(each.value, list) else [each.value]
     shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     shown = [{"True": "yes", "False": "no"}.get(value, value) for value in shown]
+    if each.operator is IS_EMPTY:
+        return f"no {name}"
     return f"{name} {_SIGNS.get(each.operator, '')}{' or '.join(shown)}"
 
 

@@ -11,17 +11,37 @@ from llama_index.core.schema import NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.following import DatedText, before_in, follow, without_opening
-from rag_app.answering.planning import Plan, Reading, may_ask, read_question, respell, words_left
-from rag_app.answering.telling import Outcome, Telling, missing_text
-from rag_app.answering.wording import read_words, variants
-from rag_app.domain import Filters, Hit, Mode, Question, frozen
+from rag_app.answering.planning import (
+    Plan,
+    Reading,
+    asks_of_records,
+    may_ask,
+    names_kind_first,
+    read_question,
+    respell,
+    words_left,
+)
+from rag_app.answering.steps import (
+    Steps,
+    Way,
+    asks_two_figures,
+    figure_of,
+    may_take_steps,
+    mean_query,
+    read_steps,
+    with_mean,
+)
+from rag_app.answering.telling import Outcome, Telling, missing_text, unread_text
+from rag_app.answering.wording import is_figure, read_words, stem, stems, variants
+from rag_app.answering.written_queries import QueryWriter
+from rag_app.domain import Filters, Hit, Mode, Question, Usage, frozen
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import GTE, IN, LT, condition, fields_of
 from rag_app.retrieval.hits import to_hits
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import conditions_of, find_periods, period_of
 from rag_app.retrieval.postprocessors import cut_below
-from rag_app.retrieval.records import RecordQuery, Records
+from rag_app.retrieval.records import LARGEST_LIMIT, RecordQuery, Records
 from rag_app.retrieval.spelling import SHORTEST, spellings
 from rag_app.retrieval.store import ScopedStore, Search
 
@@ -49,15 +69,37 @@ class FoundRecords:
 class NotRecorded:
     """A question about records was understood, but for a field that they have not: `text` says so.
 
-    `certain`: no text can answer it either, since it asks for an order of all records by that field.
+    `certain`: no text can answer it either, since it asks for an order of all records by that field. `figures` are the
+    fields of records of which no single one answers the question; with `words` one does that has any of them.
+    `limits`: a field is compared with a figure, which no text answers either.
     """
 
     text: str
     certain: bool = False
+    figures: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+    limits: bool = False
+
+    def answers(self, hit: Hit) -> bool:
+        """Whether a sentence of a hit may answer the question: it is no record, or has what is asked for."""
+        is_record = any(hit.metadata.get(name) is not None for name in self.figures)
+        return not is_record or bool(self.words & {*stems(hit.text)})
+
+
+@frozen
+class Step:
+    """The `figure` of one of two queries, its sources, and how it is told."""
+
+    figure: float
+    nodes: tuple[NodeWithScore, ...]
+    telling: Telling
 
 
 class RecordFinder:
-    """Answers questions about the records of an index, in one scope, from at most `most` sources."""
+    """Answers questions about the records of an index, in one scope, from at most `most` sources.
+
+    `writer` asks a model for the query of a question about records that the rules do not understand.
+    """
 
     def __init__(
         self,
@@ -66,8 +108,9 @@ class RecordFinder:
         embedder: BaseEmbedding,
         dimension: int | None = None,
         most: int = 12,
+        writer: QueryWriter | None = None,
     ) -> None:
-        self._spec, self._open_store = spec, open_store
+        self._spec, self._open_store, self._writer = spec, open_store, writer
         self._embedder, self._dimension, self._most = embedder, dimension, most
 
     async def find(self, question: Question) -> FoundRecords | NotRecorded | None:
@@ -82,15 +125,18 @@ class RecordFinder:
             return None
         store = await self._open_store()
         asking.set(store.scope.organizations)
+        if asks and (steps := await self._read_steps(question, store)) is not None:
+            return await self._tell_in_steps(steps, question, store)
         if asks and (both := await self._compare(question, store)) is not None:
             return both
         reading = await self._understand(question, store) if asks else Reading()
         if reading.plan is None and before:
             reading = await self._follow(question, before, store) or reading
-        if reading.plan is None:
-            lacking = missing_text(self._spec, reading.kind, reading.missing)
-            return NotRecorded(lacking, reading.ranked) if lacking else None
-        return await self._tell(*await self._query(reading.plan, question, store), question, store)
+        if reading.plan is not None:
+            return await self._tell(*await self._query(reading.plan, question, store), question, store)
+        if not asks:
+            return None
+        return await self._by_model(question, store) or self._unread(reading, question.text)
 
     async def _compare(self, question: Question, store: ScopedStore) -> FoundRecords | None:
         """The figures of two periods, one after the other; None where the question compares none, or one has no records."""
@@ -109,7 +155,7 @@ class RecordFinder:
             if one is None or not one.nodes:
                 return None
             told.append(one)
-        return _together(*told) if len(told) == 2 else None
+        return _together(told[0], told[1]) if len(told) == 2 else None
 
     async def _tell(
         self, plan: Plan, found: Records, outcome: Outcome, question: Question, store: ScopedStore
@@ -118,19 +164,21 @@ class RecordFinder:
         alone = plan.is_lookup and found.total == 1  # its name finds it by words, too, with what else is said of it
         if not found.rows or alone or (plan.kind is None and len(found.types) > 1):
             return None
-        shown = await self._nearest(found, question, store)
+        most = LARGEST_LIMIT if plan.is_first_of_each else self._most
+        shown = await self._nearest(found, question, store, most)
         kept, listed = _above(shown, question), plan.is_list and outcome != "none"
         if len(kept) < len(shown) and not listed:
             return None if kept else FoundRecords(plan, (), "", "", computed=True)
         hits = to_hits(kept)
         if hits and listed and not any(_has_all(hit, plan.figures) for hit in hits):
             return None  # the texts may say what the fields do not hold
-        telling = Telling(self._spec, plan, found, hits, outcome)
-        return FoundRecords(plan, tuple(kept), telling.text, telling.understood, computed=not listed)
+        telling = Telling(self._spec, plan, found, hits, outcome, self._most)
+        computed = not listed or plan.is_first_of_each
+        return FoundRecords(plan, tuple(kept[: self._most]), telling.text, telling.understood, computed)
 
-    async def _nearest(self, found: Records, question: Question, store: ScopedStore) -> list[NodeWithScore]:
+    async def _nearest(self, found: Records, question: Question, store: ScopedStore, most: int) -> list[NodeWithScore]:
         """The chunk of each record that is nearest to the question, in the order of the records."""
-        wanted = [*dict.fromkeys(source for row in found.rows for source in row.sources)][: self._most]
+        wanted = [*dict.fromkeys(source for row in found.rows for source in row.sources)][:most]
         vector = await embed_query(self._embedder, question.text, self._dimension)
         nearest: dict[UUID, NodeWithScore] = {}
         while left := [source for source in wanted if source not in nearest]:
@@ -158,6 +206,75 @@ class RecordFinder:
             return reading
         period = period_of(replace(question, text=spelled, period=None), spec)
         return read_question(spelled, spec, [*values, *others], period, question.today)
+
+    async def _by_model(self, question: Question, store: ScopedStore) -> FoundRecords | None:
+        """What the query finds that a model writes; None without a model, and where it writes none that fits."""
+        text, spec = question.text, self._spec
+        if self._writer is None or not asks_of_records(text, spec, question.period):
+            return None
+        words = {form for token in read_words(text, spec) for form in variants(token.text)}
+        plan = await self._writer.write(question, spec, await store.named_values(sorted(words)))
+        return await self._tell(*await self._query(plan, question, store), question, store) if plan else None
+
+    def _unread(self, reading: Reading, text: str) -> NotRecorded | None:
+        """What the records lack, or that the words make no query.
+
+        Where a figure or an order over records is asked for, no single record answers it; nor does one of a kind without
+        any of the words that are not understood.
+        """
+        if lacking := missing_text(self._spec, reading.kind, reading.missing):
+            return NotRecorded(lacking, reading.ranked, self._figures)
+        if reading.ranks or asks_two_figures(text):
+            return NotRecorded(unread_text(reading.unknown), figures=self._figures, limits=reading.limits)
+        if names_kind_first(text, self._spec):
+            return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)))
+        return None
+
+    @property
+    def _figures(self) -> frozenset[str]:
+        return frozenset(name for name in self._spec.fields if is_figure(self._spec, name))
+
+    async def _read_steps(self, question: Question, store: ScopedStore) -> Steps | None:
+        """A share, a difference, what is beyond the mean, so many a week, or two lists; None where it is none of them."""
+        if not may_take_steps(question.text, self._spec):
+            return None
+        words = words_left(question.text, self._spec, question.period)
+        values = await store.named_values(words) if words else []
+        return read_steps(question.text, self._spec, values, question.period, question.today)
+
+    async def _tell_in_steps(self, steps: Steps, question: Question, store: ScopedStore) -> FoundRecords | None:
+        """What both queries find, told together; None where one of them finds nothing to tell."""
+        filters = question.filters if question.wide is None else question.wide
+        if steps.way is Way.MEAN:
+            query = mean_query(steps.first)
+            mean = (await store.find_records(replace(query, filters=(*filters, *query.filters)))).value
+            plan = with_mean(steps.first, mean, self._spec) if mean is not None else None
+            return await self._tell(*await self._query(plan, question, store), question, store) if plan else None
+        if steps.way is Way.BOTH:
+            plans = [plan for plan in (steps.first, steps.second) if plan is not None]
+            lists = [await self._tell(*await self._query(plan, question, store), question, store) for plan in plans]
+            found = [each for each in lists if each is not None and each.nodes]
+            if len(found) < 2:
+                return found[0] if found else None
+            return _together(found[0], found[1], self._most // 2)
+        told = [await self._step(plan, question, store) for plan in (steps.first, steps.second) if plan is not None]
+        return _told_together(steps, [each for each in told if each is not None], self._spec)
+
+    async def _step(self, plan: Plan, question: Question, store: ScopedStore) -> "Step | None":
+        """The figure of one plan, with the sources that it was computed from."""
+        filters = question.filters if question.wide is None else question.wide
+        found = await store.find_records(self._limit_query(plan, filters))
+        figure = figure_of(plan, found)
+        if figure is None or (plan.kind is None and len(found.types) > 1):
+            return None
+        shown = await self._nearest(found, question, store, self._most)
+        kept = _above(shown, question)
+        return Step(figure, tuple(kept), Telling(self._spec, plan, found, to_hits(kept), "found"))
+
+    @property
+    def spent(self) -> Usage | None:
+        """The tokens that a model took for queries; None where none was asked."""
+        return self._writer.spent if self._writer is not None else None
 
     async def _follow(self, question: Question, before: Sequence[str], store: ScopedStore) -> Reading | None:
         """The question as one that goes on with those before it, the newest first; None where it does not."""
@@ -212,24 +329,54 @@ class RecordFinder:
     def _limit_query(self, plan: Plan, filters: Filters) -> RecordQuery:
         """The plan's query with the question's filters; of one record or group also those that are its equals."""
         query = replace(plan.query, filters=(*filters, *plan.query.filters))
-        if plan.is_list:
+        if plan.is_list and not plan.is_first_of_each:
             return replace(query, limit=_EQUALS if plan.single else min(query.limit, self._most))
         return replace(query, limit=_EQUALS) if query.limit == 1 else query
 
 
-def _together(first: FoundRecords, second: FoundRecords) -> FoundRecords:
+def _told_together(steps: Steps, told: Sequence[Step], spec: IndexSpec) -> FoundRecords | None:
+    """What two figures make: a share, a difference; or one of them for each day."""
+    if len(told) != (1 if steps.second is None else 2):
+        return None
+    part, whole = told[0], told[-1]
+    if steps.way is Way.RATE:
+        text = part.telling.rate(steps.number, steps.grain)
+        return FoundRecords(steps.first, part.nodes, text, f"{part.telling.understood} a {steps.grain}", computed=True)
+    if steps.way is Way.SHARE:
+        if not whole.figure:
+            return None
+        text = part.telling.share(part.figure, whole.figure, whole.telling)
+        nodes = part.nodes or whole.nodes
+        return FoundRecords(
+            steps.first,
+            nodes,
+            text,
+            f"the share of {part.telling.understood} in {whole.telling.understood}",
+            computed=True,
+        )
+    both = _together(_figure_found(part, steps.first), _figure_found(whole, steps.first))
+    apart = part.telling.difference(abs(part.figure - whole.figure))
+    return replace(both, text=f"{both.text} {apart}") if part.nodes and whole.nodes else None
+
+
+def _figure_found(step: Step, plan: Plan) -> FoundRecords:
+    return FoundRecords(plan, step.nodes, step.telling.text, step.telling.understood, computed=True)
+
+
+def _together(first: FoundRecords, second: FoundRecords, most: int = _COMPARED) -> FoundRecords:
     """Both, each with the first of its sources; those of the second are numbered behind those of the first."""
-    before = min(len(first.nodes), _COMPARED)
-    nodes = (*first.nodes[:_COMPARED], *second.nodes[:_COMPARED])
-    text = f"{_cut_citations(first.text, 0)} {_cut_citations(second.text, before)}"
-    return FoundRecords(first.plan, nodes, text, f"{first.understood}; {second.understood}", computed=True)
+    before = min(len(first.nodes), most)
+    nodes = (*first.nodes[:most], *second.nodes[:most])
+    text = f"{_cut_citations(first.text, 0, most)} {_cut_citations(second.text, before, most)}"
+    computed = first.computed and second.computed
+    return FoundRecords(first.plan, nodes, text, f"{first.understood}; {second.understood}", computed)
 
 
-def _cut_citations(text: str, before: int) -> str:
-    """The text with the first few of its citations, their numbers behind `before` others."""
+def _cut_citations(text: str, before: int, most: int) -> str:
+    """The text with the first `most` of its citations, their numbers behind `before` others."""
 
     def number(found: re.Match[str]) -> str:
-        return f" [Source {int(found[1]) + before}]" if int(found[1]) <= _COMPARED else ""
+        return f" [Source {int(found[1]) + before}]" if int(found[1]) <= most else ""
 
     return re.sub(r" \[Source (\d+)\]", number, text)
 

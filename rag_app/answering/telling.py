@@ -7,6 +7,7 @@ from uuid import UUID
 
 from rag_app.answering.context import neutralise
 from rag_app.answering.planning import Plan
+from rag_app.answering.wording import plural_of
 from rag_app.domain import MONTHS, WEEKDAYS, FieldType, Hit, day_of, day_text
 from rag_app.retrieval.index import IndexSpec, Vocabulary, template_fields
 from rag_app.retrieval.records import Aggregate, Record, Records
@@ -25,17 +26,21 @@ Outcome = Literal["found", "none", "elsewhen"]
 
 
 class Telling:
-    """Tells what was found."""
+    """Tells what was found. Of the hits the first `cited` are sources of the answer."""
 
-    def __init__(self, spec: IndexSpec, plan: Plan, found: Records, hits: Sequence[Hit], outcome: Outcome) -> None:
+    def __init__(
+        self, spec: IndexSpec, plan: Plan, found: Records, hits: Sequence[Hit], outcome: Outcome, cited: int = 50
+    ) -> None:
         self._spec, self._plan, self._found = spec, plan, found
-        self._hits = {hit.source_id: (number, hit) for number, hit in enumerate(hits, 1)}
+        self._hits, self._cited = {hit.source_id: (number, hit) for number, hit in enumerate(hits, 1)}, cited
         self._outcome = outcome
 
     @property
     def understood(self) -> str:
         """What was asked, in a line: "your 4 listings, bestseller first"."""
         query = self._plan.query
+        if query.group is not None and query.aggregate is None:
+            return f"the {self._superlative(query.order or 'date')} {self._noun(1)} of each {self._name(query.group)}{self._conditions}"
         if query.group is not None:
             conditions = f"{self._conditions}," if self._conditions else ""
             return f"{self._all_of_them}{conditions} by {self._grain or self._name(query.group)}"
@@ -55,11 +60,40 @@ class Telling:
         if self._outcome == "none":
             return self._none()
         query = self._plan.query
-        if query.group is not None:
+        if query.group is not None and query.aggregate is None:
+            told = self._first_of_each()
+        elif query.group is not None:
             told = self._groups()
         else:
             told = self._list() if query.aggregate is None else self._total(query.aggregate)
         return f"{_OWN_ALONE}: {told}" if self._plan.everybody else told
+
+    # -- of two figures
+    def share(self, part: float, whole: float, of: "Telling") -> str:
+        """ "1 of your 22 bookings has status cancelled: 4.55 percent"."""
+        others = set(of._plan.conditions)
+        said = " and ".join(each for each in self._plan.conditions if each not in others)
+        has = f" {'has' if part == 1 else 'have'} {said}" if said else ""
+        total = of._count_text(int(whole)) if of._plan.query.group is None else f"{whole:,.0f}"
+        cited = (self if self._hits else of)._cite_found()
+        return f"{part:,.0f} of {total}{has}: {_figure(100 * part / whole)} percent {cited}."
+
+    def rate(self, number: float, grain: str) -> str:
+        """ "On average 1.67 bookings a day: 10 bookings (5 to 10 January 2026) in 6 days"."""
+        total = self._found.total
+        units = f"{_figure(number)} {_plural(grain, 2 if number != 1 else 1)}"
+        each = f"{_figure(total / number)} {self._noun(2)} a {grain}"
+        return f"On average {each}: {self._count_text(total)} in {units} {self._cite_found()}."
+
+    def difference(self, apart: float) -> str:
+        """ "The difference is 27 pounds"."""
+        query = self._plan.query
+        field = query.of or query.order
+        figure = self._measure_text(field, apart) if field else f"{_figure(apart)} {self._noun(int(apart))}"
+        return f"The difference is {figure} {self._cite_found()}."
+
+    def _cite_found(self) -> str:
+        return self._cite(self._sources)
 
     # -- a list
     def _list(self) -> str:
@@ -117,8 +151,8 @@ class Telling:
         return " ".join(f"{each} [Source {number}]." for each in said)
 
     def _line(self, row: Record) -> str:
-        number, hit = self._hits[row.sources[0]]
-        return f"{self._sentence(hit)} [Source {number}]"
+        _, hit = self._hits[row.sources[0]]
+        return f"{self._sentence(hit)} {self._cite(row.sources[:1])}".rstrip()
 
     def _sentence(self, hit: Hit) -> str:
         """By the first of the kind's templates whose fields the record has, the figures that are asked for among them.
@@ -131,9 +165,11 @@ class Telling:
         if hit.date is not None:
             shown["date"] = day_text(day_of(hit.date))
         figures = values.keys() & set(self._plan.figures)
-        for template in self._templates(hit):
-            if figures <= template_fields(template) <= shown.keys():
-                return template.format_map(shown).rstrip(".").strip()
+        ordered = values.keys() & {self._plan.query.order} | figures
+        for wanted in (ordered, figures):
+            for template in self._templates(hit):
+                if wanted <= template_fields(template) <= shown.keys():
+                    return template.format_map(shown).rstrip(".").strip()
         asked = [name for name in (*self._plan.figures, self._plan.query.order, self._plan.query.of) if name in values]
         told = dict.fromkeys([*asked, *(name for name in values if self._spec.fields[name] is not FieldType.TAGS)])
         fields = ", ".join(f"{self._name(name)} {shown[name]}" for name in [*told][:_FIELDS])
@@ -157,9 +193,17 @@ class Telling:
             lead = f"You have {number}" if self._plan.query.own else f"There {there} {number}"
             return f"{lead} {self._noun(number)}{self._conditions} {self._cite(self._sources)}."
         figure = self._measure_text(self._plan.query.of or "", value)
-        said = "in total" if aggregate is Aggregate.SUM else "on average"
+        said = "" if number == 1 else " in total" if aggregate is Aggregate.SUM else " on average"
         of = self._count_text(number)
-        return f"The {self._name(self._plan.query.of or '')} of {of} is {figure} {said} {self._cite(self._sources)}."
+        return f"The {self._name(self._plan.query.of or '')} of {of} is {figure}{said} {self._cite(self._sources)}."
+
+    def _first_of_each(self) -> str:
+        rows = [row for row in self._found.rows if row.sources[0] in self._hits]
+        lines = "; ".join(f"{_one_line(str(row.group))}: {self._line(row)}" for row in rows)
+        groups = len({row.group for row in rows})
+        cut = f"the first {groups} of {self._found.total}: " if groups < self._found.total else ""
+        lead = f"{cut}{self.understood}"
+        return f"{lead[:1].upper()}{lead[1:]}: {lines}."
 
     def _groups(self) -> str:
         query, rows = self._plan.query, self._found.rows
@@ -285,12 +329,20 @@ class Telling:
 
     def _cite(self, sources: Sequence[UUID]) -> str:
         numbers = [self._hits[source][0] for source in dict.fromkeys(sources) if source in self._hits]
-        return " ".join(f"[Source {number}]" for number in numbers[:_CITED])
+        return " ".join(f"[Source {number}]" for number in numbers[:_CITED] if number <= self._cited)
 
 
 def missing_text(spec: IndexSpec, kind: str | None, missing: str) -> str:
     """That the records of a kind have no such field; empty where none is missing."""
     return f"The {_plural(spec.records[kind].words[0], 2)} do not record {missing}" if kind and missing else ""
+
+
+def unread_text(unknown: Sequence[str]) -> str:
+    """That a question about records makes no query, and which of its words none of their fields and values is called by."""
+    if not unknown:
+        return "It asks about records in a way that is not understood"
+    words = " and ".join(f"“{word}”" for word in unknown)
+    return f"The records have no field and no value that is called {words}"
 
 
 _PERIODS: Mapping[str, Callable[[date], str]] = {
@@ -317,7 +369,7 @@ def _plural(noun: str, number: int) -> str:
     """
     if number == 1 or noun.endswith("s"):
         return noun
-    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+    return plural_of(noun)
 
 
 def _one_line(text: str) -> str:

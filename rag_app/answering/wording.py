@@ -22,7 +22,7 @@ _WORD = re.compile(r"(?<![\w.,-])-\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+")
 _SIGNS = {"€": "euros", "£": "pounds", "$": "dollars", "%": "percent"}
 _MONEY = re.compile(r"([€£$])\s?(\d[\d.,]*\d|\d)")
 _ARTICLE = "the"  # left out of questions and phrases alike: "the most expensive" is "most expensive"
-_PREPOSITIONS = frozenset({"by", "par", "nach", "pro"})
+PREPOSITIONS = frozenset({"by", "par", "nach", "pro"})
 NUMBERS_OF = frozenset({"number", "nombre", "anzahl"})
 _LONGEST = 6  # words of a phrase
 _MOST_NAMED = 12  # values that a part of them may stand for
@@ -85,7 +85,9 @@ def known_words(spec: IndexSpec, values: Iterable[NamedValue]) -> frozenset[str]
 
 @cache
 def says_nothing() -> frozenset[str]:
-    return frozenset(map(stem, _table()["said"]["words"].split()))
+    words = _table()["said"]["words"].split()
+    going_on = (f"{word.removesuffix('e')}ing" for word in words if len(word) > 2)  # "needing", of "need"
+    return frozenset(map(stem, (*words, *going_on)))
 
 
 def variants(word: str) -> tuple[str, ...]:
@@ -110,6 +112,14 @@ def stem(word: str) -> str:
     return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
 
 
+def plural_of(noun: str) -> str:
+    """
+    >>> plural_of("opportunity"), plural_of("bestseller")
+    ('opportunities', 'bestsellers')
+    """
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+
+
 def stems(text: str) -> Phrase:
     return tuple(map(stem, _words(text)))
 
@@ -125,6 +135,14 @@ def figure(word: str) -> float | None:
     return None if known is None else float(known)
 
 
+def figures_in(text: str) -> frozenset[float]:
+    """
+    >>> sorted(figures_in("over 1,200 pounds or the ten dearest"))
+    [10.0, 1200.0]
+    """
+    return frozenset(value for word in _words(text) if (value := figure(word)) is not None)
+
+
 def vocabulary_of(spec: IndexSpec, field: str | None) -> Vocabulary:
     return spec.vocabulary.get(field or "") or Vocabulary()
 
@@ -132,6 +150,11 @@ def vocabulary_of(spec: IndexSpec, field: str | None) -> Vocabulary:
 def goes_by(field: str) -> bool:
     """Whether the field is a number that a record goes by, and no figure: "customer 42"."""
     return field.endswith(("_id", "_number", "_no"))
+
+
+def is_figure(spec: IndexSpec, name: str) -> bool:
+    """Whether a field is a number that can be compared, and not one that a record goes by."""
+    return spec.fields.get(name) in NUMBER_FIELDS and not goes_by(name)
 
 
 def _words(text: str) -> list[str]:
@@ -219,6 +242,10 @@ def _meanings(spec: IndexSpec, values: Iterable[NamedValue]) -> Iterator[tuple[s
             yield from ((phrase, Meaning("value", name, value)) for phrase in phrases)
         for role, phrases in ("high", words.high), ("low", words.low), ("total", words.totals):
             yield from ((phrase, Meaning(role, name)) for phrase in phrases)
+        if words.unit in _table()["money"]["units"].split():
+            yield from (
+                (phrase.strip(), Meaning("value", name, "==0")) for phrase in _table()["money"]["nothing"].split("|")
+            )
         tops = [phrase for phrase in words.high if phrase.startswith("most ")]
         yield from ((f"top {phrase.removeprefix('most ')}", Meaning("high", name)) for phrase in tops)
         for role, phrases in ("over", words.high), ("under", words.low):
@@ -351,7 +378,7 @@ def _settle(tokens: Sequence[Token], spec: IndexSpec) -> None:
     """Decides what a word means by what stands around it."""
     for place, token in enumerate(tokens):
         after = next((each for each in tokens[place + 1 :] if each.meaning or each.is_left), None)
-        if token.role == "each" and token.stem in _PREPOSITIONS and not _may_group(after, spec):
+        if token.role == "each" and token.stem in PREPOSITIONS and not _may_group(after, spec):
             token.meaning = None  # "by Julien", "by mail", "by more than ten"
         if token.role == "each" and after is not None and after.role == "count" and after.stem in NUMBERS_OF:
             after.meaning = None  # "for each number of cylinders"

@@ -72,7 +72,7 @@ def to_source(document: Document, path: str, origin: str, spec: IndexSpec, targe
         lang=language_code(checked_text("lang", str(said.get("lang") or detect_language(body, spec.languages[0])))),
         uri=checked_text("uri", str(said["uri"])) if "uri" in said else None,
         date=epoch_seconds("date", said["date"]) if "date" in said else None,
-        metadata=_typed(said, spec),
+        metadata=_type_metadata(said, spec),
         origin=origin,
         site_id=target.site_id,
         owner_id=target.owner_id,
@@ -124,10 +124,10 @@ def _plain(key: str, value: object) -> Any:
 
 def convert_metadata(source: Source, spec: IndexSpec) -> Source:
     """The source with the metadata that `spec` declares now, in their types. Raises InvalidInput for a value of another type."""
-    return replace(source, metadata=_typed(source.metadata, spec))
+    return replace(source, metadata=_type_metadata(source.metadata, spec))
 
 
-def _typed(said: Mapping[str, object], spec: IndexSpec) -> dict[str, MetadataValue]:
+def _type_metadata(said: Mapping[str, object], spec: IndexSpec) -> dict[str, MetadataValue]:
     """The declared metadata in their types, with those that are computed from others where they are not said."""
     typed = {key: _value(key, kind, said[key]) for key, kind in spec.fields.items() if key in said}
     for name, words in spec.vocabulary.items():

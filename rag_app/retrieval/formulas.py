@@ -23,7 +23,7 @@ def names_in(formula: str) -> frozenset[str]:
     Traceback (most recent call last):
     ValueError: formula "open('x')": accepted are fields, numbers, + - * / and parentheses
     """
-    return frozenset(_names(_parsed(formula), formula))
+    return frozenset(_names(_parse(formula), formula))
 
 
 def compute(formula: str, values: Mapping[str, object]) -> float | None:
@@ -35,13 +35,13 @@ def compute(formula: str, values: Mapping[str, object]) -> float | None:
     True
     """
     try:
-        return round(_value(_parsed(formula), values), _PLACES)
+        return round(_value(_parse(formula), values), _PLACES)
     except (KeyError, ZeroDivisionError, OverflowError):
         return None
 
 
 @lru_cache
-def _parsed(formula: str) -> ast.expr:
+def _parse(formula: str) -> ast.expr:
     try:
         return ast.parse(formula, mode="eval").body
     except SyntaxError as error:

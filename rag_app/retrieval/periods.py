@@ -104,11 +104,13 @@ def find_period(text: str, today: date, languages: Sequence[str] = LANGUAGES) ->
 def period_of(question: Question, spec: IndexSpec) -> Period | None:
     """The days that a question asks about, on the day on which it is asked.
 
-    Dates in its filters are the period: words of time mean nothing beside them, and nothing in an index whose sources
-    have no dates that tell of anything (`dated_types`).
+    Dates in its filters are the period: words of time mean nothing beside them. In an index whose sources have no dates
+    that tell of anything (`dated_types`) they mean something beside words of change alone: "updated since 20 January".
     """
-    if question.period is not None or spec.dated_types == () or "date" in fields_of(question.filters):
+    if question.period is not None or "date" in fields_of(question.filters):
         return question.period
+    if spec.dated_types == () and not any(grammar.has("changed", question.text) for grammar in _grammars(LANGUAGES)):
+        return None
     return find_period(question.text, question.today or datetime.now(UTC).date())
 
 

@@ -15,7 +15,7 @@ from rag_app.retrieval.index import IndexSpec
 LARGEST_LIMIT = 50
 _NUMBERS = frozenset({FieldType.INTEGER, FieldType.NUMBER})
 _ORDERED = _NUMBERS | {FieldType.TIME}
-_GROUPED = frozenset({FieldType.KEYWORD, FieldType.INTEGER, FieldType.BOOLEAN, FieldType.TIME})
+_GROUPED = _NUMBERS | {FieldType.KEYWORD, FieldType.BOOLEAN, FieldType.TIME}
 
 
 class Aggregate(StrEnum):
@@ -43,7 +43,8 @@ class RecordQuery:
     be there, `weekdays` (1 is Monday) those that the date may fall on. `order` is a declared field; groups come in the
     order of their aggregate, or of themselves where `order` is the group's field. `of` is the field that is summed or
     averaged. Records without the ordered, summed or grouped field are left out. `limit` is 1 to 50 records or groups.
-    `grain` is by what a time is grouped. Days are those of UTC.
+    `grain` is by what a time is grouped. Days are those of UTC. A group without an aggregate gives the first records of
+    each group. `least` and `most` are how many records a counted group may have; 0 is no bound.
 
     >>> RecordQuery(order="price", limit=1).descending
     True
@@ -60,6 +61,8 @@ class RecordQuery:
     grain: Grain | None = None
     having: tuple[str, ...] = ()
     weekdays: tuple[int, ...] = ()
+    least: int = 0
+    most: int = 0
 
 
 @frozen
@@ -124,8 +127,12 @@ def check_query(query: RecordQuery, spec: IndexSpec) -> RecordQuery:
         raise InvalidInput(
             "of", query.of, "is required for a sum or an average, and cannot be used with other aggregates"
         )
-    if query.group is not None and query.aggregate is None:
-        raise InvalidInput("group", query.group, "can only be used with an aggregate")
+    if query.group is not None and query.aggregate is None and query.order in (None, query.group):
+        raise InvalidInput(
+            "group", query.group, "can only be used with an aggregate, or with an order by another field"
+        )
+    if (query.least or query.most) and (query.group is None or query.aggregate is not Aggregate.COUNT):
+        raise InvalidInput("least", query.least, "can only be used to count the records of groups")
     if (query.grain is not None) != (query.group is not None and spec.all_fields[query.group] is FieldType.TIME):
         raise InvalidInput(
             "grain",

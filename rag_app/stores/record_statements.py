@@ -24,9 +24,11 @@ class RecordStatement(Query):
 
     def records(self, query: RecordQuery) -> str:
         """The rows of a `check_query`ed query, each with the total and the aggregate over all records."""
-        if query.group is not None and query.aggregate is not None:
-            return self._groups(query, query.group, query.aggregate)
-        return self._single(query)
+        if query.group is None:
+            return self._single(query)
+        if query.aggregate is None:
+            return self._first_of_each(query, query.group)
+        return self._groups(query, query.group, query.aggregate)
 
     def _single(self, query: RecordQuery) -> str:
         value = f"min(v.{column(query.order or 'date')})"
@@ -44,11 +46,32 @@ class RecordStatement(Query):
             SELECT ARRAY[source_id] AS sources, value, NULL AS of_group, 1::bigint AS size, total, aggregate, types
             FROM found, totals ORDER BY value {direction} NULLS LAST, source_id LIMIT {self.bind(query.limit, "bigint")}"""
 
+    def _first_of_each(self, query: RecordQuery, group: str) -> str:
+        """The first record of each group, and its equals; the groups in byte order."""
+        direction = "DESC" if query.descending else "ASC"
+        return f"""WITH found AS MATERIALIZED (
+                SELECT v.source_id, min({self._key(query, group)}::text COLLATE "C") AS of_group,
+                    min(v.{column(query.order or "date")}) AS value, min(v.source_type COLLATE "C") AS source_type
+                FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id),
+            totals AS MATERIALIZED (
+                SELECT count(DISTINCT of_group) AS total, array_agg(DISTINCT source_type ORDER BY source_type) AS types FROM found),
+            ranked AS (
+                SELECT source_id, of_group, value, rank() OVER (PARTITION BY of_group ORDER BY value {direction}) AS place
+                FROM found)
+            SELECT ARRAY[source_id] AS sources, value, of_group, 1::bigint AS size, total, NULL::float8 AS aggregate, types
+            FROM ranked, totals WHERE place = 1
+            ORDER BY of_group, source_id LIMIT {self.bind(query.limit, "bigint")}"""
+
+    def _key(self, query: RecordQuery, group: str) -> str:
+        """What records are grouped by: a value, or the day, week, month or year that a time falls in."""
+        key = f"v.{column(group)}"
+        if query.grain is None:
+            return key
+        return f"to_char(date_trunc({self.bind(query.grain.value, 'text')}, {_day(key)}), 'YYYY-MM-DD')"
+
     def _groups(self, query: RecordQuery, group: str, aggregate: Aggregate) -> str:
         """Groups in byte order, with the newest sources of the returned groups only."""
-        key = f"v.{column(group)}"
-        if query.grain is not None:
-            key = f"to_char(date_trunc({self.bind(query.grain.value, 'text')}, {_day(key)}), 'YYYY-MM-DD')"
+        key = self._key(query, group)
         order = f"{'of_group' if query.order == group else 'value'} {'DESC' if query.descending else 'ASC'}"
         return f"""WITH found AS MATERIALIZED (
                 SELECT v.source_id, min({key}::text COLLATE "C") AS of_group, {self._number(query)} AS number,
@@ -56,7 +79,7 @@ class RecordStatement(Query):
                 FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id),
             parts AS MATERIALIZED (
                 SELECT of_group, source_type, count(*) AS size, sum(number) AS number
-                FROM found GROUP BY of_group, source_type),
+                FROM found {self._of_size(query)} GROUP BY of_group, source_type),
             groups AS MATERIALIZED (
                 SELECT of_group, {_COMPUTED[aggregate]} AS value, sum(size)::bigint AS size FROM parts GROUP BY of_group),
             totals AS MATERIALIZED (
@@ -74,6 +97,17 @@ class RecordStatement(Query):
                 SELECT place, array_agg(source_id ORDER BY at) AS sources FROM newest WHERE at <= {_CITED} GROUP BY place)
             SELECT sources, value, of_group, size, total, aggregate, types
             FROM told JOIN cited USING (place), totals ORDER BY place"""
+
+    def _of_size(self, query: RecordQuery) -> str:
+        """That a group has as many records as the query says."""
+        bounds = [
+            f"count(*) {sign} {self.bind(number, 'bigint')}"
+            for sign, number in ((">=", query.least), ("<=", query.most))
+            if number
+        ]
+        if not bounds:
+            return ""
+        return f"WHERE of_group IN (SELECT of_group FROM found GROUP BY of_group HAVING {' AND '.join(bounds)})"
 
     def _number(self, query: RecordQuery) -> str:
         return f"min(v.{column(query.of)})" if query.of else "NULL::float8"

@@ -1,5 +1,6 @@
 """`/owner` with everything real behind it, over the sample calls and bookings of two salons, on both vector stores."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -320,6 +321,61 @@ def test_a_model_writes(salon: Salon) -> None:
     assert not heard("owner_ask", lied["answer"], model.requests[-1].body)
     assert (unasked["answer"], unasked["sources"]) == (NOTHING, [])
     assert all(WAITING["question"] in each.prompt for each in model.requests), "no tokens for what was not found"
+
+
+NO_SHOWS = {
+    "kind": "booking",
+    "filters": [{"field": "status", "operator": "==", "value": "not come"}],
+    "aggregate": "count",
+}
+DEAREST = {"kind": "booking", "order": "price_gbp", "descending": True, "limit": 1, "filters": [{"field": "stylist", "operator": "==", "value": "Theo Lindqvist"}]}  # fmt: skip
+BAD_QUERIES = [
+    "SELECT count(*) FROM sources",
+    '{"kind": "booking", "aggregate": "count"',
+    json.dumps({**NO_SHOWS, "sql": "DROP TABLE sources"}),
+    json.dumps({**NO_SHOWS, "kind": "invoice"}),
+    json.dumps({**NO_SHOWS, "aggregate": "median"}),
+    json.dumps({**NO_SHOWS, "filters": [{"field": "org_id", "operator": "==", "value": "x"}]}),
+    json.dumps({**NO_SHOWS, "filters": [{"field": "status", "operator": "<", "value": "not come"}]}),
+    json.dumps(
+        {**NO_SHOWS, "filters": [{"field": "stylist", "operator": "==", "value": "Rory McBain"}]}
+    ),  # of another salon
+    json.dumps(
+        {**NO_SHOWS, "filters": [{"field": "price_gbp", "operator": ">", "value": 30}]}
+    ),  # no figure of the question
+    json.dumps({**NO_SHOWS, "aggregate": "sum", "of": "status"}),
+    json.dumps({"kind": "booking", "order": "price_gbp", "limit": 5000}),
+    json.dumps({"kind": None}),
+]
+
+
+@only_postgres
+def test_a_model_reads_a_question_about_records(salon: Salon) -> None:
+    """Where the rules find no query, it writes one; what does not fit the declared fields is no query."""
+    ghosts = {"question": "How many ghosted bookings were there?"}
+    spent = {"question": "What was the most luxurious of Theo Lindqvist's bookings by price?"}
+    good = [json.dumps(NO_SHOWS), f"```json\n{json.dumps(NO_SHOWS)}\n```", json.dumps(DEAREST)]
+    queries = iter([*good, *BAD_QUERIES])
+
+    def reply(body: dict[str, Any]) -> Reply:
+        system = str(body["messages"][0]["content"])
+        return Reply(next(queries) if system.startswith("You turn a question") else "It is in the book [Source 1].")
+
+    with ScriptedModel(reply) as model:
+        gateway = {"RAG_LLM": "openai_like", "RAG_LLM_API_BASE": model.url, "RAG_LLM_API_KEY": "key"}
+        with configured({**gateway, "RAG_LLM_BACKOFF": "0"}), served() as client:
+            counted, fenced, listed = [client.post(ASK, json=each).json() for each in (ghosts, ghosts, spent)]
+            bad = [client.post(ASK, json=ghosts).json() for _ in BAD_QUERIES]
+
+    assert counted["answer"] == fenced["answer"] == "There is 1 booking with status not come [Source 1]."
+    assert counted["understood"] == "one booking with status not come" and counted["has_sufficient_evidence"]
+    assert listed["understood"] == "7 bookings with stylist Theo Lindqvist, dearest first"
+    first = model.requests[0]
+    assert (
+        '- kind "booking": booking, appointment' in first.prompt and "- price_gbp (number): price, cost" in first.prompt
+    )
+    assert ghosts["question"] in first.prompt and "Rory McBain" not in first.prompt and first.body["temperature"] == 0
+    assert next(queries, None) is None and all("understood" not in each for each in bad)
 
 
 @only_postgres

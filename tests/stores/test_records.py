@@ -1,7 +1,7 @@
 """Questions about records: what every store answers, against a loop over the same rows, and what it tells nobody."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -80,6 +80,32 @@ async def test_lists_totals_and_groups_are_those_of_a_loop(stores: Stores, org: 
     }
 
 
+async def test_groups_of_a_size_and_the_first_of_each_are_those_of_a_loop(
+    stores: Stores, org: UUID, scope: Scope
+) -> None:
+    rows = some_rows(org)
+    await write(stores, rows)
+    store = stores(scope)
+    counts, best = Counter(row["author"] for row in rows), dict[str, float]()
+    for row in rows:
+        if "price" in row:
+            best[row["author"]] = min(row["price"], best.get(row["author"], row["price"]))
+    counted = RecordQuery(aggregate=Aggregate.COUNT, group="author", limit=50)
+    bound = sorted(counts.values())[1]
+    for query, kept in (
+        (replace(counted, least=bound), {name: n for name, n in counts.items() if n >= bound}),
+        (replace(counted, most=bound), {name: n for name, n in counts.items() if n <= bound}),
+    ):
+        found = await store.find_records(query)
+        assert {row.group: row.value for row in found.rows} == kept and found.total == len(kept)
+
+    first = await store.find_records(RecordQuery(order="price", descending=False, group="author", limit=50))
+    assert {str(row.group): row.value for row in first.rows} == best and first.total == len(best)
+    by_source = {row["source"]: row for row in rows}
+    for told in first.rows:  # equals are told as well
+        assert all(by_source[source]["price"] == best[str(told.group)] for source in told.sources)
+
+
 async def test_nobody_is_told_of_records_out_of_scope(stores: Stores, org: UUID) -> None:
     """Counts, sums, groups, values and totals are those of what the scope sees, whatever else there is."""
     ann, bob, inner, other = uuid4(), uuid4(), uuid4(), uuid4()
@@ -95,6 +121,9 @@ async def test_nobody_is_told_of_records_out_of_scope(stores: Stores, org: UUID)
         RecordQuery(aggregate=Aggregate.SUM, of="price"),
         RecordQuery(aggregate=Aggregate.AVERAGE, of="price"),
         RecordQuery(aggregate=Aggregate.COUNT, group="author", limit=50),
+        RecordQuery(aggregate=Aggregate.COUNT, group="author", least=3, limit=50),
+        RecordQuery(aggregate=Aggregate.COUNT, group="author", most=3, limit=50),
+        RecordQuery(order="price", group="author", limit=50),
         RecordQuery(order="price", limit=50),
         RecordQuery((condition("author", "==", "Foreign tenant"),), aggregate=Aggregate.COUNT),
         RecordQuery((condition("org_id", "==", str(other)),), aggregate=Aggregate.COUNT),
@@ -125,6 +154,7 @@ async def test_own_leaves_out_what_is_public(stores: Stores, org: UUID) -> None:
         RecordQuery(order="colour"), RecordQuery(order="tags"), RecordQuery(order="author"), RecordQuery(limit=0),
         RecordQuery(aggregate=Aggregate.SUM), RecordQuery(aggregate=Aggregate.SUM, of="author"),
         RecordQuery(aggregate=Aggregate.COUNT, of="price"), RecordQuery(group="author"),
+        RecordQuery(least=2), RecordQuery(order="price", group="author", least=2), RecordQuery(order="author", group="author"),
         RecordQuery(aggregate=Aggregate.COUNT, group="date"), RecordQuery(order="price); --"),
         RecordQuery((condition("price", "contains", "x"),)),
     ],

@@ -292,3 +292,56 @@ def test_what_says_anything_else_is_no_follow_up(text: str) -> None:
 def test_the_question_before_is_the_one_that_is_looked_for_with_it() -> None:
     assert before_in(("Hello. Which trip?\nand last week?",), "and last week?") == ("Which trip?", "Hello.")
     assert before_in((None, "and last week?"), "and last week?") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("the fullest trip of each skipper", {"order": "catch", "group": "skipper", "aggregate": None}),
+        ("lowest catch per harbour", {"order": "catch", "group": "harbour", "aggregate": None, "descending": False}),
+        ("Which skippers made at least two trips?", {"aggregate": Aggregate.COUNT, "group": "skipper", "least": 2}),
+        ("Which skippers went out more than once on trips?", {"group": "skipper", "least": 2, "most": 0}),
+        ("Which skippers made only one trip?", {"group": "skipper", "least": 1, "most": 1}),
+        ("How many different catch values did our trips have?", {"aggregate": Aggregate.COUNT, "group": "catch"}),
+        ("How many trips with Ada, notes aside?", {"aggregate": Aggregate.COUNT}),
+        ("How many trips did Ada make, those from the north pier included?", {"aggregate": Aggregate.COUNT}),
+    ],
+)
+def test_forms_of_groups(text: str, wanted: dict[str, object]) -> None:
+    query = read(text).query
+    assert {name: getattr(query, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("trips with no catch recorded", [("catch", "is_empty", None)]),
+        ("How many trips did Ada make, those from the north pier included?", [("skipper", "==", "Ada Holm")]),
+        ("trips under 20 for catch", [("catch", "<", 20.0)]),
+    ],
+)
+def test_forms_of_conditions(text: str, wanted: list[tuple[str, str, object]]) -> None:
+    assert filters(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What percentage of Ada's trips were lucky?",  # "of Ada's" leaves nobody out
+        "the difference between Ada's and Bo's trips",
+        "trips with no catch",  # is that nothing, or nothing recorded?
+        "Which skippers made more trips than Ada?",
+    ],
+)
+def test_one_query_does_not_say_it(text: str) -> None:
+    assert read(text) is None
+
+
+def test_the_last_time_is_not_to_come() -> None:
+    plan = read("When was Ada's last trip?")
+    assert plan.period.end == TODAY and plan.period.start is None
+    assert read("Ada's latest trip").period is None
+
+
+def test_a_year_before_its_records_is_a_period() -> None:
+    assert read("the average catch of a 2024 trip").period.label == "2024"

@@ -1,0 +1,323 @@
+"""Questions about records that take two queries: a share, a difference, more than the mean, so many a week.
+
+Each is read as one or two questions that planning.py reads, so every word of it is understood as there.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date
+from enum import StrEnum
+from functools import partial
+from math import ceil, floor
+
+from llama_index.core.vector_stores.types import MetadataFilter
+
+from rag_app.answering.planning import Plan, read_question, told_condition, without_period
+from rag_app.answering.wording import Token, is_figure, read_words, vocabulary_of
+from rag_app.domain import FieldType, Filters, days_around, frozen
+from rag_app.retrieval.filters import GT, LTE
+from rag_app.retrieval.index import IndexSpec
+from rag_app.retrieval.periods import Period
+from rag_app.retrieval.records import Aggregate, NamedValue, RecordQuery, Records
+
+MEAN = 987654321.0
+"""Stands in a text for the mean that is not known yet."""
+
+_SHARE = re.compile(
+    r"\b(?:percentage|per ?cent|%|proportion|share|fraction|anteil|prozent|pourcentage)\s+(?:of|der|des|de|d['’])\s*(?P<rest>.+)",
+    re.I,
+)
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|got|get|gets|did|do|does|came|comes?|went|goes?|ended|sind|ist|war|waren|est|sont)\b",
+    re.I,
+)
+_MEAN_WORD = r"(?:the\s+|an?\s+)?(?:average|mean)\b"
+_THAN_MEAN = re.compile(rf"\b(?P<lead>above|below|over|under|beneath|than)[\s-]+{_MEAN_WORD}", re.I)
+_MORE_THAN_MEAN = re.compile(
+    rf"\b(?P<way>more|less|fewer|higher|lower)\s+(?P<what>\w[\w ]{{0,40}}?)\s+than\s+{_MEAN_WORD}", re.I
+)
+_DIFFERENCE = re.compile(
+    r"\b(?:the\s+)?(?:difference|gap|spread|unterschied|différence|écart)\b|\b(?:by\s+)?how\s+(?:much|many)\s+(?:more|less|\w{2,}er)\b"
+    r"(?=.*\bthan\b)",
+    re.I,
+)
+_CHANGE = re.compile(
+    r"\b(?:by\s+)?how\s+(?:much|far)\b(?=.*?\b(?P<verb>rise|rose|risen|fall|fell|fallen|grow|grew|grown|drop|dropped|climb|climbed|change|changed"
+    r"|increase|increased|decrease|decreased|decline|declined|sink|sank|move|moved)\b)",
+    re.I,
+)
+_SETS_APART = re.compile(r"\b(?:between|than|zwischen|entre)\b", re.I)
+_RATE = re.compile(r"\b(?:an?|per|each|every)\s+(?P<grain>day|week|month|year)\b", re.I)
+_AVERAGE = re.compile(r"\b(?:on\s+)?average\b", re.I)
+_HIGH, _LOW = ("high", "most", "newest"), ("low", "least", "oldest")
+_AND = re.compile(r"\b(?:and|und|et)\b", re.I)
+_DAYS_OF_WEEK = 7
+
+
+class Way(StrEnum):
+    """What two queries are asked for."""
+
+    BOTH = "both"
+
+    SHARE = "share"
+    DIFFERENCE = "difference"
+    MEAN = "mean"
+    RATE = "rate"
+
+
+@frozen
+class Steps:
+    """`first` and `second` are what is counted or measured, of a share the part and the whole.
+
+    Of a mean, `first` has one condition with the value MEAN. Of a rate, `first` is divided by `number` units of a `grain`.
+    """
+
+    way: Way
+    first: Plan
+    second: Plan | None = None
+    number: float = 1
+    grain: str = ""
+
+
+def may_take_steps(text: str, spec: IndexSpec) -> bool:
+    """Whether a question has the words of one of the ways."""
+    return asks_two_figures(text) or _names_two_kinds(text, spec)
+
+
+def asks_two_figures(text: str) -> bool:
+    """Whether it has the words of a share, a difference, a mean that others are compared with, or so many a day."""
+    rate = _AVERAGE.search(text) and _RATE.search(text)
+    ways = (_CHANGE, _SHARE, _THAN_MEAN, _MORE_THAN_MEAN, _DIFFERENCE)
+    return bool(rate) or any(each.search(text) for each in ways)
+
+
+def _names_two_kinds(text: str, spec: IndexSpec) -> bool:
+    return _AND.search(text) is not None and _two_kinds(read_words(text, spec)) is not None
+
+
+def _two_kinds(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of two kinds of records that "and" joins, where no other is named."""
+    places = [place for place, token in enumerate(tokens) if token.role == "kind"]
+    if len(places) != 2 or _field(tokens[places[0]]) == _field(tokens[places[1]]):
+        return None
+    between = [token for token in tokens[places[0] + 1 : places[1]] if not token.inside]
+    joined = any(_AND.fullmatch(token.text) for token in between)
+    plain = all(token.role == "own" or (token.said and token.meaning is None) for token in between)
+    return (places[0], places[1]) if joined and plain else None
+
+
+def read_steps(
+    text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None, today: date | None
+) -> Steps | None:
+    """The two queries that a question takes; None where it is no such question, or not understood as one."""
+    bare = without_period(text, period).strip().rstrip("?!. ")
+    moved = replace(period, span=(0, 0)) if period is not None else None
+
+    def read(asked: str) -> Plan | None:
+        return read_question(asked, spec, values, moved, today).plan
+
+    tokens = partial(read_words, spec=spec, values=values)
+    return (
+        _both(bare, read, tokens)
+        or _change(bare, spec, values, period, today)
+        or _share(bare, read)
+        or _mean(bare, read)
+        or _difference(bare, read, tokens, spec)
+        or _rate(bare, read, period)
+    )
+
+
+Read = Callable[[str], Plan | None]
+
+
+def _both(text: str, read: "Read", words: Callable[[str], list[Token]]) -> Steps | None:
+    """Two lists: "my watchlists and alerts"."""
+    tokens = words(text)
+    pair = _two_kinds(tokens)
+    if pair is None:
+        return None
+    first, second = (read(_text_without(tokens, each)) for each in reversed(pair))
+    if first is None or second is None or first.conditions or second.conditions:
+        return None
+    plain = first.is_list and second.is_list and first.query.order is None and second.query.order is None
+    return Steps(Way.BOTH, first, second) if plain else None
+
+
+def _change(
+    text: str, spec: IndexSpec, values: Sequence[NamedValue], period: Period | None, today: date | None
+) -> Steps | None:
+    """By how much a figure rose from one month to another, where there is a record for every month."""
+    found = _CHANGE.search(text)
+    if found is None or period is None or period.start is None or period.end is None:
+        return None
+    asked = text[: found.start("verb")] + text[found.end("verb") :]
+    asked = asked[: found.start()] + asked[found.end() :]
+    for grain in {kind.every for kind in spec.records.values() if kind.every is not None}:
+        plans = []
+        for day in (period.start, period.end):
+            first, last = days_around(day, grain)
+            plan = read_question(asked, spec, values, Period(first, last, "", (0, 0), grain), today).plan
+            plans.append(_measuring_plan(plan, spec) if plan is not None else None)
+        one, other = plans
+        if one is not None and other is not None and one.query != other.query and _alike(one, other):
+            return Steps(Way.DIFFERENCE, one, other)
+    return None
+
+
+def _share(text: str, read: Read) -> Steps | None:
+    """What percentage of the bookings (whole) are done (part); without a verb, of all records of the kind."""
+    found = _SHARE.search(text)
+    if found is None:
+        return None
+    rest = found["rest"]
+    verb = _VERB.search(rest)
+    part = read(f"how many {rest}")
+    if part is None or part.query.aggregate is not Aggregate.COUNT:
+        return None
+    whole = read(f"how many {rest[: verb.start()]}") if verb else replace(part, query=part.everything, conditions=())
+    if whole is None or whole.query.aggregate is not Aggregate.COUNT or whole.query.group != part.query.group:
+        return None
+    return Steps(Way.SHARE, part, whole) if part.query != whole.query and part.kind == whole.kind else None
+
+
+def _mean(text: str, read: Read) -> Steps | None:
+    """Above the average: the condition with a figure that is not known yet."""
+    asked = _MORE_THAN_MEAN.sub(rf"\g<what> \g<way> than {MEAN:.0f}", text)
+    asked = _THAN_MEAN.sub(rf"\g<lead> {MEAN:.0f}", asked)
+    plan = read(asked) if asked != text else None
+    return Steps(Way.MEAN, plan) if plan is not None and len(mean_conditions(plan.query.filters)) == 1 else None
+
+
+def mean_conditions(filters: Filters) -> list[MetadataFilter]:
+    """The conditions that wait for the mean of their field."""
+    return [each for each in filters if isinstance(each, MetadataFilter) and each.value == MEAN]
+
+
+def mean_query(plan: Plan) -> RecordQuery:
+    """The mean of the records that the other conditions leave."""
+    (waiting,) = mean_conditions(plan.query.filters)
+    others = tuple(each for each in plan.query.filters if each is not waiting)
+    query = replace(plan.query, filters=others, order=None, group=None, grain=None)
+    return replace(query, aggregate=Aggregate.AVERAGE, of=waiting.key, limit=1)
+
+
+def with_mean(plan: Plan, mean: float, spec: IndexSpec) -> Plan:
+    """The plan with the mean in its condition; of whole numbers with the next one that says the same."""
+    (waiting,) = mean_conditions(plan.query.filters)
+    value: float = mean
+    if spec.fields.get(waiting.key) is FieldType.INTEGER:
+        value = floor(mean) if waiting.operator in (GT, LTE) else ceil(mean)
+    known = waiting.model_copy(update={"value": value})
+    filters = tuple(known if each is waiting else each for each in plan.query.filters)
+    said = told_condition(waiting.model_copy(update={"value": round(mean, 2)}), spec)
+    told = told_condition(waiting, spec)
+    conditions = tuple(f"{said}, the average" if each == told else each for each in plan.conditions)
+    return replace(plan, query=replace(plan.query, filters=filters), conditions=conditions)
+
+
+def _difference(text: str, read: Read, words: Callable[[str], list[Token]], spec: IndexSpec) -> Steps | None:
+    """Between two values of one field, or between the largest and the smallest figure."""
+    if not _DIFFERENCE.search(text):
+        return None
+    counts = re.search(r"\bhow many (?:more|fewer|less)\b", text, re.I)
+    sums = re.search(r"\bhow much (?:more|less)\b", text, re.I)
+    lead = "how many " if counts else "how much " if sums else ""
+    tokens = words(lead + _SETS_APART.sub(" ", _DIFFERENCE.sub(" ", text)))
+    pair = _pair(tokens)
+    if pair is None:
+        return None
+    plans = [read(_text_without(tokens, each)) for each in reversed(pair)]
+    measured = [_measuring_plan(plan, spec) for plan in plans if plan is not None]
+    first, second = (*measured, None, None)[:2]
+    return Steps(Way.DIFFERENCE, first, second) if first and second and _alike(first, second) else None
+
+
+def _pair(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of the two values, or of the two superlatives, that stand against each other."""
+    named = [place for place, token in enumerate(tokens) if token.role == "value"]
+    pairs = [
+        (one, other)
+        for one in named
+        for other in named
+        if one < other and _field(tokens[one]) == _field(tokens[other]) and tokens[one].meaning != tokens[other].meaning
+    ]
+    if len(pairs) == 1:
+        return pairs[0]
+    high = [place for place, token in enumerate(tokens) if token.role in _HIGH]
+    low = [place for place, token in enumerate(tokens) if token.role in _LOW]
+    return (high[0], low[0]) if not pairs and len(high) == len(low) == 1 else None
+
+
+def _field(token: Token) -> str:
+    return token.meaning.name if token.meaning else ""
+
+
+def _text_without(tokens: Sequence[Token], place: int) -> str:
+    """The words without the phrase at a place."""
+    end = place + 1
+    while end < len(tokens) and tokens[end].inside:
+        end += 1
+    return " ".join(token.text for at, token in enumerate(tokens) if not place <= at < end)
+
+
+def _measuring_plan(plan: Plan, spec: IndexSpec) -> Plan | None:
+    """The plan for one figure: an aggregate, the first record in an order, or the one figure of what is named."""
+    query = plan.query
+    if query.group is not None:
+        return None
+    if query.aggregate is not None or (query.order not in (None, "date") and query.limit == 1):
+        return plan
+    if len(plan.figures) != 1 or not is_figure(spec, plan.figures[0]):
+        return None
+    name = plan.figures[0]
+    way = Aggregate.SUM if vocabulary_of(spec, name).adds_up else Aggregate.AVERAGE
+    return replace(plan, query=replace(query, aggregate=way, of=name, order=None, limit=5), single=True)
+
+
+def _alike(first: Plan, second: Plan) -> bool:
+    """Whether two figures are of the same sort."""
+    one, other = first.query, second.query
+    return (one.aggregate, one.of, one.order, first.kind) == (other.aggregate, other.of, other.order, second.kind)
+
+
+def _rate(text: str, read: Read, period: Period | None) -> Steps | None:
+    """On average how many bookings a day: their number, divided by the days of the period."""
+    rate = _RATE.search(text)
+    if rate is None or not _AVERAGE.search(text) or period is None or period.start is None or period.end is None:
+        return None
+    grain = rate["grain"].lower()
+    number = _units(period.start, period.end, grain)
+    plan = read(_AVERAGE.sub(" ", text[: rate.start()] + " " + text[rate.end() :])) if number else None
+    if plan is None or plan.query.aggregate is not Aggregate.COUNT:
+        return None
+    return Steps(Way.RATE, plan, number=number, grain=grain)
+
+
+def _units(first: date, last: date, grain: str) -> float:
+    """How many whole days, weeks, months or years a period has; 0 where it has none that are whole."""
+    days = (last - first).days + 1
+    if grain == "day":
+        return days
+    if grain == "week":
+        return days / _DAYS_OF_WEEK if days % _DAYS_OF_WEEK == 0 else 0
+    months = 12 * (last.year - first.year) + last.month - first.month + 1
+    after = date.fromordinal(last.toordinal() + 1)
+    if first.day != 1 or after.day != 1:
+        return 0
+    return months if grain == "month" else months / 12 if months % 12 == 0 else 0
+
+
+def figure_of(plan: Plan, found: Records) -> float | None:
+    """What a plan of one figure came to: its aggregate, the number of groups, or the first record's figure.
+
+    Of what is only named (`single`) it has to be the figure of one record, if it does not add up.
+    """
+    query = plan.query
+    if query.aggregate is Aggregate.COUNT:
+        return float(found.total)
+    if query.aggregate is not None:
+        named = plan.single and query.aggregate is Aggregate.AVERAGE
+        return None if named and found.total != 1 else found.value
+    first = found.rows[0].value if found.rows else None
+    return float(first) if isinstance(first, int | float) else None

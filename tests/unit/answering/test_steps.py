@@ -1,0 +1,99 @@
+"""Questions over records that take two queries."""
+
+from typing import Any
+
+import pytest
+
+from rag_app.answering.steps import MEAN, Way, may_take_steps, mean_conditions, mean_query, read_steps, with_mean
+from rag_app.retrieval.filters import GT
+from rag_app.retrieval.periods import find_period
+from rag_app.retrieval.records import Aggregate
+from tests.unit.answering.test_planning import BOATS, TODAY, VALUES
+
+
+def steps(text: str) -> Any:
+    assert may_take_steps(text, BOATS)
+    return read_steps(text, BOATS, VALUES, find_period(text, TODAY), TODAY)
+
+
+def conditions(plan: Any) -> list[tuple[str, object]]:
+    return [(each.key, each.value) for each in plan.query.filters if each.key not in ("source_type", "date")]
+
+
+def test_a_share_is_a_part_of_a_whole() -> None:
+    found = steps("What percentage of Ada's trips were from the north pier?")
+    assert found.way is Way.SHARE
+    assert conditions(found.first) == [("skipper", "Ada Holm"), ("harbour", "north pier")]
+    assert conditions(found.second) == [("skipper", "Ada Holm")]
+
+
+def test_a_share_without_a_verb_is_one_of_all_records() -> None:
+    found = steps("share of trips with Ada in January")
+    assert conditions(found.first) == [("skipper", "Ada Holm")] and conditions(found.second) == []
+    assert found.first.period is not None and len(found.second.query.filters) == 3  # the kind and the days
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which trips had more catch than the average?",
+        "trips with an above-average catch",
+        "Which trips were fuller than average?",
+    ],
+)
+def test_more_than_the_mean_waits_for_it(text: str) -> None:
+    found = steps(text)
+    assert found.way is Way.MEAN
+    (waiting,) = mean_conditions(found.first.query.filters)
+    assert (waiting.key, waiting.operator, waiting.value) == ("catch", GT, MEAN)
+    assert (mean_query(found.first).aggregate, mean_query(found.first).of) == (Aggregate.AVERAGE, "catch")
+    known = with_mean(found.first, 12.345, BOATS)
+    assert ("catch", 12.345) in conditions(known) and known.conditions == ("catch above 12.35, the average",)
+
+
+def test_a_difference_of_two_values() -> None:
+    found = steps("How much more did Ada's trips haul than Bo's?")
+    assert found.way is Way.DIFFERENCE
+    assert [conditions(each) for each in (found.first, found.second)] == [
+        [("skipper", "Ada Holm")],
+        [("skipper", "Bo Lind")],
+    ]
+    assert found.first.query.aggregate is Aggregate.SUM
+
+
+def test_a_difference_of_numbers_of_records() -> None:
+    found = steps("How many more trips did Ada make than Bo?")
+    assert found.first.query.aggregate is Aggregate.COUNT and found.second.query.aggregate is Aggregate.COUNT
+
+
+def test_a_difference_of_the_largest_and_the_smallest() -> None:
+    found = steps("gap between the fullest and the emptiest trip")
+    assert [(each.query.order, each.query.descending) for each in (found.first, found.second)] == [
+        ("catch", True),
+        ("catch", False),
+    ]
+
+
+def test_two_lists() -> None:
+    found = steps("Show me my trips and notes")
+    assert (found.way, found.first.kind, found.second.kind) == (Way.BOTH, "trip", "note")
+    assert found.first.query.own and found.second.query.own
+
+
+def test_so_many_a_day() -> None:
+    found = steps("On average, how many trips a day were there from 5 to 10 January 2026?")
+    assert (found.way, found.number, found.grain) == (Way.RATE, 6, "day")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What percentage of Ada's trips were profitable?",  # not a word of the index
+        "What percentage of trips?",
+        "the difference between Ada and the north pier",
+        "On average, how many trips a week from 5 to 10 January 2026?",  # no whole weeks
+        "Which trips were more expensive than average?",
+    ],
+)
+def test_what_is_not_understood_is_no_query(text: str) -> None:
+    assert steps(text) is None
