@@ -11,9 +11,9 @@ The collections: the passages of CLAP-NQ, with their answerable and unanswerable
 XQuAD, with the questions of all; `swapped`, where a name or a figure of a question about these articles is another one;
 `facts`, where the sentence that answers is taken out of its passage, or not; `firms`, small organizations, with questions
 as customers ask them, half of them about what the documents do not say (tests/answers/firms.jsonl); `organizations`,
-those that the reader was not trained with (tests/reader); `threads`, conversations of three turns over others of them
-(tests/reader/threads), each turn looked for as a conversation does; the sample corpora, with their judgments. Nothing is
-fitted to tests/answers/tuning.jsonl: its first turns are measured alone.
+those that the reader was not trained with (tests/reader); the sample corpora, with their judgments. Nothing is fitted to
+two more, which are measured alone: the first turns of tests/answers/tuning.jsonl, and `threads`, conversations of three
+turns (tests/reader/threads), of which each turn is looked for as a conversation does.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from rag_app.console.demo import load_samples
 from rag_app.database.urls import DatabaseUrls, database_urls
 from rag_app.domain import InvalidInput, Question, resource_folder
 from rag_app.evaluation.calibration import AskedQuestion, auroc, fit_gate
-from rag_app.retrieval.confidence import FIT_FILE, Fit
+from rag_app.retrieval.confidence import FIT_FILE, Fit, shipped_fit
 from rag_app.retrieval.text import sentences
 from rag_app.settings import Settings
 from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of
@@ -58,7 +58,6 @@ WEIGHTS = {
     "facts": 100,
     "firms": 300,
     "organizations": 200,
-    "threads": 300,
     "samples": 300,
 }
 """How much each collection counts in the shipped fit, in questions."""
@@ -389,8 +388,10 @@ def measure(cases: Sequence[Case], asked: Sequence[AskedQuestion], model: str) -
         own = [fit_gate(part, model, prior) for part, prior in zip(parts, shipped, strict=True)]
         print(row(name, "own", [(own[0], parts[1]), (own[1], parts[0])]), flush=True)
     whole = fit_gate(weighted(cases, asked), model)
-    for name in (VALIDATION, "de"):
+    for name in (VALIDATION, "threads", "de"):
         print(row(name, "shipped", [(whole, pick(cases, asked, collection=name)[1])]))
+    in_files, _ = shipped_fit(resource_folder("indexes"), KNOWLEDGE, model)
+    print(row("threads", "in files", [(in_files, pick(cases, asked, collection="threads")[1])]))
 
 
 def write(cases: Sequence[Case], asked: Sequence[AskedQuestion], model: str) -> None:

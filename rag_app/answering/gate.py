@@ -7,6 +7,7 @@ from dataclasses import field, replace
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from numpy.typing import NDArray
 
 from rag_app.answering.context import Context
 from rag_app.answering.extractive import MOST_ODDS, lacks_kind, rank_passages
@@ -133,8 +134,15 @@ def with_values(signals: Signals, question: Question, context: Context, ranking:
         signals,
         unnamed=share_unnamed(question.text, sources),
         lacking=sum(lacking) / max(1, len(lacking)) if nearest else 0.0,
-        read=float(ranking.read.max(initial=-MOST_ODDS)) / MOST_ODDS,
+        read=float(_read_of(question, ranking).max(initial=-MOST_ODDS)) / MOST_ODDS,
     )
+
+
+def _read_of(question: Question, ranking: Ranking) -> NDArray[np.float64]:
+    """What the reader says of the message and its parts; not of the message with what was said before it, whose answer
+    is among the passages, too."""
+    is_joined = (question.searched or "").count("\n") > question.text.count("\n")
+    return ranking.read[1:] if is_joined else ranking.read
 
 
 def _nearest(ranking: Ranking, at_most: int) -> list[Passage]:

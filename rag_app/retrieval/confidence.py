@@ -67,7 +67,7 @@ class Signals:
     `covered`: share in the best hit. `unknown`: share that no chunk has. `unnamed`: share of the question's names and
     figures that the sources of the three nearest sentences do not have. `lacking`: share of what is asked for - a price,
     a date, somebody's name - that none of these sentences has. `read`: the reader's log-odds that the best sentence
-    answers, by 8: -1..1.
+    answers the message, without what was said before it, by 8: -1..1.
     """
 
     best: float = 0.0

@@ -115,6 +115,17 @@ async def test_what_it_reads_tells_the_gate() -> None:
     assert -1 <= signals[1].read < signals[0].read <= 1
 
 
+async def test_the_gate_is_not_told_of_a_sentence_that_answers_the_message_before() -> None:
+    before, message = ASKED, "Is it insured?"
+    read = []
+    for searched in (None, f"{before}\n{message}"):
+        question, found = Question(message, searched=searched), context(RETURNS)
+        ranking = await rank_passages(MiniLM(), question, found)
+        read.append(with_values(Signals(), question, found, ranking).read)
+    assert ranking.read[0].max() > 0 > read[1], "of both messages the best sentence answers the first"
+    assert read[1] == pytest.approx(read[0], abs=1e-3)
+
+
 async def test_a_model_that_fails_is_a_failure_of_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("no memory")
