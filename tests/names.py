@@ -128,8 +128,8 @@ NOUNS_AND_VERBS = frozenset(
     ]
 )
 ALLOWED = {
-    "rag_app/domain/errors.py:Misconfigured": "an error, exported from rag_app",
-    "rag_app/domain/errors.py:Unauthenticated": "an error, exported from rag_app",
+    "rag_app/domain/errors.py:Misconfigured": "an error, whose text begins with what is amiss",
+    "rag_app/domain/errors.py:Unauthenticated": "an error, whose text begins with what is amiss",
     "rag_app/application.py:scoped": "as Backend.scoped",
     "rag_app/retrieval/store.py:scoped": "what stores of others implement (docs/stores.md)",
     "rag_app/stores/llamaindex.py:scoped": "Backend.scoped",

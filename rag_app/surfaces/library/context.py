@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from rag_app.answering.context import ContextBlock as PromptBlock
 from rag_app.answering.context import count_tokens, fill, header_line, neutralise
 from rag_app.domain import Hit, InvalidInput, JsonObject, MetadataValue, frozen
+from rag_app.surfaces.library.arguments import checked_call
 
 MergeStrategy = Literal["concatenate", "separate"]
 
@@ -132,6 +133,7 @@ class ContextBlock:
         return count_tokens(self.quoted)
 
 
+@checked_call
 def build_context_blocks(
     chunks: Iterable[Chunk],
     max_context_tokens: int = 4000,
@@ -242,6 +244,7 @@ class Evidence:
     source_updated_at: str | None = None
 
 
+@checked_call
 def build_evidence(context_blocks: Iterable[ContextBlock]) -> list[Evidence]:
     """Of the sources in a context, in its order.
 

@@ -21,6 +21,7 @@ from rag_app.application import Application
 from rag_app.domain import InvalidInput, NotFound, Scope
 from rag_app.http.bodies import decode
 from rag_app.retrieval.filters import checked_text
+from rag_app.surfaces.library.arguments import checked_call
 from rag_app.surfaces.library.rag import Rag, scope_of
 from rag_app.surfaces.library.rag import open as open_rag
 from rag_app.surfaces.owner.routes import (
@@ -43,6 +44,7 @@ RAGResponse = OwnerAskResponse
 """An answer with `[Source N]` citations or a refusal, `sources`, and how much evidence there was."""
 
 
+@checked_call
 async def search_chunks_with_filters(
     shop_id: str | UUID,
     query: str,
@@ -79,6 +81,7 @@ async def search_chunks_with_filters(
         return [*map(render_result, await pipeline.search(INDEX, asked.question(pipeline.search_mode(INDEX)), scope))]
 
 
+@checked_call
 async def ask_with_citations(
     shop_id: str | UUID,
     question: str,

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from rag_app.domain import frozen
+from rag_app.surfaces.library.arguments import checked_call
 from rag_app.surfaces.library.context import (
     Chunk,
     ContextBlock,
@@ -60,6 +61,7 @@ class PipelineResult:
     prompts: Prompts
 
 
+@checked_call
 async def run_rag_pipeline(
     *,
     tenant_id: str | UUID,
@@ -141,6 +143,7 @@ async def test_rag_pipeline(
 test_rag_pipeline.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test where it is imported
 
 
+@checked_call
 async def quick_test(
     tenant_id: str | UUID,
     site_id: str | UUID,

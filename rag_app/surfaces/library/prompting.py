@@ -16,6 +16,7 @@ from jinja2 import Template
 
 from rag_app.answering.context import neutralise
 from rag_app.domain import InvalidInput, resource_folder
+from rag_app.surfaces.library.arguments import checked_call
 from rag_app.surfaces.library.context import SEPARATOR, ContextBlock
 
 _MESSAGE = re.compile(r"{% chat role=.*? %}(.*?){% endchat %}", re.DOTALL)
@@ -32,6 +33,7 @@ class Message(TypedDict):
     content: str
 
 
+@checked_call
 def assemble_prompt(
     context_blocks: Iterable[ContextBlock], user_message: str, *, system_template: str | None = None
 ) -> str:
@@ -48,6 +50,7 @@ def assemble_prompt(
     return SEPARATOR.join(message["content"] for message in chat)
 
 
+@checked_call
 def assemble_chat_prompt(
     context_blocks: Iterable[ContextBlock], user_message: str, *, system_template: str | None = None
 ) -> list[Message]:
@@ -59,6 +62,7 @@ def assemble_chat_prompt(
     return assemble_conversation_prompt(context_blocks, user_message, (), system_template=system_template)
 
 
+@checked_call
 def assemble_conversation_prompt(
     context_blocks: Iterable[ContextBlock],
     user_message: str,

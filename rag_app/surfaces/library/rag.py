@@ -42,6 +42,7 @@ from rag_app.retrieval.index import find_index
 from rag_app.retrieval.retriever import ChunkRetriever
 from rag_app.retrieval.store import ScopedStore
 from rag_app.settings import Settings
+from rag_app.surfaces.library.arguments import checked_call
 
 Written = Sequence[str] | MetadataFilters
 """Filters as on a command line, or LlamaIndex'."""
@@ -136,6 +137,7 @@ class Rag:
         """
         self._application = None
 
+    @checked_call
     async def search(
         self,
         question: str,
@@ -159,6 +161,7 @@ class Rag:
         scope = await scope_of(self.application, organization, user, site)
         return await self.application.pipeline.search(index, question_of(question, top_k, mode, filters), scope)
 
+    @checked_call
     async def ask(
         self,
         question: str,
@@ -204,6 +207,7 @@ class Rag:
         """
         return self.application.embedder
 
+    @checked_call
     async def store(
         self,
         *,
@@ -238,6 +242,7 @@ class Rag:
         target = await target_of(self.application, organization, site, user, visibility, {}, groups)
         return await self.application.node_store(spec, target, scope)
 
+    @checked_call
     async def engine(
         self,
         *,
@@ -269,6 +274,7 @@ class Rag:
         opening = await opening_of(self.application, chosen, asked)
         return self.application.pipeline.engine(chosen.name, opening, scope)
 
+    @checked_call
     async def retriever(
         self,
         *,
@@ -292,6 +298,7 @@ class Rag:
         scope = await scope_of(self.application, organization, user, site)
         return self.application.pipeline.retriever(index, question_of("?", top_k, mode, filters), scope)
 
+    @checked_call
     async def ingest(
         self,
         *paths: Path | str,
@@ -322,6 +329,7 @@ class Rag:
         ingestor = await self.application.ingestor(spec, target)
         return await ingestor.ingest([Path(path) for path in paths], base=Path(base))
 
+    @checked_call
     async def create_organization(self, slug: str, name: str | None = None) -> str:
         """Make an organization; its id. Raises InvalidInput where the slug is taken.
 
@@ -332,6 +340,7 @@ class Rag:
         """
         return str((await self.application.people.create_organization(slug, name or slug)).id)
 
+    @checked_call
     async def create_site(self, organization: str, name: str) -> str:
         """Make a site of an organization; its id. Raises NotFound, and InvalidInput where the name is taken.
 

@@ -9,6 +9,7 @@ from rag_app.application import Application
 from rag_app.domain import Forbidden, InvalidInput, Mode, NotFound, Question, Scope, frozen
 from rag_app.retrieval.filters import IN, checked_text, condition
 from rag_app.retrieval.index import find_index
+from rag_app.surfaces.library.arguments import checked_call
 from rag_app.surfaces.library.context import Chunk, chunk_of
 from rag_app.surfaces.library.rag import Rag, question_of, scope_of
 from rag_app.surfaces.library.rag import open as open_rag
@@ -121,6 +122,7 @@ def _list(source_types: Iterable[str]) -> list[str]:
     return listed
 
 
+@checked_call
 async def retrieve_chunks(
     tenant_id: str | UUID,
     site_id: str | UUID,
