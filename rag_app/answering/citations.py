@@ -78,18 +78,6 @@ def check(
     return number_citations(_cut_to_bounds(pieces, max_sentences, max_words))
 
 
-def check_begun(
-    text: str, known: int, *, max_sentences: int | None = None, max_words: int | None = None
-) -> CheckedAnswer:
-    """The whole sentences with which the result of `check` begins, however the text goes on.
-
-    >>> check_begun("Open daily. [Source 3] Closed on Sunday. [Sour", known=5)
-    CheckedAnswer(text='Open daily [Source 1].', blocks=(3,))
-    """
-    finished, _ = _sentences(_OPEN.sub("", _tidy(text, known)))
-    return number_citations(_cut_to_bounds(finished, max_sentences, max_words))
-
-
 def pieces_of(text: str, known: int, *, cut_off: bool = False) -> list[str]:
     """The sentences of a text, with the white space between them: its citations of blocks 1..`known` written as
     `[Source 1] [Source 2]`, before the full stop, and all others taken out.
@@ -116,7 +104,7 @@ def pieces_begun(text: str, known: int) -> list[str]:
 
 
 def may_end_sentence(text: str) -> bool:
-    """Whether `check_begun` may find more than it did before this came: it is not worth calling for every word."""
+    """Whether `pieces_begun` may find more than it did before this came: it is not worth calling for every word."""
     return re.search(r"[.!?。！？\n]", text) is not None
 
 

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_app.answering.citations import QUOTE_LENGTH, check, check_begun, cite, quote
+from rag_app.answering.citations import (
+    QUOTE_LENGTH,
+    CheckedAnswer,
+    _cut_to_bounds,
+    check,
+    cite,
+    number_citations,
+    pieces_begun,
+    quote,
+)
 from rag_app.answering.context import build_context
 from tests.fuzzing import examples
 from tests.unit.answering.hits import hit
@@ -118,6 +127,11 @@ def test_whatever_is_written_only_known_sources_are_cited(text: str, known: int,
     assert again.text == checked.text and again.blocks == tuple(range(1, len(checked.blocks) + 1))
 
 
+def check_begun(text: str, known: int, most: int | None = None) -> CheckedAnswer:
+    """What a stream has released when this much of a text has come."""
+    return number_citations(_cut_to_bounds(pieces_begun(text, known), most, most and most * 2))
+
+
 @settings(max_examples=examples(300), deadline=None)
 @given(
     text=pieces | st.text(max_size=80),
@@ -131,7 +145,7 @@ def test_what_is_found_in_the_beginning_of_a_text_holds_however_it_goes_on(
     limits = {"max_sentences": most, "max_words": most and most * 2}
     whole = check(text, known, **limits, cut_off=cut_off)
     for end in range(len(text) + 1):
-        begun = check_begun(text[:end], known, **limits)
+        begun = check_begun(text[:end], known, most)
         assert whole.text.startswith(begun.text) and whole.blocks[: len(begun.blocks)] == begun.blocks
 
 
