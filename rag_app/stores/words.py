@@ -77,23 +77,22 @@ DELETE = f"""
         SELECT no, org_id, private_to, length, terms FROM {{t}}_chunks
         WHERE (source_id = ANY($1) OR id = ANY($2)) AND org_id = ANY($3)),
     held AS MATERIALIZED (
-        SELECT o.org_id, each.term, w.first, array_agg(o.no) AS gone
+        SELECT w.place, array_agg(o.no) AS gone
         FROM old o CROSS JOIN LATERAL unnest(o.terms) AS each (term) CROSS JOIN LATERAL (
-            SELECT w.first FROM {{t}}_words w
+            SELECT w.ctid AS place FROM {{t}}_words w
             WHERE w.org_id = o.org_id AND w.term = each.term AND w.first <= o.no
                 AND w.private_to IS NOT DISTINCT FROM o.private_to
             ORDER BY w.first DESC LIMIT 1) w
-        GROUP BY o.org_id, each.term, w.first),
+        GROUP BY w.place),
     emptied AS (
         DELETE FROM {{t}}_words w USING held h
-        WHERE w.org_id = h.org_id AND w.term = h.term AND w.first = h.first
-            AND cardinality(w.postings) = cardinality(h.gone)),
+        WHERE w.ctid = h.place AND cardinality(w.postings) = cardinality(h.gone)),
     trimmed AS (
         UPDATE {{t}}_words w
-        SET postings = ARRAY(SELECT each FROM unnest(w.postings) each WHERE (each >> {CHUNK}) <> ALL(h.gone))
-        FROM held h WHERE w.org_id = h.org_id AND w.term = h.term AND w.first = h.first
-            AND cardinality(w.postings) > cardinality(h.gone)
-        RETURNING w.org_id, w.term),
+        SET postings = ARRAY(
+            SELECT each FROM (SELECT unnest(w.postings) AS each OFFSET 0) every WHERE (each >> {CHUNK}) <> ALL(h.gone))
+        FROM held h WHERE w.ctid = h.place AND cardinality(w.postings) > cardinality(h.gone)
+        RETURNING w.org_id, w.term, cardinality(w.postings) AS kept),
     sizes AS (
         UPDATE {{t}}_sizes s
         SET chunks = s.chunks - n.chunks, shared = s.shared - n.shared, length = s.length - n.length
@@ -101,8 +100,10 @@ DELETE = f"""
                   coalesce(sum(length) FILTER (WHERE private_to IS NULL), 0) AS length FROM old GROUP BY org_id) n
         WHERE s.org_id = n.org_id),
     chunks AS (DELETE FROM {{t}}_chunks c USING old WHERE c.no = old.no RETURNING c.no)
-    SELECT ARRAY(SELECT no FROM chunks) AS gone, array_agg(org_id) AS organizations, array_agg(term) AS terms FROM trimmed"""
-"""The numbers of the chunks that went; the terms of which rows have become shorter."""
+    SELECT ARRAY(SELECT no FROM chunks) AS gone, array_agg(org_id) AS organizations, array_agg(term) AS terms
+    FROM trimmed WHERE kept < {BLOCK // 2}"""
+"""The numbers of the chunks that went; the terms of which rows are less than half full now. The caller is the only
+writer of its organizations, so that rows stay where they are."""
 
 MERGE = f"""
     WITH sparse AS MATERIALIZED (
