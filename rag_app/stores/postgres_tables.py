@@ -203,19 +203,18 @@ _DENSE = """sizes AS MATERIALIZED (
                 SELECT {far} * {place} + v.no AS far
                 FROM {t}_signs v WHERE v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[]) AND {visible}
                 ORDER BY far LIMIT {most} + 1),
-            border AS MATERIALIZED (
-                SELECT {place} * floor(max(far) / {place}) AS border FROM signs HAVING count(*) > {most}),
             reach AS MATERIALIZED (
-                SELECT least((SELECT border FROM border), {place} + {place} * floor(greatest(
-                    coalesce((SELECT far FROM signs OFFSET greatest({limit} - 1, 0) LIMIT 1), 'infinity'),
-                    (SELECT far FROM signs OFFSET {last} LIMIT 1) + {margin}) / {place})) AS reach),
+                SELECT border, least(border, {place} + {place} * floor(
+                        greatest(coalesce(last, 'infinity'), sure + {margin}) / {place})) AS reach, last >= border AS tied
+                FROM (SELECT {place} * floor((SELECT far FROM signs OFFSET {most} LIMIT 1) / {place}) AS border,
+                          (SELECT far FROM signs OFFSET greatest({limit} - 1, 0) LIMIT 1) AS last,
+                          (SELECT far FROM signs OFFSET {sure} LIMIT 1) AS sure OFFSET 0) at),
             near AS MATERIALIZED (
                 SELECT no FROM walked WHERE (SELECT enough FROM enough)
                 UNION ALL SELECT far::bigint & ({place} - 1) FROM signs WHERE far < (SELECT reach FROM reach)
                 UNION ALL SELECT v.no FROM {t}_signs v
-                WHERE (SELECT count(*) FROM signs WHERE far < (SELECT reach FROM reach)) < {limit}
-                    AND v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[]) AND {visible}
-                    AND {far} * {place} = (SELECT border FROM border)),
+                WHERE (SELECT tied FROM reach) AND v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[]) AND {visible}
+                    AND {far} * {place} = (SELECT border FROM reach)),
             dense AS MATERIALIZED (
                 SELECT no, id, distance FROM (
                     SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {t}_vectors v
@@ -225,6 +224,7 @@ _DENSE = """sizes AS MATERIALIZED (
 
 # Of equal scores at the end those with the least ids, whatever the order of writing. They are looked up only there.
 _BEST = """,
+            first AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC LIMIT {limit} + 1),
             cut AS MATERIALIZED (
                 SELECT last.bm25, {limit} - (SELECT count(*) FROM first WHERE first.bm25 > last.bm25) AS tied
                 FROM (SELECT min(bm25) AS bm25 FROM first HAVING count(*) > {limit}) last),
@@ -234,17 +234,6 @@ _BEST = """,
                     SELECT l.no, l.bm25 FROM lexical l {looked_up}
                     WHERE (SELECT tied > 0 FROM cut) AND l.bm25 = (SELECT bm25 FROM cut)
                     ORDER BY v.id LIMIT (SELECT tied FROM cut)))"""
-_FIRST = """,
-            first AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC LIMIT {limit} + 1)"""
-# IS TRUE: a look into a hash table for each row, however few the planner takes them for
-_FIRST_AND_KNOWN = """,
-            scored AS MATERIALIZED (
-                SELECT no, bm25, known
-                FROM (SELECT no, bm25, (no IN (SELECT no FROM {known})) IS TRUE AS known FROM lexical OFFSET 0) each
-                ORDER BY CASE WHEN known THEN 'infinity' ELSE bm25 END DESC
-                LIMIT {limit} + 1 + (SELECT count(*) FROM {known})),
-            known AS MATERIALIZED (SELECT no, bm25 FROM scored WHERE known),
-            first AS MATERIALIZED (SELECT no, bm25 FROM scored ORDER BY bm25 DESC LIMIT {limit} + 1)"""
 
 
 class Query:
@@ -331,19 +320,22 @@ class Query:
             FROM best {self._looked_up("best", visible)}"""
         if asked.mode == Mode.TEXT:
             return f"WITH {self._lexical(asked, limit, visible)} {scored}"
-        return f"""WITH {dense}, {self._lexical(asked, limit, visible, known="dense")}
+        # IS TRUE: a look into a hash table for each row of `lexical`, however few the planner takes them for
+        return f"""WITH {dense}, {self._lexical(asked, limit, visible)},
+            known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM dense)) IS TRUE)
             SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25 FROM dense LEFT JOIN known USING (no)
             UNION ALL {scored} WHERE (best.no IN (SELECT no FROM dense)) IS NOT TRUE"""
 
     def words(self, asked: Search, near: Sequence[UUID]) -> str:
         """Id and BM25 of the best chunks by words and of the chunks `near`, if visible."""
         limit, visible = self.bind(asked.depth, "bigint"), self.where(asked.filters)
-        return f"""WITH given AS MATERIALIZED (
+        return f"""WITH {self._lexical(asked, limit, visible)},
+            wanted AS MATERIALIZED (
+                SELECT no FROM best UNION
                 SELECT c.no FROM {self.t}_chunks c WHERE c.id = ANY({self.bind(list(near), "uuid[]")})),
-            {self._lexical(asked, limit, visible, known="given")},
-            wanted AS MATERIALIZED (SELECT no FROM best UNION SELECT no FROM given)
-            SELECT v.id, coalesce(found.bm25, 0) AS bm25 FROM wanted {self._looked_up("wanted", visible)}
-            LEFT JOIN (SELECT no, bm25 FROM best UNION SELECT no, bm25 FROM known) found ON found.no = v.no"""
+            known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM wanted)) IS TRUE)
+            SELECT v.id, coalesce(known.bm25, 0) AS bm25 FROM wanted {self._looked_up("wanted", visible)}
+            LEFT JOIN known ON known.no = v.no"""
 
     def unknown(self, asked: Sequence[str]) -> str:
         """The words that are in no visible chunk and that every declared language counts as words."""
@@ -454,7 +446,7 @@ class Query:
             far=f"(2 * (v.signs <~> {sides}) + (v.signs <~> {halves}))",
             most=self.bind(max(_MOST, 4 * asked.depth), "bigint"),
             place=2**words.NUMBER,
-            last=self.bind(max(min(sure, asked.depth) - 1, 0), "bigint"),
+            sure=self.bind(max(min(sure, asked.depth) - 1, 0), "bigint"),
             ahead=self.bind(max(_AHEAD * sure, asked.depth), "bigint"),
             margin=_MARGIN * dimension**0.5 * 2**words.NUMBER,
             half=f"halfvec({dimension})",
@@ -471,8 +463,8 @@ class Query:
     def _is_filtered(self, asked: Search) -> bool:
         return bool(asked.filters) or self.scope.site is not None
 
-    def _lexical(self, asked: Search, limit: str, visible: str, known: str | None = None) -> str:
-        """CTEs that end in `best(no, bm25)`, the `depth` best by words; and in `known`, those of the CTE of that name.
+    def _lexical(self, asked: Search, limit: str, visible: str) -> str:
+        """CTEs that end in `lexical(no, bm25)`, every chunk that shares a term with the text, and `best` of these.
 
         The rows of `words` contain tenant and reader; filters look up the chunk.
         """
@@ -488,8 +480,7 @@ class Query:
             most=f"{bm25.k1 + 1}::float8",
             filtered=self._looked_up("p", visible) if self._is_filtered(asked) else "",
         )
-        first = _FIRST_AND_KNOWN if known else _FIRST
-        return lexical + (first + _BEST).format(limit=limit, known=known, looked_up=self._looked_up("l", visible))
+        return lexical + _BEST.format(limit=limit, looked_up=self._looked_up("l", visible))
 
 
 def _index_hint(name: str, kind: FieldType, values: Any) -> str:

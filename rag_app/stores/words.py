@@ -134,7 +134,7 @@ LEXICAL = f"""asked AS MATERIALIZED (
                 SELECT n.term, rule.norm, {{most}} * n.tf * ln(1 + (rule.chunks - n.df + 0.5) / (n.df + 0.5)) AS weight
                 FROM (SELECT term, tf, coalesce(sum(cardinality(postings)) FILTER (WHERE shared), 0)::float8 AS df
                       FROM rows GROUP BY term, tf ORDER BY term) n CROSS JOIN rule),
-            lexical AS NOT MATERIALIZED (
+            lexical AS MATERIALIZED (
                 SELECT p.no, p.bm25 FROM (
                     SELECT posting >> {CHUNK} AS no, sum(weight / (1 + ({{plain}} + norm * (posting & {_LONGEST})::float8)
                         / ((posting >> {COUNT}) & {_MOST})::float8)) AS bm25
@@ -142,7 +142,6 @@ LEXICAL = f"""asked AS MATERIALIZED (
                         SELECT r.postings FROM rows r WHERE r.term = w.term OFFSET 0) r OFFSET 0) each
                     GROUP BY posting >> {CHUNK}) p {{filtered}})"""
 """CTEs that end in `lexical(no, bm25)`: every chunk that shares a term with the text, each as often as the text has it.
-`lexical` is part of what reads it, so that no row is kept: each of its readers that runs counts again.
 
 Robertson's BM25; `plain` is k1 (1 - b), `by_length` k1 b, `most` k1 + 1. Terms are added up in one order, so that
 a score is the same to the last bit whatever else is in the table.
