@@ -44,7 +44,7 @@ _INDEXES = (
     "ALTER TABLE hand_sizes ADD PRIMARY KEY (org_id)",
     *(f"VACUUM ANALYZE hand_{name}" for name in ("texts", "vectors", "signs", "hnsw", "words", "sizes")),
 )
-K1, B = 1.2, 0.75
+K1, B = 0.9, 0.4
 """Of BM25, as the index has them."""
 
 _TEXTS = "SELECT t.id, t.title, t.text, t.metadata, best.cosine FROM ({best}) best JOIN hand_texts t USING (no) ORDER BY best.cosine DESC"

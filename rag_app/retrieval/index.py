@@ -58,10 +58,11 @@ class Fusion(_Strict):
 
 
 class Bm25(_Strict):
-    """Robertson's BM25."""
+    """Robertson's BM25. Chunks are cut to about the same length, so that a shorter one is mostly the rest of a source:
+    length counts less than for whole documents (docs/adr/0035-bm25-of-passages.md)."""
 
-    k1: float = Field(1.2, gt=0, le=3)
-    b: float = Field(0.75, ge=0, le=1)
+    k1: float = Field(0.9, gt=0, le=3)
+    b: float = Field(0.4, ge=0, le=1)
 
 
 class ConfidenceRule(_Strict):
