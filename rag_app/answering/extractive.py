@@ -44,6 +44,8 @@ MAX_CHOSEN = 3
 MAX_RIVALS = 12
 """Passages that those of an answer are compared with, the nearest to the question."""
 MAX_PARTS = 3
+LITTLE = 1
+"""Words that carry meaning: a part of a question with no more is read with what is said before it."""
 MOST_LOOKED_AT = 2
 """Passages among which one has what a part of the question asks for, or it is not answered."""
 SUMMARY_LENGTH = 300
@@ -194,7 +196,7 @@ async def rank_passages(embedder: BaseEmbedding, question: Question, context: Co
     windows /= np.maximum(np.linalg.norm(windows, axis=1, keepdims=True), 1e-9)
     cosines, others = questions @ own.T, questions @ windows.T
     priors = _priors(ranked, question, context)
-    read = await _read(asked, pool, ranked, (cosines + others) / 2 + priors, context)
+    read = await _read(add_context(question, asked), pool, ranked, (cosines + others) / 2 + priors, context)
     return Ranking(asked, pool, ranked, cosines, others, priors, read)
 
 
@@ -268,6 +270,22 @@ def parts(question: str) -> list[str]:
     asking = [part for part in found if "?" in part or _STARTS_ASKING.match(part)]
     found = asking or found
     return found if len(found) > 1 else [question]
+
+
+def add_context(question: Question, asked: Sequence[str]) -> list[str]:
+    """What the reader reads for each of `asked`: a part that says nothing by itself with all that is said before it.
+
+    >>> add_context(Question("Why is the pump wet, and who does that?"), ["all", "Why is the pump wet,", "and who does that?"])
+    ['all', 'Why is the pump wet,', 'Why is the pump wet, and who does that?']
+    """
+    before = (question.searched or "").removesuffix(question.text) if question.leans else ""
+    return [
+        asked[0],
+        *(
+            f"{before}{question.text.partition(part)[0]}{part}" if len(content_words(part)) <= LITTLE else part
+            for part in asked[1:]
+        ),
+    ]
 
 
 def summary(hits: Sequence[Hit], sources: int = 3) -> str:

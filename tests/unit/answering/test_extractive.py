@@ -80,6 +80,13 @@ async def test_a_part_that_nothing_answers_is_named(synthesizer: ExtractiveSynth
     assert text.endswith("Nothing that was found answers this part: “and how heavy is the dryer?”")
 
 
+async def test_a_part_that_says_nothing_is_read_with_what_is_said_before(synthesizer: ExtractiveSynthesizer) -> None:
+    question = "The battery of my Volta bicycle is flat after an hour. Who mends it?"
+    rivals = context("Paul mends the punctures of all bicycles.", "Batteries are mended by Rosa in the back room.")
+    read = (await rank_passages(MiniLM(), Question(question), rivals)).read[1]
+    assert read[1] > read[0]
+
+
 def named(**texts: str) -> Context:
     """Sources of one kind, each about what it is called."""
     hits = [hit(text, title=f"Keyword: {title.replace('_', ' ')} (Etsy)") for title, text in texts.items()]
