@@ -81,9 +81,9 @@ async def test_a_part_that_nothing_answers_is_named(synthesizer: ExtractiveSynth
 
 
 async def test_a_part_that_says_nothing_is_read_with_what_is_said_before(synthesizer: ExtractiveSynthesizer) -> None:
-    question = "The battery of my Volta bicycle is flat after an hour. Who mends it?"
-    rivals = context("Paul mends the punctures of all bicycles.", "Batteries are mended by Rosa in the back room.")
-    read = (await rank_passages(MiniLM(), Question(question), rivals)).read[1]
+    question = "How do I see that a battery is swollen, and whom do I tell?"
+    rivals = context("If you are ill, tell your team lead.", "A swollen battery is reported to the caretaker.")
+    read = (await rank_passages(MiniLM(), Question(question), rivals)).read[2]
     assert read[1] > read[0]
 
 
