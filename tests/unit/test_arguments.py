@@ -26,7 +26,7 @@ TEXTS = {name for _, given in CALLS.values() for name in given} | {"user", "site
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("wrong", [3, 2.5, b"acme", ["acme"], {}, object(), True], ids=repr)
+@pytest.mark.parametrize("wrong", [3, 2.5, b"acme", ["acme"], {}, True], ids=repr)
 async def test_another_type_is_refused_with_the_arguments_name(name: str, wrong: object) -> None:
     call, given = CALLS[name]
     for text in sorted(TEXTS & inspect.signature(call).parameters.keys()):
@@ -34,7 +34,7 @@ async def test_another_type_is_refused_with_the_arguments_name(name: str, wrong:
             await call(**{**given, text: wrong})
 
 
-@pytest.mark.parametrize("name", CALLS.keys() - {"ingest"})
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"ingest"}))
 async def test_an_argument_that_there_is_not_is_refused_with_those_there_are(name: str) -> None:
     call, given = CALLS[name]
     with pytest.raises(WrongArguments, match=rf"^colour: {name}\(\) has no such argument; accepted: .*{min(given)}"):
@@ -45,8 +45,8 @@ async def test_an_argument_that_there_is_not_is_refused_with_those_there_are(nam
 async def test_a_missing_argument_is_named(name: str) -> None:
     call, given = CALLS[name]
     needed = [each.name for each in inspect.signature(call).parameters.values() if each.default is each.empty]
-    for missing in set(needed) & given.keys():
-        with pytest.raises(WrongArguments, match=rf"^{missing}: {name}\(\) needs this argument$") as told:
+    for missing in sorted({*needed} & given.keys()):
+        with pytest.raises(WrongArguments, match=rf"^{missing}: {name}\(\) needs {missing}$") as told:
             await call(**{each: value for each, value in given.items() if each != missing})
         assert isinstance(told.value, rag_app.RagError) and isinstance(told.value, TypeError)
 

@@ -72,9 +72,9 @@ def _check_names(name: str, signature: inspect.Signature, args: Sequence[object]
         raise WrongArguments("", args, f"{name}() takes only {without_name} without a name")
     for each in named.keys() & {*placed[: len(args)]}:
         raise WrongArguments(each, named[each], f"{name}() is given this argument twice")
-    for one in known:
-        if one.default is one.empty and one.kind not in _ANY_NUMBER and one.name not in {*named, *placed[: len(args)]}:
-            raise WrongArguments(one.name, None, f"{name}() needs this argument")
+    needed = [each.name for each in known if each.default is each.empty and each.kind not in _ANY_NUMBER]
+    if missing := [each for each in needed if each not in {*named, *placed[: len(args)]}]:
+        raise WrongArguments(missing[0], None, f"{name}() needs {' and '.join(missing)}")
 
 
 _ANY_NUMBER = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
