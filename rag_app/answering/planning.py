@@ -113,6 +113,7 @@ _INCLUDED = re.compile(
     r"|,?\s*\b(?:including|also counting|counting also|inclusive of)\s+[\w ]{1,60}[?.!]*$",
     re.I,
 )
+_LESS = frozenset({"less", "fewer", "lower", "smaller", "weniger", "moins"})
 _OF_IT = frozenset({"of", "for", "von", "de"})
 _FOR = frozenset({"for", "in", "on", "of", "bei", "pour"})
 _BUT = frozenset({"but", "mais", "aber"})
@@ -177,7 +178,8 @@ class Plan:
 class Reading:
     """A question as far as it is understood: `plan` where it is a query, `unknown` the words that are left.
 
-    `ranks`: all records of something have to be looked at, and `limits`: a field is compared with a figure.
+    `ranks`: all records of something have to be looked at, and `limits`: a field is compared with a figure, or records
+    are put in order.
 
     `missing`: what the records of this `kind` are asked for, and no field of theirs is called. `ranked`: all of them were to
     be put in the order of it, which no text does.
@@ -213,7 +215,7 @@ def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
     named = any(
         token.meaning and token.role in ("field", "unit") and is_figure(spec, token.meaning.name) for token in tokens
     )
-    return bool(roles & _COMPARED.keys()) and bool(figures) and named
+    return roles >= {"rank", "kind"} or (bool(roles & _COMPARED.keys()) and bool(figures) and named)
 
 
 def names_kind_first(text: str, spec: IndexSpec) -> bool:
@@ -474,7 +476,11 @@ class _Reader:
 
     def _is_clear(self) -> bool:
         """Whether nothing is said that no query can say."""
-        if len(self.kinds) > 1 or self._has("unclear") or (self._has("more") and not self.comparing):
+        if (
+            len(self.kinds) > 1
+            or self._has("unclear")
+            or (self._has("more") and not (self.comparing or self._compares_values()))
+        ):
             return False
         return self._is_positive() and not self._asks_of_words()
 
@@ -571,6 +577,8 @@ class _Reader:
             return self._total(ways[0])
         if orders:
             return self._extreme(*orders[0])
+        if self._has("more") and not self.comparing:
+            return self._larger_of_values()
         query = self._count() if self._has("count") and self._tells_different() else self._plainly()
         return self._compared_figure(query) if self.comparing else query
 
@@ -622,6 +630,24 @@ class _Reader:
             key = name if name in self.keys else self.keys[0]
             return RecordQuery(aggregate=Aggregate.COUNT, group=key, limit=_GROUPED)
         return RecordQuery(aggregate=Aggregate.COUNT)
+
+    def _compares_values(self) -> bool:
+        """Whether one of two values is asked for, by one figure: "does A or B have more demand"."""
+        named = {
+            (token.meaning.name, token.meaning.value)
+            for token in self.tokens
+            if token.meaning and token.role == "value"
+        }
+        fields = {name for name, _ in named}
+        alike = len(named) > 1 and len(fields) == 1 and self.spec.fields.get(next(iter(fields))) is FieldType.KEYWORD
+        return alike and self._has("or") and len(self.figures) == 1 and not self._has("count")
+
+    def _larger_of_values(self) -> RecordQuery:
+        """The one of the values with the larger total, or mean of what does not add up, of the figure."""
+        name = next(iter(self._meanings_with("value"))).name
+        way = Aggregate.SUM if vocabulary_of(self.spec, self.figures[0]).adds_up else Aggregate.AVERAGE
+        least = any(token.role == "more" and token.stem in _LESS for token in self.tokens)
+        return RecordQuery(aggregate=way, of=self.figures[0], group=name, descending=not least, limit=1)
 
     def _tells_different(self) -> bool:
         return any(token.stem in _DIFFERENT for token in self.tokens)

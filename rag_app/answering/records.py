@@ -71,7 +71,7 @@ class NotRecorded:
 
     `certain`: no text can answer it either, since it asks for an order of all records by that field. `figures` are the
     fields of records of which no single one answers the question; with `words` one does that has any of them.
-    `limits`: a field is compared with a figure, which no text answers either.
+    `limits`: a field is compared with a figure, or records put in order, which no text does either.
     """
 
     text: str
@@ -223,7 +223,7 @@ class RecordFinder:
         any of the words that are not understood.
         """
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
-            return NotRecorded(lacking, reading.ranked, self._figures)
+            return NotRecorded(lacking, reading.ranked, self._figures, limits=reading.limits)
         if reading.ranks or asks_two_figures(text):
             return NotRecorded(unread_text(reading.unknown), figures=self._figures, limits=reading.limits)
         if names_kind_first(text, self._spec):

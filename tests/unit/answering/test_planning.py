@@ -337,6 +337,14 @@ def test_one_query_does_not_say_it(text: str) -> None:
     assert read(text) is None
 
 
+@pytest.mark.parametrize(("word", "descending"), [("more", True), ("less", False)])
+def test_one_of_two_values_has_more(word: str, descending: bool) -> None:
+    query = read(f"Did Ada or Bo have {word} catch?").query
+    assert (query.aggregate, query.of, query.group) == (Aggregate.SUM, "catch", "skipper")
+    assert (query.order, query.descending, query.limit) == (None, descending, 1)
+    assert filters(f"Did Ada or Bo have {word} catch?") == [("skipper", "in", ["Ada Holm", "Bo Lind"])]
+
+
 def test_the_last_time_is_not_to_come() -> None:
     plan = read("When was Ada's last trip?")
     assert plan.period.end == TODAY and plan.period.start is None
