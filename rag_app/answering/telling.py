@@ -44,7 +44,7 @@ class Telling:
         if query.group is not None:
             conditions = f"{self._conditions}," if self._conditions else ""
             return f"{self._all_of_them}{conditions} by {self._grain or self._name(query.group)}"
-        counted = self._count_text(0 if self._outcome == "none" else self._found.total)
+        counted = self._count_text(self._found.total if self._outcome == "found" else 0)
         if query.aggregate in (Aggregate.SUM, Aggregate.AVERAGE):
             return f"the {self._aggregate} of {counted}"
         first = f", {self._superlative(query.order)} first" if query.order is not None else ""

@@ -38,6 +38,26 @@ def test_what_a_person_says_wins_over_what_a_format_says() -> None:
     assert made(one).date == 1767225600.0
 
 
+def test_a_field_is_computed_from_others_where_it_is_not_said() -> None:
+    fields = {
+        "demand": "number",
+        "rivals": "number",
+        "room": {"type": "number", "formula": "demand * (100 - rivals) / 100"},
+    }
+    spec = IndexSpec.model_validate(
+        {"name": "things", "source_types": ["doc"], "default_source_type": "doc", "fields": fields}
+    )
+
+    def metadata(**said: object) -> dict[str, object]:
+        return dict(to_source(document(metadata=said), "a.md", "/a.md", spec, Target(ORG)).metadata)
+
+    assert metadata(demand=60, rivals=40) == {"demand": 60.0, "rivals": 40.0, "room": 36.0}
+    assert metadata(demand=60, rivals=40, room=1)["room"] == 1.0 and "room" not in metadata(demand=60)
+    for formula in ("open('x')", "demand ** 9", "demand if rivals else 1", "profit * 2"):
+        with pytest.raises(ValueError, match="formula"):
+            IndexSpec.model_validate(spec.model_dump() | {"vocabulary": {"room": {"formula": formula}}})
+
+
 def test_what_an_index_does_not_declare_is_left_if_derived_kept_if_said_and_refused_if_demanded() -> None:
     derived = made(document(derived={"producer": "x"}))
     assert (derived.metadata, derived.untyped) == ({}, {})
