@@ -33,7 +33,7 @@ for file in files:
 print(*sorted(said), sep="\\n")
 """
 _SUBMODULES = """
-from rag_app.retrieval.lazy_packages import import_lazily
+from rag_app.console.lazy_packages import import_lazily
 import_lazily()
 import llama_index.core
 print(llama_index.core.retrievers.VectorIndexRetriever.__name__, llama_index.core.indices.vector_store.retrievers.__name__)
