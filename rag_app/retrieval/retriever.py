@@ -1,10 +1,11 @@
 """The LlamaIndex retriever of rag_app: a question to scored chunks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 from math import isfinite
+from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -215,14 +216,16 @@ class ChunkRetriever(BaseRetriever):
 _retrieve_and_tell = ChunkRetriever.aretrieve
 
 
-async def _aretrieve_quietly(self: ChunkRetriever, str_or_query_bundle: QueryType) -> list[NodeWithScore]:
+def _aretrieve_quietly(
+    self: ChunkRetriever, str_or_query_bundle: QueryType
+) -> Coroutine[Any, Any, list[NodeWithScore]]:
     """LlamaIndex's `aretrieve`. Its span and its events, a fifth of the time of a small search, are made only where
     somebody listens to them.
     """
     if self.callback_manager.handlers or any(map(_is_heard, _DISPATCHERS)):
-        return await _retrieve_and_tell(self, str_or_query_bundle)
+        return _retrieve_and_tell(self, str_or_query_bundle)
     asked = QueryBundle(str_or_query_bundle) if isinstance(str_or_query_bundle, str) else str_or_query_bundle
-    return await self._aretrieve(asked)
+    return self._aretrieve(asked)
 
 
 ChunkRetriever.aretrieve = _aretrieve_quietly  # type: ignore[method-assign]  # LlamaIndex wraps what a class body has
