@@ -219,8 +219,10 @@ def _limits(tokens: Sequence[Token], spec: IndexSpec) -> bool:
 
 
 def names_kind_first(text: str, spec: IndexSpec) -> bool:
-    """Whether records of a kind are asked for: "which parts are ..."."""
-    return any(one.stem in _WHICH and other.role == "kind" for one, other in pairwise(read_words(text, spec)))
+    """Whether records of a kind are asked for: "which parts are ...", "which of our listings ..."."""
+    meant = [token for token in read_words(text, spec) if token.meaning or token.is_left or token.stem in _WHICH]
+    named = [token for token in meant if token.role != "own"]
+    return any(one.stem in _WHICH and other.role == "kind" for one, other in pairwise(named))
 
 
 def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, ...]:
