@@ -113,6 +113,24 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+async def test_a_thread_that_is_settled_while_it_is_kept_stays_free(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer's transaction frees the thread; who keeps it may look for it in the very next moment."""
+    monkeypatch.setattr(threads, "_KEEP_S", 0.01)
+    user, thread = uuid4(), uuid4()
+    turn, place = Turn(database, user, thread), threads.place_of(user, thread)
+    assert await turn.taken
+    await database.fetch("DELETE FROM request_leases WHERE id = $1", place)  # as settling does
+    deadline = asyncio.get_running_loop().time() + 60
+    while not await database.fetch("SELECT FROM request_leases WHERE id = $1", place):
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.01)
+    turn.over.set_result(True)
+    await turn.task
+    assert not await database.fetch("SELECT FROM request_leases WHERE id = $1", place)
+
+
 async def test_a_killed_server_leaves_no_thread_taken(database: Database, database_urls: tuple[str, str]) -> None:
     user, thread = uuid4(), uuid4()
 

@@ -171,11 +171,13 @@ async def hold_thread(
     PostgreSQL does not answer. The thread is held until the turn is `over`: True where it is free by then, as
     whatever settles a message's reservation frees its thread.
     """
-    place, began, held = place_of(user, thread), time.monotonic(), False
+    place, began, held, again = place_of(user, thread), time.monotonic(), False, False
     while not over.done() and time.monotonic() - began < _LONGEST_TURN_S:
         try:
             held = held and bool(await database.fetch(_EXTEND, place, str(message), LEASE_S))
-            held = held or bool(await database.fetch(_TAKE, place, str(message), LEASE_S))
+            if not held:  # a crash lost it, or the turn has just been settled: then it is freed below
+                again = taken.done()
+                held = bool(await database.fetch(_TAKE, place, str(message), LEASE_S))
         except StoreFailed as error:  # who holds the thread may try again
             if not taken.done():
                 taken.set_exception(error)
@@ -184,7 +186,7 @@ async def hold_thread(
         if taken.done() and not held:
             return
         await asyncio.wait([over], timeout=_KEEP_S if held else _LOOK_AGAIN_S)
-    if held and not (over.done() and over.result()):
+    if held and (again or not (over.done() and over.result())):
         with suppress(StoreFailed):  # then it runs out
             await database.fetch(_FREE, place, str(message))
 
