@@ -31,12 +31,13 @@ class RecordStatement(Query):
         return self._groups(query, query.group, query.aggregate)
 
     def _single(self, query: RecordQuery) -> str:
+        # all chunks of a source have its type: grouping by it is cheaper than its minimum
         value = f"min(v.{column(query.order or 'date')})"
         aggregate = _COMPUTED[query.aggregate] if query.aggregate else "NULL::float8"
         direction = "DESC" if query.descending else "ASC"
         return f"""WITH found AS MATERIALIZED (
-                SELECT v.source_id, {value} AS value, {self._number(query)} AS number, min(v.source_type COLLATE "C") AS source_type
-                FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id),
+                SELECT v.source_id, {value} AS value, {self._number(query)} AS number, v.source_type
+                FROM {self.fields} v WHERE {self._visible(query)} GROUP BY v.source_id, v.source_type),
             types AS MATERIALIZED (
                 SELECT source_type, count(*) AS size, sum(number) AS number FROM found GROUP BY source_type),
             totals AS MATERIALIZED (
