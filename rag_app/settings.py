@@ -348,10 +348,10 @@ class UploadSettings(_Settings):
         alias="RAG_UPLOAD_MEGABYTES",
         ge=1,
         le=4096,
-        description="MB that a request may bring, and that may be read from an address",
+        description="most MB in one request, and read from one address",
     )
     documents: int = Field(
-        100, alias="RAG_UPLOAD_DOCUMENTS", ge=1, le=1000, description="documents or files that a request may bring"
+        100, alias="RAG_UPLOAD_DOCUMENTS", ge=1, le=1000, description="most documents or files in one request"
     )
     at_once: int = Field(
         8,

@@ -168,7 +168,9 @@ def accepted_keys(keys: Sequence[jwt.PyJWK] | jwt.PyJWKSet) -> list[jwt.PyJWK]:
         and key.Algorithm.check_key_length(key.key) is None
     ]
     if not found:
-        raise ValueError(f"there is no public key for {' or '.join(PUBLIC_KEY_ALGORITHMS)}, of 2048 bits if it is RSA")
+        raise ValueError(
+            f"none of the keys is a public key for {' or '.join(PUBLIC_KEY_ALGORITHMS)}; an RSA key must have at least 2048 bits"
+        )
     return found
 
 

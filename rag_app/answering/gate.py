@@ -134,11 +134,11 @@ def with_values(signals: Signals, question: Question, context: Context, ranking:
         signals,
         unnamed=share_unnamed(question.text, sources),
         lacking=sum(lacking) / max(1, len(lacking)) if nearest else 0.0,
-        read=float(_read_of(question, ranking).max(initial=-MOST_ODDS)) / MOST_ODDS,
+        read=float(_reader_scores(question, ranking).max(initial=-MOST_ODDS)) / MOST_ODDS,
     )
 
 
-def _read_of(question: Question, ranking: Ranking) -> NDArray[np.float64]:
+def _reader_scores(question: Question, ranking: Ranking) -> NDArray[np.float64]:
     """What the reader says of the message and its parts; not of the message with what was said before it, whose answer
     is among the passages, too."""
     is_joined = (question.searched or "").count("\n") > question.text.count("\n")

@@ -198,7 +198,9 @@ def _named_tables(file: Path, section: str, tables: JsonObject) -> list[tuple[st
     names = (DEFAULT, *groups, *(each.name for each in CAPABILITIES))
     for name in tables:
         if name not in names:
-            raise Misconfigured(f"{file}: {section}.{name}: no such capability; accepted: {', '.join(names)}")
+            raise Misconfigured(
+                f"{file}: {section}.{name}: there is no capability of this name; accepted: {', '.join(names)}"
+            )
     return [*tables.items()]
 
 

@@ -108,7 +108,9 @@ async def _write(settings: "Settings", urls: "DatabaseUrls", whole: IO[bytes], s
             url = urls.backup or urls.owner or ""
             taken = await stack.enter_async_context(snapshot(await reading_role(url) if urls.private else url))
             if [each.id for each in await _apart(application)] != [each.id for each in apart]:
-                raise StoreFailed("an index was rebuilt or moved meanwhile: make the backup again")
+                raise StoreFailed(
+                    "an index was rebuilt or moved to another store during this backup: make the backup again"
+                )
             for generation in apart:
                 name, points = _member(generation), _Points()
                 with archive.open(name, "w", force_zip64=True) as member:

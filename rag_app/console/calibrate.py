@@ -88,7 +88,9 @@ async def _signals(
     """A question without an answer, unless told otherwise: the withheld sources are those that have it."""
     whose = organization or query.organization
     if whose is None:
-        raise InvalidInput(query.id, None, "names no organization: give --org, or name it in the question's line")
+        raise InvalidInput(
+            query.id, None, "has no organization: give --org, or add `organization` to the question's line"
+        )
     if organization is not None and query.organization not in (None, organization):
         raise InvalidInput(query.id, query.organization, f"belongs to another organization than {organization}")
     scope = await scope_of(application, whose, query.user, query.site)

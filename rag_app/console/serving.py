@@ -74,12 +74,12 @@ def serve_at(settings: "Settings", claim: socket.socket, workers: int) -> None:
     from granian.server import Server
 
     from rag_app.database.urls import database_urls
-    from rag_app.telemetry.setup import check_installed, counted_together, granian_logging
+    from rag_app.telemetry.setup import check_installed, granian_logging, share_metrics
 
     host, port = claim.getsockname()[:2]
     chosen = settings.telemetry
     check_installed(chosen)
-    with database_urls(settings) as urls, counted_together(settings.database.home, chosen.metrics, workers):
+    with database_urls(settings) as urls, share_metrics(settings.database.home, chosen.metrics, workers):
         asyncio.run(_prepare(settings, urls, workers))
         # workers read the settings again: they are to use the database that this process keeps running
         os.environ["RAG_DATABASE_URL"] = urls.app

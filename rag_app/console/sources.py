@@ -64,7 +64,11 @@ RowDate = Annotated[
 ]
 RowTitle = Annotated[str | None, Option(metavar="T", help="template of a row's title: 'Booking of {customer}'")]
 RowText = Annotated[
-    str | None, Option(metavar="T", help="template of a row's text: '{customer} on {date:%d %B}[, {note}]'")
+    str | None,
+    Option(
+        metavar="T",
+        help="template of a row's text, for example '{customer} on {date:%d %B}[, {note}]'; what is in brackets is left out where its column is empty",
+    ),
 ]
 Base = Annotated[Path | None, Option(metavar="DIR", help="external ids are paths relative to this folder; default: .")]
 Prune = Annotated[bool, Option("--prune", help="delete the sources of files that are no longer in the folders")]
@@ -81,7 +85,12 @@ async def ingest(
     org: Org,
     site: Annotated[str | None, Option(metavar="S", help="a site of the organization")] = None,
     source_type: Annotated[str | None, Option(metavar="T", help="source type of all documents")] = None,
-    lang: Annotated[str | None, Option(metavar="L", help="language of all documents; detected by default")] = None,
+    lang: Annotated[
+        str | None,
+        Option(
+            metavar="L", help="language of all documents of this call, as en or de; by default it is detected for each"
+        ),
+    ] = None,
     meta: Annotated[list[str] | None, Option(metavar="K=V", help="metadata of all documents; repeatable")] = None,
     owner: Annotated[str | None, Option(metavar="U", help="the user who owns the documents: name or id")] = None,
     visibility: SeenBy = None,

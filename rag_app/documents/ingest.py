@@ -256,7 +256,7 @@ class Ingestor:
             gone += await asyncio.to_thread(_without_file, known)
         for first in range(0, len(gone), _SOURCES):
             origins = gone[first : first + _SOURCES]
-            sources = await self._ledger.of_origins(self._target.org_id, self._spec.name, origins)
+            sources = await self._ledger.find_by_origins(self._target.org_id, self._spec.name, origins)
             if not dry_run:
                 await self.delete(sources)
             if summary is not None:
@@ -430,7 +430,7 @@ class _Run:
         origins = {each.file.origin for each in ended if each.whole and each.file.origin}
         if not origins:
             return set()
-        held = await self._ledger.of_origins(self._target.org_id, self._spec.name, origins)
+        held = await self._ledger.find_by_origins(self._target.org_id, self._spec.name, origins)
         return held.keys() - self._seen
 
     def _tell(self, split: _SplitBatch) -> None:

@@ -286,7 +286,7 @@ class SourceLedger:
         )
         return {generation for (generation,) in await self._rows_of({org_id}, builds.distinct())}
 
-    async def of_origins(self, org_id: UUID, index: str, origins: Collection[str]) -> dict[UUID, str]:
+    async def find_by_origins(self, org_id: UUID, index: str, origins: Collection[str]) -> dict[UUID, str]:
         """The sources that were read from these files, each with its file."""
         read = select(SourceRow.id, SourceRow.origin).where(
             SourceRow.org_id == org_id,
@@ -327,18 +327,18 @@ class SourceLedger:
 
     # -- what a rebuild asks
 
-    async def count_lacking(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
+    async def count_unindexed(self, organizations: Collection[UUID], index: str, generation_id: int) -> dict[UUID, int]:
         """The number of sources per organization whose present version the generation lacks; no entry for zero."""
-        counted = _select_lacking(select(SourceRow.org_id, func.count()), index, generation_id).group_by(
+        counted = _select_unindexed(select(SourceRow.org_id, func.count()), index, generation_id).group_by(
             SourceRow.org_id
         )
         return {org_id: sources for org_id, sources in await self._rows_of(organizations, counted)}  # noqa: C416 - rows
 
-    async def next_lacking(
+    async def next_unindexed(
         self, org_id: UUID, index: str, generation_id: int, after: UUID, limit: int
     ) -> Sequence[tuple[Source, Passages]]:
         """The next of those sources by id after `after`, with their content."""
-        page = _select_lacking(select(*SOURCE, SourceRow.content), index, generation_id).where(
+        page = _select_unindexed(select(*SOURCE, SourceRow.content), index, generation_id).where(
             SourceRow.org_id == org_id
         )
         page = page.where(SourceRow.id > after).order_by(SourceRow.id).limit(limit)
@@ -549,7 +549,7 @@ def _build_in(generation_id: int) -> ColumnElement[bool]:
     return and_(SourceBuildRow.source_id == SourceRow.id, SourceBuildRow.generation_id == generation_id)
 
 
-def _select_lacking(statement: Select[Any], index: str, generation_id: int) -> Select[Any]:
+def _select_unindexed(statement: Select[Any], index: str, generation_id: int) -> Select[Any]:
     return statement.outerjoin(SourceBuildRow, _build_in(generation_id)).where(
         SourceRow.index == index,
         SourceRow.deleted_at.is_(None),

@@ -117,7 +117,7 @@ class Readers:
         try:
             for turn, file in enumerate(files):
                 if turn < self._processes:
-                    children.append(self._child())
+                    children.append(self._take_child())
                 children[turn % self._processes].send(file)
                 waiting.append(children[turn % self._processes])
                 if len(waiting) == self._processes * _AHEAD:
@@ -131,7 +131,7 @@ class Readers:
                 else:
                     self._idle.append(child)
 
-    def _child(self) -> "_Child":
+    def _take_child(self) -> "_Child":
         while self._idle:
             if (child := self._idle.pop()).lives():
                 return child

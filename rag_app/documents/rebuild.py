@@ -79,19 +79,19 @@ class Filling(ABC):
     batch = 32
     """Sources written together."""
 
-    async def count_lacking(self) -> dict[UUID, int]:
+    async def count_unindexed(self) -> dict[UUID, int]:
         """The number of sources per organization still to be built."""
-        return await self.ledger.count_lacking(await self.organizations(), self.spec.name, self.generation_id)
+        return await self.ledger.count_unindexed(await self.organizations(), self.spec.name, self.generation_id)
 
     async def run(self) -> None:
         """Write the missing sources, until only those that fail remain. Raises StoreFailed."""
-        lacking = await self.count_lacking()
+        lacking = await self.count_unindexed()
         while sum(lacking.values()) > len(self.built.failed):
             lacking = await self._pass(lacking, locked=True)
 
     async def complete(self) -> bool:
         """Write the last few missing sources while the caller excludes all writers; returns whether none is missing."""
-        lacking = await self.count_lacking()
+        lacking = await self.count_unindexed()
         if 0 < sum(lacking.values()) <= self.batch:
             lacking = await self._pass(lacking, locked=False)
         return not lacking
@@ -100,14 +100,14 @@ class Filling(ABC):
         self.built.failed.clear()
         for org_id in organizations:
             await self._build(org_id, locked)
-        return await self.count_lacking()
+        return await self.count_unindexed()
 
     @abstractmethod
     async def _build(self, org_id: UUID, locked: bool) -> None:
         """One organization's; the ledger's lock is taken where `locked`, and is the caller's otherwise."""
 
     async def _next(self, org_id: UUID, after: UUID) -> Batch:
-        return await self.ledger.next_lacking(org_id, self.spec.name, self.generation_id, after, self.batch)
+        return await self.ledger.next_unindexed(org_id, self.spec.name, self.generation_id, after, self.batch)
 
     async def _write(self, org_id: UUID, work: Work, locked: bool) -> None:
         async with self.ledger.writing(org_id, self.spec.name) if locked else nullcontext():

@@ -214,7 +214,7 @@ class _Grammar:
         """Whether what stands right before `start` are words of this name."""
         return re.search(rf"(?<!\w)(?:{self.words[name]})\s+$", text[:start], re.I) is not None
 
-    def end_behind(self, name: str, text: str, end: int) -> int | None:
+    def find_end_after(self, name: str, text: str, end: int) -> int | None:
         """Where words of this name end that stand right behind `end`."""
         found = re.compile(rf"\s+(?:{self.words[name]})(?!\w)", re.I).match(text, end)
         return found.end() if found else None
@@ -391,7 +391,7 @@ class _Reading:
     def _open_period(self, match: re.Match[str], days: Days) -> Period | None:
         grammar, (first, last) = self.grammar, days
         start = match.start()
-        later = grammar.end_behind("onwards", self.text, match.end())
+        later = grammar.find_end_after("onwards", self.text, match.end())
         if later or grammar.is_before("since", self.text, start):
             end, lead = (None, "") if later else (max(self.today, first), "since")
             return self._period((first, end), start, later or match.end(), "days", lead)

@@ -298,7 +298,7 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 @contextmanager
-def counted_together(home: Path, metrics: bool, workers: int) -> Iterator[None]:
+def share_metrics(home: Path, metrics: bool, workers: int) -> Iterator[None]:
     """While this lasts, new workers count into one private folder, which is removed afterwards."""
     if not metrics or workers == 1 or os.environ.get(_FOLDER):
         yield

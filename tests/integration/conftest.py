@@ -65,7 +65,7 @@ def _remembered(vectors: Path) -> Iterator[None]:
 def _readers_go_on() -> Iterator[None]:
     """A process that reads files takes a second to start: an application that closes leaves its own to the next one."""
     idle: dict[tuple[str, str], list[Any]] = {}
-    start = Readers._child
+    start = Readers._take_child
 
     def left(readers: Readers) -> list[Any]:
         """Those with the same limits that were started here: a path may be relative."""
@@ -81,7 +81,7 @@ def _readers_go_on() -> Iterator[None]:
         self._idle.clear()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Readers, "_child", child)
+        patch.setattr(Readers, "_take_child", child)
         patch.setattr(Readers, "close", close)
         yield
     for children in idle.values():

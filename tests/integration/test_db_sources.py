@@ -198,7 +198,7 @@ async def test_writing_reaches_private_sources_and_no_other_organization(
     assert await ledger.visible(of(ours), generation, [private.id]) == {private.id: "v2"}
     await write(ledger, generation, private)
     assert await ledger.visible(of(ours), generation, [private.id]) == {}
-    assert [*await ledger.of_origins(ours, INDEX, ["book.zip"])] == [private.id]
+    assert [*await ledger.find_by_origins(ours, INDEX, ["book.zip"])] == [private.id]
 
     await ledger.mark_deleting(theirs, [private.id])
     await ledger.forget(theirs, [private.id])
@@ -212,12 +212,12 @@ async def test_writing_reaches_private_sources_and_no_other_organization(
 async def test_of_origin_names_the_sources_of_a_file(ledger: SourceLedger, org: UUID, generation: int) -> None:
     first, second, other = source(org), source(org, "ch2.md"), source(org, "x", origin="x.md")
     await write(ledger, generation, first, second, other)
-    assert await ledger.of_origins(org, INDEX, ["book.zip"]) == {first.id: "book.zip", second.id: "book.zip"}
-    assert await ledger.of_origins(org, INDEX, ["x.md", "none"]) == {other.id: "x.md"}
-    assert await ledger.of_origins(org, "another", ["x.md"]) == {}
+    assert await ledger.find_by_origins(org, INDEX, ["book.zip"]) == {first.id: "book.zip", second.id: "book.zip"}
+    assert await ledger.find_by_origins(org, INDEX, ["x.md", "none"]) == {other.id: "x.md"}
+    assert await ledger.find_by_origins(org, "another", ["x.md"]) == {}
     await ledger.move(org, [replace(second, origin="folder/ch_2.md"), replace(other, origin="folder/sub/x.md", row=3)])
     assert (await ledger.get(of(org), other.id)).row == 3
-    assert await ledger.of_origins(org, INDEX, ["book.zip"]) == {first.id: "book.zip"}
+    assert await ledger.find_by_origins(org, INDEX, ["book.zip"]) == {first.id: "book.zip"}
     assert await ledger.origins_below(org, INDEX, "folder") == ["folder/ch_2.md", "folder/sub/x.md"]
     assert await ledger.origins_below(org, INDEX, "folder/sub/") == ["folder/sub/x.md"]
     assert await ledger.origins_below(org, INDEX, "f_lder") == []
@@ -235,7 +235,7 @@ async def test_a_deletion_that_was_killed_is_never_seen_and_found_again(
     later = SourceLedger(database)
     assert await later.visible(of(org), generation, ids) == {stays.id: "v1"}
     assert await listed(later, of(org)) == ["ch2.md"]
-    assert await later.of_origins(org, INDEX, ["book.zip"]) == {stays.id: "book.zip"}
+    assert await later.find_by_origins(org, INDEX, ["book.zip"]) == {stays.id: "book.zip"}
     assert set(await later.builds(org, generation, ids)) == {stays.id}
     with pytest.raises(NotFound):
         await later.get(of(org), gone.id)
@@ -343,7 +343,7 @@ async def test_writers_of_one_organization_and_index_take_turns(
             inside += 1
             assert inside == 1
             await asyncio.sleep(0.02)
-            await ledger.of_origins(ours, INDEX, ["x"])  # the lock takes no connection from the pool
+            await ledger.find_by_origins(ours, INDEX, ["x"])  # the lock takes no connection from the pool
             inside -= 1
 
     async with ledgers[0].writing(theirs, INDEX), ledgers[0].writing(ours, "another"):

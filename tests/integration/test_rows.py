@@ -110,7 +110,7 @@ async def test_again_is_by_the_key(application: Application, org: UUID, search: 
     (tmp_path / "stays.txt").write_text("Something else.")
     ingestor = await application.ingestor(application.indexes["org_knowledge"], Target(org))
     assert await ingestor.prune([tmp_path]) == [str(table.resolve())]
-    assert await application.ledger.of_origins(org, "org_knowledge", [str(table.resolve())]) == {}
+    assert await application.ledger.find_by_origins(org, "org_knowledge", [str(table.resolve())]) == {}
 
 
 @ON_DEFAULT
@@ -139,5 +139,5 @@ async def test_an_uploaded_table_goes_the_same_way(
     assert (await send(*lines)).status == "unchanged"
     fewer = await send(lines[0], *lines[2:])
     assert (fewer.status, len(fewer.sources)) == ("unchanged", len(lines) - 2)
-    left = await application.ledger.of_origins(org, SALON, [f"upload:{name}"])
+    left = await application.ledger.find_by_origins(org, SALON, [f"upload:{name}"])
     assert len(left) == len(lines) - 2

@@ -62,7 +62,7 @@ async def test_a_thread_that_a_crash_of_postgresql_lost_is_taken_again(
     user, thread = uuid4(), uuid4()
     first = Turn(database, user, thread)
     assert await first.taken
-    place = {"id": threads.place_of(user, thread)}
+    place = {"id": threads.lease_id(user, thread)}
     async with database.session() as session:  # what becomes of a table that is not logged
         await session.execute(text("DELETE FROM request_leases WHERE id = :id"), place)
     async with database.session() as session:
@@ -119,7 +119,7 @@ async def test_a_thread_that_is_settled_while_it_is_kept_stays_free(
     """The answer's transaction frees the thread; who keeps it may look for it in the very next moment."""
     monkeypatch.setattr(threads, "_KEEP_S", 0.01)
     user, thread = uuid4(), uuid4()
-    turn, place = Turn(database, user, thread), threads.place_of(user, thread)
+    turn, place = Turn(database, user, thread), threads.lease_id(user, thread)
     assert await turn.taken
     await database.fetch("DELETE FROM request_leases WHERE id = $1", place)  # as settling does
     deadline = asyncio.get_running_loop().time() + 60

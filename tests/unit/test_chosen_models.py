@@ -214,7 +214,7 @@ def test_keys_go_to_those_they_are_of(choose: Choose, tmp_path: Path) -> None:
         ("[models]\ndefault = 3\n", "models.toml: models.default: it: Input should be"),
         (
             table("marketbrief", "b"),
-            "models.toml: models.marketbrief: no such capability; accepted: default, lexybrain, knowledge_answer, ",
+            "models.toml: models.marketbrief: there is no capability of this name; accepted: default, lexybrain, knowledge_answer, ",
         ),
         (
             DEFAULT + "temprature = 1\n",

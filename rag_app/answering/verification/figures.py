@@ -229,7 +229,11 @@ def is_unsupported(claim: Figures, sources: Figures, text: str, counted: Iterabl
     allowed = [*sources.numbers, *sources.implied]
     counts = set(counted)
     for figure in claim.numbers:
-        if any(figure.agrees(other) for other in allowed) or _is_hour(figure, sources) or _is_year(figure, sources):
+        if (
+            any(figure.agrees(other) for other in allowed)
+            or _is_hour_of_a_source(figure, sources)
+            or _is_year(figure, sources)
+        ):
             continue
         if not figure.dimension and any(value in counts for value in figure.plain if value <= _LARGEST_COUNT):
             continue
@@ -363,7 +367,7 @@ def _has_time(wanted: frozenset[int], sources: Figures) -> bool:
     return any(not each.dimension and each.plain & hours for each in sources.numbers)
 
 
-def _is_hour(figure: Figure, sources: Figures) -> bool:
+def _is_hour_of_a_source(figure: Figure, sources: Figures) -> bool:
     """ "9 to 5" of a source that says 9:00 to 17:00."""
     hours = {float(minutes // 60) for each in sources.times for minutes in each if minutes % 60 == 0}
     return not figure.dimension and bool(figure.plain & (hours | {hour % 12 for hour in hours}))

@@ -227,7 +227,7 @@ class Indexing:
         """Whether the store lacks the present version of some source of an index."""
         there = await self._generations.active(spec.name, store)
         generation_id = there.id if there else 0  # of no generation
-        return bool(await self._ledger.count_lacking(await self._organizations(), spec.name, generation_id))
+        return bool(await self._ledger.count_unindexed(await self._organizations(), spec.name, generation_id))
 
     async def _taken_up(self, spec: IndexSpec, store: str | None = None) -> Generation | None:
         for each in reversed(await self._ours(spec, store)):
@@ -265,7 +265,7 @@ class Indexing:
                 await self._ledger.forget_builds([org_id], generation.id, outdated)
 
     async def _count_lacking(self, spec: IndexSpec, generation: Generation) -> int:
-        return sum((await self._ledger.count_lacking(await self._organizations(), spec.name, generation.id)).values())
+        return sum((await self._ledger.count_unindexed(await self._organizations(), spec.name, generation.id)).values())
 
     async def _ours(self, spec: IndexSpec, store: str | None = None) -> list[Generation]:
         """The generations of the index in its store, or in another one, oldest first."""

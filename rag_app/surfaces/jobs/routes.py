@@ -86,7 +86,7 @@ async def _events(watched: AsyncGenerator[Job, None]) -> AsyncGenerator[tuple[st
     summary="Cancel a job",
 )
 async def cancel_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
-    """Files that are still waiting are not ingested. Files that are already in the index stay there."""
+    """Stops the job. Files that it has not begun are not ingested. Files that are already in the index stay there."""
     return job_info(await jobs.cancel(request.user, job_id))
 
 

@@ -172,7 +172,7 @@ def history_text(messages: Sequence[PastMessage], max_tokens: int) -> str:
         text = neutralise(message.content).strip()
         if not text:
             continue
-        turn = _turn(message.role, text)
+        turn = _turn_text(message.role, text)
         if (cost := count_tokens(turn)) > left:
             if not turns or left >= _WORTH_CUTTING:
                 turns += _truncate_turn(message.role, text, left)
@@ -231,16 +231,16 @@ async def rewritten(
     return query if query and len(query) <= _QUERY else None
 
 
-def _turn(role: Role, text: str) -> str:
+def _turn_text(role: Role, text: str) -> str:
     first, *others = text.splitlines()
     return "\n".join([f"{role.capitalize()}: {first}", *(f"> {line}" if line.strip() else ">" for line in others)])
 
 
 def _truncate_turn(role: Role, text: str, max_tokens: int) -> list[str]:
     """As much of a turn's beginning as fits, if any does. Longer beginnings cost more, so halving finds the longest."""
-    fits = bisect(range(1, len(text) + 1), max_tokens, key=lambda n: count_tokens(_turn(role, text[:n] + _CUT)))
+    fits = bisect(range(1, len(text) + 1), max_tokens, key=lambda n: count_tokens(_turn_text(role, text[:n] + _CUT)))
     kept = _beginning(text, fits).rstrip()
-    return [_turn(role, kept + _CUT)] if kept else []
+    return [_turn_text(role, kept + _CUT)] if kept else []
 
 
 def _beginning(text: str, length: int) -> str:
@@ -390,12 +390,12 @@ def retrieved_sources(hits: Iterable[Hit], citations: Sequence[Citation], spec: 
             number, quote = citation.number, citation.quote
             passage = CitedPassage(citation.hit.chunk_id, citation.start, citation.end)
         shown = spec.show_type(hit.source_type)
-        place = place_of(hit if citation is None else citation.hit)
+        place = passage_place(hit if citation is None else citation.hit)
         sources.append(ThreadSource(source, shown, hit.title, hit.relevance, number, quote, True, passage, **place))
     return tuple(sources)
 
 
-def place_of(hit: Hit) -> dict[str, Any]:
+def passage_place(hit: Hit) -> dict[str, Any]:
     """The fields of `SourcePlace`."""
     return {name: getattr(hit, name) for name in SourcePlace.__struct_fields__}
 
@@ -425,7 +425,7 @@ def _with_words(source: ThreadSource, hit: Hit, near: Citation | None) -> Thread
         begin = hit.text[:SNIPPET]
         return structs.replace(source, quote=begin, passage=CitedPassage(hit.chunk_id, 0, len(begin)))
     passage = CitedPassage(near.hit.chunk_id, near.start, near.end)
-    return structs.replace(source, quote=near.quote, passage=passage, **place_of(near.hit))
+    return structs.replace(source, quote=near.quote, passage=passage, **passage_place(near.hit))
 
 
 def flags_of(answer: Answer, sources: Sequence[ThreadSource]) -> Flags:

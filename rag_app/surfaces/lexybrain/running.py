@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 from rag_app.database.session import Database
 from rag_app.domain import NotFound, StoreFailed, TooManyAtOnce
 from rag_app.http.streaming import Resumable
-from rag_app.surfaces.lexybrain.threads import place_of
+from rag_app.surfaces.lexybrain.threads import lease_id
 
 KEPT_S = 60.0
 """How long a stream that is over can be read again; from then on its answer is in the thread."""
@@ -46,7 +46,7 @@ class RunningAnswers:
         if user is not None:
             if found := self._streams.get((user, thread)):
                 return found
-            if await self.database.fetch(_IS_HELD, place_of(user, thread)):
+            if await self.database.fetch(_IS_HELD, lease_id(user, thread)):
                 raise TooManyAtOnce(1)
         raise NotFound("answer", str(thread))
 

@@ -152,7 +152,7 @@ _EXTEND = """
 _FREE = "DELETE FROM request_leases WHERE id = $1 AND key = $2"
 
 
-def place_of(user: UUID, thread: UUID) -> UUID:
+def lease_id(user: UUID, thread: UUID) -> UUID:
     """The lease for answering a message of this thread."""
     return uuid5(thread, str(user))
 
@@ -171,7 +171,7 @@ async def hold_thread(
     PostgreSQL does not answer. The thread is held until the turn is `over`: True where it is free by then, as
     whatever settles a message's reservation frees its thread.
     """
-    place, began, held, again = place_of(user, thread), time.monotonic(), False, False
+    place, began, held, again = lease_id(user, thread), time.monotonic(), False, False
     while not over.done() and time.monotonic() - began < _LONGEST_TURN_S:
         try:
             held = held and bool(await database.fetch(_EXTEND, place, str(message), LEASE_S))

@@ -431,7 +431,9 @@ class ThreadsResponse(Struct, frozen=True, rename="camel"):
 
 class RagFlags(Struct, frozen=True, rename="camel", omit_defaults=True):
     used_rag: Annotated[bool, Meta(description="at least one source was retrieved for the answer")]
-    fallback_to_generic: Annotated[bool, Meta(description="the model failed; the answer lists what was found instead")]
+    fallback_to_generic: Annotated[
+        bool, Meta(description="the model failed; the answer lists the sources that were found")
+    ]
     insufficient_context: Annotated[
         bool, Meta(description="fewer than five sources were found, or none was relevant enough")
     ]
