@@ -225,6 +225,14 @@ def names_kind_first(text: str, spec: IndexSpec) -> bool:
     return any(one.stem in _WHICH and other.role == "kind" for one, other in pairwise(named))
 
 
+def ranks_kind(text: str, spec: IndexSpec) -> bool:
+    """Whether the top ones of a kind are asked for, by whatever: "the top keywords in the wedding niche"."""
+    meant = [token.role for token in read_words(text, spec) if token.meaning or token.is_left]
+    first = next((place for place, role in enumerate(meant) if role in {"most", "best", "rank"}), len(meant))
+    named = [role for role in meant[first + 1 :] if role != "value"]
+    return named[:1] == ["kind"]
+
+
 def words_left(text: str, spec: IndexSpec, period: Period | None) -> tuple[str, ...]:
     """The words that may be values of fields, where the others are understood; empty where there is nothing to ask."""
     tokens = read_words(without_period(text, period), spec)

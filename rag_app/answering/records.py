@@ -17,6 +17,7 @@ from rag_app.answering.planning import (
     asks_of_records,
     may_ask,
     names_kind_first,
+    ranks_kind,
     read_question,
     respell,
     words_left,
@@ -219,13 +220,15 @@ class RecordFinder:
     def _unread(self, reading: Reading, text: str) -> NotRecorded | None:
         """What the records lack, or that the words make no query.
 
-        Where a figure or an order over records is asked for, no single record answers it; nor does one of a kind without
-        any of the words that are not understood.
+        Where a figure or an order over records is asked for, no single record answers it; nor does one of a kind, or of
+        the top ones of a kind, without any of the words that are not understood.
         """
         if lacking := missing_text(self._spec, reading.kind, reading.missing):
             return NotRecorded(lacking, reading.ranked, self._figures, limits=reading.limits)
         if reading.ranks or asks_two_figures(text):
-            return NotRecorded(unread_text(reading.unknown), figures=self._figures, limits=reading.limits)
+            words = frozenset(map(stem, reading.unknown)) if ranks_kind(text, self._spec) else frozenset()
+            limits = reading.limits and not words
+            return NotRecorded(unread_text(reading.unknown), figures=self._figures, words=words, limits=limits)
         if names_kind_first(text, self._spec):
             return NotRecorded("", figures=self._figures, words=frozenset(map(stem, reading.unknown)))
         return None

@@ -7,7 +7,7 @@ import pytest
 from llama_index.core.vector_stores.types import MetadataFilter
 
 from rag_app.answering.following import DatedText, before_in, follow, without_opening
-from rag_app.answering.planning import read_question, respell, words_left
+from rag_app.answering.planning import ranks_kind, read_question, respell, words_left
 from rag_app.retrieval.index import IndexSpec
 from rag_app.retrieval.periods import find_period, find_periods
 from rag_app.retrieval.records import Aggregate, Grain, NamedValue
@@ -353,3 +353,11 @@ def test_the_last_time_is_not_to_come() -> None:
 
 def test_a_year_before_its_records_is_a_period() -> None:
     assert read("the average catch of a 2024 trip").period.label == "2024"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [("What are the top trips to the islands?", True), ("Which trips have the most fish abroad?", False)],
+)
+def test_the_top_ones_of_a_kind_are_told_from_the_one_with_the_most(text: str, asked: bool) -> None:
+    assert ranks_kind(text, BOATS) is asked
