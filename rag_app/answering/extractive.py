@@ -273,16 +273,16 @@ def parts(question: str) -> list[str]:
 
 
 def add_context(question: Question, asked: Sequence[str]) -> list[str]:
-    """What the reader reads for each of `asked`: a part that says nothing by itself with all that is said before it.
+    """What the reader reads for each of `asked`: a part that says nothing by itself with all that the message says before
+    it. What was said in an earlier message has an answer of its own, which would be taken for that of the part.
 
     >>> add_context(Question("Why is the pump wet, and who does that?"), ["all", "Why is the pump wet,", "and who does that?"])
     ['all', 'Why is the pump wet,', 'Why is the pump wet, and who does that?']
     """
-    before = (question.searched or "").removesuffix(question.text) if question.leans else ""
     return [
         asked[0],
         *(
-            f"{before}{question.text.partition(part)[0]}{part}" if len(content_words(part)) <= LITTLE else part
+            f"{question.text.partition(part)[0]}{part}" if len(content_words(part)) <= LITTLE else part
             for part in asked[1:]
         ),
     ]

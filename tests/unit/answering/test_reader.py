@@ -119,7 +119,8 @@ async def test_the_gate_is_not_told_of_a_sentence_that_answers_the_message_befor
     before, message = ASKED, "Is it insured?"
     read = []
     for searched in (None, f"{before}\n{message}"):
-        question, found = Question(message, searched=searched), context(RETURNS)
+        question = Question(message, searched=searched, leans=searched is not None)
+        found = context(RETURNS)
         ranking = await rank_passages(MiniLM(), question, found)
         read.append(with_values(Signals(), question, found, ranking).read)
     assert ranking.read[0].max() > 0 > read[1], "of both messages the best sentence answers the first"
