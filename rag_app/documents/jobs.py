@@ -319,7 +319,7 @@ async def _ingest(ingest: Ingest, taken: Slice) -> Sequence[ReceivedUpload]:
 
 def _reason(received: ReceivedUpload) -> str | None:
     """
-    >>> _reason(Received((), "failed", ("line 2: no JSON", "x: twice"))), _reason(ReceivedUpload((), "unchanged"))
+    >>> _reason(ReceivedUpload((), "failed", ("line 2: no JSON", "x: twice"))), _reason(ReceivedUpload((), "unchanged"))
     ('line 2: no JSON; x: twice', None)
     """
     return "; ".join(received.problems[:20]) or ("holds no text" if received.status == "failed" else None)
