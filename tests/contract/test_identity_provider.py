@@ -435,15 +435,15 @@ def test_a_file_that_changes_is_read_again_and_one_that_breaks_changes_nothing(
     ("text", "says"),
     [
         (None, "No such file"),
-        ("", "no public key for RS256 or ES256"),
+        ("", "none of the keys is a public key for RS256 or ES256"),
         ("{", "Expecting property name"),
         ("{}", "did not contain any keys"),
-        ('{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}', "no public key for RS256 or ES256"),
+        ('{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}', "none of the keys is a public key for RS256 or ES256"),
         ("-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----", "cannot be used: ."),
         ("private", "cannot be used: ."),
         ("ed25519", "Ed25519PublicKey is neither an RSA nor an EC key"),
-        ("p384", "no public key for RS256 or ES256"),
-        ("rsa1024", "of 2048 bits if it is RSA"),
+        ("p384", "none of the keys is a public key for RS256 or ES256"),
+        ("rsa1024", "an RSA key must have at least 2048 bits"),
     ],
 )
 def test_a_file_without_usable_keys_is_refused_before_anything_is_served(

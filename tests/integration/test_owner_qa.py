@@ -388,7 +388,7 @@ def test_the_library_gives_what_the_api_gives(salon: Salon) -> None:
         for wrong, what in (
             ({"limit": 51}, "limit: must be a whole number from 1 to 50"),
             ({"source_types": ["call"]}, r"source_types\[0\]: must be one of"),
-            ({"source_types": {1j}}, "a type that is not accepted"),
+            ({"source_types": {1j}}, "source_types: must be a list"),
         ):
             with pytest.raises(InvalidInput, match=what):
                 await ask_with_citations("aurora", "?", rag=rag, **wrong)
