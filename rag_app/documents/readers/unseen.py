@@ -81,7 +81,7 @@ def find_unseen(page: Tag, dropped: set[str]) -> set[int]:
 
 
 def _style(said: str) -> dict[str, str]:
-    said = re.sub(r"/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)", "", said)
+    said = re.sub(r"(?s)/\*.*?(?:\*/|\Z)", "", said)
     pairs = (declaration.partition(":") for declaration in said.split(";"))
     return {name.strip(): value.replace("!important", "").strip() for name, colon, value in pairs if colon}
 
