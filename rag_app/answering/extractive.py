@@ -134,7 +134,7 @@ def score_passages(ranking: Ranking, question: Question, others: NDArray[np.bool
     words = [len(wanted & content_words(passage.text)) / max(1, len(wanted)) for passage in ranking.ranked]
     lacks = np.asarray([lacks_kind(part, ranking.ranked) for part in ranking.asked[1:]])
     scores = _PART_WEIGHT * near[1:] + (1 - _PART_WEIGHT) * near[0] + ranking.priors - _KIND_WEIGHT * lacks
-    held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]])
+    held = np.asarray([holds(part, ranking.ranked) for part in ranking.asked[1:]], dtype=bool)
     strange = np.zeros(len(words), dtype=bool) if others is None else others
     return PassageScores(scores, held & ~strange, np.asarray(words), ranking.read[1:].max(axis=0), strange)
 
