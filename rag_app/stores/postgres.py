@@ -9,7 +9,8 @@ table of a tenant.
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 from uuid import UUID
@@ -19,7 +20,7 @@ import msgspec
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 
 from rag_app.database.session import Database
-from rag_app.domain import FieldType, Filters, Scope, Source
+from rag_app.domain import FieldType, Filters, Mode, Scope, Source
 from rag_app.retrieval.confidence import Words, WordUse
 from rag_app.retrieval.fusion import Candidate
 from rag_app.retrieval.index import IndexSpec
@@ -27,7 +28,16 @@ from rag_app.retrieval.records import NamedValue, RecordQuery, Records, check_qu
 from rag_app.retrieval.spelling import likelihood, spellings
 from rag_app.retrieval.store import Backend, ScopedStore, Search, chunk_node, heading
 from rag_app.stores import words
-from rag_app.stores.postgres_tables import GRAPHED, LARGEST_GRAPH, Query, column, create_statements, drop_statements
+from rag_app.stores.postgres_tables import (
+    GRAPHED,
+    LARGEST_GRAPH,
+    Method,
+    Query,
+    choose_method,
+    column,
+    create_statements,
+    drop_statements,
+)
 from rag_app.stores.record_statements import RecordStatement, to_records
 
 # Chunks that a walk through the graph looks at before it asks whether it has found enough (docs/adr/0003 has the
@@ -35,6 +45,8 @@ from rag_app.stores.record_statements import RecordStatement, to_records
 _WALKED, _FARTHEST = 600, 6_000
 # Chunks that a write takes into the graph, in chunks written: an organization that has become large is in it whole soon.
 _CATCHING_UP = 3
+# For how long a search is planned by the number of chunks that an organization had, and how many numbers are kept.
+_SIZE_SECONDS, _MOST_SIZES = 5.0, 100_000
 # For searches, whose plans are good for every tenant: planned once a connection.
 _PLANS = (
     "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off; "
@@ -55,6 +67,7 @@ class PostgresBackend(Backend):
         self.usual = database
         """For questions about records, whose plans depend on how many there are: the application's own pool."""
         self.database = database.with_preparation(self.prepare)
+        self.sizes = Sizes()
 
     @staticmethod
     async def prepare(connection: asyncpg.Connection) -> None:
@@ -86,6 +99,35 @@ class PostgresBackend(Backend):
         async with self.database.driver_scoped(scope) as connection:
             await connection.execute(_USUAL_PLANS)
             yield connection
+
+
+class Sizes:
+    """How many chunks organizations have in generations, as they were some seconds ago at most."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[tuple[str, UUID], tuple[float, int]] = {}
+
+    def known(self, generation: str, organizations: Collection[UUID]) -> list[int] | None:
+        """A number for each organization; None if one of them is not known."""
+        since, found = time.monotonic() - _SIZE_SECONDS, list[int]()
+        for each in organizations:
+            looked_up, chunks = self._chunks.get((generation, each), (0.0, 0))
+            if looked_up <= since:
+                return None
+            found.append(chunks)
+        return found
+
+    def keep(self, generation: str, organizations: Collection[UUID], chunks: Mapping[UUID, int]) -> list[int]:
+        """The numbers, from now on known. An organization without chunks is in no table."""
+        if len(self._chunks) > _MOST_SIZES:
+            self._chunks.clear()
+        now = time.monotonic()
+        self._chunks |= {(generation, each): (now, chunks.get(each, 0)) for each in organizations}
+        return [chunks.get(each, 0) for each in organizations]
+
+    def forget(self, generation: str, organizations: Collection[UUID]) -> None:
+        for each in organizations:
+            self._chunks.pop((generation, each), None)
 
 
 async def execute_as_owner(owner_url: str, statements: str) -> None:
@@ -253,14 +295,27 @@ class PostgresStore(ChunkStore):
         return f"{self.prefix}_signs"
 
     async def candidates(self, asked: Search) -> list[Candidate]:
-        query = self.begin()
-        return [_candidate(row) for row in await self.ask(query.candidates(asked), query)]
+        query, method = self.begin(), await self._choose_method(asked)
+        return [_candidate(row) for row in await self.ask(query.candidates(asked, method), query)]
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
-        query = self.begin()
-        sql = query.best(asked)
-        rows = await self.backend.database.fetch_scoped(self.scope, sql, *query.values)
-        return [(_candidate(row), to_node(row)) for row in rows]
+        query, method = self.begin(), await self._choose_method(asked)
+        return [(_candidate(row), to_node(row)) for row in await self.ask(query.best(asked, method), query)]
+
+    async def write(self, nodes: Sequence[BaseNode], replacing: Sequence[UUID] = ()) -> None:
+        await super().write(nodes, replacing)
+        self.backend.sizes.forget(self.prefix, self.scope.organizations)
+
+    async def _choose_method(self, asked: Search) -> Method:
+        """By sizes that may be some seconds old: an organization that has just become large is compared whole until then."""
+        if asked.mode is Mode.TEXT:
+            return Method.EXACT
+        sizes, known = self.backend.sizes, self.backend.sizes.known(self.prefix, self.scope.organizations)
+        if known is None:
+            query = self.begin()
+            rows = await self.ask(query.sizes(), query)
+            known = sizes.keep(self.prefix, self.scope.organizations, {row["org_id"]: row["chunks"] for row in rows})
+        return choose_method(known, len(asked.vector), bool(asked.filters) or self.scope.site is not None)
 
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]

@@ -5,7 +5,8 @@ docs/adr/0003-postgres-layout.md and docs/adr/0030-signs-with-two-bits-of-the-qu
 tables and for the three search methods, and their costs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
@@ -180,15 +181,16 @@ _CALLERS = """
             END LOOP; END $$;"""
 
 
-_DENSE = """sizes AS MATERIALIZED (
-                SELECT p.org_id, p.chunks, {may_walk} AND p.chunks > {graphed}
+# `near(no)` is what is compared by cosine: what a walk found, and the nearest by sign of whoever was not walked for.
+_WALK = """sizes AS MATERIALIZED (
+                SELECT p.org_id, p.chunks, p.chunks > {graphed}
                     AND (SELECT max(v.no) FROM {t}_graph v WHERE v.org_id = p.org_id)
                         >= (SELECT max(v.no) FROM {t}_vectors v WHERE v.org_id = p.org_id) AS graphed
                 FROM {t}_sizes p WHERE p.org_id = ANY({organizations})),
             size AS MATERIALIZED (
-                SELECT p.small, CASE WHEN NOT p.small AND p.graphed * p.graphed > {larger} * n.chunks THEN p.walked END AS walked
-                FROM (SELECT coalesce(sum(chunks), 0) <= {small} AS small,
-                          sum(chunks) FILTER (WHERE graphed) AS graphed, array_agg(org_id) FILTER (WHERE graphed) AS walked
+                SELECT CASE WHEN p.graphed * p.graphed > {larger} * n.chunks THEN p.walked END AS walked
+                FROM (SELECT sum(chunks) FILTER (WHERE graphed) AS graphed,
+                          array_agg(org_id) FILTER (WHERE graphed) AS walked
                       FROM sizes) p CROSS JOIN {t}_totals n),
             walked AS MATERIALIZED (
                 SELECT v.no FROM {t}_graph v
@@ -198,10 +200,12 @@ _DENSE = """sizes AS MATERIALIZED (
             enough AS MATERIALIZED (SELECT count(*) >= {ahead} AS enough FROM walked),
             scanned AS MATERIALIZED (
                 SELECT coalesce(array_agg(org_id), '{{}}') AS organizations FROM sizes
-                WHERE NOT (SELECT small FROM size) AND NOT (graphed IS TRUE AND (SELECT enough FROM enough))),
+                WHERE NOT (graphed IS TRUE AND (SELECT enough FROM enough))),"""
+_WALKED = "SELECT no FROM walked WHERE (SELECT enough FROM enough) UNION ALL"
+
+_SCAN = """{walk}
             signs AS MATERIALIZED (
-                SELECT {far} * {place} + v.no AS far
-                FROM {t}_signs v WHERE v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[]) AND {visible}
+                SELECT {far} * {place} + v.no AS far FROM {t}_signs v WHERE {scanned} AND {visible}
                 ORDER BY far LIMIT {most} + 1),
             reach AS MATERIALIZED (
                 SELECT border, least(border, {place} + {place} * floor(
@@ -210,30 +214,46 @@ _DENSE = """sizes AS MATERIALIZED (
                           (SELECT far FROM signs OFFSET greatest({limit} - 1, 0) LIMIT 1) AS last,
                           (SELECT far FROM signs OFFSET {sure} LIMIT 1) AS sure OFFSET 0) at),
             near AS MATERIALIZED (
-                SELECT no FROM walked WHERE (SELECT enough FROM enough)
-                UNION ALL SELECT far::bigint & ({place} - 1) FROM signs WHERE far < (SELECT reach FROM reach)
+                {walked} SELECT far::bigint & ({place} - 1) AS no FROM signs WHERE far < (SELECT reach FROM reach)
                 UNION ALL SELECT v.no FROM {t}_signs v
-                WHERE (SELECT tied FROM reach) AND v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[]) AND {visible}
-                    AND {far} * {place} = (SELECT border FROM reach)),
-            dense AS MATERIALIZED (
-                SELECT no, id, distance FROM (
-                    SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {t}_vectors v
-                    WHERE (SELECT small FROM size) AND {visible}
-                    UNION ALL SELECT v.no, v.id, v.embedding <=> {embedding} FROM near {vector}) either
-                ORDER BY distance, id LIMIT {limit})"""
+                WHERE (SELECT tied FROM reach) AND {scanned} AND {visible}
+                    AND {far} * {place} = (SELECT border FROM reach)),"""
 
-# Of equal scores at the end those with the least ids, whatever the order of writing. They are looked up only there.
+_DENSE = """{near} dense AS MATERIALIZED (
+                SELECT v.no, v.id, v.embedding <=> {embedding} AS distance FROM {vectors} ORDER BY distance, id LIMIT {limit})"""
+
+# Of equal scores at the end those with the least ids, whatever the order of writing: all of them are looked up.
 _BEST = """,
             first AS MATERIALIZED (SELECT no, bm25 FROM lexical ORDER BY bm25 DESC LIMIT {limit} + 1),
             cut AS MATERIALIZED (
-                SELECT last.bm25, {limit} - (SELECT count(*) FROM first WHERE first.bm25 > last.bm25) AS tied
-                FROM (SELECT min(bm25) AS bm25 FROM first HAVING count(*) > {limit}) last),
+                SELECT coalesce(next, 0) AS next, last = next AS tied
+                FROM (SELECT (SELECT bm25 FROM first OFFSET {limit} LIMIT 1) AS next,
+                          (SELECT bm25 FROM first OFFSET greatest({limit} - 1, 0) LIMIT 1) AS last OFFSET 0) at),
+            top AS MATERIALIZED (
+                SELECT no, bm25 FROM first WHERE bm25 > (SELECT next FROM cut)
+                UNION ALL SELECT no, bm25 FROM lexical
+                WHERE (SELECT tied FROM cut) AND bm25 = (SELECT next FROM cut)),
             best AS MATERIALIZED (
-                SELECT no, bm25 FROM first WHERE bm25 > coalesce((SELECT bm25 FROM cut), 0)
-                UNION ALL (
-                    SELECT l.no, l.bm25 FROM lexical l {looked_up}
-                    WHERE (SELECT tied > 0 FROM cut) AND l.bm25 = (SELECT bm25 FROM cut)
-                    ORDER BY v.id LIMIT (SELECT tied FROM cut)))"""
+                SELECT v.no, v.id, {cosine} AS cosine, top.bm25 FROM top {looked_up}
+                ORDER BY top.bm25 DESC, v.id LIMIT {limit})"""
+
+
+class Method(Enum):
+    """How the nearest chunks are found. It follows from how many chunks the scope's organizations have."""
+
+    EXACT = auto()
+    """All vectors are compared."""
+    SIGNS = auto()
+    """The vectors with the nearest signs are compared."""
+    GRAPH = auto()
+    """As SIGNS, but the nearest of very large organizations come from the graph, unless it found too few."""
+
+
+def choose_method(chunks: Collection[int], dimension: int, filtered: bool) -> Method:
+    """By the chunks of each organization of a scope. A graph knows no filters."""
+    if sum(chunks) <= _EXACT_NUMBERS // dimension:
+        return Method.EXACT
+    return Method.SIGNS if filtered or dimension > LARGEST_GRAPH or max(chunks) <= GRAPHED else Method.GRAPH
 
 
 class Query:
@@ -290,9 +310,9 @@ class Query:
             indexed = _index_hint(name, kind, value if isinstance(value, list) else [value])
         return indexed + _COMPARED[operator].format(name=name, value=self.bind(value, sql_type))
 
-    def best(self, asked: Search) -> str:
+    def best(self, asked: Search, method: Method) -> str:
         """`candidates` in the order of `rag_app.retrieval.fusion.ranked`, the `top_k` first, each with its text."""
-        found, weights = self.candidates(asked, sure=asked.top_k), self.spec.fusion
+        found, weights = self.candidates(asked, method, sure=asked.top_k), self.spec.fusion
         rank = {
             Mode.DENSE: "cosine",
             Mode.TEXT: "bm25",
@@ -304,32 +324,32 @@ class Query:
             CROSS JOIN LATERAL (SELECT * FROM {self.t}_chunks c WHERE c.no = best.no OFFSET 0) c
             ORDER BY best.rank DESC, best.id"""
 
-    def candidates(self, asked: Search, *, sure: int | None = None) -> str:
+    def candidates(self, asked: Search, method: Method, *, sure: int | None = None) -> str:
         """The best of each leg with their id, cosine and BM25.
 
         Plans are made once for all tenants. Every join is a lookup for each row before it; OFFSET 0 keeps the planner
-        from choosing another kind of join.
+        from choosing another kind of join. A table is named as few times as can be: starting a plan takes longer than
+        searching a small organization.
         """
         embedding, limit = self.bind(asked.vector, "vector"), self.bind(asked.depth, "bigint")
         visible, dense = self.where(asked.filters), ""
         if asked.mode != Mode.TEXT:
-            dense = self._dense(embedding, asked, sure or asked.depth, limit, visible)
+            dense = self._dense(embedding, asked, method, sure or asked.depth, limit, visible)
         if asked.mode == Mode.DENSE:
             return f"WITH {dense} SELECT no, id, 1 - distance AS cosine, 0::float8 AS bm25 FROM dense"
-        scored = f"""SELECT v.no, v.id, 1 - (v.embedding <=> {embedding}) AS cosine, best.bm25
-            FROM best {self._looked_up("best", visible)}"""
+        lexical = self._lexical(asked, limit, visible, f"1 - (v.embedding <=> {embedding})")
         if asked.mode == Mode.TEXT:
-            return f"WITH {self._lexical(asked, limit, visible)} {scored}"
+            return f"WITH {lexical} SELECT no, id, cosine, bm25 FROM best"
         # IS TRUE: a look into a hash table for each row of `lexical`, however few the planner takes them for
-        return f"""WITH {dense}, {self._lexical(asked, limit, visible)},
+        return f"""WITH {dense}, {lexical},
             known AS MATERIALIZED (SELECT no, bm25 FROM lexical WHERE (no IN (SELECT no FROM dense)) IS TRUE)
             SELECT no, id, 1 - distance AS cosine, coalesce(bm25, 0) AS bm25 FROM dense LEFT JOIN known USING (no)
-            UNION ALL {scored} WHERE (best.no IN (SELECT no FROM dense)) IS NOT TRUE"""
+            UNION ALL SELECT no, id, cosine, bm25 FROM best WHERE (no IN (SELECT no FROM dense)) IS NOT TRUE"""
 
     def words(self, asked: Search, near: Sequence[UUID]) -> str:
         """Id and BM25 of the best chunks by words and of the chunks `near`, if visible."""
         limit, visible = self.bind(asked.depth, "bigint"), self.where(asked.filters)
-        return f"""WITH {self._lexical(asked, limit, visible)},
+        return f"""WITH {self._lexical(asked, limit, visible, "0::float8")},
             wanted AS MATERIALIZED (
                 SELECT no FROM best UNION
                 SELECT c.no FROM {self.t}_chunks c WHERE c.id = ANY({self.bind(list(near), "uuid[]")})),
@@ -421,39 +441,56 @@ class Query:
         visible = self.where(filters)
         return f"SELECT count(*) FROM (SELECT FROM {self.fields} v WHERE {visible} LIMIT {self.bind(most, 'bigint')}) v"
 
+    def sizes(self) -> str:
+        """How many chunks each of the scope's organizations has, whoever may see them."""
+        organizations = self.bind(list(self.scope.organizations), "uuid[]")
+        return f"SELECT s.org_id, s.chunks FROM {self.t}_sizes s WHERE s.org_id = ANY({organizations})"
+
     def count(self) -> str:
         """How many chunks are visible."""
         return f"SELECT count(*) FROM {self.fields} v WHERE {self.where(())}"
 
-    def _dense(self, embedding: str, asked: Search, sure: int, limit: str, visible: str) -> str:
+    def _dense(self, embedding: str, asked: Search, method: Method, sure: int, limit: str, visible: str) -> str:
         """CTEs that end in `dense(no, id, distance)`: the `depth` nearest to the embedding.
 
-        If the scope's organizations are small, all rows are compared. Otherwise the rows with the nearest signs are
-        compared: the `depth` nearest by sign, and those that are up to a margin farther than the `sure` best, because signs
-        only approximate the order of cosines. The nearest of very large organizations come from the graph, unless there
-        are filters or the graph found too few.
+        Of rows that are selected by their signs, the `depth` nearest by sign are compared, and those that are up to a
+        margin farther than the `sure` best, because signs only approximate the order of cosines.
         """
-        dimension, filtered = len(asked.vector), self._is_filtered(asked)
+        near, vectors = "", f"{self.fields} v WHERE {visible}"
+        if method is not Method.EXACT:
+            near = self._near(embedding, asked, method, sure, limit, visible)
+            vectors = f"near {self._looked_up('near', visible)}"
+        return _DENSE.format(near=near, vectors=vectors, embedding=embedding, limit=limit)
+
+    def _near(self, embedding: str, asked: Search, method: Method, sure: int, limit: str, visible: str) -> str:
+        dimension = len(asked.vector)
         sides, halves = (self.bind(each, f"bit({dimension})") for each in _planes(asked.vector))
-        return _DENSE.format(
+        walk = (
+            _WALK.format(
+                t=self.t,
+                organizations=self.organizations,
+                readers=self.readers,
+                embedding=embedding,
+                half=f"halfvec({dimension})",
+                ahead=self.bind(max(_AHEAD * sure, asked.depth), "bigint"),
+                graphed=GRAPHED,
+                larger=_LARGE,
+            )
+            if method is Method.GRAPH
+            else ""
+        )
+        return _SCAN.format(
             t=self.t,
-            organizations=self.organizations,
-            readers=self.readers,
-            embedding=embedding,
+            walk=walk,
+            walked=_WALKED if walk else "",
+            scanned="v.org_id = ANY ((SELECT organizations FROM scanned)::uuid[])" if walk else "TRUE",
             limit=limit,
             visible=visible,
-            vector=self._looked_up("near", visible),
             far=f"(2 * (v.signs <~> {sides}) + (v.signs <~> {halves}))",
             most=self.bind(max(_MOST, 4 * asked.depth), "bigint"),
             place=2**words.NUMBER,
             sure=self.bind(max(min(sure, asked.depth) - 1, 0), "bigint"),
-            ahead=self.bind(max(_AHEAD * sure, asked.depth), "bigint"),
             margin=_MARGIN * dimension**0.5 * 2**words.NUMBER,
-            half=f"halfvec({dimension})",
-            may_walk=not filtered and dimension <= LARGEST_GRAPH,
-            graphed=GRAPHED,
-            small=_EXACT_NUMBERS // dimension,
-            larger=_LARGE,
         )
 
     def _looked_up(self, of: str, visible: str) -> str:
@@ -463,7 +500,7 @@ class Query:
     def _is_filtered(self, asked: Search) -> bool:
         return bool(asked.filters) or self.scope.site is not None
 
-    def _lexical(self, asked: Search, limit: str, visible: str) -> str:
+    def _lexical(self, asked: Search, limit: str, visible: str, cosine: str) -> str:
         """CTEs that end in `lexical(no, bm25)`, every chunk that shares a term with the text, and `best` of these.
 
         The rows of `words` contain tenant and reader; filters look up the chunk.
@@ -480,7 +517,7 @@ class Query:
             most=f"{bm25.k1 + 1}::float8",
             filtered=self._looked_up("p", visible) if self._is_filtered(asked) else "",
         )
-        return lexical + _BEST.format(limit=limit, looked_up=self._looked_up("l", visible))
+        return lexical + _BEST.format(limit=limit, cosine=cosine, looked_up=self._looked_up("top", visible))
 
 
 def _index_hint(name: str, kind: FieldType, values: Any) -> str:

@@ -181,6 +181,32 @@ async def test_large_organizations_are_searched_by_sign_and_small_ones_exactly(
     assert await found(large) == 20
 
 
+async def test_what_another_process_wrote_is_found_at_once(
+    opened: Opened, database_urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though for some seconds a search goes by the size that the organization had."""
+    monkeypatch.setattr(postgres_tables, "_EXACT_NUMBERS", 20 * WIDE)
+    scope, source = Scope(frozenset({uuid4()})), uuid4()
+    (org,) = scope.organizations
+    other = PostgresBackend(Database(database_urls[1], pool_size=1))
+
+    async def found() -> int:
+        return len(await opened.of(scope).search(Search([1.0] * WIDE, "", (), Mode.DENSE, 50)))
+
+    try:
+        there = other.scoped(SPEC, opened.generation, scope)
+        await opened.of(scope).write(random_chunks(org, 15))
+        assert await found() == 15
+        await there.write([chunk(org, f"more {n}", [1.0] * WIDE, source=source, position=n) for n in range(10)])
+        assert await found() == 25
+        opened.backend.sizes.forget(opened.generation, scope.organizations)
+        assert await found() == 25  # by sign
+        await there.adelete(str(source))
+        assert await found() == 15
+    finally:
+        await other.close()
+
+
 async def test_the_graph_is_for_whoever_has_much_of_the_index_and_scans_help_where_it_leads_elsewhere(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
