@@ -353,7 +353,7 @@ def _choose(scored: PassageScores, ranked: Sequence[Passage], pool: Sequence[Pas
         best = next((i for i in np.argsort(-current) if not _is_said(ranked[i], chosen)), None)
         if best is None or len(chosen) >= most or (not asked and current[best] < overall.max() - GAP):
             break
-        if current[best] < overall.max() - PART_GAP:
+        if np.isneginf(current[best]) or current[best] < overall.max() - PART_GAP:
             continue
         chosen.append(passage := ranked[best])
         previous = before.get((passage.block, passage.place))

@@ -23,9 +23,10 @@ _KEY_VALUE = re.compile(rf"^{_AT}[^.!?:|]{{1,40}}:\s+\S")
 _NUMBERED = re.compile(r"^(?:(?:chapter|section|part|appendix)\s+\w{1,5}\b|\d+(?:\.\d+)+\s)", re.IGNORECASE)
 _RECORD = re.compile(r"^(?:[^.!?:;|]{1,40}:\s[^;]*;\s){2}")
 _GREETING = re.compile(
-    r"^(?:[^.!?:|]{1,40}:\s+)?(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|welcome|thanks?|thank you|cheers|goodbye|bye"
-    r"|(?:best|kind|warm) (?:regards|wishes)|regards|sincerely|yours|bonjour|bonsoir|merci|cordialement|salut|hallo|guten (?:tag|morgen)"
-    r"|liebe grüße|mit freundlichen grüßen|hola|buenos días|gracias|saludos)\b(?:\W*\w+){0,5}\W*$",
+    r"^(?:[^.!?:|]{1,40}:\s+)?(?:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|bonjour|bonsoir|salut|hallo"
+    r"|guten (?:tag|morgen)|hola|buenos días)\b(?:\W*\w+){0,3}|(?:welcome|thanks?|thank you|cheers|goodbye|bye"
+    r"|(?:best|kind|warm) (?:regards|wishes)|regards|sincerely|yours|merci|cordialement"
+    r"|liebe grüße|mit freundlichen grüßen|gracias|saludos)\b(?:\W*\w+){0,5})\W*$",
     re.IGNORECASE,
 )
 _DIVIDER = re.compile(r"\s[»›>·•/]\s")

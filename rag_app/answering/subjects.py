@@ -3,7 +3,8 @@
 Only sources of one type are compared: what holds for all products may stand in a policy that names none. Where one has a
 name of the question, another without any of its names does not answer. Of sources that are called alike ("Keyword: linen
 apron", "Keyword: bread bag"), those that the question names answer it, and the others only with a sentence that names the
-same.
+same. A message of a word or two ("What does it cost?") after one that nothing answered is about that one: a source
+without any word of it does not answer.
 """
 
 from collections.abc import Sequence
@@ -19,10 +20,13 @@ from rag_app.answering.passages import Passage
 from rag_app.answering.refusals import language_of
 from rag_app.domain import Question
 
+LITTLE = 2
+"""Words that carry meaning: a message that says no more is about the one before it."""
+
 
 def find_strangers(question: Question, ranked: Sequence[Passage], context: Context) -> NDArray[np.bool_]:
     """Whether each passage is about another subject."""
-    nameless = _find_nameless(question, context.blocks)
+    nameless = _find_nameless(question, context.blocks) | _find_unrelated(question, context.blocks)
     named = _find_named(question, context.blocks)
     return np.asarray(
         [
@@ -43,6 +47,16 @@ def _find_nameless(question: Question, blocks: Sequence[ContextBlock]) -> set[in
     having = {n for n, text in enumerate(texts) if any(has_name(text, name) for name in names)}
     types = {_type(blocks[n]) for n in having}
     return {n for n, block in enumerate(blocks) if n not in having and _type(block) in types}
+
+
+def _find_unrelated(question: Question, blocks: Sequence[ContextBlock]) -> set[int]:
+    """The blocks without a word of what was said before, for a message that says little by itself. Where that was answered,
+    its sources are known, and they go on about it in words of their own."""
+    said = content_words(question.text)
+    if not question.leans or question.earlier or len(said) > LITTLE:
+        return set()
+    before = content_words(question.searched or "") - said
+    return {n for n, block in enumerate(blocks) if before and not before & content_words(_text(block))}
 
 
 def _find_named(question: Question, blocks: Sequence[ContextBlock]) -> list[tuple[int, frozenset[str]]]:

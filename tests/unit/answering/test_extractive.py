@@ -110,6 +110,18 @@ async def test_what_is_said_of_another_thing_of_its_kind_is_no_answer(synthesize
     assert "[Source 3]" in text and not {"58", "91"} & {*re.findall(r"\d+", text)}
 
 
+async def test_a_short_message_after_one_that_nothing_answered_is_about_that_one(
+    synthesizer: ExtractiveSynthesizer,
+) -> None:
+    found = context("A ring box costs 32 dollars.", "Boxes are sold in pairs.")
+    asked = Question("What does it cost?", searched="How do I cancel the lease?\nWhat does it cost?", leans=True)
+    assert not (await synthesizer.write(asked, found)).text
+    of_lease = context("A ring box costs 32 dollars.", "To cancel costs 5 dollars.")
+    assert "5 dollars" in (await synthesizer.write(asked, of_lease)).text
+    answered = replace(asked, earlier=(hit("Boxes").source_id,))
+    assert "32 dollars" in (await synthesizer.write(answered, found)).text
+
+
 async def test_a_source_without_the_name_is_no_answer_where_another_has_it(synthesizer: ExtractiveSynthesizer) -> None:
     tents = context("The Skerry weighs 1.94 kg with its pegs.", "Glim is a head torch with 350 lumens. It is red.")
     assert not (await synthesizer.write(Question("How heavy is the Glim head torch?"), tents)).text
@@ -363,6 +375,7 @@ def test_a_numbered_heading_is_no_sentence() -> None:
             "Please tell me by 25 September if the number changes.",
             ["Please tell me by 25 September if the number changes."],
         ),
+        ("Hi, that looks like a flat battery. Hello Ann!", ["Hi, that looks like a flat battery."]),
         ("Home / Shop / Cart / Help\n\nWe open at nine.", ["We open at nine."]),
     ],
 )
