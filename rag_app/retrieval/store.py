@@ -4,12 +4,13 @@ An adapter in `stores/` implements six methods (and `best`, where one question t
 """
 
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.schema import (
     BaseNode,
@@ -219,14 +220,15 @@ class ScopedStore(BasePydanticVectorStore):
 
     def check(self, nodes: Sequence[BaseNode]) -> None:
         """Raises InvalidInput for a chunk of another organization, or one that has no direction to be found in."""
+        organizations = {str(org_id) for org_id in self.scope.organizations}
         for node in nodes:
             if "org_id" not in node.metadata:
                 raise InvalidInput("org_id", None, "an ordinary node goes into a store that `rag.store(...)` gives")
-            if UUID(node.metadata["org_id"]) not in self.scope.organizations:
+            if node.metadata["org_id"] not in organizations:
                 raise InvalidInput("org_id", node.metadata["org_id"], "is not an organization of this scope")
             if node.embedding is None:
                 raise InvalidInput("embedding", node.node_id, "a chunk needs its embedding before it can be stored")
-            if not 0 < max(map(abs, node.embedding), default=0) <= _LARGEST or not all(map(isfinite, node.embedding)):
+            if not _has_direction(node.embedding):
                 raise InvalidInput("embedding", node.node_id, f"must be numbers up to {_LARGEST}, not all of them zero")
 
     async def search(self, asked: Search) -> list[NodeWithScore]:
@@ -299,6 +301,16 @@ class ScopedStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         raise NotImplementedError("use `await store.adelete(...)`: rag_app's stores are async")
+
+
+def _has_direction(embedding: Sequence[float]) -> bool:
+    """Whether the numbers are a vector that half precision can hold, other than zero.
+
+    >>> [_has_direction(each) for each in ([0.0, -1.0], [], [0.0], [1.0, float("nan")], [-1e6])]
+    [True, False, False, False, False]
+    """
+    most = np.abs(np.frombuffer(array("f", embedding), np.float32)).max(initial=0)
+    return bool(0 < most <= _LARGEST)  # not so for a NaN
 
 
 def chunk_node(id_: object, text: str, metadata: JsonObject, embedding: Sequence[float] | None = None) -> TextNode:

@@ -238,7 +238,7 @@ class LlamaIndexBackend(OutsideBackend):
 class LlamaIndexStore(OutsideStore):
     """One index in one generation of the store, as one scope sees it."""
 
-    vector_column = ("embedding",)
+    keeps_vectors = True
 
     async def best(self, asked: Search) -> list[tuple[Candidate, TextNode]]:
         """Chunks have `incomplete: true` in their metadata if fewer were found than exist."""

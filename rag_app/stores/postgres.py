@@ -18,6 +18,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
+from pgvector import Vector
 
 from rag_app.database.session import Database
 from rag_app.domain import FieldType, Filters, Mode, Scope, Source
@@ -34,9 +35,10 @@ from rag_app.stores.postgres_tables import (
     Method,
     Query,
     choose_method,
-    column,
     create_statements,
     drop_statements,
+    insert_fields,
+    insert_signs,
 )
 from rag_app.stores.record_statements import RecordStatement, to_records
 
@@ -47,15 +49,19 @@ _WALKED, _FARTHEST = 600, 6_000
 _CATCHING_UP = 3
 # For how long a search is planned by the number of chunks that an organization had, and how many numbers are kept.
 _SIZE_SECONDS, _MOST_SIZES = 5.0, 100_000
+# Rows of vectors in a statement: an array has at most 1 GB.
+_ROWS = 500
 # For searches, whose plans are good for every tenant: planned once a connection.
 _PLANS = (
     "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off; "
     "SET max_parallel_workers_per_gather = 0; SET jit = off; "
     f"SET hnsw.ef_search = {_WALKED}; SET hnsw.iterative_scan = relaxed_order; SET hnsw.max_scan_tuples = {_FARTHEST}"
 )
-# For what is written, a hundred rows at once.
+# For what is written, a hundred rows at once. Rows of postings are looked up by their place, however many they are: they
+# would be joined with all rows of the organization.
 _USUAL_PLANS = (
     "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on; "
+    "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
     "SET LOCAL max_parallel_workers_per_gather = 2"
 )
 
@@ -238,17 +244,19 @@ class ChunkStore(ScopedStore):
         return list(went["gone"])
 
     async def _put_in(self, connection: asyncpg.Connection, nodes: Sequence[BaseNode]) -> None:
-        chunks = zip(*(self._chunk_row(node) for node in nodes), strict=True)
-        number = dict(await connection.fetch(words.INSERT.format(t=self.prefix), *chunks))
-        columns = ["no", "id", "site_id", "private_to", *map(column, self.spec.all_fields), *self.vector_column]
-        await connection.executemany(
-            f"INSERT INTO {self.fields} ({', '.join(columns)}) VALUES "
-            f"({', '.join(f'${position}' for position in range(1, len(columns) + 1))})",
-            [(number[UUID(node.node_id)], *self._field_row(node)) for node in nodes],
-        )
+        chunks = zip(*map(self._chunk_row, nodes), strict=True)
+        rows = await connection.fetch(words.INSERT.format(t=self.prefix), *chunks)
+        columns = self._field_columns([number for (number,) in rows], nodes)
+        statement = self._insert_fields(nodes)
+        for first in range(0, len(nodes), _ROWS):
+            await connection.execute(statement, *(column[first : first + _ROWS] for column in columns))
 
-    vector_column: ClassVar[tuple[str, ...]] = ()
-    """Where the vector is in `fields`, if it is."""
+    def _insert_fields(self, nodes: Sequence[BaseNode]) -> str:
+        """The statement that takes `_field_columns`."""
+        return insert_fields(self.fields, self.spec, self.keeps_vectors)
+
+    keeps_vectors: ClassVar[bool] = False
+    """Whether vectors are in the table of the filter fields."""
 
     async def _finish(self, connection: asyncpg.Connection, gone: list[int], written: int) -> None:
         """Called at the end of each write."""
@@ -270,21 +278,22 @@ class ChunkStore(ScopedStore):
 
     def _chunk_row(self, node: BaseNode) -> tuple[Any, ...]:
         meta, text = node.metadata, node.get_content(MetadataMode.NONE)
-        of = UUID(meta["org_id"]), _uuid(meta.get("private_to")), UUID(meta["source_id"])
-        return UUID(node.node_id), *of, self.language(node), heading(node), text, meta
+        of = meta["org_id"], meta.get("private_to") or None, meta["source_id"]
+        return node.node_id, *of, self.language(node), heading(node), text, meta
 
-    def _field_row(self, node: BaseNode) -> list[Any]:
-        meta = node.metadata
-        own = [UUID(node.node_id), _uuid(meta.get("site_id")), _uuid(meta.get("private_to"))]
-        kinds = self.spec.all_fields.items()
-        fields = [_uuid(meta.get(name)) if kind is FieldType.UUID else meta.get(name) for name, kind in kinds]
-        return [*own, *fields, *(node.embedding for _ in self.vector_column)]
+    def _field_columns(self, numbers: Sequence[int], nodes: Sequence[BaseNode]) -> list[Sequence[Any]]:
+        """The values of `field_columns`."""
+        metadata = [node.metadata for node in nodes]
+        columns: list[Sequence[Any]] = [numbers, [node.node_id for node in nodes]]
+        for name, kind in {"site_id": FieldType.UUID, "private_to": FieldType.UUID, **self.spec.all_fields}.items():
+            columns.append([_for_column(kind, each.get(name)) for each in metadata])
+        return [*columns, [Vector(node.get_embedding()) for node in nodes]] if self.keeps_vectors else columns
 
 
 class PostgresStore(ChunkStore):
     """One index in one generation's tables, as one scope sees it."""
 
-    vector_column = ("embedding",)
+    keeps_vectors = True
 
     @property
     def fields(self) -> str:
@@ -320,11 +329,8 @@ class PostgresStore(ChunkStore):
     async def export(self, source_ids: Sequence[UUID]) -> list[TextNode]:
         return [to_node(row, row["embedding"].to_list()) for row in await self.rows(source_ids)]
 
-    async def _put_in(self, connection: asyncpg.Connection, nodes: Sequence[BaseNode]) -> None:
-        await super()._put_in(connection, nodes)
-        filters = ", ".join(["private_to", "site_id", *map(column, [*self.spec.all_fields][1:])])
-        signs = _INSERT_SIGNS.format(t=self.prefix, filters=filters, dimension=len(nodes[0].get_embedding()))
-        await connection.execute(signs, [UUID(node.node_id) for node in nodes])
+    def _insert_fields(self, nodes: Sequence[BaseNode]) -> str:
+        return insert_signs(self.prefix, self.spec, len(nodes[0].get_embedding()))
 
     async def _finish(self, connection: asyncpg.Connection, gone: list[int], written: int) -> None:
         organizations = list(self.scope.organizations)
@@ -348,12 +354,6 @@ _MOVE = """
     FROM unnest($1::uuid[], $2::jsonb[]) AS moved (source_id, place)
     WHERE c.source_id = moved.source_id AND c.org_id = ANY($3)"""
 
-_INSERT_SIGNS = """
-    INSERT INTO {t}_signs (org_id, no, signs, {filters})
-    SELECT org_id, no, binary_quantize(embedding)::bit({dimension}), {filters} FROM {t}_vectors
-    WHERE no = ANY(ARRAY(SELECT no FROM {t}_chunks WHERE id = ANY($1)))"""
-
-
 _GROW = """
     WITH gone AS (DELETE FROM {t}_graph WHERE no = ANY($1) AND org_id = ANY($2) RETURNING no),
     grown AS (
@@ -374,5 +374,8 @@ def _candidate(row: asyncpg.Record) -> Candidate:
     return Candidate(row["id"], row["cosine"], row["bm25"])
 
 
-def _uuid(value: str | None) -> UUID | None:
-    return UUID(value) if value else None
+def _for_column(kind: FieldType, value: Any) -> Any:
+    """As `insert_fields` takes it."""
+    if kind is FieldType.UUID:
+        return value or None
+    return json.dumps(value) if kind is FieldType.TAGS and value is not None else value

@@ -141,6 +141,36 @@ def column(field: str) -> str:
     return field if field in BASE_FIELDS else f"x_{field}"
 
 
+def insert_fields(table: str, spec: IndexSpec, vectors: bool) -> str:
+    """The statement that inserts rows with the filter fields, from one array for each column (`field_columns`)."""
+    columns = field_columns(spec, vectors)
+    inputs = (f"${place}::{_ARRAYS.get(kind, kind)}[]" for place, kind in enumerate(columns.values(), 1))
+    values = (_TAGS.format(name=name) if kind == "text[]" else name for name, kind in columns.items())
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values)} "
+        f"FROM unnest({', '.join(inputs)}) AS input ({', '.join(columns)})"
+    )
+
+
+def field_columns(spec: IndexSpec, vectors: bool) -> dict[str, str]:
+    """The columns of `vectors`, or of `fields`, with their types: the chunk, who sees it, the filter fields, its vector."""
+    own = {"no": "bigint", "id": "uuid", "site_id": "uuid", "private_to": "uuid"}
+    fields = {column(name): _SQL_TYPES[kind] for name, kind in spec.all_fields.items()}
+    return own | fields | ({"embedding": "vector"} if vectors else {})
+
+
+def insert_signs(generation: str, spec: IndexSpec, dimension: int) -> str:
+    """`insert_fields` of `vectors`, which also inserts their signs."""
+    filters = ", ".join(name for name in field_columns(spec, False) if name not in ("no", "id", "org_id"))
+    return f"""WITH stored AS ({insert_fields(f"{generation}_vectors", spec, vectors=True)} RETURNING *)
+        INSERT INTO {generation}_signs (org_id, no, signs, {filters})
+        SELECT org_id, no, binary_quantize(embedding)::bit({dimension}), {filters} FROM stored"""
+
+
+# PostgreSQL has no arrays of arrays of different length: the tags of a chunk come as JSON.
+_ARRAYS = {"text[]": "text"}
+_TAGS = "CASE WHEN {name} IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text({name}::jsonb)) END"
+
 _TABLES = """
         {words}
         CREATE TABLE {t}_vectors (no bigint PRIMARY KEY REFERENCES {t}_chunks ON DELETE CASCADE, id uuid NOT NULL,

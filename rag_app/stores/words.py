@@ -43,25 +43,35 @@ INSERT = f"""
             $1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::jsonb[]
         ) WITH ORDINALITY AS input (id, org_id, private_to, source_id, lang, heading, text, metadata, place)
         CROSS JOIN LATERAL (
-            SELECT coalesce(array_agg(term), '{{{{}}}}') AS terms, array_agg(tf) AS counts, coalesce(sum(tf), 0) AS length
+            SELECT coalesce(array_agg(term), '{{{{}}}}') AS terms, array_agg(tf) AS counts,
+                coalesce(sum(tf), 0)::integer AS length
             FROM (SELECT term, least(sum(tf), {_MOST}) AS tf
                   FROM rag_terms(input.lang, input.heading || E'\\n' || input.text) GROUP BY term) each) found),
     chunks AS (
         INSERT INTO {{t}}_chunks (id, org_id, private_to, source_id, text, metadata, length, terms)
         SELECT id, org_id, private_to, source_id, text, metadata, length, terms FROM analyzed ORDER BY place
-        RETURNING no, id, org_id, private_to, length),
+        RETURNING no, org_id, private_to, length),
+    numbers AS MATERIALIZED (SELECT array_agg(no ORDER BY no) AS each FROM chunks),
     new AS MATERIALIZED (
-        SELECT c.org_id, c.private_to, each.term, NULL::bigint AS first,
-            (c.no << {CHUNK}) | (each.count::bigint << {COUNT}) | least(c.length, {_LONGEST}) AS posting
-        FROM chunks c JOIN analyzed a USING (id) CROSS JOIN LATERAL unnest(a.terms, a.counts) AS each (term, count)),
-    growing AS MATERIALIZED (
-        SELECT of.org_id, of.private_to, of.term, last.first, unnest(last.postings) AS posting
-        FROM (SELECT DISTINCT org_id, private_to, term FROM new) of CROSS JOIN LATERAL (
-            SELECT w.first, w.postings FROM {{t}}_words w
-            WHERE w.org_id = of.org_id AND w.term = of.term AND w.private_to IS NOT DISTINCT FROM of.private_to
-            ORDER BY w.first DESC LIMIT 1) last
-        WHERE cardinality(last.postings) < {BLOCK}),
-    words AS ({_PACK.format(t="{t}", rows="(TABLE new UNION ALL TABLE growing) every")}),
+        SELECT org_id, term, private_to, array_agg(posting | (count << {COUNT}) ORDER BY posting) AS postings
+        FROM (SELECT org_id, private_to, terms, counts,
+                  (numbers.each[place] << {CHUNK}) | least(length, {_LONGEST})::bigint AS posting
+              FROM analyzed CROSS JOIN numbers OFFSET 0) a
+        CROSS JOIN LATERAL unnest(a.terms, a.counts) AS each (term, count)
+        GROUP BY term, org_id, private_to),
+    longer AS MATERIALIZED (
+        SELECT n.org_id, n.term, n.private_to, last.place, coalesce(last.postings || n.postings, n.postings) AS postings,
+            CASE WHEN last.place IS NULL THEN 1 ELSE {BLOCK + 1} END AS rest
+        FROM new n LEFT JOIN LATERAL (
+            SELECT w.ctid AS place, w.postings FROM {{t}}_words w
+            WHERE w.org_id = n.org_id AND w.term = n.term AND w.private_to IS NOT DISTINCT FROM n.private_to
+            ORDER BY w.first DESC LIMIT 1) last ON cardinality(last.postings) < {BLOCK}),
+    grown AS (UPDATE {{t}}_words w SET postings = l.postings[:{BLOCK}] FROM longer l WHERE w.ctid = l.place),
+    added AS (
+        INSERT INTO {{t}}_words (org_id, term, first, private_to, postings)
+        SELECT org_id, term, postings[start] >> {CHUNK}, private_to, postings[start:start + {BLOCK - 1}]
+        FROM longer CROSS JOIN LATERAL generate_series(rest, cardinality(postings), {BLOCK}) AS start
+        WHERE rest <= cardinality(postings) ORDER BY org_id, term, 3),
     sizes AS (
         INSERT INTO {{t}}_sizes AS s (org_id, chunks, shared, length)
         SELECT org_id, count(*), count(*) FILTER (WHERE private_to IS NULL),
@@ -69,8 +79,12 @@ INSERT = f"""
         FROM chunks GROUP BY org_id
         ON CONFLICT (org_id) DO UPDATE SET chunks = s.chunks + excluded.chunks,
             shared = s.shared + excluded.shared, length = s.length + excluded.length)
-    SELECT id, no FROM chunks"""
-"""Of chunks in columns: their numbers."""
+    SELECT no FROM chunks ORDER BY no"""
+"""Of chunks in columns: their numbers, in the same order.
+
+Postings of later chunks are appended: to the last row of their term as far as there is room, the others in rows of their
+own. The caller is the only writer of its organizations, so that rows stay where they are.
+"""
 
 DELETE = f"""
     WITH old AS MATERIALIZED (
