@@ -59,8 +59,8 @@ types: .venv/.synced ## mypy, strict, over the package, the bench and the tests
 check: lint types test ## tests, linters, types (CI adds the other store: .ci/run)
 
 docs: .venv/.synced ## regenerate what is generated: docs/settings.md, .env.example
-	$(RUN)/python -m rag_app.settings > docs/settings.md
-	$(RUN)/python -m rag_app.settings env > .env.example
+	$(RUN)/python -m tests.settings_docs > docs/settings.md
+	$(RUN)/python -m tests.settings_docs env > .env.example
 
 wheel: .venv/.synced ## build dist/*.whl
 	$(UV) build --wheel

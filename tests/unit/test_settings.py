@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 from rag_app.application import _indexes
 from rag_app.domain.errors import Misconfigured
 from rag_app.retrieval.index import ConfidenceRule
-from rag_app.settings import GROUPS, Settings, data_home, example_env, fields, settings_table, variable
+from rag_app.settings import GROUPS, Settings, data_home, fields, variable
+from tests.settings_docs import example_env, settings_table
 
 ROOT = Path(__file__).parents[2]
 UNITS = (
@@ -51,8 +52,8 @@ def test_names_are_unique_and_groups_are_explained() -> None:
 @pytest.mark.parametrize(
     ("file", "command", "generated"),
     [
-        ("docs/settings.md", "python -m rag_app.settings", settings_table),
-        (".env.example", "python -m rag_app.settings env", example_env),
+        ("docs/settings.md", "python -m tests.settings_docs", settings_table),
+        (".env.example", "python -m tests.settings_docs env", example_env),
     ],
 )
 def test_documents_are_generated(file: str, command: str, generated: object) -> None:
