@@ -37,7 +37,9 @@ async def test_another_type_is_refused_with_the_arguments_name(name: str, wrong:
 @pytest.mark.parametrize("name", sorted(CALLS.keys() - {"ingest"}))
 async def test_an_argument_that_there_is_not_is_refused_with_those_there_are(name: str) -> None:
     call, given = CALLS[name]
-    with pytest.raises(WrongArguments, match=rf"^colour: {name}\(\) has no such argument; accepted: .*{min(given)}"):
+    with pytest.raises(
+        WrongArguments, match=rf"^{name}\(\) got an unexpected keyword argument 'colour'; accepted: .*{min(given)}"
+    ):
         await call(**given, colour="red")
 
 
@@ -46,7 +48,9 @@ async def test_a_missing_argument_is_named(name: str) -> None:
     call, given = CALLS[name]
     needed = [each.name for each in inspect.signature(call).parameters.values() if each.default is each.empty]
     for missing in sorted({*needed} & given.keys()):
-        with pytest.raises(WrongArguments, match=rf"^{missing}: {name}\(\) needs {missing}$") as told:
+        with pytest.raises(
+            WrongArguments, match=rf"^{name}\(\) missing a required .*argument: '{missing}'; accepted: "
+        ) as told:
             await call(**{each: value for each, value in given.items() if each != missing})
         assert isinstance(told.value, rag_app.RagError) and isinstance(told.value, TypeError)
 
@@ -58,9 +62,9 @@ async def test_numbers_lists_and_positions_are_checked_too() -> None:
         WrongArguments, match=r"^filters: must be a list, each of it a string or a MetadataFilters, not list$"
     ):
         await RAG.search("When?", **WHERE, filters=cast(list[str], [1]))
-    with pytest.raises(WrongArguments, match=r"^search\(\) takes only question without a name$"):
+    with pytest.raises(WrongArguments, match=r"^search\(\) too many positional arguments; accepted: question, index"):
         await cast(Callable[..., Any], RAG.search)("When?", "org_knowledge")
-    with pytest.raises(WrongArguments, match=r"^question: search\(\) is given this argument twice$"):
+    with pytest.raises(WrongArguments, match=r"^search\(\) multiple values for argument 'question'; "):
         await cast(Callable[..., Any], RAG.search)("When?", question="When?", **WHERE)
     with pytest.raises(WrongArguments, match=r"^paths: must be a Path or a string, not int$"):
         await RAG.ingest(cast(str, 3), **WHERE)

@@ -36,9 +36,10 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
     rag_app.surfaces.library.arguments.WrongArguments: top_k: must be a whole number, not str
     >>> search("headphones", colour="red")
     Traceback (most recent call last):
-    rag_app.surfaces.library.arguments.WrongArguments: colour: search() has no such argument; accepted: question, top_k
+    rag_app.surfaces.library.arguments.WrongArguments: search() got an unexpected keyword argument 'colour'; accepted: question, top_k
     """
     signature = inspect.signature(function)
+    names = [name for name in signature.parameters if name != "self"]
 
     @cache
     def hints() -> dict[str, Any]:  # at the first call: they may name what is declared below the function
@@ -46,8 +47,11 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        _check_names(function.__name__, signature, args, kwargs)
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise WrongArguments("", None, f"{function.__name__}() {error}; accepted: {', '.join(names)}") from None
+        for name, value in given.items():
             parameter, hint = signature.parameters[name], hints().get(name, Any)
             if parameter.kind is parameter.VAR_KEYWORD:
                 continue
@@ -57,27 +61,6 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return call
-
-
-def _check_names(name: str, signature: inspect.Signature, args: Sequence[object], named: Mapping[str, object]) -> None:
-    known = [each for each in signature.parameters.values() if each.name != "self"]
-    kinds = {each.kind for each in known}
-    accepted = [each.name for each in known if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    for each in named:
-        if each not in accepted and inspect.Parameter.VAR_KEYWORD not in kinds:
-            raise WrongArguments(each, named[each], f"{name}() has no such argument; accepted: {', '.join(accepted)}")
-    placed = [each.name for each in signature.parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
-    without_name = ", ".join(each for each in placed if each != "self") or "nothing"
-    if len(args) > len(placed) and inspect.Parameter.VAR_POSITIONAL not in kinds:
-        raise WrongArguments("", args, f"{name}() takes only {without_name} without a name")
-    for each in named.keys() & {*placed[: len(args)]}:
-        raise WrongArguments(each, named[each], f"{name}() is given this argument twice")
-    needed = [each.name for each in known if each.default is each.empty and each.kind not in _ANY_NUMBER]
-    if missing := [each for each in needed if each not in {*named, *placed[: len(args)]}]:
-        raise WrongArguments(missing[0], None, f"{name}() needs {' and '.join(missing)}")
-
-
-_ANY_NUMBER = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
 def _fits(value: object, hint: Any) -> bool:
