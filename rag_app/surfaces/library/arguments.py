@@ -89,7 +89,7 @@ def _describe(hint: Any) -> str:
         return " or ".join(dict.fromkeys(_describe(each) for each in get_args(hint)))
     if origin is Literal:
         return " or ".join(map(repr, get_args(hint)))
-    if origin is not None and issubclass(origin, Sequence):
+    if origin in (Sequence, Iterable):
         return f"{_NOUNS[Sequence]}, each of it {_describe(get_args(hint)[0])}"
     named = origin or hint
     return _NOUNS.get(named) or f"a {getattr(named, '__name__', named)}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Literal, get_args
+from typing import Literal
 
 from rag_app.answering.context import ContextBlock as PromptBlock
 from rag_app.answering.context import count_tokens, fill, header_line, neutralise
@@ -173,8 +173,6 @@ def build_context_blocks(
         max_chunks_per_source=max_chunks_per_source,
         max_sources=max_sources,
     )
-    if merge_strategy not in get_args(MergeStrategy):
-        raise InvalidInput("merge_strategy", merge_strategy, f"accepted: {', '.join(get_args(MergeStrategy))}")
     sources = [group[:max_chunks_per_source] for group in by_source(chunks)[:max_sources]]
     if merge_strategy == "separate":
         sources = [[chunk] for group in sources for chunk in group]
@@ -196,7 +194,7 @@ def build_context_blocks(
 
 def _check_limits(**limits: int | None) -> None:
     for name, limit in limits.items():
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        if limit is not None and limit < 1:
             raise InvalidInput(name, limit, "must be a whole number from 1")
 
 

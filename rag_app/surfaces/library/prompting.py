@@ -99,7 +99,7 @@ def _turn(said: Mapping[str, object]) -> Message:
 
 
 def _require_text(name: str, text: str) -> str:
-    if not isinstance(text, str) or not text.strip():
+    if not text.strip():
         raise InvalidInput(name, text, "is empty")
     return text
 

@@ -40,6 +40,7 @@ DEFAULT_POLICY = RetrievalPolicy()
 MAX_TOP_K = 1000
 
 
+@checked_call
 def create_strict_policy(allowed_source_types: Iterable[str]) -> RetrievalPolicy:
     """These types and no others. Raises InvalidInput where there is none.
 
@@ -58,19 +59,21 @@ def create_permissive_policy() -> RetrievalPolicy:
     return RetrievalPolicy(explicit_allowlist_required=False)
 
 
+@checked_call
 def sanitize_source_types(source_types: Iterable[str], allowed: Iterable[str] = SOURCE_TYPES) -> list[str]:
     """Those that are allowed, each once, in their order.
 
     Nothing may be left, and a retrieval refuses an empty list with InvalidInput: it never comes to mean all types.
-    Raises InvalidInput itself for a single text, and for what is no list of texts.
+    Raises InvalidInput for what is no list of texts.
 
     >>> sanitize_source_types(["product", "blog", "product", "page"])
     ['product', 'page']
     """
     accepted = set(allowed)
-    return [each for each in dict.fromkeys(_list(source_types)) if each in accepted]
+    return [each for each in dict.fromkeys(source_types) if each in accepted]
 
 
+@checked_call
 def validate_retrieval_request(
     tenant_id: str | UUID,
     site_id: str | UUID,
@@ -91,7 +94,7 @@ def validate_retrieval_request(
     rag_app.domain.errors.InvalidInput: site_id: is required: a name or an id
     """
     for name, value in (("tenant_id", tenant_id), ("site_id", site_id)):
-        if not isinstance(value, str | UUID) or not str(value).strip():
+        if not str(value).strip():
             raise InvalidInput(name, value, "is required: a name or an id")
     strict = policy.explicit_allowlist_required
     if allowed_source_types is None:
@@ -108,18 +111,10 @@ def validate_retrieval_request(
 
 def _unique_types(source_types: Iterable[str]) -> tuple[str, ...]:
     """Each once. An empty list is refused: it must not come to mean all types."""
-    named = tuple(dict.fromkeys(_list(source_types)))
+    named = tuple(dict.fromkeys(source_types))
     if not named:
         raise InvalidInput("allowed_source_types", named, "is empty: name a source type")
     return named
-
-
-def _list(source_types: Iterable[str]) -> list[str]:
-    """Raises InvalidInput for a single text, whose letters would be taken for types, and for what is no text."""
-    listed = [source_types] if isinstance(source_types, str) else list(source_types)
-    if isinstance(source_types, str) or not all(isinstance(each, str) for each in listed):
-        raise InvalidInput("allowed_source_types", source_types, "must be a list of texts")
-    return listed
 
 
 @checked_call
@@ -176,12 +171,11 @@ async def retrieve_chunks(
 
 def _question(text: str, top_k: int, similarity_threshold: float, mode: str) -> Question:
     question = question_of(text, top_k, mode, (), ("query_text", "mode"))
-    if not isinstance(top_k, int) or isinstance(top_k, bool) or not 1 <= top_k <= MAX_TOP_K:
+    if not 1 <= top_k <= MAX_TOP_K:
         raise InvalidInput("top_k", top_k, f"must be a whole number from 1 to {MAX_TOP_K}")
-    if not isinstance(similarity_threshold, int | float) or not 0 <= similarity_threshold <= 1:
+    if not 0 <= similarity_threshold <= 1:
         raise InvalidInput("similarity_threshold", similarity_threshold, "must be a number from 0 to 1")
-    cosine = round(2 * similarity_threshold - 1, 12)  # 2 * 0.8 - 1 is a little more than 0.6
-    return replace(question, threshold=cosine)
+    return replace(question, threshold=round(2 * similarity_threshold - 1, 12))  # 2 * 0.8 - 1 is a little more than 0.6
 
 
 async def _scope(application: Application, tenant_id: str, site_id: str) -> Scope:
