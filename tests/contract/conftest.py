@@ -45,6 +45,7 @@ from rag_app.domain.scope import Principal, Scope
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.evaluation.validation import JudgedPassage, Span
 from rag_app.http.entrance import Access, Entrance
+from rag_app.http.fields import as_wire
 from rag_app.http.server import api
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces import registry
@@ -67,7 +68,6 @@ from rag_app.surfaces.lexybrain.types import (
     ThreadInfo,
     ThreadsResponse,
     ThreadWithMessages,
-    as_wire,
 )
 from rag_app.surfaces.management.belonging import Belonging
 from rag_app.surfaces.management.feedback import FeedbackQueue

@@ -36,11 +36,9 @@ from rag_app.domain import (
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK, WORD
 from rag_app.http.exchange import exchange
-from rag_app.http.modes import SearchMode
-from rag_app.http.remarks import Courtesy, Removed, Understood, Warnings
+from rag_app.http.fields import Courtesy, Removed, SearchMode, Understood, Warnings, Where
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
-from rag_app.http.where import Where
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import EQ, GTE, LTE, conditions, instants, parse_where
 

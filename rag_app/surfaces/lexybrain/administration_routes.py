@@ -15,6 +15,7 @@ from rag_app.answering.prompt_configs import PromptConfigs
 from rag_app.answering.prompts import PromptConfig, PromptConstraints, PromptVersion, Weight
 from rag_app.domain import Forbidden, InvalidInput, JsonObject, NotFound
 from rag_app.http.bodies import WORD
+from rag_app.http.fields import as_wire
 from rag_app.http.surface import Caller, Credential, Injected, example, security
 from rag_app.surfaces.lexybrain.feedback import FeedbackFilter, FeedbackLedger, FeedbackResponse
 from rag_app.surfaces.lexybrain.rules import SURFACE as LEXYBRAIN
@@ -28,7 +29,6 @@ from rag_app.surfaces.lexybrain.types import (
     Rating,
     RatingName,
     Share,
-    as_wire,
 )
 
 _PEOPLE = frozenset({Credential.JWT, Credential.COOKIE, Credential.SESSION})

@@ -50,6 +50,7 @@ from rag_app.domain import (
     TooManyAtOnce,
     Usage,
 )
+from rag_app.http.fields import as_wire
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.index import IndexSpec
 from rag_app.surfaces.lexybrain.leaning import Leaning, leaning_of
@@ -87,7 +88,6 @@ from rag_app.surfaces.lexybrain.types import (
     RagRequest,
     RagResponse,
     RagSource,
-    as_wire,
 )
 from rag_app.telemetry.observing import Stage, identify, safe_text
 

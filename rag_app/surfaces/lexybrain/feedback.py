@@ -19,9 +19,10 @@ from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain import InvalidInput, NotFound, Principal, storable
 from rag_app.evaluation.records import check_comment, expected_source, judge
+from rag_app.http.fields import as_wire
 from rag_app.surfaces.lexybrain.statistics import VERSION, midnight
 from rag_app.surfaces.lexybrain.tables import FeedbackRow, MessageRow, ThreadRow
-from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rated, Rating, Role, as_wire
+from rag_app.surfaces.lexybrain.types import MESSAGE, THREAD, KeptMessageFeedback, Moment, Rated, Rating, Role
 
 
 class FeedbackFilter(Struct, frozen=True, omit_defaults=True):

@@ -41,6 +41,7 @@ from rag_app.database import pages
 from rag_app.database.session import Database
 from rag_app.documents.ledger import SourceLedger
 from rag_app.domain import Forbidden, InvalidInput, NotFound, Principal, Scope, StoreFailed, frozen, storable
+from rag_app.http.fields import T, as_wire
 from rag_app.surfaces.lexybrain import quotas
 from rag_app.surfaces.lexybrain.messages import is_visible, title_of
 from rag_app.surfaces.lexybrain.quotas import Accounts, holding
@@ -56,13 +57,11 @@ from rag_app.surfaces.lexybrain.types import (
     RagUsage,
     Role,
     SourcePlace,
-    T,
     ThreadInfo,
     ThreadMessage,
     ThreadSource,
     ThreadsResponse,
     ThreadWithMessages,
-    as_wire,
 )
 
 # -- a turn

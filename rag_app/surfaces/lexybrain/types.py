@@ -4,25 +4,22 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 from litestar.openapi.spec import Schema
-from msgspec import Meta, Struct, convert, structs, to_builtins
+from msgspec import Meta, Struct, structs, to_builtins
 from msgspec import field as named
 
 from rag_app.answering import prompts
 from rag_app.answering.capabilities import DESCRIPTIONS
 from rag_app.domain import BudgetSpent, InvalidInput, JsonObject, Scope, Usage, frozen
 from rag_app.http.bodies import NOT_BLANK
-from rag_app.http.remarks import Courtesy, Removed, Understood
+from rag_app.http.fields import Courtesy, Removed, Understood
 from rag_app.http.surface import example
 from rag_app.retrieval.filters import instants
 from rag_app.surfaces.lexybrain.quotas import Account
 from rag_app.surfaces.lexybrain.tables import ThreadRow
-
-T = TypeVar("T", bound=Struct)
 
 
 class Role(StrEnum):
@@ -53,12 +50,6 @@ else:  # what the registries have; a type checker wants each name written out
     RatingName = Literal[tuple(each.value for each in Rating)]
 
 Rated = Annotated[RatingName, Meta(description=f"one of {', '.join(Rating)}")]
-
-
-def as_wire(of: type[T], inner: object, **others: Any) -> T:
-    """A response from what it shows: fields come from the attributes of the same name, or from `others`."""
-    values = {name: others[name] if name in others else getattr(inner, name) for name in of.__struct_fields__}
-    return convert(SimpleNamespace(**values), of, from_attributes=True)
 
 
 # -- what comes

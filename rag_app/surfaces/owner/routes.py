@@ -34,12 +34,20 @@ from rag_app.domain import (
 from rag_app.evaluation.kept_answers import KeptAnswers
 from rag_app.http.bodies import NOT_BLANK
 from rag_app.http.exchange import exchange
-from rag_app.http.modes import SearchMode
+from rag_app.http.fields import (
+    Courtesy,
+    Removed,
+    SearchMode,
+    SourceReference,
+    T,
+    Understood,
+    Warnings,
+    Where,
+    as_wire,
+)
 from rag_app.http.problems import KINDS, Kind
-from rag_app.http.remarks import Courtesy, Removed, Understood, Warnings
 from rag_app.http.streaming import StreamedOperation, event_stream, wants_stream
 from rag_app.http.surface import Caller, Credential, Injected, Surface, example
-from rag_app.http.where import Where
 from rag_app.pipeline import Pipeline
 from rag_app.retrieval.filters import EQ, GTE, IN, LTE, conditions, parse_where
 
@@ -69,12 +77,6 @@ Limit = Annotated[int, Meta(ge=1, le=50, description="a whole number from 1 to 5
 MinSimilarity = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, description="a whole number of at most 64 bits")]
 Day = Annotated[date, Meta(description="a date, YYYY-MM-DD: the whole day, UTC", examples=["2026-01-08"])]
-SourceType = Annotated[str, Meta(examples=["call_transcript"])]
-Similarity = Annotated[float, Meta(ge=0, le=1, description="cosine similarity, four digits", examples=[0.7823])]
-Moment = Annotated[
-    datetime | None,
-    Meta(description="the date of the call or booking: ISO 8601, UTC", examples=["2026-01-10T14:30:00Z"]),
-]
 RecordType = Annotated[
     Literal["call_transcript", "call_summary", "booking_note"],
     Meta(description="one of call_transcript, call_summary, booking_note"),
@@ -147,35 +149,28 @@ class OwnerAskRequest(RecordFilters, frozen=True, forbid_unknown_fields=True, kw
         )
 
 
-ExternalId = Annotated[str | None, Meta(description="the external id of the source")]
-Row = Annotated[
-    int | None, Meta(description="if the source is a row of a table: its number in `file_name`", examples=[7])
-]
-Sheet = Annotated[str | None, Meta(description="if the source is a row of a workbook: the sheet that contains the row")]
-Section = Annotated[str | None, Meta(description="the headings above the passage")]
-Page = Annotated[int | None, Meta(description="the page of the passage")]
-Link = Annotated[str, Meta(description="the path of the passage")]
+class OwnerRecord(SourceReference, frozen=True, kw_only=True):
+    """A passage of a call or booking."""
 
-
-class OwnerSearchResult(Struct, frozen=True):
-    id: Annotated[UUID, Meta(description="the id of the chunk")]
-    source_type: SourceType
+    source_type: Annotated[str, Meta(examples=["call_transcript"])]
     source_id: UUID
     booking_id: Reference
     call_id: Reference
+    created_at: Annotated[
+        datetime | None,
+        Meta(description="the date of the call or booking: ISO 8601, UTC", examples=["2026-01-10T14:30:00Z"]),
+    ]
+    similarity: Annotated[float, Meta(ge=0, le=1, description="cosine similarity, four digits", examples=[0.7823])]
+    section: Annotated[str | None, Meta(description="the headings above the passage")]
+    page: Annotated[int | None, Meta(description="the page of the passage")]
+
+
+class OwnerSearchResult(OwnerRecord, frozen=True):
+    id: Annotated[UUID, Meta(description="the id of the chunk")]
     chunk_index: Annotated[int, Meta(ge=0, description="position of the chunk in its source, from 0")]
     content: Annotated[str, Meta(examples=["Customer: I was surprised by the final price..."])]
     customer_id: Annotated[int | None, Meta(examples=[42])]
     stylist_id: Annotated[int | None, Meta(examples=[5])]
-    created_at: Moment
-    similarity: Similarity
-    external_id: ExternalId
-    file_name: str | None
-    row: Row
-    sheet: Sheet
-    section: Section
-    page: Page
-    link: Link
 
 
 class OwnerSearchResponse(Struct, frozen=True, omit_defaults=True):
@@ -188,27 +183,14 @@ class OwnerSearchResponse(Struct, frozen=True, omit_defaults=True):
     warnings: Warnings = []
 
 
-class OwnerSource(Struct, frozen=True):
+class OwnerSource(OwnerRecord, frozen=True):
     chunk_id: UUID
-    source_type: SourceType
-    source_id: UUID
-    booking_id: Reference
-    call_id: Reference
     excerpt: Annotated[
         str,
         Meta(
             description="the passage that supports the answer", examples=["Customer: I had to wait almost 15 minutes"]
         ),
     ]
-    similarity: Similarity
-    created_at: Moment
-    external_id: ExternalId
-    file_name: str | None
-    row: Row
-    sheet: Sheet
-    section: Section
-    page: Page
-    link: Link
 
 
 class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
@@ -300,25 +282,14 @@ async def ask(
 
 
 def render_result(hit: Hit) -> OwnerSearchResult:
-    return OwnerSearchResult(
+    return _render_record(
+        OwnerSearchResult,
+        hit,
         id=hit.chunk_id,
-        source_type=hit.source_type,
-        source_id=hit.source_id,
-        booking_id=_text(hit, "booking_id"),
-        call_id=_text(hit, "call_id"),
         chunk_index=hit.position,
         content=hit.text,
         customer_id=_number(hit, "customer_id"),
         stylist_id=_number(hit, "stylist_id"),
-        created_at=hit.moment,
-        similarity=hit.relevance,
-        external_id=hit.external_id,
-        file_name=hit.file_name,
-        row=hit.row,
-        sheet=hit.sheet,
-        section=hit.section,
-        page=hit.page,
-        link=hit.link,
     )
 
 
@@ -344,23 +315,12 @@ def _cited_sources(given: Answer) -> list[OwnerSource]:
 
 
 def _source(hit: Hit, excerpt: str) -> OwnerSource:
-    return OwnerSource(
-        chunk_id=hit.chunk_id,
-        source_type=hit.source_type,
-        source_id=hit.source_id,
-        booking_id=_text(hit, "booking_id"),
-        call_id=_text(hit, "call_id"),
-        excerpt=excerpt,
-        similarity=hit.relevance,
-        created_at=hit.moment,
-        external_id=hit.external_id,
-        file_name=hit.file_name,
-        row=hit.row,
-        sheet=hit.sheet,
-        section=hit.section,
-        page=hit.page,
-        link=hit.link,
-    )
+    return _render_record(OwnerSource, hit, excerpt=excerpt)
+
+
+def _render_record(of: type[T], hit: Hit, **own: object) -> T:
+    ids = {name: _text(hit, name) for name in ("booking_id", "call_id")}
+    return as_wire(of, hit, created_at=hit.moment, similarity=hit.relevance, **ids, **own)
 
 
 def _most_similar_first(hits: Iterable[Hit]) -> list[Hit]:

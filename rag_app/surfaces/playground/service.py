@@ -20,7 +20,6 @@ from rag_app.answering.synthesizers import messages_of
 from rag_app.database.session import Database
 from rag_app.domain import (
     Answer,
-    Citation,
     InvalidInput,
     Mode,
     NotFound,
@@ -30,6 +29,7 @@ from rag_app.domain import (
 )
 from rag_app.evaluation.records import Validations
 from rag_app.evaluation.validation import locate
+from rag_app.http.fields import as_wire
 from rag_app.pipeline import OpenStore, Pipeline
 from rag_app.retrieval.embedding import asking, embed_query
 from rag_app.retrieval.filters import check_filters, parse_condition
@@ -251,18 +251,10 @@ def _hits(
     for place, hit in enumerate(map(to_hit, found), 1):
         candidate: Candidate = by_id[hit.chunk_id]
         shown.append(
-            PlaygroundHit(
+            as_wire(
+                PlaygroundHit,
+                hit,
                 rank=place,
-                chunk_id=hit.chunk_id,
-                source_id=hit.source_id,
-                title=hit.title,
-                source_type=hit.source_type,
-                section=hit.section,
-                page=hit.page,
-                external_id=hit.external_id,
-                file_name=hit.file_name,
-                link=hit.link,
-                text=hit.text,
                 cosine=round(min(1.0, max(-1.0, candidate.cosine)), 4),
                 cosine_rank=by_cosine[hit.chunk_id],
                 bm25=round(candidate.bm25, 4),
@@ -291,22 +283,7 @@ def _answer(answer: Answer) -> PlaygroundAnswer:
         answer.refusal and answer.refusal.value,
         answer.confidence,
         answer.model,
-        [*map(_citation, answer.citations)],
-    )
-
-
-def _citation(citation: Citation) -> PlaygroundCitation:
-    hit = citation.hit
-    return PlaygroundCitation(
-        number=citation.number,
-        source_id=hit.source_id,
-        title=hit.title,
-        quote=citation.quote,
-        section=hit.section,
-        page=hit.page,
-        external_id=hit.external_id,
-        file_name=hit.file_name,
-        link=hit.link,
+        [as_wire(PlaygroundCitation, each.hit, number=each.number, quote=each.quote) for each in answer.citations],
     )
 
 

@@ -55,20 +55,22 @@ class PlaygroundRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-Link = Annotated[str, Meta(description="the path that opens the source with the passage")]
+class PlaygroundPassage(Struct, frozen=True, kw_only=True):
+    """Where a hit or a quote is found."""
 
-
-class PlaygroundHit(Struct, frozen=True):
-    rank: Place
-    chunk_id: UUID
     source_id: UUID
     title: str
-    source_type: str
     section: str | None
     page: int | None
     external_id: str | None
     file_name: str | None
-    link: Link
+    link: Annotated[str, Meta(description="the path that opens the source with the passage")]
+
+
+class PlaygroundHit(PlaygroundPassage, frozen=True):
+    rank: Place
+    chunk_id: UUID
+    source_type: str
     text: str
     cosine: Cosine
     cosine_rank: Annotated[Place, Meta(description="rank by cosine similarity among all candidates")]
@@ -113,16 +115,9 @@ class PlaygroundPrompt(Struct, frozen=True):
     messages: list[PromptMessage]
 
 
-class PlaygroundCitation(Struct, frozen=True):
+class PlaygroundCitation(PlaygroundPassage, frozen=True):
     number: Place
-    source_id: UUID
-    title: str
     quote: str
-    section: str | None
-    page: int | None
-    external_id: str | None
-    file_name: str | None
-    link: Link
 
 
 class PlaygroundAnswer(Struct, frozen=True):

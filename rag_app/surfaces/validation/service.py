@@ -28,6 +28,7 @@ from rag_app.evaluation.validation import (
     relevance_by_passages,
     relevance_by_score,
 )
+from rag_app.http.fields import as_wire
 from rag_app.pipeline import OpenStore, Pipeline
 from rag_app.retrieval.hits import to_hit
 from rag_app.retrieval.index import IndexSpec
@@ -88,20 +89,15 @@ class RetrievalValidation:
             query_id=f"query_{uuid4().hex[:12]}",
             query_text=asked.query,
             results=[
-                RetrievalResult(
-                    chunk_id=hit.chunk_id,
+                as_wire(
+                    RetrievalResult,
+                    hit,
                     content=hit.text,
                     source_url=hit.uri or "",
                     section_title=hit.section,
                     page_number=hit.page,
                     similarity_score=hit.relevance,
                     rank=rank,
-                    source_id=hit.source_id,
-                    external_id=hit.external_id,
-                    file_name=hit.file_name,
-                    row=hit.row,
-                    sheet=hit.sheet,
-                    link=hit.link,
                     metadata=hit.sent,
                 )
                 for rank, hit in enumerate(shown, 1)

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from rag_app.domain import InvalidInput, JsonObject, Question
 from rag_app.evaluation.validation import DEPTH
 from rag_app.http.bodies import NOT_BLANK
+from rag_app.http.fields import SourceReference
 from rag_app.http.problems import ErrorInfo
 
 DEFAULT_COLLECTION = "rag_embedding"
@@ -109,7 +110,7 @@ class ValidationRequest(Struct, frozen=True, forbid_unknown_fields=True):
         return 10 if self.top_k is None else self.top_k
 
 
-class RetrievalResult(Struct, frozen=True):
+class RetrievalResult(SourceReference, frozen=True):
     chunk_id: UUID
     content: str
     source_url: Annotated[str, Meta(description="empty if the source has no URL")]
@@ -118,15 +119,6 @@ class RetrievalResult(Struct, frozen=True):
     similarity_score: Annotated[float, Meta(ge=0, le=1, description="cosine similarity", examples=[0.85])]
     rank: Annotated[int, Meta(ge=1, description="rank by dense and lexical score together")]
     source_id: UUID
-    external_id: Annotated[str | None, Meta(description="the external id of the source")]
-    file_name: str | None
-    row: Annotated[
-        int | None, Meta(description="if the source is a row of a table: its number in `file_name`", examples=[7])
-    ]
-    sheet: Annotated[
-        str | None, Meta(description="if the source is a row of a workbook: the sheet that contains the row")
-    ]
-    link: Annotated[str, Meta(description="the path of the passage")]
     metadata: Annotated[JsonObject, Meta(description="metadata of the source, as sent")]
 
 

@@ -1,15 +1,58 @@
-"""`where` in a request: LlamaIndex' MetadataFilters as JSON, as OpenAPI describes them.
+"""Fields that requests and responses of several surfaces share, each with its OpenAPI description."""
 
-`rag_app.retrieval.filters.parse_where` reads it and reports what is wrong and where.
-"""
-
-from typing import Annotated, Any
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, TypeVar
 
 from llama_index.core.vector_stores.types import FilterCondition
-from msgspec import Meta
+from msgspec import Meta, Struct, convert
 
 from rag_app.domain import JsonObject
 from rag_app.retrieval.filters import DEEPEST, LISTED, MOST_CONDITIONS, MOST_VALUES, OPERATORS
+
+T = TypeVar("T", bound=Struct)
+
+SearchMode = Annotated[Literal["dense", "hybrid"], Meta(description="one of dense, hybrid")]
+"""Dense orders results by the similarity that they show; hybrid counts words as well. A request without one is searched by
+the index's `search_mode`."""
+
+# What an answer says beside its contract's fields; each is absent where there is nothing to say.
+Warnings = Annotated[
+    list[str], Meta(description="parts of the question that were not searched; absent if all of it was")
+]
+Understood = Annotated[
+    str,
+    Meta(
+        description="how a question about records was understood; absent if the answer was not computed from record fields",
+        examples=["your 4 listings, bestseller first"],
+    ),
+]
+Removed = Annotated[
+    int, Meta(description="number of sentences removed because no source supports them; absent if none was removed")
+]
+Courtesy = Annotated[
+    bool, Meta(description="true if the text returns a greeting or thanks: nothing was asked; absent otherwise")
+]
+
+
+class SourceReference(Struct, frozen=True, kw_only=True):
+    """The source that a result is from, and the path that opens the passage."""
+
+    external_id: Annotated[str | None, Meta(description="the external id of the source")]
+    file_name: str | None
+    row: Annotated[
+        int | None, Meta(description="if the source is a row of a table: its number in `file_name`", examples=[7])
+    ]
+    sheet: Annotated[
+        str | None, Meta(description="if the source is a row of a workbook: the sheet that contains the row")
+    ]
+    link: Annotated[str, Meta(description="the path of the passage")]
+
+
+def as_wire(of: type[T], inner: object, **others: Any) -> T:
+    """A response from what it shows: fields come from the attributes of the same name, or from `others`."""
+    values = {name: others[name] if name in others else getattr(inner, name) for name in of.__struct_fields__}
+    return convert(SimpleNamespace(**values), of, from_attributes=True)
+
 
 _EXAMPLE = {
     "filters": [
@@ -59,6 +102,7 @@ def _group(deep: int) -> JsonObject:
     }
 
 
+# LlamaIndex' MetadataFilters as JSON; `rag_app.retrieval.filters.parse_where` reads it and reports what is wrong and where.
 Where = Annotated[
     dict[str, Any],
     Meta(
