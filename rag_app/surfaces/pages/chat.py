@@ -19,7 +19,7 @@ from rag_app.surfaces.lexybrain.types import ThreadMessage, ThreadWithMessages
 from rag_app.surfaces.pages.forms import query_value, uuid
 from rag_app.surfaces.pages.signing_in import SigningIn
 from rag_app.surfaces.pages.site import SECURITY, Html, page, redirect, render
-from rag_app.surfaces.sources.service import Listing, Sources
+from rag_app.surfaces.sources.service import Sources
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
     ("market_brief", "What are the top trending wedding keywords on Etsy right now?"),
@@ -45,7 +45,7 @@ async def show_thread(request: Caller, signing_in: Injected[SigningIn], thread_i
 
 async def _has_documents(sources: Sources, request: Caller, index: str) -> bool:
     there = index in sources.indexes(request.user)
-    return there and bool((await sources.page(request.user, Listing(index=index, limit=1))).sources)
+    return there and bool((await sources.page(request.user, index=index, limit=1)).sources)
 
 
 def _render_chat(request: Caller, thread: str, demo: bool) -> Html:

@@ -7,7 +7,7 @@ from litestar.params import FromPath
 from rag_app.http.surface import Caller, Injected
 from rag_app.surfaces.pages.forms import query_value, uuid
 from rag_app.surfaces.pages.site import Html, action, page, redirect, render, visitor_of
-from rag_app.surfaces.sources.service import Listing, Sources
+from rag_app.surfaces.sources.service import Sources
 
 SORTS = {
     "-updated_at": "last changed",
@@ -30,15 +30,8 @@ async def documents(request: Caller, sources: Injected[Sources]) -> Html:
         "state": query_value(request, "state", STATES),
         "sort": query_value(request, "sort", SORTS) or "-updated_at",
     }
-    search = asked["search"]
-    listing = Listing(
-        index=asked["index"],
-        search=None if search is None else search[:200],
-        sort=asked["sort"] or "-updated_at",
-        cursor=query_value(request, "cursor"),
-        state=asked["state"],
-    )
-    found = await sources.page(request.user, listing)
+    cursor, search = query_value(request, "cursor"), asked["search"]
+    found = await sources.page(request.user, **{**asked, "search": search and search[:200]}, cursor=cursor)
     return render(
         request,
         "documents.html",

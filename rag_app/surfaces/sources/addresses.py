@@ -17,8 +17,8 @@ from uuid import uuid4
 
 import httpcore
 
-from rag_app.domain import Misconfigured, UnreadableDocument, frozen
-from rag_app.http.receiving import file_name
+from rag_app.domain import Misconfigured, UnreadableDocument
+from rag_app.http.receiving import ReceivedFile, file_name
 
 Address = IPv4Address | IPv6Address
 Networks = Sequence[IPv4Network | IPv6Network]
@@ -34,16 +34,6 @@ _REFUSED = "leads to an address that is not public"
 
 class _NotPublic(Exception):
     """A name has a private address."""
-
-
-@frozen
-class FetchedFile:
-    """`url` is the final address after redirects."""
-
-    url: str
-    name: str | None
-    media_type: str
-    path: Path
 
 
 def networks(said: str) -> Networks:
@@ -131,8 +121,9 @@ class _PublicNetwork(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> FetchedFile:
-    """Read one document of at most `most` bytes into a file below `folder`. No link in it is followed.
+async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> tuple[str, ReceivedFile]:
+    """Read one document of at most `most` bytes into a file below `folder`; the address that had it after redirects, and
+    the file. No link in it is followed.
 
     Raises UnreadableDocument with a reason that reveals nothing about private addresses.
     """
@@ -144,8 +135,8 @@ async def fetch(url: str, folder: Path, most: int, allowed: Networks = ()) -> Fe
             at = url
             for _ in range(_REDIRECTIONS + 1):
                 found = await _get(pool, _check_url(at), folder, most)
-                if isinstance(found, FetchedFile):
-                    return found
+                if isinstance(found, ReceivedFile):
+                    return _check_url(at), found
                 at = urljoin(at, found)
     except _NotPublic:
         raise UnreadableDocument(url, _REFUSED) from None
@@ -169,7 +160,7 @@ def _check_url(url: str) -> str:
     return parts._replace(fragment="").geturl()
 
 
-async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most: int) -> FetchedFile | str:
+async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most: int) -> ReceivedFile | str:
     """The document, or the address it redirects to."""
     headers = [("Host", urlsplit(url).netloc), ("User-Agent", "rag-app"), ("Accept", "*/*")]
     headers.append(("Accept-Encoding", "identity"))
@@ -191,4 +182,4 @@ async def _get(pool: httpcore.AsyncConnectionPool, url: str, folder: Path, most:
                 if taken > most:
                     raise UnreadableDocument(url, f"is larger than {most / 1_000_000:,.0f} MB (RAG_UPLOAD_MEGABYTES)")
                 file.write(piece)
-    return FetchedFile(url, file_name(unquote(urlsplit(url).path)), said.get("content-type", "text/html"), path)
+    return ReceivedFile(file_name(unquote(urlsplit(url).path)), said.get("content-type", "text/html"), path)

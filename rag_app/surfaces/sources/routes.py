@@ -1,6 +1,7 @@
 """Sources over HTTP."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,11 +28,12 @@ from rag_app.domain import (
 from rag_app.http.bodies import decode
 from rag_app.http.problems import KINDS, Kind, Kinds
 from rag_app.http.receiving import BodyTooLarge, Form, file_name, receive_body, receive_form
+from rag_app.http.streaming import prefers
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
 from rag_app.retrieval.filters import parse_condition
 from rag_app.surfaces.sources.operations import PutOperation, UploadOperation
 from rag_app.surfaces.sources.repeats import KeyInUse
-from rag_app.surfaces.sources.service import Listing, Sending, Sources
+from rag_app.surfaces.sources.service import Sending, Sources
 from rag_app.surfaces.sources.types import (
     SOURCE,
     ChangeBody,
@@ -137,17 +139,15 @@ async def list_sources(
     """Returns the sources of the caller's organizations that the caller may see."""
     return await sources.page(
         request.user,
-        Listing(
-            index=index,
-            filters=tuple(parse_condition(each) for each in filters or ()),
-            search=_text("search", search),
-            sort=sort,
-            cursor=cursor,
-            limit=limit,
-            external_id=_text("external_id", external_id),
-            organization=_text("organization", organization),
-            state=in_state,
-        ),
+        index=index,
+        filters=tuple(parse_condition(each) for each in filters or ()),
+        search=_text("search", search),
+        sort=sort,
+        cursor=cursor,
+        limit=limit,
+        external_id=_text("external_id", external_id),
+        organization=_text("organization", organization),
+        state=in_state,
     )
 
 
@@ -354,11 +354,8 @@ NEVER_SHOWN = {
 
 
 def _wants_job(request: Caller, sources: Sources, sent: Sending) -> bool:
-    preferred = ",".join(request.headers.getall("prefer", [])).lower()
-    if "respond-async" in (each.partition(";")[0].strip() for each in preferred.split(",")):
-        return True
     sizes = (each.file.stat().st_size if each.file else len(each.text or "") for each in sent.uploads)
-    return sum(sizes) > sources.allowed.at_once
+    return prefers(request, "respond-async") or sum(sizes) > sources.allowed.at_once
 
 
 async def _hand_over(request: Caller, sources: Sources, sent: Sending) -> Response[Any]:
@@ -378,8 +375,7 @@ def _key(request: Caller) -> str | None:
 
 
 async def _upload(request: Caller, sources: Sources, sent: Sending) -> Response[UploadResponse]:
-    key = _key(request)
-    response, repeated = await sources.upload(request.user, sent, key)
+    response, repeated = await sources.upload(request.user, sent, _key(request))
     return Response(response, headers=_replay_header(repeated))
 
 
@@ -394,32 +390,18 @@ async def _receive_content(
     if kind != "application/json" and not kind.endswith("+json"):
         raise HTTPException(status_code=415)
     body = await receive_body(request, sources.allowed)
-    if several:
-        many = decode(UploadBody, body)
-        uploads = [_of_document(each, f"documents[{place}]") for place, each in enumerate(many.documents)]
-        _at_most(len(uploads), sources)
-        return Sending(
-            many.index, tuple(uploads), many.organization, many.site, many.visibility, tuple(many.groups or ())
-        )
-    one = decode(PutBody, body)
-    upload = _of_document(one, "")
-    return Sending(
-        one.index,
-        (_set_external_id(upload, external_id),),
-        one.organization,
-        one.site,
-        one.visibility,
-        tuple(one.groups or ()),
-    )
+    if not several:
+        one = decode(PutBody, body)
+        return _send(one, [_set_external_id(_of_document(one, ""), external_id)])
+    many, most = decode(UploadBody, body), sources.allowed.documents
+    if len(many.documents) > most:
+        raise InvalidInput("documents", None, f"must not contain more than {most} documents (RAG_UPLOAD_DOCUMENTS)")
+    return _send(many, [_of_document(each, f"documents[{place}]") for place, each in enumerate(many.documents)])
 
 
-def _at_most(documents: int, sources: Sources) -> None:
-    if documents > sources.allowed.documents:
-        raise InvalidInput(
-            "documents",
-            None,
-            f"must not contain more than {sources.allowed.documents} documents (RAG_UPLOAD_DOCUMENTS)",
-        )
+def _send(body: PutBody | UploadBody, uploads: Sequence[Upload]) -> Sending:
+    groups = tuple(body.groups or ())
+    return Sending(body.index, tuple(uploads), body.organization, body.site, body.visibility, groups)
 
 
 def _of_document(document: DocumentBody, place: str) -> Upload:
@@ -449,37 +431,26 @@ def _of_form(form: Form, external_id: str | None, several: bool) -> Sending:
     fields = form.fields
     if len(form.files) > 1 and {"external_id", "title"} & fields.keys():
         raise InvalidInput("external_id", None, "and `title` can only be used with a single file")
-    about: dict[str, str] = {
-        name: value for name, value in fields.items() if name in ("index", "organization", "site", "visibility")
-    }
-    metadata: dict[str, Any] = {}
-    if "metadata" in fields:
-        metadata = decode(_Metadata, f'{{"metadata": {fields["metadata"]}}}'.encode()).metadata
-    rows = decode(_Rows, f'{{"rows": {fields["rows"]}}}'.encode()).rows.rule() if "rows" in fields else None
+    written = ", ".join(f'"{name}": {fields[name]}' for name in ("metadata", "rows") if name in fields)
+    parts = decode(_JsonFields, f"{{{written}}}".encode())
     # the same rules as in JSON
-    body: dict[str, Any] = {
-        **about,
-        **{name: fields[name] for name in ("external_id", "title") if name in fields},
-        "text": "-",
-    }
+    body: dict[str, Any] = {name: value for name, value in fields.items() if name not in ("metadata", "rows")}
     if "groups" in fields:
         body["groups"] = [each.strip() for each in fields["groups"].split(",")]
-    one = decode(PutBody, json.encode(body))
-    uploads = tuple(
+    one = decode(PutBody, json.encode({**body, "text": "-"}))
+    uploads = [
         Upload(
             external_id=one.external_id,
             file=each.path,
             file_name=each.name,
             media_type=each.media_type,
             title=one.title,
-            metadata=metadata,
-            rows=rows,
+            metadata=parts.metadata,
+            rows=parts.rows.rule() if parts.rows else None,
         )
         for each in form.files
-    )
-    if not several:
-        uploads = (_set_external_id(uploads[0], external_id),)
-    return Sending(one.index, uploads, one.organization, one.site, one.visibility, tuple(one.groups or ()))
+    ]
+    return _send(one, uploads if several else [_set_external_id(uploads[0], external_id)])
 
 
 def _set_external_id(upload: Upload, external_id: str | None) -> Upload:
@@ -492,12 +463,11 @@ def _set_external_id(upload: Upload, external_id: str | None) -> Upload:
     return replace(upload, external_id=name)
 
 
-class _Metadata(Struct, frozen=True, forbid_unknown_fields=True):
-    metadata: Annotated[dict[str, Any], Meta(max_length=100, description="a JSON object of at most 100 fields")]
+class _JsonFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """Fields of a form that hold JSON."""
 
-
-class _Rows(Struct, frozen=True, forbid_unknown_fields=True):
-    rows: RowsBody
+    metadata: Annotated[dict[str, Any], Meta(max_length=100, description="a JSON object of at most 100 fields")] = {}
+    rows: RowsBody | None = None
 
 
 def _text(name: str, value: str | None) -> str | None:

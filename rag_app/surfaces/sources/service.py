@@ -80,21 +80,6 @@ Response = TypeVar("Response", UploadResponse, QueuedResponse)
 
 
 @frozen
-class Listing:
-    """The query for a page of sources; `sort` is a name of SORTS, with `-` before it for descending order."""
-
-    index: str | None = None
-    filters: Filters = ()
-    search: str | None = None
-    sort: str = "-updated_at"
-    cursor: str | None = None
-    limit: int = 50
-    external_id: str | None = None
-    organization: str | None = None
-    state: str | None = None
-
-
-@frozen
 class Sending:
     """The uploads of a request and their destination."""
 
@@ -155,31 +140,45 @@ class Sources:
             ],
         )
 
-    async def page(self, principal: Principal, asked: Listing) -> SourcesResponse:
+    async def page(
+        self,
+        principal: Principal,
+        *,
+        index: str | None = None,
+        filters: Filters = (),
+        search: str | None = None,
+        sort: str = "-updated_at",
+        cursor: str | None = None,
+        limit: int = 50,
+        external_id: str | None = None,
+        organization: str | None = None,
+        state: str | None = None,
+    ) -> SourcesResponse:
         """A page of the sources of the caller's organizations that the caller may see.
+
+        `sort` is a name of SORTS, with `-` before it for descending order.
 
         Raises InvalidInput and UnknownField for an invalid query, NotFound for an unknown index.
         """
-        specs = [self._index(asked.index, principal)] if asked.index is not None else self._allowed_indexes(principal)
-        if asked.filters and asked.index is None:
+        specs = [self._index(index, principal)] if index is not None else self._allowed_indexes(principal)
+        if filters and index is None:
             raise InvalidInput("index", None, "is required with a filter, because filters use the fields of an index")
-        sort = asked.sort.removeprefix("-")
-        if sort not in SORTS:
-            raise InvalidInput("sort", asked.sort, f"must be one of {', '.join(SORTS)}, optionally with a leading `-`")
+        if sort.removeprefix("-") not in SORTS:
+            raise InvalidInput("sort", sort, f"must be one of {', '.join(SORTS)}, optionally with a leading `-`")
         mine = principal.organizations or frozenset({PUBLIC_ORGANIZATION})
-        if asked.organization is not None:
-            mine = frozenset({await self._organization(principal, asked.organization)})
+        if organization is not None:
+            mine = frozenset({await self._organization(principal, organization)})
         wanted = SourceSelection(
             indexes=tuple(spec.name for spec in specs),
-            filters=check_filters(asked.filters, specs[0]) if asked.filters else (),
-            search=asked.search,
-            sort=sort,
-            descending=asked.sort.startswith("-"),
-            after=asked.cursor,
-            limit=asked.limit,
-            external_ids=() if asked.external_id is None else (asked.external_id,),
+            filters=check_filters(filters, specs[0]) if filters else (),
+            search=search,
+            sort=sort.removeprefix("-"),
+            descending=sort.startswith("-"),
+            after=cursor,
+            limit=limit,
+            external_ids=() if external_id is None else (external_id,),
             organizations=mine,
-            ready=None if asked.state is None else asked.state == "ready",
+            ready=None if state is None else state == "ready",
         )
         if not specs:
             return SourcesResponse([], None)
@@ -386,7 +385,7 @@ class Sources:
         if upload.url is None:
             return upload
         try:
-            found = await fetch(upload.url, folder, self.allowed.size, self._networks)
+            url, found = await fetch(upload.url, folder, self.allowed.size, self._networks)
         except UnreadableDocument as error:
             return replace(upload, external_id=upload.external_id or upload.url, problem=error.reason)
         return replace(
@@ -395,7 +394,7 @@ class Sources:
             file=found.path,
             file_name=upload.file_name or found.name,
             media_type=found.media_type,
-            derived={"uri": found.url, "source_type": "web"},
+            derived={"uri": url, "source_type": "web"},
         )
 
     async def _writable(self, principal: Principal, name: str) -> Entry:
