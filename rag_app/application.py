@@ -542,7 +542,7 @@ def build_api(application: Application, **options: Any) -> "Litestar":
 
 def _services(application: Application) -> dict[str, object]:
     """What routes work with, by the name of their parameter."""
-    from rag_app.surfaces.jobs.service import JobService
+    from rag_app.surfaces.jobs.routes import JobService
     from rag_app.surfaces.lexybrain.conversations import INDEX
     from rag_app.surfaces.lexybrain.feedback import FeedbackLedger
     from rag_app.surfaces.lexybrain.statistics import Statistics

@@ -1,19 +1,134 @@
-"""Jobs over HTTP: their progress and failed files; cancelling and retrying them."""
+"""Jobs over HTTP (`/api/v1/jobs`): their progress and failed files; cancelling and retrying them."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from litestar import Response
 from litestar.openapi.spec import Tag
 from litestar.params import FromPath, QueryParameter
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from rag_app.documents.jobs import Job
-from rag_app.domain import InvalidInput, NotFound, StoreFailed, Unauthenticated, UnknownField
+from rag_app.access.roles import EVERY_INDEX, Role, Roles
+from rag_app.documents.jobs import Job, JobFile, Jobs
+from rag_app.domain import InvalidInput, NotFound, Principal, Scope, StoreFailed, Unauthenticated, UnknownField, uuid_in
+from rag_app.http.fields import as_wire
 from rag_app.http.streaming import progress_stream
 from rag_app.http.surface import STRICT, Caller, Credential, Injected, Surface
-from rag_app.surfaces.jobs.service import JobService
-from rag_app.surfaces.jobs.types import JOB, JobFilesResponse, JobInfo, JobsResponse, file_info, job_info
+
+JOB = "0b7c2f9e-58f3-4c0e-9a53-3b1d8c6f7a10"
+MOMENT = "2026-01-15T10:30:00Z"
+
+
+class JobInfo(Struct, frozen=True, kw_only=True):
+    """Files that are neither `waiting`, `done` nor `failed` were left when the job ended."""
+
+    id: Annotated[UUID, Meta(examples=[JOB])]
+    index: Annotated[str, Meta(examples=["org_knowledge"])]
+    organization: UUID
+    state: Annotated[
+        Literal["waiting", "running", "done", "failed", "cancelled"],
+        Meta(description="`done`: all files were processed, some may have failed; `failed`: the job was abandoned"),
+    ]
+    files: Annotated[int, Meta(description="number of all files", examples=[5000])]
+    waiting: Annotated[int, Meta(examples=[1200])]
+    done: Annotated[int, Meta(description="files that can be searched", examples=[3798])]
+    failed: Annotated[
+        int, Meta(description="files that failed completely or in part; `/files` gives the reasons", examples=[2])
+    ]
+    error: Annotated[str | None, Meta(description="why the job was abandoned")]
+    created_at: Annotated[datetime, Meta(examples=[MOMENT])]
+    updated_at: Annotated[datetime, Meta(examples=[MOMENT])]
+    ended_at: Annotated[datetime | None, Meta(examples=[MOMENT])]
+    link: Annotated[str, Meta(description="the path of this job", examples=[f"/api/v1/jobs/{JOB}"])]
+
+
+class JobsResponse(Struct, frozen=True):
+    jobs: list[JobInfo]
+    next: Annotated[str | None, Meta(description="send as `cursor` to get the next page; null on the last page")]
+
+
+class JobFileInfo(Struct, frozen=True, kw_only=True):
+    position: Annotated[int, Meta(description="position in the order sent, from 0")]
+    name: str
+    size: Annotated[int, Meta(description="bytes", examples=[2048])]
+    state: Literal["waiting", "done", "failed", "cancelled"]
+    reason: Annotated[str | None, Meta(description="why the file failed completely or in part")]
+
+
+class JobFilesResponse(Struct, frozen=True):
+    files: list[JobFileInfo]
+    next: Annotated[int | None, Meta(description="send as `after` to get the next page; null on the last page")]
+
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+"""Between two looks at a job that somebody watches."""
+
+
+class JobService:
+    """The caller's own jobs and, for administrators, those of their organizations. Raises NotFound for others."""
+
+    def __init__(self, jobs: Jobs, roles: Roles) -> None:
+        self._jobs, self._roles = jobs, roles
+
+    async def page(self, principal: Principal, limit: int, after: str | None) -> tuple[list[Job], str | None]:
+        scope, operator = await self._view(principal)
+        return await self._jobs.page(scope, limit, after, operator=operator)
+
+    async def call(self, action: Callable[..., Awaitable[Job]], principal: Principal, name: str) -> Job:
+        """`Jobs.get`, `Jobs.cancel` or `Jobs.retry` of a job. Raises NotFound, and InvalidInput where there is nothing to do."""
+        scope, operator = await self._view(principal)
+        return await action(self._jobs, scope, _job_id(name), operator=operator)
+
+    async def files(
+        self, principal: Principal, name: str, state: str | None, after: int, limit: int
+    ) -> tuple[list[JobFile], int | None]:
+        """A page, and the position after which the next one begins."""
+        scope, operator = await self._view(principal)
+        found = await self._jobs.files(
+            scope, _job_id(name), state=state, after=after, limit=limit + 1, operator=operator
+        )
+        return found[:limit], found[limit - 1].position if len(found) > limit else None
+
+    async def watch(self, principal: Principal, job: Job) -> AsyncGenerator[Job, None]:
+        """The job now and after each change, until it has ended."""
+        yield job
+        while not job.state.ended:
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            now = await self.call(Jobs.get, principal, str(job.id))
+            if now != job:
+                job = now
+                yield job
+
+    async def _view(self, principal: Principal) -> tuple[Scope, bool]:
+        """Whose jobs these are, and whether the caller sees all of an organization's."""
+        roles = [await self._roles.role(principal, each, EVERY_INDEX) for each in principal.organizations]
+        administers = bool(roles) and all(role is Role.ADMIN for role in roles)
+        return Scope(principal.organizations, principal.user), administers
+
+
+def _job_id(name: str) -> UUID:
+    found = uuid_in(name)
+    if found is None:
+        raise NotFound("job", name)
+    return found
+
+
+def job_info(job: Job) -> JobInfo:
+    return as_wire(
+        JobInfo,
+        job,
+        organization=job.org_id,
+        state=job.state.value,
+        waiting=0 if job.state.ended else job.files - job.done - job.failed,
+        created_at=job.created_at.replace(microsecond=0),
+        updated_at=job.updated_at.replace(microsecond=0),
+        ended_at=job.ended_at and job.ended_at.replace(microsecond=0),
+        link=f"{PATH}/{job.id}",
+    )
+
 
 PATH = "/api/v1/jobs"
 ONE = f"{PATH}/{{job_id:str}}"
@@ -47,7 +162,7 @@ async def list_jobs(
 @SURFACE.get(ONE, NO_JOB, summary="Show the progress of a job")
 async def get_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
     """The counts are updated after each batch of files."""
-    return job_info(await jobs.get(request.user, job_id))
+    return job_info(await jobs.call(Jobs.get, request.user, job_id))
 
 
 @SURFACE.get(f"{ONE}/files", NO_JOB, summary="List the files of a job")
@@ -64,13 +179,13 @@ async def get_files(
 ) -> JobFilesResponse:
     """Returns the files in the order sent, with a reason for each failure."""
     found, following = await jobs.files(request.user, job_id, in_state, after, limit)
-    return JobFilesResponse([file_info(each) for each in found], following)
+    return JobFilesResponse([as_wire(JobFileInfo, each) for each in found], following)
 
 
 @SURFACE.get(f"{ONE}/events", NO_JOB, summary="Stream the progress of a job as server-sent events")
 async def get_events(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> Response[Any]:
     """Sends `progress` after each update and `done` at the end. The data of both events is the job."""
-    job = await jobs.get(request.user, job_id)  # not found is an error like any other: nothing has been sent
+    job = await jobs.call(Jobs.get, request.user, job_id)  # not found is an error like any other: nothing has been sent
     return progress_stream(request, _events(jobs.watch(request.user, job)))
 
 
@@ -87,7 +202,7 @@ async def _events(watched: AsyncGenerator[Job, None]) -> AsyncGenerator[tuple[st
 )
 async def cancel_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
     """Stops the job. Files that it has not begun are not ingested. Files that are already in the index stay there."""
-    return job_info(await jobs.cancel(request.user, job_id))
+    return job_info(await jobs.call(Jobs.cancel, request.user, job_id))
 
 
 @SURFACE.post(
@@ -98,4 +213,4 @@ async def cancel_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobS
 )
 async def retry_job(request: Caller, job_id: FromPath[str], jobs: Injected[JobService]) -> JobInfo:
     """The same job continues with these files."""
-    return job_info(await jobs.retry(request.user, job_id))
+    return job_info(await jobs.call(Jobs.retry, request.user, job_id))
