@@ -47,6 +47,12 @@ async def administering(database: Database, principal: Principal, *acts: Act) ->
         yield session
 
 
+async def record(database: Database, principal: Principal, *acts: Act) -> None:
+    """`administering` of what is read elsewhere. Raises Forbidden, too."""
+    async with administering(database, principal, *acts):
+        pass
+
+
 def acting(database: Database, principal: Principal | None, *acts: Act) -> AbstractAsyncContextManager[AsyncSession]:
     """`administering` for a principal. For the operator (None) a plain transaction, because commands are not audited."""
     if principal is None:

@@ -54,9 +54,8 @@ class Groups:
     async def find(self, organization: Organization, slug: str) -> Group:
         """Raises NotFound, which names the groups of the organization."""
         ours = GroupRow.org_id == organization.id
-        async with self._database.session() as session:
-            known = select(GroupRow.slug).where(ours).order_by(GroupRow.slug)
-            return await find_named(session, GroupRow, Group, slug, ours, known=known)
+        known = select(GroupRow.slug).where(ours).order_by(GroupRow.slug)
+        return await find_named(self._database, GroupRow, Group, slug, ours, known=known)
 
     async def list(self, organization: Organization) -> list[tuple[Group, tuple[str, ...]]]:
         """The groups by slug, each with the names of the members that an administrator has added."""

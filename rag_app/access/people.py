@@ -143,16 +143,21 @@ class People:
 
     async def organization(self, slug: str | UUID) -> Organization:
         """For the operator: NotFound lists the existing slugs."""
-        async with self._database.session() as session:
-            return await find_named(session, OrganizationRow, Organization, slug, known=select(OrganizationRow.slug))
+        known = select(OrganizationRow.slug)
+        return await find_named(self._database, OrganizationRow, Organization, slug, known=known)
+
+    async def own_organization(self, principal: Principal, slug: str) -> Organization:
+        """The principal's organization with this slug. Raises NotFound, which lists the principal's own."""
+        mine = {each.slug: each for each in await self.organizations(principal.organizations)}
+        if slug not in mine:
+            raise NotFound("organization", slug, mine)
+        return mine[slug]
 
     async def with_slug(self, among: Collection[UUID], slug: str) -> UUID | None:
         """The one of these organizations that has this slug."""
+        this = select(OrganizationRow.id).where(OrganizationRow.id.in_(among), OrganizationRow.slug == slug)
         async with self._database.session() as session:
-            found: UUID | None = await session.scalar(
-                select(OrganizationRow.id).where(OrganizationRow.id.in_(among), OrganizationRow.slug == slug)
-            )
-            return found
+            return (await session.scalars(this)).first()
 
     async def set_budget(self, organization: Organization, tokens: int | None) -> None:
         """Set the organization's monthly budget of model tokens; None: the default of the settings.
@@ -234,8 +239,7 @@ class People:
 
     async def user(self, name: str | UUID) -> User:
         """Raises NotFound, which reveals no other names."""
-        async with self._database.session() as session:
-            return await find_named(session, UserRow, User, name)
+        return await find_named(self._database, UserRow, User, name)
 
     async def addresses_of(self, name: str) -> list[str]:
         """Names of users that are e-mail addresses whose part before the @ this is: the first three."""
@@ -291,8 +295,7 @@ class People:
 
     async def site(self, org_id: UUID, name: str | UUID) -> Site:
         """A site of this organization. NotFound does not reveal whether another one has it."""
-        async with self._database.session() as session:
-            return await find_named(session, SiteRow, Site, name, SiteRow.org_id == org_id)
+        return await find_named(self._database, SiteRow, Site, name, SiteRow.org_id == org_id)
 
     async def principal(self, subject: str, groups: Sequence[str] = ()) -> Principal:
         """The principal of a token's `sub`. An unknown one sees the public organization only.
@@ -386,11 +389,9 @@ class Keys:
 
     async def user_of(self, organization: Organization, key: str) -> UUID | None:
         """The service user of an organization's key, given as in `revoke`; None if there is none."""
+        this = select(ApiKeyRow.user_id).where(_key_condition(key), ApiKeyRow.org_id == organization.id).limit(1)
         async with self._database.session() as session:
-            found: UUID | None = await session.scalar(
-                select(ApiKeyRow.user_id).where(_key_condition(key), ApiKeyRow.org_id == organization.id).limit(1)
-            )
-            return found
+            return (await session.scalars(this)).first()
 
     async def set_limits(self, key: str, limits: Mapping[str, int | None]) -> ApiKey:
         """Like `People.set_limits` for one key; None: its organization's limits. Raises NotFound, too."""
@@ -485,16 +486,17 @@ async def insert_named(session: AsyncSession, table: type[Base], kind: type[Kind
 
 
 async def find_named(
-    session: AsyncSession, table: type[Base], kind: type[Kind], name: str | UUID, *where: Any, known: Any = None
+    database: Database, table: type[Base], kind: type[Kind], name: str | UUID, *where: Any, known: Any = None
 ) -> Kind:
     """Find a row by slug or name, or by id. Raises NotFound; with `known`, it lists the existing names."""
     columns = table.__table__.c
     found = name if isinstance(name, UUID) else uuid_in(name)
     this = columns["slug" if "slug" in columns else "name"] == name if found is None else columns["id"] == found
-    row: Base | None = await session.scalar(select(table).where(this, *where))
-    if row is None:
-        raise NotFound(kind.__name__.lower(), str(name), () if known is None else await session.scalars(known))
-    return _convert_row(kind, row)
+    async with database.session() as session:
+        row: Base | None = await session.scalar(select(table).where(this, *where))
+        if row is None:
+            raise NotFound(kind.__name__.lower(), str(name), () if known is None else await session.scalars(known))
+        return _convert_row(kind, row)
 
 
 def checked_name(key: str, name: str) -> str:

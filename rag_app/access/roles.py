@@ -69,25 +69,11 @@ class Roles:
 
         Raises InvalidInput for a non-member of the organization.
         """
+        key = {"org_id": org_id, "user_id": user, "index_name": index}
+        change = insert(index_roles_table).values(**key, role=role)
+        statement = change.on_conflict_do_update(index_elements=[*key], set_={"role": role})
         try:
-            await self._grant(org_id, user, role, index)
+            async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
+                await session.execute(statement if role else delete(index_roles_table).filter_by(**key))
         except IntegrityError:
             raise InvalidInput("user", str(user), "is not a member of the organization") from None
-
-    async def _grant(self, org_id: UUID, user: UUID, role: Role | None, index: str) -> None:
-        async with self._database.scoped(Scope(frozenset({org_id}), user)) as session:
-            if role is None:
-                await session.execute(
-                    delete(index_roles_table).where(
-                        index_roles_table.c.org_id == org_id,
-                        index_roles_table.c.user_id == user,
-                        index_roles_table.c.index_name == index,
-                    )
-                )
-                return
-            made = insert(index_roles_table).values(org_id=org_id, user_id=user, index_name=index, role=role.value)
-            await session.execute(
-                made.on_conflict_do_update(
-                    index_elements=["org_id", "user_id", "index_name"], set_={"role": role.value}
-                )
-            )

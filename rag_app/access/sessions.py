@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
+from typing import cast
 from uuid import UUID
 
 from rag_app.database.session import Database
@@ -109,11 +110,8 @@ class Sessions:
 
     async def finish(self, secret: str) -> str:
         """Use up an attempt and return where it leads. Raises Unauthenticated without a reason."""
-        rows = await self._database.fetch(_FINISH, digest(secret)) if _may_be_ours(secret) else []
-        if not rows or not rows[0][1]:
-            raise Unauthenticated("This sign-in was started in another browser, or it has expired")
-        after: str = rows[0][0]
-        return after
+        refusal = "This sign-in was started in another browser, or it has expired"
+        return cast(str, await self._use_up(_FINISH, secret, refusal))
 
     async def make_code(self, user: UUID) -> str:
         """A code of 128 random bits that signs the user in once, within `CODE_LIFETIME`."""
@@ -123,11 +121,14 @@ class Sessions:
 
     async def take_code(self, code: str) -> UUID:
         """Use up the code and return its user. Raises Unauthenticated without a reason."""
-        rows = await self._database.fetch(_TAKE_CODE, digest(code)) if _may_be_ours(code) else []
+        refusal = "The code is not valid. A code works once and for five minutes"
+        return cast(UUID, await self._use_up(_TAKE_CODE, code, refusal))
+
+    async def _use_up(self, statement: str, secret: str, refusal: str) -> object:
+        rows = await self._database.fetch(statement, digest(secret)) if _may_be_ours(secret) else []
         if not rows or not rows[0][1]:
-            raise Unauthenticated("The code is not valid. A code works once and for five minutes")
-        user: UUID = rows[0][0]
-        return user
+            raise Unauthenticated(refusal)
+        return rows[0][0]
 
 
 def digest(secret: str) -> str:

@@ -219,14 +219,18 @@ def is_near(connection: AnyConnection) -> bool:
 
     Another name means that a foreign page has pointed its own name to this address (DNS rebinding).
     """
+    hosts = connection.headers.getall("host", [])
+    return is_local_client(connection) and len(hosts) == 1 and LOOPBACK_HOST.fullmatch(hosts[0].lower()) is not None
+
+
+def is_local_client(connection: AnyConnection) -> bool:
+    """Whether a request comes from this machine and no proxy has forwarded it."""
     if _FORWARDED & set(connection.headers.keys()) or connection.client is None:
         return False
-    hosts = connection.headers.getall("host", [])
     try:
-        near = ip_address(connection.client.host).is_loopback
+        return ip_address(connection.client.host).is_loopback
     except ValueError:
         return False
-    return near and len(hosts) == 1 and LOOPBACK_HOST.fullmatch(hosts[0].lower()) is not None
 
 
 def origin_of(url: str) -> str | None:

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from msgspec import convert
 
-from rag_app.access.audit import Act, administering
+from rag_app.access.audit import Act, record
 from rag_app.access.people import Keys, Organization, People
 from rag_app.database.session import Database
-from rag_app.domain import InvalidInput, NotFound, Principal
+from rag_app.domain import InvalidInput, Principal
 from rag_app.surfaces.management.types import (
     KeyInfo,
     KeysResponse,
@@ -33,25 +33,22 @@ class Belonging:
 
     async def organizations(self, principal: Principal) -> OrganizationsResponse:
         """Those of the principal."""
-        await self._check(principal, Act("organizations.read", "own"))
+        await record(self._database, principal, Act("organizations.read", "own"))
         found = await self._people.organizations(principal.organizations)
         return OrganizationsResponse([convert(each, OrganizationInfo, from_attributes=True) for each in found])
 
     async def as_member(self, principal: Principal, organization: str) -> Principal:
         """The principal, as a member of one organization alone, who reads its validation runs."""
-        await self._check(principal, Act("validations.read", organization))
-        found = await self._own(principal, organization)
+        found = await self._own(principal, organization, Act("validations.read", organization))
         return replace(principal, organizations=frozenset({found.id}))
 
     async def members(self, principal: Principal, organization: str) -> MembersResponse:
-        await self._check(principal, Act("members.read", organization))
-        found = await self._own(principal, organization)
+        found = await self._own(principal, organization, Act("members.read", organization))
         members = await self._people.members(found)
         return MembersResponse(found.slug, [convert(each, MemberInfo, from_attributes=True) for each in members])
 
     async def add_member(self, principal: Principal, organization: str, user: str) -> MembersResponse:
         """Raises NotFound for a user there is not; once is enough: a second time changes nothing."""
-        await self._check(principal)
         found = await self._own(principal, organization)
         await self._people.add_member(found, await self._people.user(user), by=principal)
         return await self.members(principal, organization)
@@ -60,47 +57,35 @@ class Belonging:
         """Raises NotFound for whom the organization does not have, and InvalidInput for the principal."""
         if user == principal.user:
             raise InvalidInput("user", str(user), "must be another user: you cannot remove yourself")
-        await self._check(principal)
         found = await self._own(principal, organization)
         await self._people.remove_member(found, await self._people.user(user), by=principal)
 
     async def set_plan(self, principal: Principal, user: UUID, plan: str) -> MemberInfo:
         """Raises NotFound for a user or a plan there is not."""
-        await self._check(principal)
+        await record(self._database, principal)
         changed = await self._people.set_plan(await self._people.user(user), plan, by=principal)
         return convert(changed, MemberInfo, from_attributes=True)
 
     async def keys(self, principal: Principal, organization: str) -> KeysResponse:
-        await self._check(principal, Act("keys.read", organization))
-        found = await self._own(principal, organization)
-        return KeysResponse(found.slug, [_key(each) for each in await self._keys.list(found)])
+        found = await self._own(principal, organization, Act("keys.read", organization))
+        keys = await self._keys.list(found)
+        return KeysResponse(found.slug, [convert(each, KeyInfo, from_attributes=True) for each in keys])
 
     async def create_key(
         self, principal: Principal, organization: str, name: str, indexes: Sequence[str] | None
     ) -> MadeKey:
         """Raises InvalidInput for an index there is not."""
-        await self._check(principal)
+        found = await self._own(principal, organization)
         for index in indexes or ():
             if index not in self.indexes:
                 raise InvalidInput("indexes", index, f"accepted: {', '.join(sorted(self.indexes))}")
-        found = await self._own(principal, organization)
         made, secret = await self._keys.create(found, name, indexes, by=principal)
-        return MadeKey(_key(made), secret)
+        return MadeKey(convert(made, KeyInfo, from_attributes=True), secret)
 
     async def revoke_key(self, principal: Principal, key: UUID) -> KeyInfo:
         """Once is enough: a second time changes nothing. Raises NotFound."""
-        return _key(await self._keys.revoke(str(key), by=principal))
+        return convert(await self._keys.revoke(str(key), by=principal), KeyInfo, from_attributes=True)
 
-    async def _check(self, principal: Principal, *acts: Act) -> None:
-        async with administering(self._database, principal, *acts):
-            pass
-
-    async def _own(self, principal: Principal, slug: str) -> Organization:
-        for each in await self._people.organizations(principal.organizations):
-            if each.slug == slug:
-                return each
-        raise NotFound("organization", slug)
-
-
-def _key(key: object) -> KeyInfo:
-    return convert(key, KeyInfo, from_attributes=True)
+    async def _own(self, principal: Principal, slug: str, *acts: Act) -> Organization:
+        await record(self._database, principal, *acts)
+        return await self._people.own_organization(principal, slug)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.datastructures import Cookie
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.response import Redirect
@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from rag_app.access.people import People
 from rag_app.access.sessions import Sessions, Visitor
-from rag_app.domain import Forbidden, InvalidInput, Principal, Unauthenticated, frozen
+from rag_app.domain import Forbidden, InvalidInput, Unauthenticated, frozen
 from rag_app.http.entrance import AnyConnection, is_same_origin, pages_cookie
 from rag_app.http.exchange import exchange
 from rag_app.http.problems import KINDS, AnyRequest, kind_of, problem_of
@@ -157,8 +157,7 @@ def csrf_token(cookie: str) -> str:
 
 
 def visit_of(request: AnyRequest) -> Visit | None:
-    visit: Visit | None = request.scope.get("state", {}).get("visit")
-    return visit
+    return cast(Visit | None, request.scope.get("state", {}).get("visit"))
 
 
 def visitor_of(request: AnyRequest) -> Visitor:
@@ -268,6 +267,3 @@ class Errors:
         return render(
             request, "error.html", status=problem.status, headers=problem.headers, problem=problem, message=message
         )
-
-
-PagesRequest = Request[Principal, Any, Any]

@@ -8,8 +8,8 @@ from time import perf_counter
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore
 
-from rag_app.access.audit import Act, administering
-from rag_app.access.people import Organization, People
+from rag_app.access.audit import Act, record
+from rag_app.access.people import People
 from rag_app.answering.capabilities import CAPABILITIES, Capability
 from rag_app.answering.context import Context
 from rag_app.answering.engine import CapabilityEngine, Evidence
@@ -99,8 +99,7 @@ class Playground:
 
     async def options(self, principal: Principal) -> PlaygroundOptions:
         """What can be chosen."""
-        async with administering(self._database, principal):
-            pass
+        await record(self._database, principal)
         return PlaygroundOptions(
             [
                 PlaygroundIndex(
@@ -122,8 +121,7 @@ class Playground:
         """
         for each in asked.configurations:
             details = {"mode": each.mode, "top_k": each.top_k, "answer": each.answer}
-            async with administering(self._database, principal, Act("playground.ask", each.index[:100], details)):
-                pass
+            await record(self._database, principal, Act("playground.ask", each.index[:100], details))
         question = asked.question.strip()
         return PlaygroundResponse(
             question, [await self._result(principal, question, each) for each in asked.configurations]
@@ -136,9 +134,9 @@ class Playground:
         it is.
         """
         spec = find_index(self._indexes, said.index)
-        act = Act("playground.judge", str(said.chunk_id), {"relevant": said.relevant})
-        async with administering(self._database, principal, act):
-            pass
+        await record(
+            self._database, principal, Act("playground.judge", str(said.chunk_id), {"relevant": said.relevant})
+        )
         judging = await self._narrow_principal(principal, said.organization)
         if len(judging.organizations) != 1:
             raise InvalidInput(
@@ -159,11 +157,8 @@ class Playground:
         """The principal, as a member of one organization alone where one is named."""
         if slug is None:
             return principal
-        mine: list[Organization] = await self._people.organizations(principal.organizations)
-        for each in mine:
-            if each.slug == slug:
-                return replace(principal, organizations=frozenset({each.id}))
-        raise NotFound("organization", slug, [each.slug for each in mine])
+        found = await self._people.own_organization(principal, slug)
+        return replace(principal, organizations=frozenset({found.id}))
 
     async def _result(self, principal: Principal, text: str, asked: Configuration) -> PlaygroundResult:
         spec, stages = find_index(self._indexes, asked.index), Stages()
