@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from decimal import Decimal
 from functools import cached_property, partial
@@ -122,10 +122,17 @@ class Backends:
             raise Misconfigured(f"index {spec.name} has not been built in {self.kind(spec)}: run `rag-app db upgrade`")
         return generation
 
-    async def begin(self, spec: IndexSpec, embedding_model: str, dimension: int) -> Generation:
-        """The index's next generation, empty."""
+    async def begin(
+        self,
+        spec: IndexSpec,
+        embedding_model: str,
+        dimension: int,
+        copied_to: tuple[str, Mapping[str, object]] | None = None,
+    ) -> Generation:
+        """The index's next generation, empty. `copied_to`: another store, and with which settings the original was built."""
         self.owner()  # refuses before there is one
-        made = await self._generations.create(spec.name, self.kind(spec), embedding_model, dimension, _built_with(spec))
+        store, settings = copied_to or (self.kind(spec), _built_with(spec))
+        made = await self._generations.create(spec.name, store, embedding_model, dimension, settings)
         await self.create(spec, made)
         return made
 

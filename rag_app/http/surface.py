@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
+from functools import partialmethod
 from importlib.resources import files
 from typing import Annotated, Any, TypeVar
 
@@ -98,7 +99,8 @@ class Surface:
     `errors`: samples of what any operation may raise, for the OpenAPI document. `options`: Litestar's options for every
     handler without its own.
 
-    Its decorators create and register handlers, each with a path, a summary, and samples of its own errors.
+    Its decorators create and register handlers, each with a path, a summary, and samples of its own errors. `post` responds
+    with 200 unless `status_code` is given.
 
     >>> surface = Surface("greeting", Tag("greeting"), ("/greeting/",), 60)
     >>> @surface.get("/greeting/hello", summary="A greeting")
@@ -121,35 +123,25 @@ class Surface:
     options: Mapping[str, Any] = field(default_factory=dict)
     handlers: list[HTTPRouteHandler] = field(default_factory=list)
 
-    def get(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
-        return self._route(get, path, errors, options)
-
-    def delete(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
-        return self._route(delete, path, errors, options)
-
-    def post(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
-        """Responds with 200 unless `status_code` is given."""
-        return self._route(post, path, (*errors, *_BODY_ERRORS), {"status_code": 200, **_DECODING, **options})
-
-    def put(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
-        return self._route(put, path, (*errors, *_BODY_ERRORS), {**_DECODING, **options})
-
-    def patch(self, path: str | Sequence[str], *errors: Exception, **options: Any) -> Route:
-        return self._route(patch, path, (*errors, *_BODY_ERRORS), {**_DECODING, **options})
-
     def _route(
         self,
         method: Callable[..., Route],
+        usual: Mapping[str, Any],
         path: str | Sequence[str],
-        errors: Sequence[Exception],
-        options: Mapping[str, Any],
+        *errors: Exception,
+        **options: Any,
     ) -> Route:
         limit = self.limit or MOST_REQUESTS
         shared = {
             "tags": [self.tag.name],
             "security": security(self.credentials),
             "responses": document_errors(
-                *errors, RateLimited(limit, 1704067200), *self.errors, kinds=self.kinds, envelope=self.envelope
+                *errors,
+                *(_BODY_ERRORS if usual else ()),
+                RateLimited(limit, 1704067200),
+                *self.errors,
+                kinds=self.kinds,
+                envelope=self.envelope,
             ),
             "response_headers": [
                 ResponseHeader("X-RateLimit-Limit", True, str(limit), "requests allowed in any 60 seconds"),
@@ -164,10 +156,16 @@ class Surface:
         }
 
         def keep(function: AnyCallable) -> HTTPRouteHandler:
-            self.handlers.append(method(path, **{**shared, **self.options, **options})(function))
+            self.handlers.append(method(path, **{**shared, **self.options, **usual, **options})(function))
             return self.handlers[-1]
 
         return keep
+
+    get = partialmethod(_route, get, {})
+    delete = partialmethod(_route, delete, {})
+    post = partialmethod(_route, post, {"status_code": 200, **_DECODING})
+    put = partialmethod(_route, put, _DECODING)
+    patch = partialmethod(_route, patch, _DECODING)
 
 
 def with_limits(

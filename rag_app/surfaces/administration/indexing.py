@@ -205,11 +205,8 @@ class Indexing:
             return there
         if begun := await self._taken_up(spec, to):
             return begun
-        backends = self._app.backends
-        backends.owner()  # refuses before there is one
-        made = await self._generations.create(spec.name, to, origin.embedding_model, origin.dimension, origin.settings)
-        await backends.create(spec, made)
-        return made
+        copied_to = (to, origin.settings)
+        return await self._app.backends.begin(spec, origin.embedding_model, origin.dimension, copied_to)
 
     def _open(self, spec: IndexSpec, generation: Generation) -> Callable[[UUID], ScopedStore]:
         return lambda org_id: self._app.backends.scoped(spec, generation, Scope(frozenset({org_id})))
