@@ -31,11 +31,11 @@ class Group:
     name: str
 
 
+@frozen
 class Groups:
     """Slugs are unique in an organization and compared exactly; wherever one is accepted, so is the id as text."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def create(self, organization: Organization, slug: str, name: str | None = None) -> Group:
         """Raises InvalidInput if the slug is taken, empty, contains "/" or looks like an id, and for the public organization."""

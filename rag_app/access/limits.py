@@ -61,11 +61,11 @@ class Window:
     allowed: bool
 
 
+@frozen
 class RateLimiter:
     """Allows at most `limit` requests of a key in any 60 seconds. The key's row holds the time of each."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def hit(self, key: str, limit: int, more: int = 0, now: float | None = None) -> Window:
         """Take a place for one request of `key`. If none is free, the request is refused and takes none.

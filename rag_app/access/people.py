@@ -118,14 +118,14 @@ class ApiKey:
     concurrent_requests: int | None = None
 
 
+@frozen
 class People:
     """Names and slugs are unique and compared exactly; wherever a name is accepted, so is the id as text.
 
     Creating something raises InvalidInput if the name is taken, empty, or looks like an id.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def create_organization(self, slug: str, name: str) -> Organization:
         async with self._database.session() as session:
@@ -320,6 +320,7 @@ class People:
         return Principal(f"member of {found.slug}", None, frozenset({found.id}), None, *limits)
 
 
+@frozen
 class Keys:
     """Keys are `rag_` and 43 characters that hold 256 random bits; the database holds the SHA-256 of each.
 
@@ -327,8 +328,7 @@ class Keys:
     by its digest in an index; what the timing reveals about digests does not help to guess a key.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def create(
         self,

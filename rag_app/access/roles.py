@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from rag_app.access.tables import UserRow, index_roles_table
 from rag_app.database.session import Database
-from rag_app.domain import Forbidden, InvalidInput, Principal, Scope
+from rag_app.domain import Forbidden, InvalidInput, Principal, Scope, frozen
 
 EVERY_INDEX = "*"
 
@@ -32,11 +32,11 @@ class Role(StrEnum):
         return [*Role].index(self)
 
 
+@frozen
 class Roles:
     """Roles, granted by operators and checked before each write."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def role(self, principal: Principal, org_id: UUID, index: str) -> Role | None:
         """The role; None if the organization is not the principal's, or the key is not for this index."""

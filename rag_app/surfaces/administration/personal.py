@@ -34,6 +34,7 @@ from rag_app.domain import (
     Source,
     StoreFailed,
     chunk_id,
+    frozen,
 )
 from rag_app.retrieval.filters import epoch_seconds
 from rag_app.retrieval.index import find_index
@@ -188,11 +189,11 @@ def _rename_chunks(nodes: Sequence[TextNode], after: Source) -> list[TextNode]:
     ]
 
 
+@frozen
 class Personal:
     """Everything raises StoreFailed."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def everything(self, organizations: Collection[UUID], user: UUID) -> JsonObject:
         """The user's rows as dictionaries, by kind, without digests of API keys and without rate limits.

@@ -59,7 +59,6 @@ class KeptAnswerFeedback(Struct, frozen=True):
     judged_at: Annotated[datetime, Meta(examples=["2026-01-15T10:30:00Z"])]
 
 
-Body = Annotated[AnswerFeedback, BodyKwarg(examples=[example(__package__, "feedback")])]
 NO_ANSWER = NotFound("answer", REQUEST)
 SURFACE = Surface(
     name="answer_feedback",
@@ -80,7 +79,10 @@ SURFACE = Surface(
     summary="Rate an answer as right or wrong",
 )
 async def give(
-    request: Caller, data: Body, kept_answers: Injected[KeptAnswers], request_id: FromPath[str]
+    request: Caller,
+    data: Annotated[AnswerFeedback, BodyKwarg(examples=[example(__package__, "feedback")])],
+    kept_answers: Injected[KeptAnswers],
+    request_id: FromPath[str],
 ) -> KeptAnswerFeedback:
     """You can rate your own answers of the last 24 hours. Each answer has at most one feedback; sending another replaces
     it.

@@ -205,8 +205,6 @@ class AnswerResponse(Struct, frozen=True, omit_defaults=True):
     courtesy: Courtesy = False
 
 
-SearchBody = Annotated[SearchRequest, BodyKwarg(examples=[example(__package__, "request")])]
-AnswerBody = Annotated[RetrievalRequest, BodyKwarg(examples=[example(__package__, "request")])]
 ERRORS = (
     InvalidInput("top_k", 99, "must be a whole number from 1 to 50"),
     UnknownField("filters.colour", RetrievalFilters.__struct_fields__),
@@ -230,7 +228,11 @@ SURFACE = Surface(
     *ERRORS,
     summary="Search for chunks, without an answer",
 )
-async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]) -> SearchResponse:
+async def search(
+    request: Caller,
+    data: Annotated[SearchRequest, BodyKwarg(examples=[example(__package__, "request")])],
+    pipeline: Injected[Pipeline],
+) -> SearchResponse:
     """Finds the chunks most similar to the query among those that the caller may see; hybrid, by their words as well."""
     question = replace(data.question(), mode=Mode(data.mode or pipeline.search_mode(INDEX)))
     hits = await pipeline.search(INDEX, question, request.user.scope())
@@ -260,7 +262,10 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
     operation_class=StreamedOperation,
 )
 async def answer(
-    request: Caller, data: AnswerBody, pipeline: Injected[Pipeline], kept_answers: Injected[KeptAnswers]
+    request: Caller,
+    data: Annotated[RetrievalRequest, BodyKwarg(examples=[example(__package__, "request")])],
+    pipeline: Injected[Pipeline],
+    kept_answers: Injected[KeptAnswers],
 ) -> Response[AnswerResponse]:
     """Answers from sources that the caller may see, or says that they do not contain enough evidence."""
 

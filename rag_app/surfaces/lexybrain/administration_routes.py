@@ -109,7 +109,6 @@ class PromptsResponse(Struct, frozen=True):
     configs: Annotated[list[PromptInfo], Meta(description="ordered by type and name")]
 
 
-NewPromptBody = Annotated[NewPrompt, BodyKwarg(examples=[example(__package__, "prompt")])]
 PromptChangeBody = Annotated[
     PromptChange,
     BodyKwarg(
@@ -180,7 +179,11 @@ async def configs(request: Caller, prompts: Injected[PromptConfigs]) -> PromptsR
     summary="Add a prompt version",
     status_code=201,
 )
-async def add(request: Caller, data: NewPromptBody, prompts: Injected[PromptConfigs]) -> PromptInfo:
+async def add(
+    request: Caller,
+    data: Annotated[NewPrompt, BodyKwarg(examples=[example(__package__, "prompt")])],
+    prompts: Injected[PromptConfigs],
+) -> PromptInfo:
     """An `active` version is used for new threads at once. The text of a version never changes: to change a prompt, add
     a version with a new name."""
     return _prompt(await prompts.publish(request.user, data.config()))

@@ -106,7 +106,6 @@ class BranchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     before: Annotated[UUID, Meta(description="the UUID of a message of this thread", examples=[MESSAGE])]
 
 
-BranchBody = Annotated[BranchRequest, BodyKwarg(examples=[Example(value={"before": MESSAGE})])]
 FeedbackBody = Annotated[
     FeedbackRequest,
     BodyKwarg(
@@ -122,9 +121,6 @@ class ConsentChange(Struct, frozen=True, forbid_unknown_fields=True):
     training: Annotated[bool, Meta(description="true or false")]
 
 
-ConsentBody = Annotated[
-    ConsentChange, BodyKwarg(examples=[Example(value={"training": True}), Example(value={"training": False})])
-]
 ChangeBody = Annotated[
     ThreadChange,
     BodyKwarg(
@@ -231,7 +227,10 @@ async def change(
     summary="Copy a thread up to a message",
 )
 async def branch(
-    request: Caller, data: BranchBody, threads: Injected[Threads], thread_id: FromPath[UUID]
+    request: Caller,
+    data: Annotated[BranchRequest, BodyKwarg(examples=[Example(value={"before": MESSAGE})])],
+    threads: Injected[Threads],
+    thread_id: FromPath[UUID],
 ) -> ThreadInfo:
     """Creates a thread with the messages before the given one, so that the user can ask it again in other words. The
     original thread does not change. Feedback is not copied."""
@@ -342,6 +341,12 @@ async def consent(request: Caller, consents: Injected[Training]) -> ConsentInfo:
     InvalidInput("training", 1, "must be true or false"),
     summary="Give or withdraw consent to training",
 )
-async def decide(request: Caller, data: ConsentBody, consents: Injected[Training]) -> ConsentInfo:
+async def decide(
+    request: Caller,
+    data: Annotated[
+        ConsentChange, BodyKwarg(examples=[Example(value={"training": True}), Example(value={"training": False})])
+    ],
+    consents: Injected[Training],
+) -> ConsentInfo:
     """Consent covers future answers only. Withdrawing it deletes everything that was collected from you at once."""
     return await consents.decide(request.user, data.training)

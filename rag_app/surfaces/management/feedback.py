@@ -12,7 +12,7 @@ from sqlalchemy.types import Uuid
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database import pages
 from rag_app.database.session import Database
-from rag_app.domain import InvalidInput, NotFound, Principal, storable
+from rag_app.domain import InvalidInput, NotFound, Principal, frozen, storable
 from rag_app.surfaces.management.tables import SettlementRow
 from rag_app.surfaces.management.types import FeedbackQueuePage, QueuedFeedback
 
@@ -93,11 +93,11 @@ _WHICH = text(
 )
 
 
+@frozen
 class FeedbackQueue:
     """For administrators; each read and each settlement is audited. Everything raises Forbidden for others."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def read(
         self, principal: Principal, wanted: QueueFilter, *, limit: int, after: str | None

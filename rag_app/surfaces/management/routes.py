@@ -60,10 +60,6 @@ MONTH = r"^20[0-9]{2}-(0[1-9]|1[0-2])$"
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="maximum number of results to return")]
 Since = Annotated[date | None, QueryParameter(name="from", description="first day (UTC)")]
 Until = Annotated[date | None, QueryParameter(name="to", description="last day (UTC); today by default")]
-SettlementBody = Annotated[NewSettlement, BodyKwarg(examples=[example(__package__, "settlement")])]
-MemberBody = Annotated[NewMember, BodyKwarg(examples=[example(__package__, "member")])]
-KeyBody = Annotated[NewKey, BodyKwarg(examples=[example(__package__, "key")])]
-PlanBody = Annotated[NewPlan, BodyKwarg(examples=[example(__package__, "plan")])]
 
 
 class Settled(Struct, frozen=True):
@@ -103,7 +99,10 @@ async def feedback(
     summary="Mark feedback as settled",
 )
 async def settle(
-    request: Caller, data: SettlementBody, feedback_queue: Injected[FeedbackQueue], feedback_id: FromPath[UUID]
+    request: Caller,
+    data: Annotated[NewSettlement, BodyKwarg(examples=[example(__package__, "settlement")])],
+    feedback_queue: Injected[FeedbackQueue],
+    feedback_id: FromPath[UUID],
 ) -> Settled:
     """Records how the feedback was dealt with. Settling it again replaces the earlier settlement. If the user changes the
     feedback, it is open again."""
@@ -174,7 +173,12 @@ async def audit(
 @SURFACE.put(
     f"{ADMIN}/users/{{user_id:uuid}}/plan", NotFound("plan", "gold", ["free", "pro"]), summary="Change a user's plan"
 )
-async def plan(request: Caller, data: PlanBody, belonging: Injected[Belonging], user_id: FromPath[UUID]) -> MemberInfo:
+async def plan(
+    request: Caller,
+    data: Annotated[NewPlan, BodyKwarg(examples=[example(__package__, "plan")])],
+    belonging: Injected[Belonging],
+    user_id: FromPath[UUID],
+) -> MemberInfo:
     """The plan applies from the user's next message. Messages already used this month still count."""
     return await belonging.set_plan(request.user, user_id, data.plan)
 
@@ -192,7 +196,10 @@ async def members(request: Caller, belonging: Injected[Belonging], organization:
 
 @SURFACE.post(f"{ORGANIZATION}/members", NotFound("user", "ada"), summary="Add a member")
 async def add_member(
-    request: Caller, data: MemberBody, belonging: Injected[Belonging], organization: FromPath[str]
+    request: Caller,
+    data: Annotated[NewMember, BodyKwarg(examples=[example(__package__, "member")])],
+    belonging: Injected[Belonging],
+    organization: FromPath[str],
 ) -> MembersResponse:
     """The user must already exist. Adding a member twice changes nothing."""
     return await belonging.add_member(request.user, organization, data.user)
@@ -226,7 +233,10 @@ async def keys(request: Caller, belonging: Injected[Belonging], organization: Fr
     status_code=201,
 )
 async def create_key(
-    request: Caller, data: KeyBody, belonging: Injected[Belonging], organization: FromPath[str]
+    request: Caller,
+    data: Annotated[NewKey, BodyKwarg(examples=[example(__package__, "key")])],
+    belonging: Injected[Belonging],
+    organization: FromPath[str],
 ) -> MadeKey:
     """Only this response contains the secret."""
     return await belonging.create_key(request.user, organization, data.name, data.indexes)

@@ -8,7 +8,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from rag_app.access.audit import EVERYBODY, Act, administering
 from rag_app.database.session import Database
-from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, Principal
+from rag_app.domain import PUBLIC_ORGANIZATION, InvalidInput, Principal, frozen
 from rag_app.evaluation.kept_answers import ANSWERED, REFUSED
 from rag_app.surfaces.lexybrain.statistics import Period, midnight
 from rag_app.surfaces.management.types import (
@@ -111,11 +111,11 @@ _AUDIT = text(
 )
 
 
+@frozen
 class Usage:
     """For administrators; each read is audited. Everything raises Forbidden for others."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def trends(
         self, principal: Principal, since: date | None, until: date | None, capability: str | None = None

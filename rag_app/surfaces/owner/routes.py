@@ -222,8 +222,6 @@ class OwnerAskResponse(Struct, frozen=True, omit_defaults=True):
     courtesy: Courtesy = False
 
 
-SearchBody = Annotated[OwnerSearchRequest, BodyKwarg(examples=[example(__package__, "search")])]
-AskBody = Annotated[OwnerAskRequest, BodyKwarg(examples=[example(__package__, "ask")])]
 ERRORS = (
     InvalidInput("limit", 99, "must be a whole number from 1 to 50"),
     UnknownField("colour", OwnerAskRequest.__struct_fields__),
@@ -244,7 +242,11 @@ SURFACE = Surface(
 
 
 @SURFACE.post("/owner/search", *ERRORS, summary="Search for the most similar chunks, without an answer")
-async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]) -> OwnerSearchResponse:
+async def search(
+    request: Caller,
+    data: Annotated[OwnerSearchRequest, BodyKwarg(examples=[example(__package__, "search")])],
+    pipeline: Injected[Pipeline],
+) -> OwnerSearchResponse:
     """Finds chunks of calls and bookings that the caller may see. No answering model is called."""
     question = data.question(pipeline.search_mode(INDEX))
     hits = await pipeline.search(INDEX, question, request.user.scope())
@@ -256,7 +258,10 @@ async def search(request: Caller, data: SearchBody, pipeline: Injected[Pipeline]
     "/owner/ask", *ERRORS, *MODEL_ERRORS, summary="Answer a question with citations", operation_class=StreamedOperation
 )
 async def ask(
-    request: Caller, data: AskBody, pipeline: Injected[Pipeline], kept_answers: Injected[KeptAnswers]
+    request: Caller,
+    data: Annotated[OwnerAskRequest, BodyKwarg(examples=[example(__package__, "ask")])],
+    pipeline: Injected[Pipeline],
+    kept_answers: Injected[KeptAnswers],
 ) -> Response[OwnerAskResponse]:
     """Answers from calls and bookings that the caller may see, or says that they do not contain enough evidence."""
 

@@ -45,8 +45,6 @@ SURFACE = Surface(
     ),
     options=STRICT,
 )
-AskBody = Annotated[PlaygroundRequest, BodyKwarg(examples=[example(__package__, "ask")])]
-JudgmentBody = Annotated[NewJudgment, BodyKwarg(examples=[example(__package__, "judgment")])]
 NO_INDEX = NotFound("index", "boook", ["book", "org_knowledge"])
 
 
@@ -66,7 +64,11 @@ async def options(request: Caller, playground: Injected[Playground]) -> Playgrou
     BudgetSpent(1_000_000, 1_000_400, 1704067200),
     summary="Ask a question in one or two configurations and show every step",
 )
-async def ask(request: Caller, data: AskBody, playground: Injected[Playground]) -> PlaygroundResponse:
+async def ask(
+    request: Caller,
+    data: Annotated[PlaygroundRequest, BodyKwarg(examples=[example(__package__, "ask")])],
+    playground: Injected[Playground],
+) -> PlaygroundResponse:
     """Returns the hits with their dense and lexical scores and ranks, the candidate sentences for an extractive answer, the
     confidence signals, the prompt, the answer, and the time of each stage. Answers by a model count against the token
     budget."""
@@ -79,6 +81,10 @@ async def ask(request: Caller, data: AskBody, playground: Injected[Playground]) 
     NotFound("chunk", "6f2d0e5c-58f3-5c0e-9a53-3b1d8c6f7a10"),
     summary="Judge whether a chunk answers a question",
 )
-async def judge(request: Caller, data: JudgmentBody, playground: Injected[Playground]) -> KeptJudgment:
+async def judge(
+    request: Caller,
+    data: Annotated[NewJudgment, BodyKwarg(examples=[example(__package__, "judgment")])],
+    playground: Injected[Playground],
+) -> KeptJudgment:
     """Stores a judgment of your organization for this passage. Judging it again replaces the earlier judgment."""
     return await playground.judge(request.user, data)

@@ -94,9 +94,6 @@ NO_COLLECTION = NoCollection(
 )
 NO_VALIDATION = NotFound("validation", VALIDATION)
 
-QueryBody = Annotated[RetrievalQuery, BodyKwarg(examples=[example(__package__, "query")])]
-ValidationBody = Annotated[ValidationRequest, BodyKwarg(examples=[example(__package__, "validate")])]
-
 
 @SURFACE.post(
     "/api/v1/retrieval/query",
@@ -107,7 +104,11 @@ ValidationBody = Annotated[ValidationRequest, BodyKwarg(examples=[example(__pack
     EmbeddingFailed(),
     summary="Search chunks, with quality metrics on request",
 )
-async def query(request: Caller, data: QueryBody, validation: Injected[RetrievalValidation]) -> QueryResponse:
+async def query(
+    request: Caller,
+    data: Annotated[RetrievalQuery, BodyKwarg(examples=[example(__package__, "query")])],
+    validation: Injected[RetrievalValidation],
+) -> QueryResponse:
     """Combines dense and lexical search over the chunks that the API key may see."""
     return await validation.query(request.user, data)
 
@@ -121,7 +122,9 @@ async def query(request: Caller, data: QueryBody, validation: Injected[Retrieval
     summary="Measure retrieval with queries whose relevant chunks are known",
 )
 async def validate(
-    request: Caller, data: ValidationBody, validation: Injected[RetrievalValidation]
+    request: Caller,
+    data: Annotated[ValidationRequest, BodyKwarg(examples=[example(__package__, "validate")])],
+    validation: Injected[RetrievalValidation],
 ) -> ValidationResponse:
     """Searches with each query and compares the results with the expected chunks. The run is stored, and the expected
     chunks are stored as judgments.
